@@ -1,0 +1,8 @@
+//! Who carries an op out. The contract fits host memory, a simulated fleet, and streams of a GPU.
+
+mod contract;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod simulated;
+
+pub use contract::{Backend, BackendFacts, Binding, Call, Marks, Mismatch};

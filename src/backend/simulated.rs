@@ -1,0 +1,1 @@
+//! Many ranks in one process, on a virtual clock, without data.

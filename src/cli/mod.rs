@@ -1,0 +1,1 @@
+//! Flags in, exit code out: what the programs share.

@@ -1,0 +1,276 @@
+//! The facts of each collective: names, what it needs, and the factor from bandwidth to bus bandwidth.
+//!
+//! How many bytes each rank sends and receives is in [`crate::geometry`]; nothing here knows who carries it out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A communication call, by what it does among the ranks of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Collective {
+    /// Every rank ends with the reduction of all ranks' buffers.
+    AllReduce,
+    /// Every rank ends with all ranks' blocks, in rank order.
+    AllGather,
+    /// Every rank ends with its block of the reduction.
+    ReduceScatter,
+    /// Every rank ends with the root's buffer.
+    Broadcast,
+    /// The root ends with the reduction.
+    Reduce,
+    /// The root ends with all ranks' blocks.
+    Gather,
+    /// Every rank ends with its block of the root's buffer.
+    Scatter,
+    /// Every rank sends one block to every rank.
+    AllToAll,
+    /// `all_gather` with a block length for each rank.
+    AllGatherV,
+    /// `reduce_scatter` with a block length for each rank.
+    ReduceScatterV,
+    /// `all_to_all` with a block length for each pair of ranks.
+    AllToAllV,
+    /// Rank i sends to i+1 and receives from i-1, around the ring.
+    SendRecv,
+    /// Rank i sends to i+1 and receives from i-1; the last sends and the first receives nothing (a pipeline boundary).
+    SendRecvChain,
+    /// Rank i of the lower half and rank i of the upper half: a message there and one back.
+    PingPong,
+    /// The same pairs, both directions at once.
+    Bidirectional,
+    /// No bytes: nobody leaves before everybody entered.
+    Barrier,
+}
+
+use Collective::*;
+
+/// How a reducing collective combines elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum ReduceOp {
+    #[default]
+    Sum,
+    Prod,
+    Min,
+    Max,
+    /// The sum divided by the number of ranks; whole-number types truncate.
+    Avg,
+}
+
+/// Whether the result replaces the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum Placement {
+    OutOfPlace,
+    InPlace,
+}
+
+impl Collective {
+    /// Every collective, in the order in which they are listed to users.
+    pub const ALL: [Collective; 16] = [
+        AllReduce,
+        AllGather,
+        ReduceScatter,
+        Broadcast,
+        Reduce,
+        Gather,
+        Scatter,
+        AllToAll,
+        AllGatherV,
+        ReduceScatterV,
+        AllToAllV,
+        SendRecv,
+        SendRecvChain,
+        PingPong,
+        Bidirectional,
+        Barrier,
+    ];
+
+    /// The name in files, flags and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            AllReduce => "all_reduce",
+            AllGather => "all_gather",
+            ReduceScatter => "reduce_scatter",
+            Broadcast => "broadcast",
+            Reduce => "reduce",
+            Gather => "gather",
+            Scatter => "scatter",
+            AllToAll => "all_to_all",
+            AllGatherV => "all_gather_v",
+            ReduceScatterV => "reduce_scatter_v",
+            AllToAllV => "all_to_all_v",
+            SendRecv => "send_recv",
+            SendRecvChain => "send_recv_chain",
+            PingPong => "ping_pong",
+            Bidirectional => "bidirectional",
+            Barrier => "barrier",
+        }
+    }
+
+    /// True where elements are combined, so that a [`ReduceOp`] is needed and 8-bit floats cannot be carried on host memory.
+    pub fn reduces(self) -> bool {
+        matches!(self, AllReduce | ReduceScatter | Reduce | ReduceScatterV)
+    }
+
+    /// True where one rank of the group is special.
+    pub fn has_root(self) -> bool {
+        matches!(self, Broadcast | Reduce | Gather | Scatter)
+    }
+
+    /// True where the ranks' blocks may differ in length.
+    pub fn has_splits(self) -> bool {
+        matches!(self, AllGatherV | ReduceScatterV | AllToAllV)
+    }
+
+    /// The placements that exist. A broadcast has one buffer by nature and counts as in place; the point-to-point
+    /// forms and the barrier are out of place only, and so is all_to_all_v, which in place would have to send to
+    /// each rank just as much as it receives from it.
+    pub fn placements(self) -> &'static [Placement] {
+        match self {
+            AllReduce | AllGather | ReduceScatter | Reduce | Gather | Scatter | AllGatherV | ReduceScatterV
+            | AllToAll => &[Placement::OutOfPlace, Placement::InPlace],
+            Broadcast => &[Placement::InPlace],
+            AllToAllV | SendRecv | SendRecvChain | PingPong | Bidirectional | Barrier => &[Placement::OutOfPlace],
+        }
+    }
+
+    /// True where running again in place gives the same result, so that the buffers left behind by timed
+    /// iterations can be checked; a reduction in place consumes its input.
+    pub fn repeatable_in_place(self) -> bool {
+        matches!(self, AllGather | AllGatherV | Broadcast | Gather | Scatter)
+    }
+
+    /// One-way messages that follow each other in one call: the latency printed is the time of the call divided by it.
+    pub fn transfers_per_call(self) -> u32 {
+        if self == PingPong { 2 } else { 1 }
+    }
+
+    /// The fewest ranks of a group with which the call moves anything; one rank is a copy and is allowed elsewhere.
+    pub fn fewest_ranks(self) -> u32 {
+        match self {
+            SendRecvChain | PingPong | Bidirectional => 2,
+            _ => 1,
+        }
+    }
+
+    /// busbw / algbw for `ranks` ranks, so that the figure can be held against the rate of a link; `None` for
+    /// the barrier, which moves nothing. Derived in `docs/bandwidth.md`; the values of nccl-tests
+    /// (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
+    pub fn bus_factor(self, ranks: u32) -> Option<f64> {
+        let n = f64::from(ranks);
+        match self {
+            AllReduce => Some(2.0 * (n - 1.0) / n),
+            AllGather | ReduceScatter | Gather | Scatter | AllToAll | AllGatherV | ReduceScatterV | AllToAllV => {
+                Some((n - 1.0) / n)
+            }
+            Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => Some(1.0),
+            Barrier => None,
+        }
+    }
+}
+
+impl ReduceOp {
+    /// Every operation, in the order in which they are listed to users.
+    pub const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
+
+    /// The name in files, flags and tables; the same as in nccl-tests.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Prod => "prod",
+            ReduceOp::Min => "min",
+            ReduceOp::Max => "max",
+            ReduceOp::Avg => "avg",
+        }
+    }
+}
+
+impl Placement {
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::OutOfPlace => "out-of-place",
+            Placement::InPlace => "in-place",
+        }
+    }
+}
+
+impl fmt::Display for Collective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Collective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Collective::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Collective::ALL.iter().map(|c| c.name()).collect();
+            format!("found collective `{text}`; accepted: {}", names.join(", "))
+        })
+    }
+}
+
+impl FromStr for ReduceOp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ReduceOp::ALL
+            .into_iter()
+            .find(|op| op.name() == text)
+            .ok_or_else(|| format!("found reduce operation `{text}`; accepted: sum, prod, min, max, avg"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_as_its_collective() {
+        for collective in Collective::ALL {
+            assert_eq!(collective.name().parse(), Ok(collective));
+        }
+        for op in ReduceOp::ALL {
+            assert_eq!(op.name().parse(), Ok(op));
+        }
+    }
+
+    #[test]
+    fn bus_factors_are_those_of_nccl_tests() {
+        for (collective, factor) in [
+            (AllReduce, 1.5),
+            (AllGather, 0.75),
+            (ReduceScatter, 0.75),
+            (AllToAll, 0.75),
+            (Gather, 0.75),
+            (Scatter, 0.75),
+            (Broadcast, 1.0),
+            (Reduce, 1.0),
+            (SendRecv, 1.0),
+        ] {
+            assert_eq!(collective.bus_factor(4), Some(factor), "{collective}");
+        }
+        assert_eq!(Barrier.bus_factor(4), None);
+        assert_eq!(AllReduce.bus_factor(1), Some(0.0));
+    }
+}

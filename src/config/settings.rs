@@ -1,0 +1,45 @@
+//! How samples are taken: the checked form of a suite's `[measure]` table and of the flags that override it.
+
+use crate::units::Seconds;
+
+/// How samples are taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSettings {
+    /// Asked half width of the median's 95 % interval, relative to the median.
+    pub precision: f64,
+    /// Fewest samples of a case and replicate.
+    pub minimum_samples: u32,
+    /// Most samples of a case and replicate.
+    pub maximum_samples: u32,
+    /// Take exactly this many calls instead of stopping by precision (`-n` of the sweep).
+    pub fixed_iterations: Option<u32>,
+    /// Run exactly this many iterations before timing instead of waiting until the trend is gone (`-w` of the sweep).
+    pub fixed_warm_up: Option<u32>,
+    /// Time budget of a case and replicate, warm-up and checks not counted.
+    pub case_budget: Seconds,
+    /// Independent repetitions, each with fresh communicators and a new order of the cases.
+    pub replicates: u32,
+    /// One buffer for all iterations instead of a rotation that leaves the last-level cache.
+    pub warm_buffers: bool,
+    /// Check data before and after timing.
+    pub verify: bool,
+    /// Seed of data and order.
+    pub seed: u64,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        RunSettings {
+            precision: 0.02,
+            minimum_samples: 30,
+            maximum_samples: 100_000,
+            fixed_iterations: None,
+            fixed_warm_up: None,
+            case_budget: Seconds(1.0),
+            replicates: 3,
+            warm_buffers: false,
+            verify: true,
+            seed: 20_240_613,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The element types that collectives carry, and what a number in each can hold exactly.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The type of one element of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum ElementType {
+    Int8,
+    Uint8,
+    Int32,
+    Uint32,
+    Int64,
+    Uint64,
+    Float16,
+    Bfloat16,
+    Float32,
+    Float64,
+    /// 8-bit float, 4 exponent and 3 mantissa bits; moved, never reduced, on host memory.
+    #[serde(rename = "fp8_e4m3")]
+    Fp8E4m3,
+    /// 8-bit float, 5 exponent and 2 mantissa bits; moved, never reduced, on host memory.
+    #[serde(rename = "fp8_e5m2")]
+    Fp8E5m2,
+}
+
+use ElementType::*;
+
+impl ElementType {
+    /// Every type, in the order in which they are listed to users.
+    pub const ALL: [ElementType; 12] =
+        [Int8, Uint8, Int32, Uint32, Int64, Uint64, Float16, Bfloat16, Float32, Float64, Fp8E4m3, Fp8E5m2];
+
+    /// The name in files, flags and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Int8 => "int8",
+            Uint8 => "uint8",
+            Int32 => "int32",
+            Uint32 => "uint32",
+            Int64 => "int64",
+            Uint64 => "uint64",
+            Float16 => "float16",
+            Bfloat16 => "bfloat16",
+            Float32 => "float32",
+            Float64 => "float64",
+            Fp8E4m3 => "fp8_e4m3",
+            Fp8E5m2 => "fp8_e5m2",
+        }
+    }
+
+    /// The name that nccl-tests prints and accepts.
+    pub fn nccl_tests_name(self) -> &'static str {
+        match self {
+            Float16 => "half",
+            Float32 => "float",
+            Float64 => "double",
+            Fp8E4m3 => "f8e4m3",
+            Fp8E5m2 => "f8e5m2",
+            other => other.name(),
+        }
+    }
+
+    /// Bytes of one element.
+    pub fn size(self) -> u64 {
+        match self {
+            Int8 | Uint8 | Fp8E4m3 | Fp8E5m2 => 1,
+            Float16 | Bfloat16 => 2,
+            Int32 | Uint32 | Float32 => 4,
+            Int64 | Uint64 | Float64 => 8,
+        }
+    }
+
+    /// The largest N such that every whole number from 0 to N is exact in this type (2^(mantissa bits + 1) for
+    /// floats; capped at 2^31 - 1, more than any check needs).
+    pub fn largest_exact_integer(self) -> u64 {
+        match self {
+            Int8 => 127,
+            Uint8 => 255,
+            Float16 => 1 << 11,
+            Bfloat16 => 1 << 8,
+            Float32 => 1 << 24,
+            Int32 | Uint32 | Int64 | Uint64 | Float64 => i32::MAX as u64,
+            Fp8E4m3 => 1 << 4,
+            Fp8E5m2 => 1 << 3,
+        }
+    }
+
+    /// True where a collective can only move this type, not reduce it.
+    pub fn moves_only(self) -> bool {
+        matches!(self, Fp8E4m3 | Fp8E5m2)
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for ElementType {
+    type Err = String;
+
+    /// Accepts our names, nccl-tests' names and the short forms bf16, fp16, fp32, fp64.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let short = match text {
+            "bf16" => Some(Bfloat16),
+            "fp16" | "f16" => Some(Float16),
+            "fp32" | "f32" => Some(Float32),
+            "fp64" | "f64" => Some(Float64),
+            _ => None,
+        };
+        short
+            .or_else(|| ElementType::ALL.into_iter().find(|e| e.name() == text || e.nccl_tests_name() == text))
+            .ok_or_else(|| {
+                let names: Vec<_> = ElementType::ALL.iter().map(|e| e.name()).collect();
+                format!("found element type `{text}`; accepted: {}", names.join(", "))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_as_its_type() {
+        for element in ElementType::ALL {
+            assert_eq!(element.name().parse(), Ok(element));
+            assert_eq!(element.nccl_tests_name().parse(), Ok(element));
+        }
+        assert!("float33".parse::<ElementType>().unwrap_err().contains("bfloat16"));
+    }
+}

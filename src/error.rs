@@ -1,0 +1,116 @@
+//! The families of errors and the exit code of each.
+//!
+//! Every text says what was found, where (file and key, or host, rank and call), and what would be right.
+
+use std::path::Path;
+
+/// A result whose error is one pointer wide, so that it costs nothing in a timed loop.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, by the family that decides the exit code.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Box<Kind>);
+
+/// The families. The texts inside are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum Kind {
+    /// Wrong flags or a wrong file: exit 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The machine, MPI, a device or the disk failed: exit 6.
+    #[error("{0}")]
+    Environment(String),
+    /// Ranks that do not belong together, or coverage that is missing: exit 7.
+    #[error("{0}")]
+    Mismatch(String),
+    /// Data arrived wrong: exit 4.
+    #[error("{0}")]
+    Corrupt(String),
+    /// A deadline passed: exit 5.
+    #[error("{0}")]
+    Hang(String),
+    /// Stopped by a signal: exit 128 + signal.
+    #[error("stopped by signal {0}; what was measured is kept")]
+    Interrupted(i32),
+}
+
+impl Error {
+    /// Wrong flags or a wrong file.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Kind::Usage(text.into()).into()
+    }
+
+    /// A wrong value in a file: names file and key, what was found, what would be accepted.
+    pub fn config(file: &Path, key: &str, problem: impl std::fmt::Display) -> Self {
+        Kind::Usage(format!("{}: {key}: {problem}", file.display())).into()
+    }
+
+    /// A failing machine, library or disk.
+    pub fn environment(text: impl Into<String>) -> Self {
+        Kind::Environment(text.into()).into()
+    }
+
+    /// A file that cannot be read or written.
+    pub fn file(action: &str, path: &Path, cause: impl std::fmt::Display) -> Self {
+        Kind::Environment(format!("cannot {action} {}: {cause}", path.display())).into()
+    }
+
+    /// Ranks that differ where they must agree.
+    pub fn mismatch(text: impl Into<String>) -> Self {
+        Kind::Mismatch(text.into()).into()
+    }
+
+    /// The family.
+    pub fn kind(&self) -> &Kind {
+        &self.0
+    }
+
+    /// The exit code of the family, stable and documented in `docs/exit-codes.md`.
+    pub fn exit_code(&self) -> i32 {
+        match *self.0 {
+            Kind::Usage(_) => 2,
+            Kind::Corrupt(_) => 4,
+            Kind::Hang(_) => 5,
+            Kind::Environment(_) => 6,
+            Kind::Mismatch(_) => 7,
+            Kind::Interrupted(signal) => 128 + signal,
+        }
+    }
+
+    /// Rebuilds an error that another rank reported, from its exit code and text.
+    pub fn from_exit_code(code: i32, text: String) -> Self {
+        match code {
+            2 => Kind::Usage(text),
+            4 => Kind::Corrupt(text),
+            5 => Kind::Hang(text),
+            7 => Kind::Mismatch(text),
+            129..=160 => Kind::Interrupted(code - 128),
+            _ => Kind::Environment(text),
+        }
+        .into()
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Error(Box::new(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_pointer_wide() {
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn exit_codes_survive_the_way_between_ranks() {
+        for code in [2, 4, 5, 6, 7, 130, 143] {
+            assert_eq!(Error::from_exit_code(code, "text".into()).exit_code(), code);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! How many elements every rank of a group sends and receives in one call.
+//!
+//! `bytes_total` is the size argument in the sense of nccl-tests: the full buffer of all_gather, reduce_scatter,
+//! gather and scatter, one rank's whole send buffer of all_to_all. Sizes that do not divide are rounded down to
+//! what can be carried, and the rounded size is what is reported.
+
+use crate::collective::Collective;
+use crate::element::ElementType;
+use crate::units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the vector forms divide their elements among the ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Splits {
+    /// Every rank the same.
+    #[default]
+    Equal,
+    /// In proportion to these weights, one for each rank of the group.
+    Given(Vec<u64>),
+    /// Rank i gets 1 / (i + 1)^exponent (Zipf): rank 0 is the hot one.
+    Skewed {
+        /// 0 is equal, 1 the usual Zipf law.
+        exponent: f64,
+    },
+}
+
+/// The element counts of one call on one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes by which the call is named, after rounding down.
+    pub bytes_total: Bytes,
+    /// Bytes that bandwidth is computed from: `bytes_total`, but for all_to_all_v the largest of what any rank
+    /// sends or receives (as nccl-tests counts it).
+    pub bytes_accounted: Bytes,
+    /// Elements of the block that belongs to each rank of the group. For all_to_all_v: what each rank sends to
+    /// this rank, the same from every sender.
+    pub blocks: Vec<u64>,
+    /// Bytes of one element.
+    pub element_bytes: u64,
+    collective: Collective,
+}
+
+impl Geometry {
+    /// The counts for `bytes_total` on `ranks` ranks, or why no such call exists (a sentence without full stop).
+    pub fn new(
+        collective: Collective,
+        element: ElementType,
+        bytes_total: Bytes,
+        ranks: u32,
+        splits: &Splits,
+    ) -> Result<Geometry, String> {
+        use Collective::*;
+        if ranks < collective.fewest_ranks() {
+            return Err(format!(
+                "{collective} needs a group of at least {} ranks, this one has {ranks}",
+                collective.fewest_ranks()
+            ));
+        }
+        let (n, element_bytes) = (u64::from(ranks), element.size());
+        let elements = bytes_total.0 / element_bytes;
+        let blocks = match collective {
+            Barrier => vec![0; ranks as usize],
+            AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => {
+                vec![elements; ranks as usize]
+            }
+            AllGather | ReduceScatter | Gather | Scatter | AllToAll => vec![elements / n; ranks as usize],
+            AllGatherV | ReduceScatterV | AllToAllV => divide(elements, ranks, splits)?,
+        };
+        let carried: u64 = match collective {
+            Barrier => 0,
+            AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => elements,
+            _ => blocks.iter().sum(),
+        };
+        if carried == 0 && collective != Barrier {
+            return Err(format!("{bytes_total} over {ranks} ranks leaves less than one {element} for each"));
+        }
+        let accounted = match collective {
+            AllToAllV => blocks.iter().map(|block| block * n).max().unwrap_or(0).max(carried),
+            _ => carried,
+        };
+        Ok(Geometry {
+            bytes_total: Bytes(carried * element_bytes),
+            bytes_accounted: Bytes(accounted * element_bytes),
+            blocks,
+            element_bytes,
+            collective,
+        })
+    }
+
+    /// Ranks in the group.
+    pub fn ranks(&self) -> u32 {
+        self.blocks.len() as u32
+    }
+
+    /// Elements of all blocks together.
+    pub fn elements_of_all_blocks(&self) -> u64 {
+        self.blocks.iter().sum()
+    }
+
+    /// First element of a rank's block within the blocks laid end to end.
+    pub fn block_start(&self, rank: u32) -> u64 {
+        self.blocks[..rank as usize].iter().sum()
+    }
+
+    /// Elements in the buffer that a rank of the group reads from. `root` matters to rooted collectives only.
+    pub fn send_elements(&self, rank: u32, root: u32) -> u64 {
+        use Collective::*;
+        let own = self.blocks[rank as usize];
+        match self.collective {
+            Barrier => 0,
+            AllReduce | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => own,
+            Broadcast => own,
+            AllGather | AllGatherV | Gather => own,
+            ReduceScatter | ReduceScatterV | AllToAll | AllToAllV => self.elements_of_all_blocks(),
+            Scatter if rank == root => self.elements_of_all_blocks(),
+            Scatter => 0,
+        }
+    }
+
+    /// Elements in the buffer that a rank of the group writes to. `root` matters to rooted collectives only.
+    pub fn receive_elements(&self, rank: u32, root: u32) -> u64 {
+        use Collective::*;
+        let own = self.blocks[rank as usize];
+        match self.collective {
+            Barrier => 0,
+            AllReduce | Broadcast | SendRecv | SendRecvChain | PingPong | Bidirectional => own,
+            Reduce if rank == root => own,
+            Gather if rank == root => self.elements_of_all_blocks(),
+            Reduce | Gather => 0,
+            AllGather | AllGatherV | AllToAll => self.elements_of_all_blocks(),
+            ReduceScatter | ReduceScatterV | Scatter => own,
+            AllToAllV => own * u64::from(self.ranks()),
+        }
+    }
+}
+
+/// Elements for each rank under a split, their sum never more than `elements`.
+fn divide(elements: u64, ranks: u32, splits: &Splits) -> Result<Vec<u64>, String> {
+    match splits {
+        Splits::Equal => Ok(vec![elements / u64::from(ranks); ranks as usize]),
+        Splits::Given(weights) => {
+            if weights.len() != ranks as usize {
+                return Err(format!("the splits name {} ranks, the group has {ranks}", weights.len()));
+            }
+            let total: u128 = weights.iter().map(|w| u128::from(*w)).sum();
+            if total == 0 {
+                return Err("the splits are all zero; at least one rank must get something".to_owned());
+            }
+            Ok(weights.iter().map(|w| (u128::from(elements) * u128::from(*w) / total) as u64).collect())
+        }
+        Splits::Skewed { exponent } => {
+            if !(0.0..=8.0).contains(exponent) {
+                return Err(format!("a skew of {exponent}; accepted: 0 (equal) to 8"));
+            }
+            let weights: Vec<f64> = (1..=ranks).map(|i| f64::from(i).powf(-exponent)).collect();
+            let total: f64 = weights.iter().sum();
+            Ok(weights.iter().map(|w| (elements as f64 * w / total) as u64).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Collective::*;
+
+    fn geometry(collective: Collective, bytes: u64, ranks: u32, splits: Splits) -> Result<Geometry, String> {
+        Geometry::new(collective, ElementType::Float32, Bytes(bytes), ranks, &splits)
+    }
+
+    #[test]
+    fn what_the_ranks_send_and_receive_agrees_with_the_size_argument() {
+        for (collective, send, receive) in
+            [(AllReduce, 64, 64), (AllGather, 16, 64), (ReduceScatter, 64, 16), (AllToAll, 64, 64), (SendRecv, 64, 64)]
+        {
+            let g = geometry(collective, 256, 4, Splits::Equal).unwrap();
+            assert_eq!((g.send_elements(1, 0), g.receive_elements(1, 0)), (send, receive), "{collective}");
+            assert_eq!(g.bytes_total, Bytes(256), "{collective}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_rounded_down_to_what_can_be_carried() {
+        assert_eq!(geometry(AllGather, 70, 4, Splits::Equal).unwrap().bytes_total, Bytes(64));
+        let message = geometry(AllGather, 8, 4, Splits::Equal).unwrap_err();
+        assert_eq!(message, "8 B over 4 ranks leaves less than one float32 for each");
+    }
+
+    #[test]
+    fn skewed_all_to_all_counts_the_busiest_rank() {
+        let g = geometry(AllToAllV, 400, 4, Splits::Given(vec![7, 1, 1, 1])).unwrap();
+        assert_eq!(g.blocks, [70, 10, 10, 10]);
+        assert_eq!(g.receive_elements(0, 0), 280);
+        assert_eq!(g.bytes_accounted, Bytes(280 * 4));
+    }
+
+    #[test]
+    fn splits_that_do_not_fit_the_group_are_refused() {
+        for splits in [Splits::Given(vec![1, 2]), Splits::Given(vec![0; 4]), Splits::Skewed { exponent: f64::NAN }] {
+            assert!(geometry(AllGatherV, 400, 4, splits.clone()).is_err(), "{splits:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bytes_in_and_out_agree_over_the_group(bytes in 1u64..1 << 20, ranks in 2u32..17, exponent in 0f64..3.0) {
+            for collective in Collective::ALL {
+                let Ok(g) = geometry(collective, bytes, ranks, Splits::Skewed { exponent }) else { continue };
+                proptest::prop_assert!(g.bytes_total.0 <= bytes);
+                if matches!(collective, AllToAll | AllToAllV) {
+                    let sent: u64 = (0..ranks).map(|r| g.send_elements(r, 0)).sum();
+                    let received: u64 = (0..ranks).map(|r| g.receive_elements(r, 0)).sum();
+                    proptest::prop_assert_eq!(sent, received);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The host's monotonic clock, the only clock that durations are taken from.
+
+use rustix::time::{ClockId, clock_getres, clock_gettime};
+
+/// Nanoseconds on this host's monotonic clock. All processes of one boot of one host read the same clock.
+#[inline]
+pub fn now_nanoseconds() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The clock's own statement of its resolution in nanoseconds.
+pub fn stated_resolution_nanoseconds() -> u64 {
+    let resolution = clock_getres(ClockId::Monotonic);
+    resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64
+}
+
+/// The smallest step seen between consecutive readings that differ, which is what a timed loop can resolve.
+pub fn seen_resolution_nanoseconds() -> u64 {
+    let mut smallest = u64::MAX;
+    for _ in 0..1000 {
+        let first = now_nanoseconds();
+        let mut second = now_nanoseconds();
+        while second == first {
+            second = now_nanoseconds();
+        }
+        smallest = smallest.min(second - first);
+    }
+    smallest.max(stated_resolution_nanoseconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_moves_forward_and_states_a_resolution() {
+        let first = now_nanoseconds();
+        assert!(now_nanoseconds() >= first);
+        assert!(seen_resolution_nanoseconds() > 0);
+    }
+}

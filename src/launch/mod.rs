@@ -1,0 +1,1 @@
+//! Which command starts the ranks.

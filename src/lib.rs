@@ -1,0 +1,37 @@
+//! commgauge measures the communication that training and serving a large model really does on a cluster.
+//!
+//! The way of the data: suite file -> `config` -> `layout` -> `workload` -> `backend` carried out by `measure`
+//! -> `record` -> `report`. Start reading at [`session`], then follow the names. The floors, and which room may
+//! import which, are listed in ARCHITECTURE.md and held by `tests/layers.rs`.
+
+pub mod element;
+pub mod error;
+pub mod host_clock;
+pub mod units;
+
+pub mod collective;
+pub mod geometry;
+#[cfg(feature = "mpi")]
+pub mod mpi_call;
+pub mod pattern;
+pub mod sample;
+pub mod stats;
+
+pub mod config;
+
+pub mod layout;
+pub mod world;
+
+pub mod workload;
+
+pub mod backend;
+pub mod record;
+
+pub mod measure;
+
+pub mod launch;
+pub mod session;
+
+pub mod report;
+
+pub mod cli;

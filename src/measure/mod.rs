@@ -1,0 +1,1 @@
+//! The timed loop in named phases.

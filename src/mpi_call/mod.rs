@@ -1,0 +1,1 @@
+//! The thin checked layer over the C interface of MPI.

@@ -1,0 +1,399 @@
+//! The lines of a record. The published JSON Schema (`commgauge schema`) is made from these types.
+//!
+//! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
+
+use crate::collective::{Collective, Placement, ReduceOp};
+use crate::element::ElementType;
+use crate::geometry::Splits;
+use crate::layout::{Axis, Locality};
+use crate::sample::{Cadence, Doubt};
+use crate::units::{Bytes, Rate, Seconds};
+use crate::workload::Style;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The value of `format` in every header.
+pub const FORMAT: &str = "commgauge-record";
+/// The version of the format that this program writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// One line of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// First line: where the numbers come from.
+    Header(Box<Header>),
+    /// Second line: what will be measured.
+    Plan(Plan),
+    /// How well the ranks' clocks agree; one before the first and one after the last case.
+    Clock(ClockLine),
+    /// One case of one replicate.
+    Case(Box<CaseLine>),
+    /// Last line; a record without it was cut off.
+    End(End),
+}
+
+/// Provenance: everything needed to say what the numbers were measured on, and to measure them again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Header {
+    /// Always `commgauge-record`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Unique name of the run: start time and a random part.
+    pub run_id: String,
+    /// Wall-clock start, RFC 3339 with offset.
+    pub started_at: String,
+    /// Program that measured.
+    pub program: String,
+    /// Its version.
+    pub program_version: String,
+    /// SHA-256 of its binary.
+    pub program_sha256: String,
+    /// Its command line, word by word.
+    pub command_line: Vec<String>,
+    /// The launch command that `commgauge run` built, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_command: Option<Vec<String>>,
+    /// What was asked for.
+    pub suite: SuiteFacts,
+    /// Who carried the ops out.
+    pub backend: BackendLine,
+    /// Number of ranks.
+    pub world_size: u32,
+    /// Seed of data and order.
+    pub seed: u64,
+    /// How samples were taken.
+    pub settings: Settings,
+    /// One entry per rank; per host, with `ranks` above 1, when simulated.
+    pub ranks: Vec<RankFacts>,
+    /// Variables from the allow-list (NCCL_*, OMPI_MCA_*, UCX_*, ...) of rank 0, never the whole environment.
+    pub environment: BTreeMap<String, String>,
+    /// Doubts about the machine that hold for all cases, as sentences (more ranks than cores, coarse clock).
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// The suite that was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteFacts {
+    /// Its name.
+    pub name: String,
+    /// Its file; absent for a sweep given by flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// SHA-256 over the suite and every file that it names.
+    pub sha256: String,
+    /// The model, if the suite names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The layout as written, such as `tp 2 x dp 2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+}
+
+/// The backend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BackendLine {
+    /// `mpi`, `nccl` or `simulated`.
+    pub name: String,
+    /// True where no data moved and no real time passed.
+    pub synthetic: bool,
+    /// Library and version.
+    pub library: String,
+    /// What the library says of its transports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// The machine file that bounds (or, simulated, the times) come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+}
+
+/// How samples were taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Settings {
+    /// Asked half width of the median's 95 % interval, relative to the median.
+    pub precision: f64,
+    /// Fewest samples of a case and replicate.
+    pub minimum_samples: u32,
+    /// Most samples of a case and replicate.
+    pub maximum_samples: u32,
+    /// Time budget of a case and replicate.
+    pub case_budget_seconds: Seconds,
+    /// Independent repetitions, each with fresh communicators.
+    pub replicates: u32,
+    /// One buffer for all iterations instead of a rotation that leaves the last-level cache.
+    pub warm_buffers: bool,
+    /// Whether data was checked before and after timing.
+    pub verify: bool,
+}
+
+/// A rank and where it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankFacts {
+    /// World rank.
+    pub rank: u32,
+    /// Ranks that this entry stands for, from `rank` on (1 but when simulated).
+    pub ranks: u32,
+    /// Host name, as the host gives it.
+    pub host: String,
+    /// Number of the host in order of first appearance.
+    pub node: u32,
+    /// Process id.
+    pub pid: u32,
+    /// Processors that the rank may run on, as a list of ranges.
+    pub cores: String,
+    /// NUMA nodes of those processors, as a list of ranges.
+    pub numa_nodes: String,
+    /// Processor name.
+    pub processor: String,
+    /// Operating system kernel.
+    pub kernel: String,
+    /// Device, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// What will be measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// Every case, in the order of the suite. A case is named by its index here.
+    pub cases: Vec<CaseFacts>,
+    /// Case lines that a complete record has: cases times replicates.
+    pub case_lines: u64,
+    /// Estimated time of the whole run.
+    pub estimated_seconds: Seconds,
+}
+
+/// A case, as planned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseFacts {
+    /// Name built from the parts below.
+    pub name: String,
+    /// Who asks for it.
+    pub style: Style,
+    /// Axis whose groups carry it out, all at once.
+    pub axis: Axis,
+    /// Ranks in each group.
+    pub group_size: u32,
+    /// Groups at work at the same time.
+    pub groups: u32,
+    /// How a group lies on the hosts.
+    pub locality: Locality,
+    /// The call.
+    pub collective: Collective,
+    /// Type of the elements.
+    pub element_type: ElementType,
+    /// How elements are combined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduce_op: Option<ReduceOp>,
+    /// Special rank of the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<u32>,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Bytes that bandwidth is computed from; differs from `bytes_total` for uneven all_to_all_v only.
+    pub bytes_accounted: Bytes,
+    /// What one rank contributes (the busiest, where they differ).
+    pub bytes_per_rank: Bytes,
+    /// How the vector forms divide their elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splits: Option<Splits>,
+    /// Whether the result replaces the input.
+    pub placement: Placement,
+    /// What is timed.
+    pub cadence: Cadence,
+    /// One-way messages in one call: latency is the time of a call divided by it.
+    pub transfers_per_call: u32,
+    /// busbw / algbw; absent for the barrier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_factor: Option<f64>,
+    /// Highest bus bandwidth that the machine file allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_bytes_per_second: Option<Rate>,
+    /// Calls in one optimizer step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_per_step: Option<u64>,
+    /// Where the bytes come from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// Agreement of the clocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockLine {
+    /// `start` or `end`.
+    pub moment: ClockMoment,
+    /// `synchronised`, or `barrier` where no common clock could be had.
+    pub method: ClockMethod,
+    /// Resolution of the marks.
+    pub resolution_nanoseconds: u64,
+    /// Largest disagreement left between any rank's clock and rank 0's. No smaller difference between ranks is reported.
+    pub residual_nanoseconds: u64,
+    /// Half the shortest round trip of the rank that is worst off, the bound of an offset's error.
+    pub worst_half_round_trip_nanoseconds: u64,
+    /// Largest drift against rank 0, in parts per million.
+    pub worst_drift_ppm: f64,
+}
+
+/// When the clocks were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum ClockMoment {
+    Start,
+    End,
+}
+
+/// How isolated iterations are started together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockMethod {
+    /// At an agreed moment on the synchronised clock.
+    Synchronised,
+    /// After a barrier.
+    Barrier,
+}
+
+/// One case of one replicate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseLine {
+    /// Index in the plan.
+    pub case: u32,
+    /// Name, as in the plan.
+    pub name: String,
+    /// Which repetition, from 0.
+    pub replicate: u32,
+    /// Position in the shuffled order of the replicate, from 0.
+    pub position: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Iterations run before timing and not kept.
+    pub warm_up_iterations: u32,
+    /// Calls in one sample: 1 when isolated.
+    pub calls_per_sample: u32,
+    /// Why sampling ended; absent where nothing was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopReason>,
+    /// Half width of the median's 95 % interval relative to the median, as reached; absent with too few samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision_reached: Option<f64>,
+    /// The samples, column by column.
+    pub samples: Samples,
+    /// Histogram of each rank's own time of a sample.
+    pub histograms: Vec<RankHistogram>,
+    /// Copies of the buffers in the rotation.
+    pub buffer_copies: u32,
+    /// Doubts that concern the case as a whole, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Timed; data right before and after, where it was checked.
+    Measured {
+        /// False for the barrier, for synthetic results, and where checking was switched off.
+        verified: bool,
+    },
+    /// Cannot be run here; not failed and not passed.
+    Waived {
+        /// Why.
+        reason: String,
+    },
+    /// Data arrived wrong; the numbers are withheld.
+    Corrupt {
+        /// `before` or `after` timing.
+        when: String,
+        /// World rank that holds the first wrong element.
+        rank: u32,
+        /// Index of the element in the receive buffer.
+        element: u64,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        got: String,
+        /// Wrong elements in that rank's buffer.
+        count: u64,
+    },
+    /// Could not be run to its end; what failed.
+    Failed {
+        /// The error, with rank, host and call.
+        reason: String,
+    },
+}
+
+/// Why sampling ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The asked precision was reached.
+    Precision,
+    /// The time budget was spent.
+    Budget,
+    /// The largest number of samples was reached.
+    MaximumSamples,
+    /// A fixed number was asked for and taken.
+    FixedCount,
+    /// A signal.
+    Interrupted,
+}
+
+/// Samples of a case, column by column; every list has the same length. Times are of the whole sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Samples {
+    /// The slowest rank's time.
+    pub slowest_nanoseconds: Vec<u64>,
+    /// World rank of the slowest.
+    pub slowest_rank: Vec<u32>,
+    /// First to last arrival at the call; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrival_spread_nanoseconds: Vec<u64>,
+    /// Last arrival to latest end; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfer_nanoseconds: Vec<u64>,
+    /// World rank that arrived last; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_rank: Vec<u32>,
+    /// Samples that do not count, with the reason: index and doubt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubtful: Vec<(u32, Doubt)>,
+}
+
+/// A mergeable histogram of own times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankHistogram {
+    /// First world rank it covers.
+    pub rank: u32,
+    /// Ranks it covers: 1 in small worlds, a block of consecutive ranks in large ones.
+    pub ranks: u32,
+    /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
+    pub hdr_v2_deflate_base64: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct End {
+    /// How.
+    pub status: EndStatus,
+    /// Exit code of the run.
+    pub exit_code: i32,
+    /// The error, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// From header to end.
+    pub elapsed_seconds: Seconds,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum EndStatus {
+    Complete,
+    Interrupted,
+    Failed,
+}

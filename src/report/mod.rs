@@ -1,0 +1,1 @@
+//! What to show, then how.

@@ -1,0 +1,59 @@
+//! One timed iteration as all ranks agree on it, and why it may be doubtful.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is timed: calls back to back, or each from an agreed start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cadence {
+    /// Calls back to back between two clock reads, as nccl-tests and OSU print.
+    Streaming,
+    /// Every iteration starts at an agreed moment on the synchronised clock.
+    Isolated,
+}
+
+impl Cadence {
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cadence::Streaming => "streaming",
+            Cadence::Isolated => "isolated",
+        }
+    }
+}
+
+impl std::fmt::Display for Cadence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One timed iteration of a case. Times are those of the whole sample: `calls_per_sample` calls when streaming,
+/// one when isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The slowest rank's time: when streaming the longest time of any rank, when isolated the latest end minus
+    /// the common start.
+    pub slowest_nanoseconds: u64,
+    /// World rank of that slowest rank.
+    pub slowest_rank: u32,
+    /// Isolated: from the first rank's arrival at the call to the last one's. Streaming: 0, not known.
+    pub arrival_spread_nanoseconds: u64,
+    /// Isolated: the latest end minus the last arrival, the transfer itself. Streaming: equal to `slowest_nanoseconds`.
+    pub transfer_nanoseconds: u64,
+    /// Isolated: world rank that arrived last. Streaming: equal to `slowest_rank`.
+    pub last_rank: u32,
+    /// Why this sample does not count, if it does not.
+    pub doubt: Option<Doubt>,
+}
+
+/// Why a sample is kept but left out of the statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// A rank reached the waiting loop after the agreed start.
+    MissedStart,
+    /// The iteration took no measurable time on this clock.
+    BelowClockResolution,
+}

@@ -1,0 +1,1 @@
+//! Pure numbers: order statistics, intervals, histograms. Too few samples give `None`.

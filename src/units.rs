@@ -1,0 +1,227 @@
+//! The units of everything commgauge says: bytes, seconds and rates as types, read and printed in one place.
+//!
+//! Inside the program only base units travel; scaling to MiB, microseconds or GB/s happens in the `Display`
+//! implementations here and nowhere else. GB is 10^9 bytes, sizes are printed in binary units.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A count of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A duration in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Seconds(pub f64);
+
+/// A rate in bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Rate(pub f64);
+
+impl Seconds {
+    /// From a count of nanoseconds, as clocks and records keep it.
+    pub fn from_nanoseconds(nanoseconds: u64) -> Self {
+        Seconds(nanoseconds as f64 * 1e-9)
+    }
+
+    /// To the nearest nanosecond; negative durations become 0.
+    pub fn as_nanoseconds(self) -> u64 {
+        (self.0 * 1e9).round() as u64
+    }
+}
+
+impl Rate {
+    /// Bytes moved in a time; a time of zero gives no rate, never an infinite one.
+    pub fn of(bytes: f64, time: Seconds) -> Option<Rate> {
+        (time.0 > 0.0).then(|| Rate(bytes / time.0))
+    }
+
+    /// In GB/s, 10^9 bytes per second, the unit in which bus bandwidth is quoted.
+    pub fn gigabytes_per_second(self) -> f64 {
+        self.0 * 1e-9
+    }
+}
+
+/// How a bare `K`, `M` or `G` is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BareSuffix {
+    /// As nccl-tests reads its flags: `64M` is 64 * 2^20.
+    Binary,
+    /// Refused, as in files: the writer must say `MiB` or `MB`.
+    Refused,
+}
+
+impl Bytes {
+    /// Reads `4096`, `64 MiB`, `64MB`, `1.5GiB`; `bare` decides about `64M`.
+    ///
+    /// The error says what was found and what would be accepted, ready to be put behind a file and a key.
+    pub fn parse(text: &str, bare: BareSuffix) -> Result<Bytes, String> {
+        let accepted = "a size such as 8, 512B, 64KiB, 16MiB, 1GiB (binary) or 64MB (decimal)";
+        let trimmed = text.trim();
+        if trimmed.starts_with('-') {
+            return Err(format!("found `{text}`, a negative size; accepted: {accepted}"));
+        }
+        let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let suffix = trimmed[digits.len()..].to_ascii_lowercase();
+        let spelled = match (suffix.as_str(), bare) {
+            ("k" | "m" | "g" | "t", BareSuffix::Binary) => format!("{}{suffix}ib", digits.trim()),
+            ("k" | "m" | "g" | "t", BareSuffix::Refused) => {
+                let unit = suffix.to_ascii_uppercase();
+                return Err(format!(
+                    "found `{text}`, which may mean {unit}iB (binary) or {unit}B (decimal); say which"
+                ));
+            }
+            _ => trimmed.to_owned(),
+        };
+        bytesize::ByteSize::from_str(&spelled)
+            .map(|size| Bytes(size.as_u64()))
+            .map_err(|_| format!("found `{text}`; accepted: {accepted}"))
+    }
+}
+
+/// Reads a duration with its unit: `2ms`, `1.5 us`, `300ns`, `2s`, `1m`.
+///
+/// The error says what was found and what would be accepted.
+pub fn parse_seconds(text: &str) -> Result<Seconds, String> {
+    let accepted = "a time with its unit, such as 300ns, 20us, 2ms, 1.5s or 2m";
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+    let scale = match trimmed[split..].trim() {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err(format!("found `{text}`; accepted: {accepted}")),
+    };
+    match trimmed[..split].parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(Seconds(value * scale)),
+        _ => Err(format!("found `{text}`; accepted: {accepted}")),
+    }
+}
+
+/// Reads a rate with its unit: `25GB/s`, `400 Gbit/s`, `12GiB/s`.
+///
+/// The error says what was found and what would be accepted.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    let accepted = "a rate such as 25GB/s, 900MB/s, 12GiB/s or 400Gbit/s";
+    let wrong = || format!("found `{text}`; accepted: {accepted}");
+    let per_second = text.trim().strip_suffix("/s").ok_or_else(wrong)?;
+    let split = per_second.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
+    let value: f64 = per_second[..split].parse().map_err(|_| wrong())?;
+    let scale = match per_second[split..].trim() {
+        "B" => 1.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        "KiB" => 1024.0,
+        "MiB" => 1024f64.powi(2),
+        "GiB" => 1024f64.powi(3),
+        "Mbit" => 1e6 / 8.0,
+        "Gbit" => 1e9 / 8.0,
+        "Tbit" => 1e12 / 8.0,
+        _ => return Err(wrong()),
+    };
+    if value > 0.0 { Ok(Rate(value * scale)) } else { Err(wrong()) }
+}
+
+impl fmt::Display for Bytes {
+    /// Binary units, without decimals where the size is a whole number of the unit: `64 MiB`, `1.5 KiB`, `8 B`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let text = match UNITS.iter().find(|(_, scale)| self.0 >= *scale) {
+            None => format!("{} B", self.0),
+            Some((unit, scale)) if self.0.is_multiple_of(*scale) => format!("{} {unit}", self.0 / scale),
+            Some((unit, scale)) => format!("{:.1} {unit}", self.0 as f64 / *scale as f64),
+        };
+        f.pad(&text)
+    }
+}
+
+impl fmt::Display for Seconds {
+    /// Three significant digits in the unit that suits: `1.24 us`, `16.2 ms`, `2.50 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let magnitude = self.0.abs();
+        let (scale, unit) = match magnitude {
+            m if m < 1e-6 => (1e9, "ns"),
+            m if m < 1e-3 => (1e6, "us"),
+            m if m < 1.0 => (1e3, "ms"),
+            _ => (1.0, "s"),
+        };
+        f.pad(&format!("{} {unit}", three_digits(self.0 * scale)))
+    }
+}
+
+impl fmt::Display for Rate {
+    /// In GB/s (10^9), three significant digits, with the unit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} GB/s", three_digits(self.gigabytes_per_second())))
+    }
+}
+
+/// Three significant digits without an exponent: `0.123`, `1.23`, `12.3`, `123`, `1230`.
+pub fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    let decimals = match magnitude {
+        m if m >= 99.95 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, bare, bytes) in [
+            ("8", BareSuffix::Refused, 8),
+            ("64M", BareSuffix::Binary, 64 << 20),
+            ("64MiB", BareSuffix::Refused, 64 << 20),
+            ("64 MiB", BareSuffix::Refused, 64 << 20),
+            ("64MB", BareSuffix::Refused, 64_000_000),
+            ("1.5KiB", BareSuffix::Refused, 1536),
+            ("512B", BareSuffix::Binary, 512),
+            ("1g", BareSuffix::Binary, 1 << 30),
+        ] {
+            assert_eq!(Bytes::parse(text, bare), Ok(Bytes(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_size_says_what_was_found_and_what_is_accepted() {
+        for text in ["64M", "-8", "8 furlongs", "", "KiB"] {
+            let message = Bytes::parse(text, BareSuffix::Refused).unwrap_err();
+            assert!(message.contains(&format!("found `{text}`")), "{message}");
+        }
+    }
+
+    #[test]
+    fn times_and_rates_are_read_with_their_units() {
+        assert_eq!(parse_seconds("2ms"), Ok(Seconds(2e-3)));
+        assert_eq!(parse_seconds("1.5 us"), Ok(Seconds(1.5e-6)));
+        assert!(parse_seconds("2").is_err());
+        assert_eq!(parse_rate("400Gbit/s"), Ok(Rate(50e9)));
+        assert!(parse_rate("0GB/s").is_err());
+        assert!(parse_rate("25GB").is_err());
+    }
+
+    #[test]
+    fn values_are_printed_with_their_units() {
+        assert_eq!(Bytes(64 << 20).to_string(), "64 MiB");
+        assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
+        assert_eq!(Bytes(8).to_string(), "8 B");
+        assert_eq!(Seconds(1.2345e-6).to_string(), "1.23 us");
+        assert_eq!(Seconds(0.0162).to_string(), "16.2 ms");
+        assert_eq!(Rate(12.345e9).to_string(), "12.3 GB/s");
+    }
+}
