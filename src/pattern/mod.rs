@@ -1,0 +1,248 @@
+//! The data that collectives carry, as a function of (seed, rank, element), chosen so that every result is known exactly.
+//!
+//! Moved data are hashed bits, different for every rank and element. Reduced data are small whole numbers from a table:
+//! group rank r contributes `table[(b(i) + r) mod m]` at element i, `b` being a hash, so that the reduction over all
+//! ranks is itself a table look-up and checking costs the same for 2 and for 2,000 ranks. The table is such that every
+//! partial result is exact in the element type, in any order of reduction.
+//!
+//! [`segments`] says which part of which buffer holds which data; [`encode`] turns numbers into bits of a type.
+//! Kernels on devices must produce the same bits from the same formulas.
+
+pub mod encode;
+pub mod segments;
+mod table;
+
+pub use segments::{Buffer, Segment, Source};
+
+use crate::collective::ReduceOp;
+use crate::element::ElementType;
+use table::Table;
+
+#[cfg(target_endian = "big")]
+compile_error!("the patterns are defined on little-endian element bits");
+
+/// The data of one group in one case.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    element: ElementType,
+    seed: u64,
+    table: Option<Table>,
+}
+
+/// What was wrong in a checked stretch of elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Wrong elements.
+    pub count: u64,
+    /// Index of the first within the stretch.
+    pub first: u64,
+    /// What it should be.
+    pub expected: String,
+    /// What it is.
+    pub got: String,
+}
+
+impl Pattern {
+    /// The pattern of a group of `ranks` ranks; `reduce_op` for collectives that reduce. Groups with different seeds
+    /// carry different data, so that a message that strays from one group into another is found.
+    pub fn new(element: ElementType, reduce_op: Option<ReduceOp>, ranks: u32, seed: u64) -> Pattern {
+        Pattern { element, seed, table: reduce_op.map(|op| Table::new(element, op, ranks)) }
+    }
+
+    /// Writes the data of a source into a buffer of whole elements.
+    pub fn write(&self, source: Source, buffer: &mut [u8]) {
+        self.visit(source, Write { element: self.element, buffer, complement: 0 });
+    }
+
+    /// Writes the complement of the data into a buffer, so that every element that no message overwrites is found wrong.
+    pub fn poison(&self, source: Source, buffer: &mut [u8]) {
+        self.visit(source, Write { element: self.element, buffer, complement: u64::MAX });
+    }
+
+    /// Compares a buffer of whole elements with the data of a source, bit for bit.
+    pub fn check(&self, source: Source, buffer: &[u8]) -> Option<Wrong> {
+        let found = self.visit(source, Compare { element: self.element, buffer })?;
+        let text = |bits| encode::show(self.element, self.table.is_some(), bits);
+        Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got: text(found.got) })
+    }
+
+    /// Hands the bits of a source's elements, as a function of their index, to a visitor. Generic, so that the loop
+    /// over the elements is compiled for each kind of source.
+    fn visit<V: Visitor>(&self, source: Source, visitor: V) -> V::Answer {
+        match source {
+            Source::Moved { rank, first } => {
+                let salt = scramble(self.seed ^ (u64::from(rank) + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
+                visitor.visit(|index| moved_bits(salt, first + index))
+            }
+            Source::Contribution { group_rank, first } => {
+                self.visit_table(|t| t.contribution(group_rank), first, visitor)
+            }
+            Source::Reduced { first } => self.visit_table(|t| t.reduced(), first, visitor),
+        }
+    }
+
+    fn visit_table<V: Visitor>(&self, column: impl Fn(&Table) -> Vec<u64>, first: u64, visitor: V) -> V::Answer {
+        let column = column(self.table.as_ref().expect("only collectives that reduce have contributions"));
+        let salt = scramble(self.seed);
+        visitor.visit(|index| column[table_index(salt, first + index, column.len())])
+    }
+}
+
+/// Something that wants the bits of every element; the low bits are used where the element is narrower.
+trait Visitor {
+    type Answer;
+    fn visit(self, bits: impl Fn(u64) -> u64) -> Self::Answer;
+}
+
+struct Write<'a> {
+    element: ElementType,
+    buffer: &'a mut [u8],
+    complement: u64,
+}
+
+impl Visitor for Write<'_> {
+    type Answer = ();
+
+    fn visit(self, bits: impl Fn(u64) -> u64) {
+        fn store<const N: usize>(buffer: &mut [u8], bits: impl Fn(u64) -> u64) {
+            for (index, element) in buffer.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+                element.copy_from_slice(&bits(index as u64).to_le_bytes()[..N]);
+            }
+        }
+        let bits = |index| bits(index) ^ self.complement;
+        match self.element.size() {
+            1 => store::<1>(self.buffer, bits),
+            2 => store::<2>(self.buffer, bits),
+            4 => store::<4>(self.buffer, bits),
+            _ => store::<8>(self.buffer, bits),
+        }
+    }
+}
+
+struct Compare<'a> {
+    element: ElementType,
+    buffer: &'a [u8],
+}
+
+struct Difference {
+    count: u64,
+    first: u64,
+    expected: u64,
+    got: u64,
+}
+
+impl Visitor for Compare<'_> {
+    type Answer = Option<Difference>;
+
+    fn visit(self, bits: impl Fn(u64) -> u64) -> Option<Difference> {
+        fn compare<const N: usize>(buffer: &[u8], bits: impl Fn(u64) -> u64) -> Option<Difference> {
+            let wide = |element: &[u8]| {
+                let mut bytes = [0; 8];
+                bytes[..N].copy_from_slice(element);
+                u64::from_le_bytes(bytes)
+            };
+            let expected = |index: usize| wide(&bits(index as u64).to_le_bytes()[..N]);
+            let elements = buffer.as_chunks::<N>().0;
+            let differs = |(index, element): (usize, &[u8; N])| wide(element) != expected(index);
+            let count = elements.iter().enumerate().filter(|e| differs(*e)).count() as u64;
+            let first = (count > 0).then(|| elements.iter().enumerate().position(differs)).flatten()?;
+            Some(Difference { count, first: first as u64, expected: expected(first), got: wide(&elements[first]) })
+        }
+        match self.element.size() {
+            1 => compare::<1>(self.buffer, bits),
+            2 => compare::<2>(self.buffer, bits),
+            4 => compare::<4>(self.buffer, bits),
+            _ => compare::<8>(self.buffer, bits),
+        }
+    }
+}
+
+#[inline(always)]
+fn moved_bits(salt: u64, index: u64) -> u64 {
+    let mixed = (index ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+#[inline(always)]
+fn table_index(salt: u64, index: u64, length: usize) -> usize {
+    let mixed = (index ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    ((mixed * length as u64) >> 32) as usize
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds become unrelated numbers.
+fn scramble(seed: u64) -> u64 {
+    let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reduces contributions in plain arithmetic of the element type, from the first rank to the last.
+    fn reduced_by_hand(element: ElementType, op: ReduceOp, ranks: u32, elements: u64) -> Vec<u8> {
+        let pattern = Pattern::new(element, Some(op), ranks, 7);
+        let bytes = (elements * element.size()) as usize;
+        let mut total = vec![0; bytes];
+        pattern.write(Source::Contribution { group_rank: 0, first: 3 }, &mut total);
+        for group_rank in 1..ranks {
+            let mut next = vec![0; bytes];
+            pattern.write(Source::Contribution { group_rank, first: 3 }, &mut next);
+            encode::reduce_into(element, op, &next, &mut total);
+        }
+        if op == ReduceOp::Avg {
+            encode::divide_all(element, &mut total, ranks);
+        }
+        total
+    }
+
+    #[test]
+    fn the_table_of_results_is_what_reducing_gives_in_every_type_and_operation() {
+        for element in ElementType::ALL.into_iter().filter(|e| !e.moves_only()) {
+            for op in ReduceOp::ALL {
+                for ranks in [1, 2, 3, 4, 7, 64, 300] {
+                    let result = reduced_by_hand(element, op, ranks, 500);
+                    let wrong = Pattern::new(element, Some(op), ranks, 7).check(Source::Reduced { first: 3 }, &result);
+                    assert_eq!(wrong, None, "{op} of {element} on {ranks} ranks");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_flipped_bit_is_found_and_named() {
+        let pattern = Pattern::new(ElementType::Float32, Some(ReduceOp::Sum), 4, 7);
+        let mut result = reduced_by_hand(ElementType::Float32, ReduceOp::Sum, 4, 500);
+        result[4 * 123 + 1] ^= 0x10;
+        let wrong = pattern.check(Source::Reduced { first: 3 }, &result).unwrap();
+        assert_eq!((wrong.count, wrong.first), (1, 123));
+        assert_ne!(wrong.expected, wrong.got);
+    }
+
+    #[test]
+    fn every_poisoned_element_is_found_wrong() {
+        for element in ElementType::ALL {
+            let pattern = Pattern::new(element, None, 4, 7);
+            let source = Source::Moved { rank: 2, first: 100 };
+            let mut buffer = vec![0; 256 * element.size() as usize];
+            pattern.poison(source, &mut buffer);
+            assert_eq!(pattern.check(source, &buffer).map(|w| w.count), Some(256), "{element}");
+            pattern.write(source, &mut buffer);
+            assert_eq!(pattern.check(source, &buffer), None, "{element}");
+        }
+    }
+
+    #[test]
+    fn ranks_groups_and_places_carry_different_data() {
+        let written = |seed, rank, first| {
+            let mut buffer = vec![0; 64];
+            Pattern::new(ElementType::Uint8, None, 4, seed).write(Source::Moved { rank, first }, &mut buffer);
+            buffer
+        };
+        let base = written(1, 0, 0);
+        for other in [written(2, 0, 0), written(1, 1, 0), written(1, 0, 64)] {
+            assert_ne!(base, other);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Which part of which buffer holds which data before a call, and after it.
+
+use crate::collective::{Collective, Placement};
+use crate::geometry::Geometry;
+
+/// One of the two buffers of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// Read by an out-of-place call.
+    Send,
+    /// Written by every call, and read too by one in place.
+    Receive,
+}
+
+/// Where the elements of a segment come from. `first` is the index of its first element in that data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Data of a world rank, moved unchanged.
+    Moved {
+        /// World rank.
+        rank: u32,
+        /// Index of the first element.
+        first: u64,
+    },
+    /// What a group rank contributes to the reduction.
+    Contribution {
+        /// Rank in the group.
+        group_rank: u32,
+        /// Index of the first element.
+        first: u64,
+    },
+    /// The reduction over the group.
+    Reduced {
+        /// Index of the first element.
+        first: u64,
+    },
+}
+
+/// A stretch of a buffer with data of one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// First element in the buffer.
+    pub offset: u64,
+    /// Number of elements.
+    pub elements: u64,
+    /// Where they come from.
+    pub source: Source,
+}
+
+/// One rank's view of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The call.
+    pub collective: Collective,
+    /// Whether the result replaces the input.
+    pub placement: Placement,
+    /// Element counts of the group.
+    pub geometry: &'a Geometry,
+    /// World ranks of the group.
+    pub group: &'a [u32],
+    /// This rank within the group.
+    pub me: u32,
+    /// Special rank of the group, where there is one.
+    pub root: u32,
+}
+
+impl View<'_> {
+    /// The rank that this one pairs up with in ping-pong and bidirectional transfers: the lower half of the group with
+    /// the upper half. The last rank of an odd group has nobody.
+    pub fn partner(&self) -> Option<u32> {
+        let half = self.group.len() as u32 / 2;
+        match self.me {
+            me if me < half => Some(me + half),
+            me if me < 2 * half => Some(me - half),
+            _ => None,
+        }
+    }
+
+    /// The rank that sends to this one along the ring or chain.
+    pub fn previous(&self) -> Option<u32> {
+        let last = self.group.len() as u32 - 1;
+        match (self.collective, self.me) {
+            (Collective::SendRecvChain, 0) => None,
+            (_, 0) => Some(last),
+            (_, me) => Some(me - 1),
+        }
+    }
+
+    /// The rank that this one sends to along the ring or chain.
+    pub fn next(&self) -> Option<u32> {
+        let last = self.group.len() as u32 - 1;
+        match (self.collective, self.me) {
+            (Collective::SendRecvChain, me) if me == last => None,
+            (_, me) if me == last => Some(0),
+            (_, me) => Some(me + 1),
+        }
+    }
+
+    /// What the buffers must hold before a call whose data start at index `base`.
+    pub fn inputs(&self, base: u64) -> Vec<Segment> {
+        use Collective::*;
+        let me = self.me;
+        let in_place = self.placement == Placement::InPlace;
+        let own = self.geometry.blocks[me as usize];
+        let all = self.geometry.elements_of_all_blocks();
+        let buffer = if in_place { Buffer::Receive } else { Buffer::Send };
+        let moved = Source::Moved { rank: self.group[me as usize], first: base };
+        let contribution = Source::Contribution { group_rank: me, first: base };
+        let one = |buffer, offset, elements, source| vec![Segment { buffer, offset, elements, source }];
+        match self.collective {
+            Barrier => vec![],
+            AllReduce => one(buffer, 0, own, contribution),
+            Reduce if in_place && me == self.root => one(Buffer::Receive, 0, own, contribution),
+            Reduce => one(Buffer::Send, 0, own, contribution),
+            ReduceScatter | ReduceScatterV => one(buffer, 0, all, contribution),
+            AllGather | AllGatherV if in_place => one(Buffer::Receive, self.geometry.block_start(me), own, moved),
+            Gather if in_place && me == self.root => one(Buffer::Receive, self.geometry.block_start(me), own, moved),
+            AllGather | AllGatherV | Gather => one(Buffer::Send, 0, own, moved),
+            Broadcast if me == self.root => one(Buffer::Receive, 0, own, moved),
+            Scatter if me == self.root => one(Buffer::Send, 0, all, moved),
+            Broadcast | Scatter => vec![],
+            AllToAll | AllToAllV => one(buffer, 0, all, moved),
+            SendRecv | SendRecvChain | PingPong | Bidirectional => one(Buffer::Send, 0, own, moved),
+        }
+    }
+
+    /// What the receive buffer must hold after a call whose data start at index `base`.
+    pub fn outputs(&self, base: u64) -> Vec<Segment> {
+        use Collective::*;
+        let me = self.me;
+        let own = self.geometry.blocks[me as usize];
+        let start = self.geometry.block_start(me);
+        let from = |rank: u32, first: u64| Source::Moved { rank: self.group[rank as usize], first };
+        let whole = |source| vec![Segment { buffer: Buffer::Receive, offset: 0, elements: own, source }];
+        let in_place_root = self.placement == Placement::InPlace && me == self.root;
+        match self.collective {
+            Barrier => vec![],
+            AllReduce => whole(Source::Reduced { first: base }),
+            Reduce if me == self.root => whole(Source::Reduced { first: base }),
+            ReduceScatter | ReduceScatterV => whole(Source::Reduced { first: base + start }),
+            AllGather | AllGatherV => self.blocks(|rank| (self.geometry.block_start(rank), from(rank, base), rank)),
+            Gather if me == self.root => self.blocks(|rank| (self.geometry.block_start(rank), from(rank, base), rank)),
+            Broadcast => whole(from(self.root, base)),
+            // In place the root's own block stays where it is, in the send buffer.
+            Scatter if in_place_root => vec![],
+            Scatter => whole(from(self.root, base + start)),
+            AllToAll | AllToAllV => self.blocks(|rank| (u64::from(rank) * own, from(rank, base + start), me)),
+            SendRecv | SendRecvChain => self.previous().map_or(vec![], |rank| whole(from(rank, base))),
+            PingPong | Bidirectional => self.partner().map_or(vec![], |rank| whole(from(rank, base))),
+            Reduce | Gather => vec![],
+        }
+    }
+
+    /// One segment for each rank of the group: its offset, its source, and the rank whose block gives its length.
+    fn blocks(&self, describe: impl Fn(u32) -> (u64, Source, u32)) -> Vec<Segment> {
+        let segment = |rank| {
+            let (offset, source, length_of) = describe(rank);
+            let elements = self.geometry.blocks[length_of as usize];
+            Segment { buffer: Buffer::Receive, offset, elements, source }
+        };
+        (0..self.geometry.ranks()).map(segment).filter(|segment| segment.elements > 0).collect()
+    }
+
+    /// Elements that the two buffers of this rank must have room for: send, receive.
+    pub fn buffer_elements(&self) -> (u64, u64) {
+        let send = self.geometry.send_elements(self.me, self.root);
+        let receive = self.geometry.receive_elements(self.me, self.root);
+        match (self.collective, self.placement) {
+            (Collective::Broadcast, _) => (0, receive),
+            // The root keeps what it scatters apart, others have no input: in place changes nothing but who copies.
+            (Collective::Scatter, _) => (send, receive),
+            (Collective::Reduce | Collective::Gather, Placement::InPlace) if self.me == self.root => (0, receive),
+            (Collective::Reduce | Collective::Gather, _) => (send, receive),
+            (_, Placement::InPlace) => (0, send.max(receive)),
+            _ => (send, receive),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::ElementType;
+    use crate::geometry::Splits;
+    use crate::units::Bytes;
+
+    #[test]
+    fn all_segments_lie_within_the_buffers() {
+        let group = [4, 5, 6, 7, 8];
+        let splits = Splits::Given(vec![3, 0, 2, 2, 1]);
+        for collective in Collective::ALL {
+            let geometry = Geometry::new(collective, ElementType::Float32, Bytes(3200), 5, &splits).unwrap();
+            for &placement in collective.placements() {
+                for me in 0..5 {
+                    let view = View { collective, placement, geometry: &geometry, group: &group, me, root: 2 };
+                    let (send, receive) = view.buffer_elements();
+                    for segment in view.inputs(10).into_iter().chain(view.outputs(10)) {
+                        let room = if segment.buffer == Buffer::Send { send } else { receive };
+                        assert!(segment.offset + segment.elements <= room, "{collective} {placement} {segment:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_odd_group_leaves_its_last_rank_without_a_partner() {
+        let group = [0, 1, 2];
+        let geometry = Geometry::new(Collective::PingPong, ElementType::Int8, Bytes(8), 3, &Splits::Equal).unwrap();
+        let partner = |me| {
+            let placement = Placement::OutOfPlace;
+            View { collective: Collective::PingPong, placement, geometry: &geometry, group: &group, me, root: 0 }
+                .partner()
+        };
+        assert_eq!([partner(0), partner(1), partner(2)], [Some(1), Some(0), None]);
+    }
+}
