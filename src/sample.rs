@@ -57,3 +57,13 @@ pub enum Doubt {
     /// The iteration took no measurable time on this clock.
     BelowClockResolution,
 }
+
+/// A value with the world rank that holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub struct Located {
+    /// The value.
+    pub value: f64,
+    /// World rank of its holder.
+    pub rank: i32,
+}

@@ -36,6 +36,17 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// The same data from `elements` further on.
+    pub fn shifted_by(self, elements: u64) -> Source {
+        match self {
+            Source::Moved { rank, first } => Source::Moved { rank, first: first + elements },
+            Source::Contribution { group_rank, first } => Source::Contribution { group_rank, first: first + elements },
+            Source::Reduced { first } => Source::Reduced { first: first + elements },
+        }
+    }
+}
+
 /// A stretch of a buffer with data of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {

@@ -3,5 +3,6 @@
 //! [`line`] holds the format's own types, apart from the inner types of the program and versioned.
 
 pub mod line;
+pub mod provenance;
 
 pub use line::{FORMAT, Line, VERSION};

@@ -1,20 +1,16 @@
 //! The control plane of a launch: who is here, and what everybody must agree on. Never the timed data path.
 
+#[cfg(feature = "mpi")]
+mod mpi;
 mod solo;
 
+#[cfg(feature = "mpi")]
+pub use mpi::MpiWorld;
 pub use solo::SoloWorld;
 
-use crate::error::{Error, Result};
+pub use crate::sample::Located;
 
-/// A value with the world rank that holds it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(C)]
-pub struct Located {
-    /// The value.
-    pub value: f64,
-    /// World rank of its holder.
-    pub rank: i32,
-}
+use crate::error::{Error, Result};
 
 /// The processes of one launch. Every method but `rank` and `processes` must be called by all of them, in the same order,
 /// except `send` and `receive`, which pair up.

@@ -1,0 +1,146 @@
+//! Host memory over MPI: one process, one rank, blocking calls.
+
+mod arena;
+mod call;
+mod host;
+
+pub use arena::Rotation;
+pub use call::MpiCall;
+
+use super::{Backend, BackendFacts, Binding, Call};
+use crate::error::{Error, Result};
+use crate::host_clock;
+use crate::layout::{Axis, Groups};
+use crate::mpi_call::{self, Communicator};
+use crate::pattern::segments::View;
+use crate::units::Bytes;
+use arena::Arena;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Carries ops out with MPI on host memory.
+pub struct MpiBackend {
+    world: Communicator,
+    communicators: HashMap<Axis, Communicator>,
+    send: Arena,
+    receive: Arena,
+    last_level_cache_bytes: u64,
+    ranks_on_host: u32,
+    resolution_nanoseconds: u64,
+}
+
+impl MpiBackend {
+    /// The backend of this process. Collective; MPI must be initialised. `ranks_on_host` share this host's memory and
+    /// last-level cache.
+    pub fn new(ranks_on_host: u32) -> Result<MpiBackend> {
+        Ok(MpiBackend {
+            world: Communicator::world()?,
+            communicators: HashMap::new(),
+            send: Arena::default(),
+            receive: Arena::default(),
+            last_level_cache_bytes: host::last_level_cache_bytes(),
+            ranks_on_host: ranks_on_host.max(1),
+            resolution_nanoseconds: host_clock::seen_resolution_nanoseconds(),
+        })
+    }
+
+    /// This rank's part in a binding.
+    fn view<'a>(&self, binding: &Binding<'a>) -> Result<View<'a>> {
+        let rank = self.world.rank();
+        let place = binding.groups.place_of(rank);
+        let axis = binding.groups.axis;
+        let (group, me) =
+            place.ok_or_else(|| Error::environment(format!("rank {rank} is in no group of axis {axis}")))?;
+        Ok(View {
+            collective: binding.op.collective,
+            placement: binding.placement,
+            geometry: binding.geometry,
+            group: &binding.groups.groups[group],
+            me,
+            root: binding.op.root,
+        })
+    }
+
+    /// The rotation that a binding asks for. The same on all ranks of a group, so that their data lie at the same
+    /// index: the stride follows the largest buffer of any of them.
+    fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        let largest = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
+        let elements = largest.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
+        // Twice the cache, shared by the ranks of the host, each of which rotates through two buffers.
+        let cold = 2 * self.last_level_cache_bytes / u64::from(self.ranks_on_host) / 2;
+        let cold = if binding.warm_buffers { 0 } else { cold };
+        Rotation::new(elements * binding.geometry.element_bytes, cold)
+    }
+}
+
+impl Backend for MpiBackend {
+    fn facts(&self) -> BackendFacts {
+        BackendFacts {
+            name: "mpi",
+            synthetic: false,
+            library: mpi_call::library_version(),
+            transport: host::transport_from_environment(),
+        }
+    }
+
+    fn local_ranks(&self) -> Range<u32> {
+        self.world.rank()..self.world.rank() + 1
+    }
+
+    fn connect(&mut self, groups: &Groups) -> Result<()> {
+        let rank = self.world.rank();
+        let axis = groups.axis;
+        let place = groups.place_of(rank);
+        let (group, me) =
+            place.ok_or_else(|| Error::environment(format!("rank {rank} is in no group of axis {axis}")))?;
+        let fresh = self.world.split(group as u32, me)?;
+        match self.communicators.insert(axis, fresh) {
+            Some(old) => old.free(),
+            None => Ok(()),
+        }
+    }
+
+    fn disconnect(&mut self) -> Result<()> {
+        // In the same order on all ranks: freeing is collective.
+        let mut axes: Vec<Axis> = self.communicators.keys().copied().collect();
+        axes.sort_unstable();
+        axes.into_iter().filter_map(|axis| self.communicators.remove(&axis)).try_for_each(Communicator::free)
+    }
+
+    fn bytes_needed(&self, binding: &Binding) -> Bytes {
+        let needed = self.view(binding).map(|view| {
+            let rotation = self.rotation(binding, &view);
+            let (send, receive) = view.buffer_elements();
+            [send, receive].into_iter().filter(|elements| *elements > 0).count() as u64 * rotation.bytes()
+        });
+        Bytes(needed.unwrap_or(0))
+    }
+
+    fn bytes_available(&self) -> Bytes {
+        Bytes(host::available_memory_bytes() / u64::from(self.ranks_on_host))
+    }
+
+    fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        let view = self.view(binding)?;
+        let rotation = self.rotation(binding, &view);
+        let axis = binding.groups.axis;
+        let (send_elements, receive_elements) = view.buffer_elements();
+        for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
+            arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
+        }
+        // More ranks than processors: whoever waits must give way, or the one waited for may not run.
+        let gives_way = self.ranks_on_host > host::processors();
+        let unconnected = || Error::environment(format!("axis {axis} was not connected before its first case"));
+        let communicator = self.communicators.get(&axis).ok_or_else(unconnected)?;
+        let call = MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, gives_way)?;
+        Ok(Box::new(call))
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn clock_resolution_nanoseconds(&self) -> u64 {
+        self.resolution_nanoseconds
+    }
+}

@@ -1,0 +1,113 @@
+//! Where the numbers come from: host, process, processors and the allowed part of the environment.
+
+use super::line::RankFacts;
+use crate::error::{Error, Result};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Beginnings of the names of variables that may be recorded: they steer MPI, NCCL and the launcher. Everything else
+/// stays out, as an environment holds secrets.
+const RECORDED_PREFIXES: [&str; 9] = [
+    "NCCL_",
+    "OMPI_MCA_",
+    "PRTE_MCA_",
+    "MPIR_CVAR_",
+    "UCX_",
+    "FI_",
+    "SLURM_JOB_",
+    "SLURM_NTASKS",
+    "CUDA_VISIBLE_DEVICES",
+];
+
+/// What this process can say of a rank; `node` is filled in when all ranks are together.
+pub fn rank_facts(rank: u32) -> RankFacts {
+    let name = rustix::system::uname();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let listed = |key: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(key));
+        value.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
+    };
+    RankFacts {
+        rank,
+        ranks: 1,
+        host: name.nodename().to_string_lossy().into_owned(),
+        node: 0,
+        pid: std::process::id(),
+        cores: listed("Cpus_allowed_list:"),
+        numa_nodes: listed("Mems_allowed_list:"),
+        processor: processor_name(),
+        kernel: format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
+        device: None,
+    }
+}
+
+/// Numbers the hosts in order of first appearance.
+pub fn number_hosts(ranks: &mut [RankFacts]) {
+    let mut hosts: Vec<String> = Vec::new();
+    for facts in ranks {
+        let known = hosts.iter().position(|host| *host == facts.host);
+        facts.node = known.unwrap_or_else(|| {
+            hosts.push(facts.host.clone());
+            hosts.len() - 1
+        }) as u32;
+    }
+}
+
+/// The recorded part of the environment.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+        .filter(|(name, _)| RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+        .collect()
+}
+
+/// SHA-256 of the running program, in hexadecimal.
+///
+/// # Errors
+/// Where the program's own file cannot be read any more.
+pub fn program_sha256() -> Result<String> {
+    let path = std::env::current_exe()
+        .map_err(|cause| Error::environment(format!("cannot tell this program's file: {cause}")))?;
+    file_sha256(&path)
+}
+
+/// SHA-256 of a file, in hexadecimal.
+pub fn file_sha256(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).map_err(|cause| Error::file("read", path, cause))?;
+    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Version and commit of this program.
+pub fn program_version() -> String {
+    match option_env!("COMMGAUGE_COMMIT") {
+        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn processor_name() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = text.lines().find_map(|line| line.strip_prefix("model name"));
+    named.map_or_else(|| "unknown".to_owned(), |rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_numbered_in_order_of_first_appearance() {
+        let on = |rank, host: &str| RankFacts { host: host.to_owned(), ..rank_facts(rank) };
+        let mut ranks = [on(0, "b"), on(1, "a"), on(2, "b")];
+        number_hosts(&mut ranks);
+        assert_eq!(ranks.map(|r| r.node), [0, 1, 0]);
+    }
+
+    #[test]
+    fn only_allowed_variables_are_recorded() {
+        let recorded = environment();
+        assert!(!recorded.contains_key("PATH") && !recorded.contains_key("HOME"));
+    }
+}
