@@ -9,8 +9,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// What went wrong, by the family that decides the exit code.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct Error(Box<Kind>);
+#[error("{}", .0.kind)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    shared: bool,
+}
 
 /// The families. The texts inside are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +69,12 @@ impl Error {
 
     /// The family.
     pub fn kind(&self) -> &Kind {
-        &self.0
+        &self.0.kind
     }
 
     /// The exit code of the family, stable and documented in `docs/exit-codes.md`.
     pub fn exit_code(&self) -> i32 {
-        match *self.0 {
+        match self.0.kind {
             Kind::Usage(_) => 2,
             Kind::Corrupt(_) => 4,
             Kind::Hang(_) => 5,
@@ -76,6 +82,19 @@ impl Error {
             Kind::Mismatch(_) => 7,
             Kind::Interrupted(signal) => 128 + signal,
         }
+    }
+
+    /// True where every process of the launch has this same error, so that all can end in order; false where the
+    /// others know nothing of it and the launch must be aborted.
+    pub fn is_shared(&self) -> bool {
+        self.0.shared
+    }
+
+    /// Marks the error as one that every process has.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.0.shared = true;
+        self
     }
 
     /// Rebuilds an error that another rank reported, from its exit code and text.
@@ -94,7 +113,7 @@ impl Error {
 
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
-        Error(Box::new(kind))
+        Error(Box::new(Inner { kind, shared: false }))
     }
 }
 

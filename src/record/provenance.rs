@@ -3,7 +3,7 @@
 use super::line::RankFacts;
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -55,6 +55,17 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
+/// Different processors in lists of ranges such as `0-3,8`; 0 where a list does not read.
+pub fn processors_named<'a>(lists: impl Iterator<Item = &'a str>) -> usize {
+    let mut named = BTreeSet::new();
+    for range in lists.flat_map(|list| list.split(',')) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (Ok(first), Ok(last)) = (first.trim().parse::<u32>(), last.trim().parse::<u32>()) else { return 0 };
+        named.extend(first..=last);
+    }
+    named.len()
+}
+
 /// The recorded part of the environment.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
@@ -103,6 +114,12 @@ mod tests {
         let mut ranks = [on(0, "b"), on(1, "a"), on(2, "b")];
         number_hosts(&mut ranks);
         assert_eq!(ranks.map(|r| r.node), [0, 1, 0]);
+    }
+
+    #[test]
+    fn processors_are_counted_once_however_often_they_are_named() {
+        assert_eq!(processors_named(["0-3", "2-3,8"].into_iter()), 5);
+        assert_eq!(processors_named(["unknown"].into_iter()), 0);
     }
 
     #[test]

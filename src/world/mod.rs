@@ -59,5 +59,5 @@ pub fn agree<T>(world: &dyn World, mine: Result<T>) -> Result<T> {
     let report = String::from_utf8_lossy(&first).into_owned();
     let (code, text) = report.split_once(' ').unwrap_or(("6", &report));
     let named = if world.processes() > 1 { format!("rank {}: {text}", worst[0].rank) } else { text.to_owned() };
-    Err(Error::from_exit_code(code.parse().unwrap_or(6), named))
+    Err(Error::from_exit_code(code.parse().unwrap_or(6), named).shared())
 }

@@ -1,0 +1,200 @@
+//! What the programs that MPI launches share: their flags, their beginning and their end.
+
+use super::output::OutputArguments;
+use super::places;
+use crate::backend::mpi::MpiBackend;
+use crate::config::{Machine, RunSettings};
+use crate::error::{Error, Result};
+use crate::measure::InjectedDelay;
+use crate::mpi_call;
+use crate::record::line::SuiteFacts;
+use crate::record::{Record, provenance};
+use crate::report::View;
+use crate::session::{self, Request, Signals};
+use crate::units::parse_seconds;
+use crate::workload::WorkPlan;
+use crate::world::{MpiWorld, World, agree};
+use clap::{Args, Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// Who carries the ops out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendName {
+    /// Host memory over MPI.
+    Mpi,
+    /// CUDA buffers over NCCL.
+    Nccl,
+    /// No data, a virtual clock, a machine file; results are labelled synthetic. Started without a launcher, by `commgauge run --backend simulated`.
+    Simulated,
+}
+
+/// Flags of every launched program.
+#[derive(Clone, Debug, Args)]
+pub struct LaunchedArguments {
+    /// Who carries the calls out
+    #[arg(long, value_enum, default_value = "mpi")]
+    pub backend: BackendName,
+    /// Machine file (suites/machines/*.toml) whose link rates bound the bus bandwidth
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Number of ranks that the launch must have; needed for a launch of one rank
+    #[arg(long, value_name = "N")]
+    pub expect_ranks: Option<u32>,
+    /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
+    #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
+    pub inject_delay: Option<InjectedDelay>,
+    /// Print no result, only write the record
+    #[arg(long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// The launch command, as a JSON list; set by `commgauge run`
+    #[arg(long, hide = true)]
+    pub launch_command: Option<String>,
+}
+
+fn parse_delay(text: &str) -> std::result::Result<InjectedDelay, String> {
+    let accepted = || format!("found `{text}`; accepted: RANK:TIME, such as 2:2ms");
+    let (rank, delay) = text.split_once(':').ok_or_else(accepted)?;
+    Ok(InjectedDelay { rank: rank.parse().map_err(|_| accepted())?, delay: parse_seconds(delay)? })
+}
+
+/// What a launched program adds to the common flags: what to measure on that many ranks.
+pub trait Work {
+    /// The common flags.
+    fn launched(&self) -> &LaunchedArguments;
+    /// What to measure.
+    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
+}
+
+/// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
+pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
+    let work = match W::try_parse() {
+        Ok(work) => work,
+        Err(message) => return tell_usage(&message),
+    };
+    let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
+    let (mpi, world) = match started {
+        Ok(started) => started,
+        Err(error) => abort(&error),
+    };
+    let exit_code = match measure(&work, program, &world) {
+        Ok(exit_code) => exit_code,
+        Err(error) if error.is_shared() => {
+            if world.process() == 0 {
+                eprintln!("commgauge: {error}");
+            }
+            error.exit_code()
+        }
+        Err(error) => abort(&error),
+    };
+    drop(mpi);
+    exit_code
+}
+
+/// Help and version, or a usage error; said by one rank only.
+fn tell_usage(message: &clap::Error) -> i32 {
+    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    let rank = ranks.iter().find_map(|name| std::env::var(name).ok());
+    if rank.is_none_or(|rank| rank == "0") {
+        // A closed pipe is no reason to fail.
+        let _ = message.print();
+    }
+    message.exit_code()
+}
+
+/// Ends the whole launch for an error that only this rank knows of.
+fn abort(error: &Error) -> ! {
+    let host = provenance::rank_facts(0).host;
+    eprintln!("commgauge: {}host {host}: {error}", mpi_call::rank_of_this_process());
+    mpi_call::abort(error.exit_code())
+}
+
+fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result<i32> {
+    let arguments = work.launched();
+    agree(world, expected_launch(arguments, world.processes()))?;
+    agree(world, only_mpi(arguments.backend))?;
+    let request = agree(world, request(work, program, world.processes()))?;
+    let signals = agree(world, Signals::catch())?;
+    let mut backend = MpiBackend::new(ranks_on_this_host(world)?)?;
+    let end = session::run(world, &mut backend, &request, &signals);
+    let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
+    end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
+}
+
+/// Catches the launch that was none: a binary started N times, each thinking that it is alone.
+fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
+    let launched_by = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|n| *n > 1).map(|n| (name.to_owned(), n));
+    let told = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"].into_iter().find_map(launched_by);
+    match (arguments.expect_ranks, told) {
+        (Some(expected), _) if expected == ranks => Ok(()),
+        (Some(expected), _) => Err(Error::usage(format!(
+            "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({})",
+            mpi_call::library_version()
+        ))),
+        (None, Some((name, told))) if ranks == 1 => Err(Error::usage(format!(
+            "the launcher says {told} ranks ({name}), MPI says 1: the launcher is not that of the MPI that commgauge was built with ({})",
+            mpi_call::library_version()
+        ))),
+        (None, _) if ranks == 1 => Err(Error::usage(
+            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or say --expect-ranks 1 if one rank is meant",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn only_mpi(backend: BackendName) -> Result<()> {
+    match backend {
+        BackendName::Mpi => Ok(()),
+        BackendName::Nccl => Err(Error::usage(NO_NCCL)),
+        BackendName::Simulated => Err(Error::usage(
+            "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
+        )),
+    }
+}
+
+/// The answer to `--backend nccl`.
+pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and simulated (no data, a virtual clock)";
+
+fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<Request> {
+    let arguments = work.launched();
+    let (plan, settings, suite) = work.plan(world_size)?;
+    if let Some(delay) = arguments.inject_delay.filter(|delay| delay.rank >= world_size) {
+        let last = world_size - 1;
+        return Err(Error::usage(format!("--inject-delay: rank {} is not in this launch; the last is {last}", delay.rank)));
+    }
+    let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
+    Ok(Request {
+        program,
+        run_id: arguments.run_id.clone().unwrap_or_else(places::new_run_id),
+        suite,
+        plan,
+        settings,
+        machine: arguments.machine.as_deref().map(Machine::load).transpose()?,
+        world_size,
+        record: places::record_path(arguments.record.as_deref())?,
+        launch_command: launch_command.map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
+        injected_delay: arguments.inject_delay,
+    })
+}
+
+/// Ranks of this launch that share this host with this one.
+fn ranks_on_this_host(world: &MpiWorld) -> Result<u32> {
+    let mine = provenance::rank_facts(0).host;
+    let mut hosts = world.gather(mine.as_bytes())?.join(&b'\n');
+    world.broadcast(&mut hosts)?;
+    Ok(String::from_utf8_lossy(&hosts).split('\n').filter(|host| **host == mine).count() as u32)
+}
+
+/// Shows the record that was just written, also where the run did not come to its end.
+fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
+    if arguments.quiet || !request.record.exists() {
+        return Ok(());
+    }
+    arguments.output.show(&View::new(&Record::read(&request.record)?))?;
+    eprintln!("record: {}", request.record.display());
+    Ok(())
+}

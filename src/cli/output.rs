@@ -1,0 +1,45 @@
+//! How results are shown: the flags that every program shares, and the writing to standard output.
+
+use crate::error::Result;
+use crate::report::{ColorChoice, Format, View, render};
+use std::io::{IsTerminal, Write};
+
+/// Columns of a table that goes into a file or a pipe.
+const WIDTH_WITHOUT_TERMINAL: u16 = 100;
+
+/// How results are shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct OutputArguments {
+    /// How to write results. `nccl-tests` prints that tool's columns, one block for each collective, and holds the
+    /// streaming cases only
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// When to colour the table; NO_COLOR and TERM=dumb are heeded
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub color: ColorChoice,
+
+    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+impl OutputArguments {
+    /// Shows a view on standard output.
+    pub fn show(&self, view: &View) -> Result<()> {
+        let stdout = std::io::stdout();
+        self.show_on(view, stdout.is_terminal(), &mut stdout.lock())
+    }
+
+    /// Shows a view on anything that can be written to.
+    pub fn show_on(&self, view: &View, is_terminal: bool, out: &mut dyn Write) -> Result<()> {
+        let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+        let color = self.color.decide(no_color.as_deref(), term.as_deref(), is_terminal);
+        render(view, self.format, self.columns(is_terminal), color, out)
+    }
+
+    fn columns(&self, is_terminal: bool) -> u16 {
+        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
+        self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+    }
+}

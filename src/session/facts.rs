@@ -1,0 +1,120 @@
+//! From the inner types of a run to the lines of its record.
+
+use super::Request;
+use super::preflight::{Planned, Ranks};
+use crate::backend::Backend;
+use crate::layout::Locality;
+use crate::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings, VERSION};
+use crate::record::provenance;
+use crate::units::Bytes;
+
+/// The first line.
+pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
+    let facts = backend.facts();
+    let settings = &request.settings;
+    let warnings = warnings(backend, ranks);
+    Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        run_id: request.run_id.clone(),
+        started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        program: request.program.to_owned(),
+        program_version: provenance::program_version(),
+        program_sha256: ranks.program_sha256.clone(),
+        command_line: std::env::args().collect(),
+        launch_command: request.launch_command.clone(),
+        suite: request.suite.clone(),
+        backend: BackendLine {
+            name: facts.name.to_owned(),
+            synthetic: facts.synthetic,
+            library: facts.library,
+            transport: facts.transport,
+            machine: request.machine.as_ref().map(|machine| machine.name.clone()),
+        },
+        world_size: request.world_size,
+        seed: settings.seed,
+        settings: Settings {
+            precision: settings.precision,
+            minimum_samples: settings.minimum_samples,
+            maximum_samples: settings.maximum_samples,
+            case_budget_seconds: settings.case_budget,
+            replicates: settings.replicates,
+            warm_buffers: settings.warm_buffers,
+            verify: settings.verify,
+        },
+        ranks: ranks.facts.clone(),
+        environment: provenance::environment(),
+        warnings,
+    }
+}
+
+/// Doubts about the machine that hold for every case.
+fn warnings(backend: &dyn Backend, ranks: &Ranks) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if backend.facts().synthetic {
+        warnings.push("synthetic: no data moved and no real time passed; these are not measurements".to_owned());
+        return warnings;
+    }
+    for node in 0..ranks.facts.iter().map(|facts| facts.node + 1).max().unwrap_or(0) {
+        let here: Vec<_> = ranks.facts.iter().filter(|facts| facts.node == node).collect();
+        let processors = provenance::processors_named(here.iter().map(|facts| facts.cores.as_str()));
+        if processors > 0 && here.len() > processors {
+            warnings.push(format!(
+                "host {} has {} ranks on {processors} processors: ranks take turns, and times mean little",
+                here[0].host,
+                here.len()
+            ));
+        }
+    }
+    let resolution = backend.clock_resolution_nanoseconds();
+    if resolution > 1000 {
+        warnings.push(format!("the clock of rank 0 can only tell {resolution} ns apart"));
+    }
+    warnings
+}
+
+/// The second line.
+pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
+    Plan {
+        cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
+        case_lines: planned.len() as u64 * u64::from(request.settings.replicates),
+        estimated_seconds: request.plan.estimated_seconds(&request.settings),
+    }
+}
+
+fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
+    let (case, op) = (planned.case, &planned.case.op);
+    let groups = request.plan.groups_of(op.axis);
+    let group_size = groups.group_size();
+    let locality = Locality::of(groups, planned.host_of_rank);
+    let geometry = planned.geometry.as_ref().ok();
+    let busiest =
+        |g: &crate::geometry::Geometry| (0..group_size).map(|rank| g.send_elements(rank, op.root)).max().unwrap_or(0);
+    let bound = request.machine.as_ref().and_then(|machine| {
+        let Locality { nodes_spanned, ranks_per_node, concurrent_groups_per_node, .. } = locality;
+        machine.bus_bandwidth_bound(op.collective, nodes_spanned, ranks_per_node, concurrent_groups_per_node)
+    });
+    CaseFacts {
+        name: case.name(),
+        style: op.style,
+        axis: op.axis,
+        group_size,
+        groups: groups.groups.len() as u32,
+        locality,
+        collective: op.collective,
+        element_type: op.element,
+        reduce_op: op.reduce_op.filter(|_| op.collective.reduces()),
+        root: op.collective.has_root().then_some(op.root),
+        bytes_total: geometry.map_or(op.bytes_total, |g| g.bytes_total),
+        bytes_accounted: geometry.map_or(op.bytes_total, |g| g.bytes_accounted),
+        bytes_per_rank: geometry.map_or(Bytes(0), |g| Bytes(busiest(g) * g.element_bytes)),
+        splits: op.collective.has_splits().then(|| op.splits.clone()),
+        placement: case.placement,
+        cadence: case.cadence,
+        transfers_per_call: op.collective.transfers_per_call(),
+        bus_factor: op.collective.bus_factor(group_size),
+        bound_bytes_per_second: bound,
+        count_per_step: op.count_per_step,
+        why: op.why.clone(),
+    }
+}

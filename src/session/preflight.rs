@@ -1,0 +1,149 @@
+//! What must hold before anything is timed: the ranks belong together, and every case fits into memory.
+
+use super::Request;
+use crate::backend::{Backend, Binding};
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::record::line::RankFacts;
+use crate::record::provenance;
+use crate::units::Bytes;
+use crate::workload::Case;
+use crate::world::{World, agree};
+
+/// A case of the plan with its element counts, or the reason why it cannot be run.
+pub(super) struct Planned<'a> {
+    pub case: &'a Case,
+    pub geometry: Result<Geometry, String>,
+    /// Hosts of the ranks, for the locality.
+    pub host_of_rank: &'a [u32],
+}
+
+/// The ranks of the launch and their hosts.
+pub(super) struct Ranks {
+    pub facts: Vec<RankFacts>,
+    pub host_of_rank: Vec<u32>,
+    pub program_sha256: String,
+}
+
+/// Collects who is here, after making sure that all run the same program on the same input.
+pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
+    let identity = agree(world, provenance::program_sha256())?;
+    same_everywhere(world, "program (SHA-256 of its binary)", &identity)?;
+    same_everywhere(world, "suite (SHA-256 of it and the files it names)", &request.suite.sha256)?;
+    same_everywhere(world, "settings", &format!("{:?} {}", request.settings, request.plan.cases.len()))?;
+
+    let mut facts = if backend.facts().synthetic { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    if !backend.facts().synthetic {
+        provenance::number_hosts(&mut facts);
+    }
+    let host_of_rank = facts.iter().flat_map(|facts| std::iter::repeat_n(facts.node, facts.ranks as usize)).collect();
+    Ok(Ranks { facts, host_of_rank, program_sha256: identity })
+}
+
+/// One entry per simulated host.
+fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
+    let ranks_per_node = request.machine.as_ref().map_or(1, |machine| machine.ranks_per_node).max(1);
+    let here = provenance::rank_facts(0);
+    (0..request.world_size.div_ceil(ranks_per_node))
+        .map(|node| {
+            let rank = node * ranks_per_node;
+            let ranks = ranks_per_node.min(request.world_size - rank);
+            let nowhere = "simulated".to_owned();
+            RankFacts {
+                rank,
+                ranks,
+                host: format!("node-{node:04}"),
+                node,
+                cores: nowhere.clone(),
+                numa_nodes: nowhere.clone(),
+                processor: nowhere,
+                ..here.clone()
+            }
+        })
+        .collect()
+}
+
+fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
+    let mine = provenance::rank_facts(backend.local_ranks().start);
+    let text =
+        serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
+    let mut all = Vec::new();
+    for bytes in world.gather(&text)? {
+        all.push(read_facts(&bytes)?);
+    }
+    // Everybody needs the hosts, so that all see the same localities.
+    let mut shared =
+        serde_json::to_vec(&all).map_err(|cause| Error::environment(format!("cannot describe the ranks: {cause}")))?;
+    world.broadcast(&mut shared)?;
+    read_facts(&shared)
+}
+
+fn read_facts<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
+}
+
+/// Refuses ranks that differ from rank 0 in `what`, naming them.
+fn same_everywhere(world: &dyn World, what: &str, mine: &str) -> Result<()> {
+    let all = world.gather(mine.as_bytes())?;
+    let differing: Vec<String> = all
+        .iter()
+        .enumerate()
+        .filter(|(_, theirs)| Some(*theirs) != all.first())
+        .map(|(rank, theirs)| format!("rank {rank} has {}", shortened(&String::from_utf8_lossy(theirs))))
+        .collect();
+    let verdict = if differing.is_empty() {
+        Ok(())
+    } else {
+        let first = shortened(mine);
+        let text = format!("the ranks do not run the same {what}: rank 0 has {first}; {}", differing.join("; "));
+        Err(Error::mismatch(text))
+    };
+    agree(world, verdict)
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() > 80 { text.chars().take(77).chain("...".chars()).collect() } else { text.to_owned() }
+}
+
+/// The element counts of every case.
+pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a>> {
+    let planned = |case: &'a Case| {
+        let groups = request.plan.groups_of(case.op.axis);
+        Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank: &ranks.host_of_rank }
+    };
+    request.plan.cases.iter().map(planned).collect()
+}
+
+/// Refuses a plan whose neediest case does not fit, before anything is measured.
+pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
+    let available = backend.bytes_available();
+    let needed = |planned: &Planned| {
+        let geometry = planned.geometry.as_ref().ok()?;
+        Some((backend.bytes_needed(&binding(request, planned.case, geometry)), planned.case.name()))
+    };
+    let neediest = planned.iter().filter_map(needed).max_by_key(|(bytes, _)| *bytes);
+    let verdict = match neediest {
+        Some((Bytes(bytes), name)) if bytes > available.0 => {
+            let host = provenance::rank_facts(0).host;
+            let needed = Bytes(bytes);
+            Err(Error::usage(format!(
+                "case {name} needs {needed} of buffers on each rank; host {host} has {available} for each; choose smaller sizes"
+            )))
+        }
+        _ => Ok(()),
+    };
+    agree(world, verdict)
+}
+
+/// The binding of a case.
+pub(super) fn binding<'a>(request: &'a Request, case: &'a Case, geometry: &'a Geometry) -> Binding<'a> {
+    Binding {
+        op: &case.op,
+        placement: case.placement,
+        groups: request.plan.groups_of(case.op.axis),
+        geometry,
+        seed: request.settings.seed,
+        warm_buffers: request.settings.warm_buffers,
+    }
+}
