@@ -134,6 +134,12 @@ pub trait Call {
     /// Copies the times of all marks since `reserve_marks`. Only after `complete`.
     fn read_marks(&self, marks: &mut Marks);
 
+    /// The clock of the marks, now, on this process's first rank: [`Backend::now_nanoseconds`] while the case is bound.
+    fn now_nanoseconds(&self) -> u64;
+
+    /// Copies of the buffers in the rotation; 1 where the same buffers are used in every iteration.
+    fn buffer_copies(&self) -> u32;
+
     /// Checks the outputs of the buffers last used against [`crate::pattern`]; only after `complete`.
     /// The first mismatch of the lowest local rank, if any. `None` also where there is no data to check
     /// (see [`Call::verifies`]).

@@ -3,6 +3,8 @@
 mod histogram;
 mod interval;
 mod percentile;
+#[cfg(test)]
+pub(crate) mod shapes;
 mod trend;
 
 pub use histogram::Histogram;
