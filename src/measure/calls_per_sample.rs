@@ -10,7 +10,7 @@ use crate::stats::{median, sorted};
 const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
 /// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
 const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
-const MOST_CALLS: u64 = 1 << 20;
+const MOST_CALLS: u64 = 1 << 16;
 /// Samples of a trial, of which the middle one counts.
 const TRIAL_SAMPLES: u32 = 3;
 const TRIAL_MARKS: usize = 33;
