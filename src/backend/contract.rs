@@ -134,6 +134,13 @@ pub trait Call {
     /// Copies the times of all marks since `reserve_marks`. Only after `complete`.
     fn read_marks(&self, marks: &mut Marks);
 
+    /// The clock of the marks, now: [`Backend::now_nanoseconds`] while the case is bound. Where a process plays several
+    /// ranks, the clock of the one that is furthest, so that a start set after it can be kept by all.
+    fn now_nanoseconds(&self) -> u64;
+
+    /// Copies of the buffers in the rotation; 1 where the same buffers are used in every iteration.
+    fn buffer_copies(&self) -> u32;
+
     /// Checks the outputs of the buffers last used against [`crate::pattern`]; only after `complete`.
     /// The first mismatch of the lowest local rank, if any. `None` also where there is no data to check
     /// (see [`Call::verifies`]).

@@ -231,7 +231,8 @@ pub struct ClockLine {
     pub resolution_nanoseconds: u64,
     /// Largest disagreement left between any rank's clock and rank 0's. No smaller difference between ranks is reported.
     pub residual_nanoseconds: u64,
-    /// Half the shortest round trip of the rank that is worst off, the bound of an offset's error.
+    /// The bound of an offset's error, for the rank that is worst off: half the shortest round trip, added up along the
+    /// way to rank 0.
     pub worst_half_round_trip_nanoseconds: u64,
     /// Largest drift against rank 0, in parts per million.
     pub worst_drift_ppm: f64,

@@ -1,0 +1,130 @@
+//! How many calls make a streaming sample: so many that the mark and the clock's resolution vanish in it, one where a single call is long enough.
+
+use super::batch::Batch;
+use super::{MeasureContext, streaming_batch};
+use crate::backend::{Call, Marks};
+use crate::error::Result;
+use crate::stats::{median, sorted};
+
+/// A sample is at least so many of the smallest steps that marks can tell.
+const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
+/// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
+const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
+const MOST_CALLS: u64 = 1 << 16;
+/// Samples of a trial, of which the middle one counts.
+const TRIAL_SAMPLES: u32 = 3;
+const TRIAL_MARKS: usize = 33;
+
+/// Chooses, process 0 for all. `call_nanoseconds` is what a call took when warming up, where that is known.
+pub(crate) fn choose_calls_per_sample(
+    context: &MeasureContext,
+    call: &mut dyn Call,
+    call_nanoseconds: Option<f64>,
+    batch: &mut Batch,
+) -> Result<u32> {
+    let mark_cost = mark_cost_nanoseconds(context, call)?;
+    let resolution = context.clock_resolution_nanoseconds as f64;
+    let wanted = (RESOLUTIONS_PER_SAMPLE * resolution).max(MARK_COSTS_PER_SAMPLE * mark_cost);
+    let most = most_calls(context);
+    let mut calls = 1;
+    let mut sample_nanoseconds = call_nanoseconds;
+    loop {
+        let mut next = [0];
+        if context.decides() && !context.is_interrupted() {
+            next[0] = longer(calls, sample_nanoseconds, wanted, most);
+        }
+        context.world.broadcast_u64(&mut next)?;
+        match next[0] {
+            0 => break,
+            next => calls = next,
+        }
+        streaming_batch(context, call, TRIAL_SAMPLES, calls as u32, batch)?;
+        sample_nanoseconds = median(&sorted(batch.samples.iter().map(|sample| sample.slowest_nanoseconds as f64)));
+    }
+    Ok(match context.settings.fixed_iterations {
+        Some(total) => largest_divisor(total, calls as u32),
+        None => calls as u32,
+    })
+}
+
+/// The number of calls to try next; 0 where those tried are enough.
+fn longer(calls: u64, sample_nanoseconds: Option<f64>, wanted: f64, most: u64) -> u64 {
+    let Some(sample) = sample_nanoseconds else { return 1 };
+    if sample >= wanted || calls >= most {
+        return 0;
+    }
+    // Twice at least, so that it ends; 16 times at most, since a time near the resolution says little.
+    let factor = (wanted / sample.max(1.0)).clamp(2.0, 16.0);
+    ((calls as f64 * factor).ceil() as u64).min(most)
+}
+
+/// With a fixed number of calls there are as many samples as the statistics want, as far as it goes.
+fn most_calls(context: &MeasureContext) -> u64 {
+    match context.settings.fixed_iterations {
+        Some(total) => u64::from((total / context.settings.minimum_samples.max(1)).max(1)),
+        None => MOST_CALLS,
+    }
+}
+
+/// The samples of a fixed number of calls are equally long, so that their number must divide it.
+fn largest_divisor(total: u32, at_most: u32) -> u32 {
+    (1..=at_most.max(1)).rev().find(|calls| total.is_multiple_of(*calls)).unwrap_or(1)
+}
+
+fn mark_cost_nanoseconds(context: &MeasureContext, call: &mut dyn Call) -> Result<f64> {
+    call.reserve_marks(TRIAL_MARKS);
+    (0..TRIAL_MARKS).for_each(|_| call.mark());
+    call.complete(context.completion_deadline)?;
+    let mut marks = Marks::default();
+    call.read_marks(&mut marks);
+    let steps = (1..TRIAL_MARKS).map(|mark| marks.at(mark, 0).saturating_sub(marks.at(mark - 1, 0)) as f64);
+    Ok(median(&sorted(steps)).unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fakes::{FakeCall, with_settings};
+    use super::*;
+    use crate::config::RunSettings;
+    use crate::world::SoloWorld;
+
+    fn chosen(fixed_iterations: Option<u32>, known: Option<f64>, nanoseconds: u64, mark_cost: u64) -> u32 {
+        let mut chosen = 0;
+        let settings = RunSettings { fixed_iterations, ..RunSettings::default() };
+        with_settings(&SoloWorld, 0..2, settings, |context| {
+            let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| nanoseconds);
+            call.mark_cost = mark_cost;
+            chosen = choose_calls_per_sample(context, &mut call, known, &mut Batch::default()).unwrap();
+        });
+        chosen
+    }
+
+    #[test]
+    fn a_sample_is_long_against_mark_and_resolution() {
+        for (known, nanoseconds, mark_cost, calls) in [
+            (Some(300.0), 300, 25, 160..=340),
+            (Some(60_000.0), 60_000, 25, 1..=1),
+            // Warming up was slow, the calls are not.
+            (Some(40_000.0), 300, 25, 160..=600),
+            (None, 300, 25, 160..=600),
+            // Virtual clocks read themselves for nothing.
+            (Some(300.0), 300, 0, 1..=1),
+            (Some(5.0), 5, 0, 20..=40),
+        ] {
+            let found = chosen(None, known, nanoseconds, mark_cost);
+            assert!(calls.contains(&found), "{known:?} {nanoseconds} {mark_cost}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_any_time_ends_the_search() {
+        assert_eq!(chosen(None, Some(0.0), 0, 0), MOST_CALLS as u32);
+    }
+
+    #[test]
+    fn a_fixed_number_of_calls_is_divided_into_enough_equal_samples() {
+        for (total, calls) in [(20, 1), (1, 1), (1_000, 25), (1_009, 1), (60, 2)] {
+            assert_eq!(chosen(Some(total), Some(300.0), 300, 25), calls, "{total}");
+        }
+    }
+}

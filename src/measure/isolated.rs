@@ -1,0 +1,202 @@
+//! Isolated cadence: every iteration starts at an agreed moment on the common clock (round-time synchronisation), so that
+//! waiting for the last rank and the transfer after it can be told apart.
+
+use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, NO_DOUBT, doubt_of, largest};
+use super::{InjectedDelay, MeasureContext};
+use crate::backend::Call;
+use crate::error::{Error, Result};
+use crate::sample::Sample;
+use crate::world::Located;
+
+const SHORTEST_LEAD_NANOSECONDS: u64 = 2_000;
+const FIRST_LEAD_NANOSECONDS: u64 = 50_000;
+const LONGEST_LEAD_NANOSECONDS: u64 = 20_000_000;
+
+/// How far ahead process 0 sets the start. Doubles when somebody missed it, shrinks by a 64th when nobody did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lead(u64);
+
+impl Default for Lead {
+    fn default() -> Self {
+        Lead(FIRST_LEAD_NANOSECONDS)
+    }
+}
+
+impl Lead {
+    fn after(self, missed: bool) -> Lead {
+        let next = if missed { self.0.saturating_mul(2) } else { self.0 - self.0 / 64 };
+        Lead(next.clamp(SHORTEST_LEAD_NANOSECONDS, LONGEST_LEAD_NANOSECONDS))
+    }
+}
+
+/// A batch of iterations. Called by all processes with the same number.
+///
+/// # Errors
+/// A usage error where a delay is to be injected and one process plays several ranks.
+pub fn isolated_batch(
+    context: &MeasureContext,
+    call: &mut dyn Call,
+    iterations: u32,
+    lead: &mut Lead,
+    batch: &mut Batch,
+) -> Result<()> {
+    let iterations = iterations as usize;
+    let delay = own_delay(context)?;
+    let rank = context.local_ranks.start as i32;
+    let mut starts = vec![(0u64, false); iterations];
+    let mut missed = [Located { value: NO_DOUBT, rank }];
+    call.reserve_marks(2 * iterations);
+    for start in &mut starts {
+        // The barrier, which tells at the same time whether anybody missed the last start.
+        context.world.all_max(&mut missed)?;
+        *lead = lead.after(missed[0].value > NO_DOUBT);
+        let mut agreed = [context.clock.to_common(call.now_nanoseconds()) + lead.0];
+        context.world.broadcast_u64(&mut agreed)?;
+        let local_start = context.clock.to_local(agreed[0]);
+        let in_time = call.hold_until(local_start);
+        if delay > 0 {
+            call.hold_until(local_start + delay);
+        }
+        call.mark();
+        call.enqueue()?;
+        call.mark();
+        call.complete(context.completion_deadline)?;
+        *start = (agreed[0], !in_time);
+        missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
+    }
+    call.read_marks(&mut batch.marks);
+    batch.marks_per_sample = 2;
+    reduce(context, &starts, batch)
+}
+
+/// Nanoseconds by which this process is to be late.
+fn own_delay(context: &MeasureContext) -> Result<u64> {
+    match context.injected_delay {
+        Some(InjectedDelay { rank, delay }) if context.local_ranks.contains(&rank) => {
+            if context.local_ranks.len() == 1 {
+                return Ok(delay.as_nanoseconds());
+            }
+            Err(Error::usage(format!(
+                "found a delay for rank {rank}, but one process plays {} ranks here; a delay can be injected only \
+                 where every rank is a process of its own",
+                context.local_ranks.len()
+            )))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float holds the
+/// nanoseconds of an iteration, but not those of a year): over the local ranks first, then over the processes, all at once.
+fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -> Result<()> {
+    let first_rank = context.local_ranks.start;
+    let iterations = starts.len();
+    let mut located = std::mem::take(&mut batch.located);
+    located.clear();
+    located.resize(4 * iterations, Located { value: NO_DOUBT, rank: first_rank as i32 });
+    for (index, (start, missed)) in starts.iter().enumerate() {
+        let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
+        let (arrivals, ends) = batch.begin_and_end(index);
+        located[index] = largest(first_rank, ends.iter().map(since));
+        located[iterations + index] = largest(first_rank, arrivals.iter().map(since));
+        located[2 * iterations + index] = largest(first_rank, arrivals.iter().map(|arrival| -since(arrival)));
+        located[3 * iterations + index].value = match missed {
+            true => MISSED_START,
+            false if arrivals.iter().zip(ends).any(|(arrival, end)| end <= arrival) => BELOW_RESOLUTION,
+            false => NO_DOUBT,
+        };
+    }
+    context.world.all_max(&mut located)?;
+    batch.samples.clear();
+    batch.samples.extend((0..iterations).map(|index| {
+        let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
+        Sample {
+            slowest_nanoseconds: end.value.max(0.0) as u64,
+            slowest_rank: end.rank as u32,
+            // `first` is the largest negated arrival.
+            arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
+            transfer_nanoseconds: (end.value - last.value).max(0.0) as u64,
+            last_rank: last.rank as u32,
+            doubt: doubt_of(doubt.value),
+        }
+    }));
+    batch.located = located;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fakes::{FakeCall, on_threads, with_context};
+    use super::*;
+    use crate::sample::Doubt;
+    use crate::units::Seconds;
+    use crate::world::{SoloWorld, World};
+
+    #[test]
+    fn a_rank_delayed_by_2_ms_is_named_with_2_ms() {
+        for (processes, late) in [(2, 1), (3, 0), (4, 2)] {
+            on_threads(processes, |world| {
+                let me = world.process();
+                with_context(world, me..me + 1, |context| {
+                    context.injected_delay = Some(InjectedDelay { rank: late, delay: Seconds(2e-3) });
+                    let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
+                    // Clocks of different hosts: what is compared must be the common one.
+                    call.shift_clock(&mut context.clock, u64::from(me) * 7_000_000_000);
+                    let mut batch = Batch::default();
+                    isolated_batch(context, &mut call, 20, &mut Lead::default(), &mut batch).unwrap();
+                    for sample in &batch.samples {
+                        assert_eq!((sample.last_rank, sample.doubt), (late, None));
+                        let delay = sample.arrival_spread_nanoseconds as f64;
+                        assert!((delay / 2e6 - 1.0).abs() < 0.1, "{delay}");
+                        assert!((30_000..31_000).contains(&sample.transfer_nanoseconds), "{sample:?}");
+                        assert!((2_030_000..2_040_000).contains(&sample.slowest_nanoseconds), "{sample:?}");
+                    }
+                });
+            });
+        }
+    }
+
+    #[test]
+    fn who_misses_the_start_makes_the_iteration_doubtful_and_the_lead_longer() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                let mut call = FakeCall::together(world, me..me + 1, |_, _| 10_000);
+                // Rank 1 needs 150 microseconds from the agreement to the wait; the first lead is 50.
+                call.hold_overhead = if me == 1 { 150_000 } else { 0 };
+                let (mut batch, mut lead) = (Batch::default(), Lead::default());
+                isolated_batch(context, &mut call, 8, &mut lead, &mut batch).unwrap();
+                let missed: Vec<_> = batch.samples.iter().map(|s| s.doubt == Some(Doubt::MissedStart)).collect();
+                assert_eq!(missed, [true, true, false, false, false, false, false, false]);
+                assert!(lead.0 > 150_000, "{lead:?}");
+            });
+        });
+    }
+
+    #[test]
+    fn the_lead_shrinks_slowly_and_stays_within_bounds() {
+        let mut lead = Lead(10_000_000);
+        (0..5).for_each(|_| lead = lead.after(true));
+        assert_eq!(lead.0, LONGEST_LEAD_NANOSECONDS);
+        assert!(lead.after(false).0 > LONGEST_LEAD_NANOSECONDS * 98 / 100);
+        (0..5000).for_each(|_| lead = lead.after(false));
+        assert_eq!(lead.0, SHORTEST_LEAD_NANOSECONDS);
+    }
+
+    #[test]
+    fn one_process_that_plays_many_ranks_reduces_them_and_refuses_a_delay() {
+        with_context(&SoloWorld, 0..16_384, |context| {
+            let slow = |_, rank| if rank == 9_999 { 5_000 } else { 1_000 };
+            let mut call = FakeCall::alone(&SoloWorld, 0..16_384, slow);
+            let mut batch = Batch::default();
+            isolated_batch(context, &mut call, 3, &mut Lead::default(), &mut batch).unwrap();
+            let last = batch.samples[0];
+            assert_eq!((last.slowest_rank, last.doubt), (9_999, None));
+            assert!((5_000..5_100).contains(&last.slowest_nanoseconds), "{last:?}");
+
+            context.injected_delay = Some(InjectedDelay { rank: 3, delay: Seconds(1e-3) });
+            let refused = isolated_batch(context, &mut call, 3, &mut Lead::default(), &mut batch).unwrap_err();
+            assert_eq!(refused.exit_code(), 2);
+        });
+    }
+}

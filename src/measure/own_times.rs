@@ -1,0 +1,124 @@
+//! Histograms of every rank's own time of a sample: one per rank in small worlds, one per block of ranks in large ones.
+
+use super::batch::Batch;
+use crate::error::{Error, Result};
+use crate::record::line::RankHistogram;
+use crate::stats::Histogram;
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The most histograms that a case has in its record.
+const MOST_HISTOGRAMS: u32 = 256;
+
+/// The histograms that this process's ranks record into.
+pub(crate) struct OwnTimes {
+    local_ranks: Range<u32>,
+    world_size: u32,
+    ranks_per_block: u32,
+    first_block: u32,
+    histograms: Vec<Histogram>,
+}
+
+impl OwnTimes {
+    /// Empty ones.
+    pub(crate) fn new(local_ranks: Range<u32>, world_size: u32) -> Self {
+        let ranks_per_block = world_size.div_ceil(MOST_HISTOGRAMS).max(1);
+        let first_block = local_ranks.start / ranks_per_block;
+        let blocks = local_ranks.end.div_ceil(ranks_per_block).saturating_sub(first_block);
+        let histograms = (0..blocks).map(|_| Histogram::new()).collect();
+        OwnTimes { local_ranks, world_size, ranks_per_block, first_block, histograms }
+    }
+
+    /// Records the samples of a batch that count: on each rank from its own begin to its own end.
+    pub(crate) fn record(&mut self, batch: &Batch) {
+        for (index, _) in batch.samples.iter().enumerate().filter(|(_, sample)| sample.doubt.is_none()) {
+            let (begins, ends) = batch.begin_and_end(index);
+            for ((rank, begin), end) in self.local_ranks.clone().zip(begins).zip(ends) {
+                let block = (rank / self.ranks_per_block - self.first_block) as usize;
+                self.histograms[block].record(end.saturating_sub(*begin));
+            }
+        }
+    }
+
+    /// All ranks' histograms at process 0, in rank order; empty elsewhere. Called by all processes.
+    pub(crate) fn gather(self, world: &dyn World) -> Result<Vec<RankHistogram>> {
+        let mut mine: Vec<(u32, String)> = Vec::with_capacity(self.histograms.len());
+        for (block, histogram) in (self.first_block..).zip(&self.histograms) {
+            mine.push((block, histogram.encode()?));
+        }
+        let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on histograms: {cause}"));
+        let mut blocks: BTreeMap<u32, String> = BTreeMap::new();
+        for bytes in world.gather(&serde_json::to_vec(&mine).map_err(broken)?)? {
+            for (block, encoded) in serde_json::from_slice::<Vec<(u32, String)>>(&bytes).map_err(broken)? {
+                let merged = match blocks.remove(&block) {
+                    None => encoded,
+                    Some(other) => merge(&other, &encoded)?,
+                };
+                blocks.insert(block, merged);
+            }
+        }
+        let whole = |(block, hdr_v2_deflate_base64): (u32, String)| {
+            let rank = block * self.ranks_per_block;
+            let ranks = self.ranks_per_block.min(self.world_size - rank);
+            RankHistogram { rank, ranks, hdr_v2_deflate_base64 }
+        };
+        Ok(blocks.into_iter().map(whole).collect())
+    }
+}
+
+fn merge(one: &str, other: &str) -> Result<String> {
+    let mut histogram = Histogram::decode(one)?;
+    histogram.merge(&Histogram::decode(other)?)?;
+    histogram.encode()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fakes::{FakeCall, on_threads, with_context};
+    use super::super::streaming_batch;
+    use super::*;
+    use crate::world::SoloWorld;
+
+    fn count(histogram: &RankHistogram) -> u64 {
+        Histogram::decode(&histogram.hdr_v2_deflate_base64).unwrap().count()
+    }
+
+    #[test]
+    fn small_worlds_have_a_histogram_for_each_rank_and_large_ones_share() {
+        for (world_size, histograms, ranks) in [(1, 1, 1), (256, 256, 1), (257, 129, 2), (16_384, 256, 64)] {
+            with_context(&SoloWorld, 0..world_size, |context| {
+                let mut call = FakeCall::alone(&SoloWorld, 0..world_size, |_, _| 1_000);
+                let mut batch = Batch::default();
+                streaming_batch(context, &mut call, 2, 1, &mut batch).unwrap();
+                let mut own_times = OwnTimes::new(0..world_size, world_size);
+                own_times.record(&batch);
+                let gathered = own_times.gather(&SoloWorld).unwrap();
+                assert_eq!(gathered.len(), histograms, "{world_size} ranks");
+                assert_eq!(
+                    (gathered[0].rank, gathered[0].ranks, count(&gathered[0])),
+                    (0, ranks, 2 * u64::from(ranks))
+                );
+                assert_eq!(gathered.iter().map(|h| h.ranks).sum::<u32>(), world_size);
+            });
+        }
+    }
+
+    #[test]
+    fn processes_that_share_a_block_are_merged_at_process_0() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                let mut call = FakeCall::alone(world, me..me + 1, |_, _| 1_000);
+                let mut batch = Batch::default();
+                streaming_batch(context, &mut call, 5, 1, &mut batch).unwrap();
+                // As if in a world of 512, where two ranks share a histogram.
+                let mut own_times = OwnTimes::new(me..me + 1, 512);
+                own_times.record(&batch);
+                let gathered = own_times.gather(world).unwrap();
+                let found: Vec<_> = gathered.iter().map(|h| (h.rank, h.ranks, count(h))).collect();
+                assert_eq!(found, if me == 0 { vec![(0, 2, 10), (2, 2, 5)] } else { vec![] });
+            });
+        });
+    }
+}

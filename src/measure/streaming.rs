@@ -1,0 +1,129 @@
+//! Streaming cadence: calls back to back. A sample is some calls between two marks, and consecutive samples share the mark
+//! between them, so that nothing but the calls and one mark per sample is in the loop.
+
+use super::MeasureContext;
+use super::batch::{BELOW_RESOLUTION, Batch, NO_DOUBT, doubt_of, largest};
+use crate::backend::Call;
+use crate::error::Result;
+use crate::sample::Sample;
+use crate::world::Located;
+use std::time::Duration;
+
+/// The timed loop alone: `samples` times `calls_per_sample` calls, a mark before the first and after each sample, and the wait for the end.
+pub fn stream(call: &mut dyn Call, samples: u32, calls_per_sample: u32, deadline: Duration) -> Result<()> {
+    call.mark();
+    for _ in 0..samples {
+        for _ in 0..calls_per_sample {
+            call.enqueue()?;
+        }
+        call.mark();
+    }
+    call.complete(deadline)
+}
+
+/// A batch of samples. Called by all processes with the same numbers.
+pub fn streaming_batch(
+    context: &MeasureContext,
+    call: &mut dyn Call,
+    samples: u32,
+    calls_per_sample: u32,
+    batch: &mut Batch,
+) -> Result<()> {
+    call.reserve_marks(samples as usize + 1);
+    context.world.barrier()?;
+    stream(call, samples, calls_per_sample, context.completion_deadline)?;
+    call.read_marks(&mut batch.marks);
+    batch.marks_per_sample = 1;
+    reduce(context, samples as usize, batch)
+}
+
+/// The slowest rank of every sample: over the local ranks first, then over the processes, all samples at once.
+fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result<()> {
+    let first_rank = context.local_ranks.start;
+    let mut located = std::mem::take(&mut batch.located);
+    located.clear();
+    located.resize(2 * samples, Located { value: NO_DOUBT, rank: first_rank as i32 });
+    for sample in 0..samples {
+        let (begins, ends) = batch.begin_and_end(sample);
+        let mut shortest = u64::MAX;
+        let own_times = begins.iter().zip(ends).map(|(begin, end)| {
+            let own = end.saturating_sub(*begin);
+            shortest = shortest.min(own);
+            own as f64
+        });
+        located[sample] = largest(first_rank, own_times);
+        if shortest == 0 {
+            located[samples + sample].value = BELOW_RESOLUTION;
+        }
+    }
+    context.world.all_max(&mut located)?;
+    batch.samples.clear();
+    let (slowest, doubts) = located.split_at(samples);
+    batch.samples.extend(slowest.iter().zip(doubts).map(|(slowest, doubt)| Sample {
+        slowest_nanoseconds: slowest.value.max(0.0) as u64,
+        slowest_rank: slowest.rank as u32,
+        arrival_spread_nanoseconds: 0,
+        transfer_nanoseconds: slowest.value.max(0.0) as u64,
+        last_rank: slowest.rank as u32,
+        doubt: doubt_of(doubt.value),
+    }));
+    batch.located = located;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fakes::{FakeCall, on_threads, with_context};
+    use super::*;
+    use crate::sample::Doubt;
+    use crate::world::{SoloWorld, World};
+
+    #[test]
+    fn a_sample_takes_the_time_of_the_slowest_rank_and_not_the_mean() {
+        with_context(&SoloWorld, 0..4, |context| {
+            let mut call = FakeCall::alone(&SoloWorld, 0..4, |_, rank| if rank == 2 { 900 } else { 100 });
+            let mut batch = Batch::default();
+            streaming_batch(context, &mut call, 5, 10, &mut batch).unwrap();
+            assert_eq!(batch.samples.len(), 5);
+            for sample in &batch.samples {
+                assert_eq!((sample.slowest_nanoseconds, sample.slowest_rank), (9_000, 2));
+                assert_eq!((sample.transfer_nanoseconds, sample.last_rank), (9_000, 2));
+                assert_eq!((sample.arrival_spread_nanoseconds, sample.doubt), (0, None));
+            }
+        });
+    }
+
+    #[test]
+    fn processes_agree_on_the_slowest_rank_of_every_sample() {
+        for processes in [2, 3, 4] {
+            on_threads(processes, |world| {
+                let me = world.process();
+                with_context(world, me..me + 1, |context| {
+                    // In sample i the rank i mod processes is the slow one.
+                    let slow = move |call: u64, rank: u32| {
+                        if (call / 4) as u32 % processes == rank { 700 } else { 100 + u64::from(rank) }
+                    };
+                    let mut call = FakeCall::alone(world, me..me + 1, slow);
+                    let mut batch = Batch::default();
+                    streaming_batch(context, &mut call, 12, 4, &mut batch).unwrap();
+                    for (index, sample) in batch.samples.iter().enumerate() {
+                        assert_eq!(sample.slowest_nanoseconds, 2_800);
+                        assert_eq!(sample.slowest_rank, index as u32 % processes);
+                    }
+                });
+            });
+        }
+    }
+
+    #[test]
+    fn a_sample_that_took_no_time_on_some_rank_is_doubtful() {
+        with_context(&SoloWorld, 0..3, |context| {
+            let mut call = FakeCall::alone(&SoloWorld, 0..3, |call, rank| if call == 1 && rank == 2 { 0 } else { 50 });
+            call.mark_cost = 0;
+            let mut batch = Batch::default();
+            streaming_batch(context, &mut call, 3, 1, &mut batch).unwrap();
+            let doubts: Vec<_> = batch.samples.iter().map(|sample| sample.doubt).collect();
+            assert_eq!(doubts, [None, Some(Doubt::BelowClockResolution), None]);
+        });
+    }
+}

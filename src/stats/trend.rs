@@ -1,0 +1,50 @@
+//! Whether a short series is still falling: the test behind the warm-up.
+
+/// The fewest values with which the normal approximation of the test holds well enough.
+const FEWEST: usize = 8;
+
+/// True where the values, in the order in which they came, fall significantly: the one-sided test of Mann and Kendall at 5 %,
+/// which asks of every pair whether the later one is smaller and so is not led astray by single outliers.
+/// `None` below eight values.
+pub fn falls(values: &[f64]) -> Option<bool> {
+    if values.len() < FEWEST {
+        return None;
+    }
+    let n = values.len() as f64;
+    let mut rising_minus_falling = 0.0;
+    for (index, earlier) in values.iter().enumerate() {
+        for later in &values[index + 1..] {
+            rising_minus_falling += match later.total_cmp(earlier) {
+                std::cmp::Ordering::Less => -1.0,
+                std::cmp::Ordering::Equal => 0.0,
+                std::cmp::Ordering::Greater => 1.0,
+            };
+        }
+    }
+    // Variance without ties; ties make it smaller and the test more careful. The 1 is the correction for continuity.
+    let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
+    Some((rising_minus_falling + 1.0) / deviation < -1.645)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_values_tell_nothing() {
+        assert_eq!(falls(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0]), None);
+    }
+
+    #[test]
+    fn only_a_fall_counts_as_a_trend() {
+        for (values, expected) in [
+            ([9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0], true),
+            ([90.0, 20.0, 12.0, 11.0, 9.0, 8.0, 7.0, 7.5, 6.0], true),
+            ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], false),
+            ([5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0], false),
+            ([90.0, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0], false),
+        ] {
+            assert_eq!(falls(&values), Some(expected), "{values:?}");
+        }
+    }
+}
