@@ -226,4 +226,18 @@ rate_factor = 0.25
         }
         assert!(seen >= 2, "found {seen} machine files");
     }
+
+    #[test]
+    fn the_faults_shown_in_the_shipped_file_are_read_once_they_are_taken_out_of_the_comment() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("suites/machines/two-hosts-1gbit.toml");
+        let text = std::fs::read_to_string(&path).unwrap().replace("#:", "");
+        let faults = Machine::parse(&text, &path).unwrap().faults;
+        let expected = [
+            Fault::Rank { rank: 3, delay: Seconds(2e-3) },
+            Fault::Node { node: 1, rate_factor: 0.5 },
+            Fault::Link { nodes: [0, 1], rate_factor: 0.25 },
+            Fault::Corrupt { rank: 2, probability: 0.1 },
+        ];
+        assert_eq!(faults, expected);
+    }
 }
