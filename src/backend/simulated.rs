@@ -1,1 +1,0 @@
-//! Many ranks in one process, on a virtual clock, without data.

@@ -1,0 +1,141 @@
+//! Many ranks in one process, on a virtual clock, without data: for rehearsing a run before the machine is there.
+//!
+//! Times come from a machine file (`config::machine`) by the formulas in `time_model`, with seeded noise and faults. Every
+//! result is synthetic. What it costs is work per group for calls back to back, and per rank where ranks come at
+//! different times.
+
+mod call;
+mod clocks;
+mod fleet;
+mod noise;
+mod placing;
+#[cfg(test)]
+mod tests;
+mod time_model;
+mod work;
+
+use super::{Backend, BackendFacts, Binding, Call};
+use crate::config::Machine;
+use crate::error::{Error, Result};
+use crate::layout::Groups;
+use crate::units::Bytes;
+use call::SimulatedCall;
+use clocks::{Clocks, MarkLog};
+use fleet::Fleet;
+use noise::Noise;
+use placing::Placed;
+use std::cell::Cell;
+use std::ops::Range;
+use work::Work;
+
+/// What reading the clock takes, so that a loop that waits for a time to pass comes to an end.
+const NANOSECONDS_PER_CLOCK_READING: u64 = 100;
+
+/// All ranks of a simulated machine.
+#[derive(Debug)]
+pub struct SimulatedBackend {
+    fleet: Fleet,
+    noise: Noise,
+    connected: Vec<Placed>,
+    now: Cell<u64>,
+}
+
+impl SimulatedBackend {
+    /// A fleet of as many nodes as `world_size` ranks need; the last may be partly used.
+    ///
+    /// # Errors
+    /// A usage error where the number of ranks is 0 or absurd, or where a fault names a rank or node that is not there.
+    pub fn new(machine: &Machine, world_size: u32, seed: u64) -> Result<SimulatedBackend> {
+        Ok(SimulatedBackend {
+            fleet: Fleet::new(machine, world_size)?,
+            noise: Noise::new(&machine.noise, seed),
+            connected: Vec::new(),
+            now: Cell::new(0),
+        })
+    }
+
+    /// The node of every rank, in order of ranks.
+    pub fn node_of_rank(&self) -> Vec<u32> {
+        (0..self.fleet.ranks).map(|rank| self.fleet.node_of(rank)).collect()
+    }
+
+    /// The name of a node, as a host name: `node-0007`.
+    pub fn host_name(node: u32) -> String {
+        format!("node-{node:04}")
+    }
+}
+
+impl Backend for SimulatedBackend {
+    fn facts(&self) -> BackendFacts {
+        BackendFacts {
+            name: "simulated",
+            synthetic: true,
+            library: format!("commgauge {}, virtual clock", env!("CARGO_PKG_VERSION")),
+            transport: Some(format!("none; times from the machine file of {}", self.fleet.machine.name)),
+        }
+    }
+
+    fn local_ranks(&self) -> Range<u32> {
+        0..self.fleet.ranks
+    }
+
+    fn connect(&mut self, groups: &Groups) -> Result<()> {
+        let placed = Placed::new(groups, &self.fleet)?;
+        self.connected.retain(|other| other.axis != groups.axis);
+        self.connected.push(placed);
+        Ok(())
+    }
+
+    fn disconnect(&mut self) -> Result<()> {
+        self.connected.clear();
+        Ok(())
+    }
+
+    fn bytes_needed(&self, _: &Binding) -> Bytes {
+        Bytes(0)
+    }
+
+    fn bytes_available(&self) -> Bytes {
+        Bytes(u64::MAX)
+    }
+
+    /// All ranks begin a case at the same moment.
+    fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        let SimulatedBackend { fleet, noise, connected, now } = self;
+        let axis = binding.groups.axis;
+        let placed = connected
+            .iter()
+            .find(|placed| placed.axis == axis)
+            .ok_or_else(|| Error::environment(format!("axis {axis} is not connected; no call can be bound to it")))?;
+        let ranks = binding.geometry.ranks();
+        if let Some((shape, _)) = placed.shapes.iter().find(|(shape, _)| shape.ranks != ranks) {
+            return Err(Error::mismatch(format!(
+                "axis {axis}: a group has {} ranks, the call was made for {ranks}",
+                shape.ranks
+            )));
+        }
+        let slot_of = |rank: u32| placed.rank_of_slot.iter().position(|other| *other == rank);
+        Ok(Box::new(SimulatedCall {
+            clocks: Clocks::new(&placed.group_starts, now.get()),
+            work: Work::new(binding.op.collective, binding.geometry, placed, fleet),
+            log: MarkLog::default(),
+            noise,
+            now,
+            delays: fleet.delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect(),
+            corrupt: &fleet.corrupt,
+            aborted: false,
+            placed,
+        }))
+    }
+
+    /// The furthest of the virtual clocks, moved on a little by every reading.
+    fn now_nanoseconds(&self) -> u64 {
+        let now = self.now.get().saturating_add(NANOSECONDS_PER_CLOCK_READING);
+        self.now.set(now);
+        now
+    }
+
+    fn clock_resolution_nanoseconds(&self) -> u64 {
+        1
+    }
+}

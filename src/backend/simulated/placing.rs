@@ -1,0 +1,119 @@
+//! How the groups of an axis lie on the fleet, worked out once per replicate.
+//!
+//! Ranks are kept in *slots*, group after group, so that a call walks through memory in order whatever the layout.
+
+use super::fleet::Fleet;
+use super::time_model::{Hop, Paths, Shape};
+use crate::error::{Error, Result};
+use crate::layout::{Axis, Groups};
+use std::ops::Range;
+
+/// The groups of one axis, placed.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub axis: Axis,
+    /// World rank in each slot.
+    pub rank_of_slot: Vec<u32>,
+    /// Node of each slot.
+    pub node_of_slot: Vec<u32>,
+    /// First slot of each group, and one past the last slot of all.
+    pub group_starts: Vec<usize>,
+    /// For each group.
+    pub shapes: Vec<(Shape, Paths)>,
+}
+
+impl Placed {
+    /// # Errors
+    /// Where the groups do not hold every rank exactly once.
+    pub(super) fn new(groups: &Groups, fleet: &Fleet) -> Result<Placed> {
+        let rank_of_slot = groups.groups.concat();
+        check_partition(groups.axis, &rank_of_slot, fleet.ranks)?;
+        let mut group_starts = vec![0];
+        group_starts.extend(groups.groups.iter().scan(0, |end, group| {
+            *end += group.len();
+            Some(*end)
+        }));
+        let node_of_slot: Vec<u32> = rank_of_slot.iter().map(|rank| fleet.node_of(*rank)).collect();
+        let spans: Vec<Span> =
+            group_starts.array_windows().map(|[start, end]| Span::of(&node_of_slot[*start..*end])).collect();
+        // Every rank of a group that spans nodes uses the network; those of other groups leave it alone.
+        let mut ranks_at_work = vec![0; fleet.nodes() as usize];
+        for span in spans.iter().filter(|span| span.nodes.len() > 1) {
+            for (node, ranks) in span.nodes.iter().zip(&span.ranks) {
+                ranks_at_work[*node as usize] += ranks;
+            }
+        }
+        let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
+        Ok(Placed { axis: groups.axis, rank_of_slot, node_of_slot, group_starts, shapes })
+    }
+
+    /// The slots of every group.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Range<usize>> {
+        self.group_starts.array_windows().map(|[start, end]| *start..*end)
+    }
+}
+
+fn check_partition(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
+    let mut seen = vec![0u32; world as usize];
+    for rank in ranks {
+        match seen.get_mut(*rank as usize) {
+            Some(count) => *count += 1,
+            None => {
+                return Err(Error::usage(format!("axis {axis}: rank {rank} in a world of {world} simulated ranks")));
+            }
+        }
+    }
+    match seen.iter().position(|count| *count != 1) {
+        None => Ok(()),
+        Some(rank) => {
+            let count = seen[rank];
+            Err(Error::usage(format!("axis {axis}: rank {rank} is in {count} groups; every rank must be in one")))
+        }
+    }
+}
+
+/// The nodes that a group touches.
+struct Span {
+    /// In ascending order.
+    nodes: Vec<u32>,
+    /// Ranks of the group on each.
+    ranks: Vec<u32>,
+}
+
+impl Span {
+    fn of(node_of_member: &[u32]) -> Span {
+        let mut sorted = node_of_member.to_vec();
+        sorted.sort_unstable();
+        let runs = || sorted.chunk_by(|a, b| a == b);
+        Span { nodes: runs().map(|run| run[0]).collect(), ranks: runs().map(|run| run.len() as u32).collect() }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            ranks: self.ranks.iter().sum(),
+            nodes: self.nodes.len() as u32,
+            ranks_per_node_most: self.ranks.iter().copied().max().unwrap_or(1),
+            ranks_per_node_least: self.ranks.iter().copied().min().unwrap_or(1),
+        }
+    }
+
+    /// The slowest of each kind, since all ranks of a group end together.
+    fn paths(&self, fleet: &Fleet, ranks_at_work: &[u32]) -> Paths {
+        let within = self.nodes.iter().map(|node| fleet.within(*node).rate).fold(f64::INFINITY, f64::min);
+        let slowest = |rate: &dyn Fn(u32, f64, f64) -> f64| {
+            let rates = self.nodes.iter().zip(&self.ranks).map(|(node, ranks)| {
+                let share = fleet.adapter_share(*node, ranks_at_work[*node as usize]);
+                rate(*node, f64::from(*ranks), share)
+            });
+            rates.fold(f64::INFINITY, f64::min) * fleet.link_factor(&self.nodes)
+        };
+        let network = &fleet.machine.between_nodes;
+        Paths {
+            within: Hop { latency_seconds: fleet.machine.within_node.latency.0, rate: within },
+            between: Hop { latency_seconds: network.latency.0, rate: slowest(&|_, _, share| share) },
+            node_exit_rate: slowest(&|_, ranks, share| ranks * share),
+            // The others of its group leave their share to the leader, as far as its own adapters go.
+            leader_rate: slowest(&|node, ranks, share| (ranks * share).min(fleet.adapter_share(node, 1))),
+        }
+    }
+}

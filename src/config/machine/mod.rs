@@ -1,0 +1,138 @@
+//! The machine file: how fast the links of a machine are, for bounds of bus bandwidth and for the simulated backend.
+//!
+//! Rates are those of the links, per direction. What a library reaches over them is for measuring to say.
+
+mod bound;
+mod read;
+mod table;
+
+use crate::error::Result;
+use crate::units::{Rate, Seconds};
+use std::path::{Path, PathBuf};
+
+/// A machine as its file describes it, checked.
+///
+/// Every tier of the machine has its own table; further tiers, such as racks, become further tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The file, for messages.
+    pub path: PathBuf,
+    /// The name by which records and reports call it.
+    pub name: String,
+    /// Ranks on each node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// Links among the ranks of a node.
+    pub within_node: NodeLinks,
+    /// Links between nodes.
+    pub between_nodes: Network,
+    /// How times scatter. Without the table they do not.
+    pub noise: Noise,
+    /// What is broken on purpose.
+    pub faults: Vec<Fault>,
+}
+
+/// Links among the ranks of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeLinks {
+    /// Time of a message without bytes.
+    pub latency: Seconds,
+    /// What one rank can send, and at the same time receive.
+    pub rate: Rate,
+    /// True where the rate is a guess for rehearsals: it is simulated with, but bounds nothing.
+    pub assumed: bool,
+}
+
+/// Links between nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Time of a message without bytes.
+    pub latency: Seconds,
+    /// Network adapters of each node, shared by its ranks.
+    pub adapters_per_node: u32,
+    /// What one adapter can send, and at the same time receive.
+    pub rate_per_adapter: Rate,
+    /// True where the rate is a guess for rehearsals: it is simulated with, but bounds nothing.
+    pub assumed: bool,
+}
+
+/// How simulated times scatter from call to call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    /// Standard deviation of the logarithm of a call's time: 0.01 is about 1 %.
+    pub relative_sigma: f64,
+    /// Share of calls that take `outlier_factor` times as long.
+    pub outlier_probability: f64,
+    /// See `outlier_probability`.
+    pub outlier_factor: f64,
+    /// Ranks come to an agreed start up to this much late, evenly spread.
+    pub arrival_jitter: Seconds,
+}
+
+/// Something broken on purpose, so that finding it can be rehearsed. Indices are checked once the number of ranks is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// A rank that comes late to every agreed start.
+    Rank {
+        /// World rank.
+        rank: u32,
+        /// How late.
+        delay: Seconds,
+    },
+    /// A node all of whose links, inside and to the network, are slow.
+    Node {
+        /// The node.
+        node: u32,
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// A slow path between two nodes.
+    Link {
+        /// Its ends.
+        nodes: [u32; 2],
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// A rank whose data come out wrong in some checks.
+    Corrupt {
+        /// World rank.
+        rank: u32,
+        /// Share of checks that find an error.
+        probability: f64,
+    },
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Noise { relative_sigma: 0.0, outlier_probability: 0.0, outlier_factor: 1.0, arrival_jitter: Seconds(0.0) }
+    }
+}
+
+impl Machine {
+    /// Reads and checks a machine file.
+    ///
+    /// # Errors
+    /// An environment error where the file cannot be read, else as [`Machine::parse`].
+    pub fn load(path: &Path) -> Result<Machine> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| crate::error::Error::file("read machine file", path, cause))?;
+        Machine::parse(&text, path)
+    }
+
+    /// Checks the text of a machine file; `path` is for the messages.
+    ///
+    /// # Errors
+    /// A usage error that names file and key: not TOML, an unknown key, a missing or impossible value.
+    pub fn parse(text: &str, path: &Path) -> Result<Machine> {
+        read::parse(text, path)
+    }
+
+    /// What one rank can send over the network while `ranks_at_work` ranks of its node do so.
+    ///
+    /// A rank drives the adapters that are its own: with fewer ranks than adapters several, otherwise one. That is how
+    /// libraries bind ranks to adapters; one that lets a rank send over its neighbours' adapters could be faster.
+    pub fn adapter_rate_per_rank(&self, ranks_at_work: u32) -> Rate {
+        let adapters = f64::from(self.between_nodes.adapters_per_node);
+        let own = (adapters / f64::from(self.ranks_per_node)).max(1.0);
+        Rate(own.min(adapters / f64::from(ranks_at_work.max(1))) * self.between_nodes.rate_per_adapter.0)
+    }
+}
