@@ -5,7 +5,15 @@ mod model;
 mod model_parameters;
 mod model_reader;
 mod settings;
+mod suite;
+mod suite_layout;
+mod suite_measure;
+mod suite_sweep;
 
 pub use document::Place;
 pub use model::{Family, LatentAttention, Mixture, Model};
 pub use settings::RunSettings;
+pub use suite::Suite;
+pub use suite_layout::{Batch, Layout, Training};
+pub use suite_measure::{BOTH_CADENCES, MOST_REPLICATES};
+pub use suite_sweep::{AXES, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits};
