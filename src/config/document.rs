@@ -279,10 +279,7 @@ mod tests {
         let mut root = parse("a = 'x'\nb = -1\nc = [1, 'y']\nd = 1.5").unwrap();
         let mut item = |key| root.take(key).unwrap();
         let message = item("a").count().unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "suite.toml:1: a: found the text \"x\"; accepted: a whole number from 1 to 4294967295"
-        );
+        assert_eq!(message, "suite.toml:1: a: found the text \"x\"; accepted: a whole number from 1 to 4294967295");
         assert!(item("b").count().unwrap_err().to_string().contains("b: found -1; accepted"));
         let message = item("c").items().unwrap()[1].count().unwrap_err().to_string();
         assert!(message.starts_with("suite.toml:3: c[1]: found"), "{message}");

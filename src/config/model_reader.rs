@@ -155,7 +155,9 @@ impl Fields<'_> {
         }
         let roughly = rough_parameters(model);
         if roughly > MOST_PARAMETERS {
-            return Err(self.wrong("the sizes", format!("come to about {roughly:.0e} parameters; accepted: up to 1e15")));
+            return Err(
+                self.wrong("the sizes", format!("come to about {roughly:.0e} parameters; accepted: up to 1e15"))
+            );
         }
         if let Some(mixture) = &model.mixture
             && mixture.experts_per_token > mixture.experts
@@ -261,7 +263,9 @@ mod tests {
     fn text_that_is_not_json_is_refused_with_line_and_column() {
         let message = Model::read(Path::new("config.json"), "test", "{\n  \"a\": ,\n}").unwrap_err().to_string();
         assert!(message.starts_with("config.json:2:8: not JSON: "), "{message}");
-        assert!(Model::read(Path::new("config.json"), "test", "[1]").unwrap_err().to_string().contains("no JSON object"));
+        assert!(
+            Model::read(Path::new("config.json"), "test", "[1]").unwrap_err().to_string().contains("no JSON object")
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads a suite's `[measure]` table: how samples are taken, and in which cadences.
 
-use super::document::{Item, Table};
 use super::RunSettings;
+use super::document::{Item, Table};
 use crate::error::Result;
 use crate::sample::Cadence;
 use crate::units::parse_seconds;

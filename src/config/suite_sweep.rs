@@ -168,7 +168,9 @@ pub fn growing_sizes(from: Bytes, to: Bytes, growth: Growth) -> std::result::Res
         Growth::Step(step) => bytes.0.checked_add(step.0).map(Bytes),
     };
     match growth {
-        Growth::Factor(factor) if factor < 2 => return Err(format!("found a factor of {factor}; accepted: 2 and more")),
+        Growth::Factor(factor) if factor < 2 => {
+            return Err(format!("found a factor of {factor}; accepted: 2 and more"));
+        }
         Growth::Step(Bytes(0)) => return Err("found a step of 0; accepted: 1 B and more".to_owned()),
         _ => {}
     }
