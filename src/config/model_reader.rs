@@ -8,6 +8,8 @@ use std::path::Path;
 
 /// No number in a config.json may be this large; no published one comes near it.
 const LARGEST: u64 = 1 << 32;
+/// No model may have more layers than this.
+const MOST_LAYERS: u32 = 100_000;
 /// No model may have more parameters than this, so that all that is computed from a model fits 64 bits.
 const MOST_PARAMETERS: f64 = 1e15;
 
@@ -159,6 +161,11 @@ impl Fields<'_> {
                 self.wrong("the sizes", format!("come to about {roughly:.0e} parameters; accepted: up to 1e15"))
             );
         }
+        if model.layers > MOST_LAYERS {
+            return Err(
+                self.wrong("num_hidden_layers", format!("found {}; accepted: up to {MOST_LAYERS}", model.layers))
+            );
+        }
         if let Some(mixture) = &model.mixture
             && mixture.experts_per_token > mixture.experts
         {
@@ -249,7 +256,7 @@ mod tests {
             ("model_type", json!("mamba"), "config.json: model_type: found `mamba`; supported: llama, mistral"),
             ("model_type", Value::Null, "config.json: model_type: is missing; supported: llama"),
             ("torch_dtype", json!("float17"), "config.json: torch_dtype: found element type `float17`; accepted"),
-            ("num_hidden_layers", json!(4_000_000_000u64), "the sizes: come to about 9e17 parameters; accepted"),
+            ("num_hidden_layers", json!(4_000_000_000u64), "the sizes: come to about 1e18 parameters; accepted"),
             ("tie_word_embeddings", json!(1), "tie_word_embeddings: found 1; accepted: true or false"),
         ] {
             let mut document = llama();

@@ -211,3 +211,142 @@ fn add_to_hash(hash: &mut Sha256, text: &str) {
 fn hexadecimal(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, Seconds};
+
+    const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8,
+        "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
+    const MODEL: &str =
+        "[model]\nconfig = 'tiny/config.json'\n[training]\nsequence = 128\nmicro_batches = 2\n[layout]\ntp = 2\n";
+
+    /// Reads a suite from a folder that has one good model, one that lacks a field and one that is not JSON.
+    fn read_suite(text: &str) -> Result<Suite> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, config) in [
+            ("tiny", CONFIG.to_owned()),
+            ("lacking", CONFIG.replace("vocab_size", "words")),
+            ("broken", "{\n?".to_owned()),
+        ] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("config.json"), config).unwrap();
+        }
+        let path = folder.path().join("bad.toml");
+        fs::write(&path, text).unwrap();
+        Suite::load(&path)
+    }
+
+    #[test]
+    fn a_mistake_is_refused_with_file_line_and_key() {
+        let sweep = |lines: &str| format!("[[sweep]]\ncollectives = ['all_reduce']\n{lines}");
+        let training = |line: &str| format!("{MODEL}[measure]\n").replace("micro_batches = 2", line);
+        for (text, expected) in [
+            ("", "bad.toml: the file: names nothing to run"),
+            ("name = 3", "bad.toml:1: name: found 3; accepted: a text in quotes"),
+            ("nam = 'x'", "bad.toml:1: nam: unknown key; did you mean `name`? Known here: name"),
+            (
+                "[measure]\nprecision = 2",
+                "bad.toml:2: measure.precision: found 2; accepted: a number above 0 and up to 1",
+            ),
+            (
+                "[measure]\ncase_budget = '2 weeks'",
+                "bad.toml:2: measure.case_budget: found `2 weeks`; accepted: a time",
+            ),
+            (
+                "[measure]\ncase_budget = '0s'",
+                "bad.toml:2: measure.case_budget: found 0.000 ns; accepted: more than 0 s",
+            ),
+            ("[measure]\nreplicates = 0", "measure.replicates: found 0; accepted: a whole number from 1 to 1000"),
+            ("[measure]\nminimum_samples = 9\nmaximum_samples = 8", "bad.toml:3: measure.maximum_samples: at least 9"),
+            ("[measure]\ncadences = 'both'", "measure.cadences: found `both`; accepted: streaming, isolated"),
+            (&sweep(""), "bad.toml:1: sweep[0]: `bytes` is missing"),
+            (&sweep("bytes = '64M'"), "bad.toml:3: sweep[0].bytes: found `64M`, which may mean MiB (binary) or MB"),
+            (&sweep("bytes = ['1KiB', 0]"), "bad.toml:3: sweep[0].bytes[1]: found a size of 0"),
+            (&sweep("bytes = { from = '2KiB', to = '1KiB' }"), "sweep[0].bytes: the smallest size, 2 KiB, is above"),
+            (&sweep("bytes = { from = '8B', to = '1KiB', factor = 1 }"), "sweep[0].bytes.factor: found 1; accepted"),
+            (&sweep("bytes = { from = '8B', to = '1GiB', step = '8B' }"), "gives more than 1000 sizes"),
+            (&sweep("bytes = { from = '8B', to = '9B', factor = 2, step = 1 }"), "stands beside `factor`"),
+            (&sweep("bytes = 8\nelement_type = 'int8'"), "unknown key; did you mean `element_types`?"),
+            (
+                &sweep("bytes = 8\nelement_types = 'int7'"),
+                "bad.toml:4: sweep[0].element_types: found element type `int7`",
+            ),
+            (&sweep("bytes = 8\nelement_types = ['fp8_e4m3']"), "element_types: all_reduce cannot reduce fp8_e4m3"),
+            (&sweep("bytes = 8\nroots = 1"), "bad.toml:4: sweep[0].roots: none of the collectives has a root"),
+            (&sweep("bytes = 8\nplacements = 'inside'"), "found `inside`; accepted: in-place, out-of-place"),
+            (&sweep("bytes = 8\naxis = 'ep'"), "found axis `ep`; accepted: world, tp, cp, dp, pp"),
+            (
+                "[[sweep]]\ncollectives = ['all_reduse']",
+                "sweep[0].collectives[0]: found collective `all_reduse`; accepted",
+            ),
+            ("[[sweep]]\ncollectives = []", "bad.toml:2: sweep[0].collectives: found an empty list"),
+            (
+                "[[sweep]]\ncollectives = 'ping_pong'\nbytes = 8\nplacements = 'in-place'",
+                "ping_pong exists out-of-place only",
+            ),
+            ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
+            ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),
+            ("[model]\npreset = 'none'", "bad.toml:2: model.preset: found no model `none` in"),
+            ("[model]\nlayers = 3", "bad.toml:1: model: accepted: either `config`"),
+            (
+                "[model]\nconfig = 'tiny/config.json'\nlayers = 9",
+                "model.layers: found 9; accepted: 1 to 8, the layers of tiny",
+            ),
+            ("[model]\nconfig = 'lacking/config.json'", "lacking/config.json: vocab_size: is missing"),
+            ("[model]\nconfig = 'broken/config.json'", "broken/config.json:2:1: not JSON: "),
+            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [layout]"),
+            ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] stands without [training]"),
+            ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: stands without a [model]"),
+            (&training("micro_batches = 2\nglobal_batch = 3"), "training.micro_batches: stands beside `global_batch`"),
+            (&training(""), "bad.toml:3: training: the size of a step is missing"),
+            (&training("micro_batches = 2\ngradient_element_type = 'int8'"), "found int8; accepted: bfloat16, float16"),
+            (&MODEL.replace("128", "1024"), "bad.toml:4: training.sequence: found 1024; tiny allows up to 512"),
+            (&format!("{MODEL}ep = 2"), "layout.ep: expert parallelism is not offered yet"),
+            (&format!("{MODEL}order = 'tp-dp'"), "layout.order: `tp-dp` does not name cp"),
+            (&format!("{MODEL}order = 'tp-tp-cp-dp-pp'"), "layout.order: `tp-tp-cp-dp-pp` names tp twice"),
+            (&format!("{MODEL}styles = 'expert'"), "found style `expert`; accepted: tensor, data, pipeline"),
+        ] {
+            let error = read_suite(text).expect_err(text);
+            assert!(error.to_string().contains(expected), "{text}\n  gave     {error}\n  expected {expected}");
+            assert_eq!(error.exit_code(), 2, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_suite_that_is_not_there_is_refused_with_those_that_are() {
+        let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
+        assert_eq!(message, "suites/quik.toml: no such suite; shipped suites: quick, smoke");
+        assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
+    }
+
+    #[test]
+    fn what_a_suite_says_arrives() {
+        let text = format!(
+            "name = 'mine'\n{MODEL}dp = 3\n[measure]\ncase_budget = '20ms'\niterations = 5\ncadences = 'isolated'\n\
+             [[sweep]]\ncollectives = ['broadcast']\nroots = 'all'\nbytes = {{ from = '1KiB', to = '1MiB', factor = 32 }}\n"
+        );
+        let suite = read_suite(&text).unwrap();
+        assert_eq!((suite.name.as_str(), suite.settings.case_budget), ("mine", Seconds(0.02)));
+        assert_eq!((suite.settings.fixed_iterations, suite.cadences.as_slice()), (Some(5), &[Cadence::Isolated][..]));
+        assert_eq!(suite.sweeps[0].bytes, [1 << 10, 1 << 15, 1 << 20].map(Bytes));
+        assert_eq!(suite.sweeps[0].cadences, [Cadence::Isolated]);
+        assert_eq!((suite.layouts[0].tp, suite.layouts[0].dp), (2, Some(3)));
+    }
+
+    #[test]
+    fn the_hash_changes_with_the_suite_and_with_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |suite: &str, config: &str| {
+            fs::create_dir_all(folder.path().join("tiny")).unwrap();
+            fs::write(folder.path().join("tiny/config.json"), config).unwrap();
+            fs::write(folder.path().join("s.toml"), suite).unwrap();
+            Suite::load(&folder.path().join("s.toml")).unwrap().sha256
+        };
+        let first = load(MODEL, CONFIG);
+        assert_eq!(first, load(MODEL, CONFIG));
+        assert_ne!(first, load(&format!("{MODEL}\n"), CONFIG));
+        assert_ne!(first, load(MODEL, &CONFIG.replace("128", "256")));
+    }
+}

@@ -153,12 +153,12 @@ fn placements_of(collective: Collective, wanted: &[Placement]) -> Vec<Placement>
 
 /// The degrees of a layout on so many ranks; dp follows where it was left out.
 fn degrees_of(layout: &Layout, ranks: u32) -> Result<Degrees> {
-    let (tp, cp, pp, world) = (u64::from(layout.tp), u64::from(layout.cp), u64::from(layout.pp), u64::from(ranks));
+    let (tp, cp, pp, world) = (u128::from(layout.tp), u128::from(layout.cp), u128::from(layout.pp), u128::from(ranks));
     let others = tp * cp * pp;
     let written = |dp: &str| format!("tp {tp} x cp {cp} x dp {dp} x pp {pp}");
     let dp = match layout.dp {
-        Some(dp) if others * u64::from(dp) != world => {
-            let needed = others * u64::from(dp);
+        Some(dp) if others * u128::from(dp) != world => {
+            let needed = others * u128::from(dp);
             let instead = if world.is_multiple_of(others) {
                 format!(", or write dp = {}", world / others)
             } else {
@@ -186,4 +186,165 @@ fn degrees_of(layout: &Layout, ranks: u32) -> Result<Degrees> {
 fn order_of(layout: &Layout) -> Vec<Axis> {
     let all = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp];
     layout.order.iter().filter_map(|name| all.into_iter().find(|axis| axis.name() == *name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::fmt::Write;
+    use std::path::{Path, PathBuf};
+
+    fn shipped(file: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("suites").join(file)
+    }
+
+    /// A suite that lies beside the shipped ones, so that it finds their models.
+    fn suite(text: &str) -> Suite {
+        Suite::parse(&shipped("test.toml"), text).unwrap()
+    }
+
+    fn llama(layout: &str) -> Suite {
+        suite(&format!(
+            "[model]\npreset = 'llama-3-8b'\n[training]\nsequence = 8192\nglobal_batch = 16\n[layout]\n{layout}\n"
+        ))
+    }
+
+    fn table(plan: &WorkPlan) -> String {
+        let mut text = format!("model {:?}, layout {:?}\n", plan.model, plan.layout);
+        for case in plan.cases.iter().filter(|case| case.cadence == Cadence::Streaming) {
+            let groups = plan.groups_of(case.op.axis);
+            writeln!(text, "\n{}", case.name()).unwrap();
+            writeln!(text, "  groups {:?}", groups.groups).unwrap();
+            writeln!(text, "  calls per step {:?}", case.op.count_per_step).unwrap();
+            writeln!(text, "  {}", case.op.why).unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn degrees_that_do_not_fit_are_refused_with_the_nearest_that_do() {
+        for (layout, ranks, expected) in [
+            (
+                "tp = 2\ndp = 4",
+                4,
+                "layout: tp 2 x cp 1 x dp 4 x pp 1 = 8 ranks, but there are 4; start 8, or write dp = 2",
+            ),
+            ("tp = 2\ndp = 4", 5, "= 8 ranks, but there are 5; start 8"),
+            (
+                "tp = 2\npp = 2",
+                6,
+                "dp (what is left) x pp 2 needs a multiple of 4 ranks, but there are 6; nearest: 4 or 8",
+            ),
+            ("tp = 2\npp = 2", 2, "needs a multiple of 4 ranks, but there are 2; nearest: 4"),
+            (
+                "tp = 3",
+                3,
+                "tp = 3 does not divide the 32 query heads of llama-3-8b (num_attention_heads); those that do: 1, 2, 4",
+            ),
+            (
+                "pp = 3",
+                3,
+                "pp = 3 does not divide the 32 layers of llama-3-8b (num_hidden_layers); those that do: 1, 2, 4, 8, 16, 32",
+            ),
+            ("cp = 2", 2, "context parallelism is not offered yet"),
+            ("dp = 3", 3, "16 samples are no multiple of micro-batch 1 x 3 replicas = 3; nearest: 15, 18"),
+            ("dp = 1", 1, "on 1 ranks there is nothing to run"),
+        ] {
+            let error = WorkPlan::from_suite(&llama(layout), ranks).unwrap_err();
+            assert!(error.to_string().contains(expected), "{layout}: {error}");
+            assert!(error.to_string().contains("test.toml"), "{error}");
+            assert_eq!(error.exit_code(), 2, "{error}");
+        }
+    }
+
+    #[test]
+    fn two_layouts_that_want_different_groups_of_one_axis_are_refused() {
+        let both = |second: &str| {
+            let text = "[model]\npreset = 'llama-2-7b'\n[training]\nsequence = 512\nmicro_batches = 2\n[[layout]]\ntp = 2\n[[layout]]\n";
+            WorkPlan::from_suite(&suite(&format!("{text}{second}\n")), 8)
+        };
+        let message = both("tp = 4").unwrap_err().to_string();
+        assert!(message.contains("layout[1]: the groups of tp have 4 ranks here and 2 in another layout"), "{message}");
+        let plan = both("tp = 2\npp = 4\nstyles = ['tensor', 'pipeline']").unwrap();
+        assert_eq!(plan.layout.as_deref(), Some("tp 2 x dp 4; tp 2 x pp 4"));
+        let tensor = plan.cases.iter().find(|case| case.op.style == Style::Tensor).unwrap();
+        assert!(tensor.op.why.contains("; also tp 2 x pp 4: "), "{}", tensor.op.why);
+    }
+
+    #[test]
+    fn the_ops_of_llama_3_8b_under_tp_2_and_dp_2() {
+        insta::assert_snapshot!(table(&WorkPlan::from_suite(&llama("tp = 2\ndp = 2"), 4).unwrap()));
+    }
+
+    #[test]
+    fn the_ops_of_llama_3_8b_under_tp_2_and_pp_2() {
+        insta::assert_snapshot!(table(&WorkPlan::from_suite(&llama("tp = 2\npp = 2"), 4).unwrap()));
+    }
+
+    #[test]
+    fn what_a_suite_leaves_out_of_the_model_is_in_its_name() {
+        let text = "[model]\npreset = 'llama-3-8b'\nlayers = 2\n[training]\nsequence = 512\nmicro_batches = 2\n[layout]\ntp = 2\n";
+        let plan = WorkPlan::from_suite(&suite(text), 4).unwrap();
+        assert_eq!(plan.model.as_deref(), Some("llama-3-8b (num_hidden_layers 2 of 32)"));
+        assert_eq!(plan.cases[0].op.count_per_step, Some(2 * (4 * 2 + 2)));
+    }
+
+    #[test]
+    fn a_sweep_of_an_axis_runs_on_the_groups_of_the_layout() {
+        let sweep = "[[sweep]]\naxis = 'pp'\ncollectives = ['send_recv_chain', 'barrier']\nbytes = '1KiB'\n";
+        let plan = WorkPlan::from_suite(&suite(&format!("[layout]\npp = 2\n{sweep}")), 4).unwrap();
+        assert_eq!(plan.groups_of(Axis::Pp).groups, [[0, 2], [1, 3]]);
+        assert_eq!(plan.cases.len(), 4);
+        let message = WorkPlan::from_suite(&suite(sweep), 4).unwrap_err().to_string();
+        assert!(message.contains("sweep[0]: axis pp needs a [layout]"), "{message}");
+    }
+
+    #[test]
+    fn every_shipped_suite_loads_and_plans_with_unique_names() {
+        let mut found = 0;
+        for entry in std::fs::read_dir(shipped("")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "toml") {
+                continue;
+            }
+            found += 1;
+            let suite = Suite::load(&path).unwrap();
+            for ranks in [2, 4, 8, 64] {
+                let plan = WorkPlan::from_suite(&suite, ranks).unwrap();
+                let names: HashSet<_> = plan.cases.iter().map(Case::name).collect();
+                assert_eq!(names.len(), plan.cases.len(), "{} on {ranks}", path.display());
+                assert!(plan.cases.iter().all(|case| plan.groups_of(case.op.axis).group_size() > 0));
+            }
+        }
+        assert!(found >= 2);
+    }
+
+    #[test]
+    fn the_quick_suite_stays_quick_and_small() {
+        let suite = Suite::load(&shipped("quick.toml")).unwrap();
+        let plan = WorkPlan::from_suite(&suite, 4).unwrap();
+        let estimate = plan.estimated_seconds(&suite.settings);
+        assert!(estimate.0 < 45.0, "{estimate}");
+        assert_eq!(plan.largest_bytes(), crate::units::Bytes(25 << 20));
+        assert_eq!(plan.layout.as_deref(), Some("tp 2 x dp 2; dp 2 x pp 2"));
+        assert!(WorkPlan::from_suite(&suite, 16_384).is_ok());
+        let message = WorkPlan::from_suite(&suite, 3).unwrap_err().to_string();
+        assert!(message.contains("needs a multiple of 2 ranks, but there are 3; nearest: 2 or 4"), "{message}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn case_names_are_unique_and_groups_are_there(
+            collectives in proptest::sample::subsequence(Collective::ALL.to_vec(), 1..6),
+            sizes in proptest::collection::vec(1u64..1 << 20, 1..6),
+            ranks in 1u32..9,
+        ) {
+            let names: Vec<_> = collectives.iter().map(|collective| format!("'{collective}'")).collect();
+            let one = format!("[[sweep]]\ncollectives = [{}]\nbytes = {sizes:?}\n", names.join(", "));
+            let plan = WorkPlan::from_suite(&suite(&format!("{one}{one}")), ranks).unwrap();
+            let unique: HashSet<_> = plan.cases.iter().map(Case::name).collect();
+            proptest::prop_assert_eq!(unique.len(), plan.cases.len());
+        }
+    }
 }
