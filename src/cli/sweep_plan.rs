@@ -5,6 +5,7 @@ use crate::collective::{Collective, ReduceOp};
 use crate::config::{Growth, Place, Roots, RunSettings, Sweep, growing_sizes};
 use crate::element::ElementType;
 use crate::error::Result;
+use crate::geometry::Splits;
 use crate::record::line::SuiteFacts;
 use crate::units::Bytes;
 use crate::workload::WorkPlan;
@@ -68,6 +69,9 @@ impl SweepArguments {
         };
         if !all_types {
             sweep.refuse_impossible_pairs(&types_place)?;
+        }
+        if self.splits != Splits::Equal && !sweep.collectives.iter().any(|collective| collective.has_splits()) {
+            return Err(Place::flag("--splits").wrong("none of the collectives has splits; leave this out"));
         }
         sweep.refuse_missing_placements(&Place::flag("--placement"))?;
         Ok(sweep)
@@ -179,6 +183,7 @@ mod tests {
             ("broadcast -r 4", "-r/--root: found root 4; on axis world a group has 4 ranks, accepted: 0 to 3, or all"),
             ("broadcast -r first", "-r/--root: found `first`; accepted: a rank from 0"),
             ("ping_pong --placement in", "--placement: ping_pong exists out-of-place only"),
+            ("all_reduce --splits skewed:1", "--splits: none of the collectives has splits; leave this out"),
             ("all_to_all_v --splits given:1,2", "the splits name 2 ranks; on axis world a group has 4"),
         ] {
             let error = plan(line).unwrap_err();
@@ -233,5 +238,12 @@ mod tests {
             let sizes = parse(line).unwrap().sizes().unwrap();
             assert_eq!((sizes[0], sizes[sizes.len() - 1]), (Bytes(first), Bytes(last)), "{line}");
         }
+    }
+
+    #[test]
+    fn the_help_answers_what_each_flag_means() {
+        use clap::CommandFactory;
+        let help = Program::command().term_width(100).render_long_help().to_string();
+        insta::assert_snapshot!(help);
     }
 }

@@ -197,6 +197,7 @@ fn names_in(folder: &Path, ending: &str) -> Vec<String> {
 fn read(file: &Path, place: &Place) -> Result<String> {
     fs::read_to_string(file).map_err(|cause| match cause.kind() {
         ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.display())),
+        ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.display())),
         ErrorKind::InvalidData => place.wrong(format!("{} is not text in UTF-8", file.display())),
         _ => Error::file("read", file, cause),
     })
@@ -264,6 +265,7 @@ mod tests {
             (&sweep(""), "bad.toml:1: sweep[0]: `bytes` is missing"),
             (&sweep("bytes = '64M'"), "bad.toml:3: sweep[0].bytes: found `64M`, which may mean MiB (binary) or MB"),
             (&sweep("bytes = ['1KiB', 0]"), "bad.toml:3: sweep[0].bytes[1]: found a size of 0"),
+            (&sweep("bytes = '100TiB'"), "bad.toml:3: sweep[0].bytes: found 100 TiB; accepted: up to 64 TiB"),
             (&sweep("bytes = { from = '2KiB', to = '1KiB' }"), "sweep[0].bytes: the smallest size, 2 KiB, is above"),
             (&sweep("bytes = { from = '8B', to = '1KiB', factor = 1 }"), "sweep[0].bytes.factor: found 1; accepted"),
             (&sweep("bytes = { from = '8B', to = '1GiB', step = '8B' }"), "gives more than 1000 sizes"),
@@ -288,6 +290,7 @@ mod tests {
             ),
             ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
             ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),
+            ("[model]\nconfig = 'tiny'", "bad.toml:2: model.config: "),
             ("[model]\npreset = 'none'", "bad.toml:2: model.preset: found no model `none` in"),
             ("[model]\nlayers = 3", "bad.toml:1: model: accepted: either `config`"),
             (

@@ -11,6 +11,9 @@ use crate::units::{BareSuffix, Bytes};
 
 /// Most sizes in one sweep.
 pub const MOST_SIZES: usize = 1000;
+/// Largest size argument: more than any memory holds, and small enough that counting the bytes of all ranks
+/// together fits 64 bits.
+pub const MOST_BYTES: Bytes = Bytes(1 << 46);
 /// The axes that a sweep can run on, as written in files.
 pub const AXES: [&str; 5] = ["world", "tp", "cp", "dp", "pp"];
 const BOTH_PLACEMENTS: [Placement; 2] = [Placement::OutOfPlace, Placement::InPlace];
@@ -163,6 +166,9 @@ pub fn growing_sizes(from: Bytes, to: Bytes, growth: Growth) -> std::result::Res
     if from > to {
         return Err(format!("the smallest size, {from}, is above the largest, {to}"));
     }
+    if to > MOST_BYTES {
+        return Err(format!("found a largest size of {to}; accepted: up to {MOST_BYTES}"));
+    }
     let next = |bytes: &Bytes| match growth {
         Growth::Factor(factor) => bytes.0.checked_mul(factor).map(Bytes),
         Growth::Step(step) => bytes.0.checked_add(step.0).map(Bytes),
@@ -210,7 +216,11 @@ fn read_size(item: &Item) -> Result<Bytes> {
     } else {
         item.parsed(|text| Bytes::parse(text, BareSuffix::Refused))?
     };
-    if bytes.0 == 0 { Err(item.wrong("found a size of 0; accepted: 1 B and more")) } else { Ok(bytes) }
+    match bytes {
+        Bytes(0) => Err(item.wrong("found a size of 0; accepted: 1 B and more")),
+        _ if bytes > MOST_BYTES => Err(item.wrong(format!("found {bytes}; accepted: up to {MOST_BYTES}"))),
+        _ => Ok(bytes),
+    }
 }
 
 /// The named ones of a list, or all of them where the text is `all` (then true).

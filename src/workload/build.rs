@@ -1,11 +1,12 @@
 //! Makes the plan of a run: checked files and a number of ranks -> groups and cases.
 
-use super::training_step::{TrainingStep, layout_name};
+use super::degrees::{degrees_of, layout_name, order_of};
+use super::training_step::TrainingStep;
 use super::{Case, Op, Style, WorkPlan, data, pipeline, sweep, tensor};
 use crate::collective::{Collective, Placement};
-use crate::config::{Layout, Place, Suite, Sweep};
+use crate::config::{Place, Suite, Sweep};
 use crate::error::{Error, Result};
-use crate::layout::{Axis, Degrees, Groups};
+use crate::layout::{Axis, Groups};
 use crate::sample::Cadence;
 use std::collections::HashMap;
 
@@ -151,46 +152,10 @@ fn placements_of(collective: Collective, wanted: &[Placement]) -> Vec<Placement>
     if both.is_empty() { offered.to_vec() } else { both }
 }
 
-/// The degrees of a layout on so many ranks; dp follows where it was left out.
-fn degrees_of(layout: &Layout, ranks: u32) -> Result<Degrees> {
-    let (tp, cp, pp, world) = (u128::from(layout.tp), u128::from(layout.cp), u128::from(layout.pp), u128::from(ranks));
-    let others = tp * cp * pp;
-    let written = |dp: &str| format!("tp {tp} x cp {cp} x dp {dp} x pp {pp}");
-    let dp = match layout.dp {
-        Some(dp) if others * u128::from(dp) != world => {
-            let needed = others * u128::from(dp);
-            let instead = if world.is_multiple_of(others) {
-                format!(", or write dp = {}", world / others)
-            } else {
-                String::new()
-            };
-            let degrees = written(&dp.to_string());
-            return Err(layout
-                .place
-                .wrong(format!("{degrees} = {needed} ranks, but there are {ranks}; start {needed}{instead}")));
-        }
-        Some(dp) => dp,
-        None if !world.is_multiple_of(others) => {
-            let below = world / others * others;
-            let nearest = if below == 0 { others.to_string() } else { format!("{below} or {}", below + others) };
-            let degrees = written("(what is left)");
-            return Err(layout.place.wrong(format!(
-                "{degrees} needs a multiple of {others} ranks, but there are {ranks}; nearest: {nearest}"
-            )));
-        }
-        None => (world / others) as u32,
-    };
-    Ok(Degrees { tp: layout.tp, cp: layout.cp, dp, pp: layout.pp })
-}
-
-fn order_of(layout: &Layout) -> Vec<Axis> {
-    let all = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp];
-    layout.order.iter().filter_map(|name| all.into_iter().find(|axis| axis.name() == *name)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::strategy::Strategy;
     use std::collections::HashSet;
     use std::fmt::Write;
     use std::path::{Path, PathBuf};
@@ -283,6 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn gradients_say_what_the_rank_holds() {
+        let text = "[model]\npreset = 'gpt2'\n[training]\nsequence = 512\nmicro_batches = 2\n[layout]\npp = 2\n";
+        let plan = WorkPlan::from_suite(&suite(text), 4).unwrap();
+        let data: Vec<_> = plan.cases.iter().filter(|case| case.op.style == Style::Data).collect();
+        // Six layers of 7,087,872, then 50,304 words and 1,024 positions of 768 each: 2 buckets and a rest.
+        let held: u64 = 6 * 7_087_872 + (50_304 + 1_024) * 768;
+        let bytes: Vec<_> = data.iter().map(|case| case.op.bytes_total.0).step_by(2).collect();
+        assert_eq!(bytes, [160_000_000, 4 * (held - 80_000_000)]);
+        assert_eq!(data[0].op.count_per_step, Some(2));
+        for said in ["vocabulary padded from 50257 to 50304", "counted for the first stage", &held.to_string()] {
+            assert!(data[0].op.why.contains(said), "{}", data[0].op.why);
+        }
+    }
+
+    #[test]
     fn what_a_suite_leaves_out_of_the_model_is_in_its_name() {
         let text = "[model]\npreset = 'llama-3-8b'\nlayers = 2\n[training]\nsequence = 512\nmicro_batches = 2\n[layout]\ntp = 2\n";
         let plan = WorkPlan::from_suite(&suite(text), 4).unwrap();
@@ -333,7 +313,34 @@ mod tests {
         assert!(message.contains("needs a multiple of 2 ranks, but there are 3; nearest: 2 or 4"), "{message}");
     }
 
+    #[test]
+    fn the_examples_of_the_readme_make_a_suite() {
+        let readme = std::fs::read_to_string(shipped("README.md")).unwrap();
+        let blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let plan = WorkPlan::from_suite(&suite(&blocks.collect::<String>()), 4).unwrap();
+        assert!(plan.cases.len() > 100 && plan.model.as_deref() == Some("llama-3-8b"), "{}", plan.cases.len());
+    }
+
     proptest::proptest! {
+        #[test]
+        fn whatever_numbers_are_written_there_is_a_plan_or_a_message(
+            degrees in proptest::collection::vec((0u32..4).prop_map(|bits| 1u64 << bits), 4),
+            numbers in proptest::collection::vec((0u32..63).prop_map(|bits| 1u64 << bits), 4),
+            sequence in 1u64..5000,
+        ) {
+            let ([tp, dp, pp, cp], [micro, batch, bucket, huge]) = (&degrees[..], &numbers[..]) else { unreachable!() };
+            for (cp, tp) in [(&1, tp), (&1, huge), (cp, tp)] {
+                let text = format!(
+                    "[model]\npreset = 'llama-2-7b'\n[layout]\ntp = {tp}\ncp = {cp}\npp = {pp}\n[training]\nsequence = \
+                     {sequence}\nmicro_batch = {micro}\nmicro_batches = {batch}\nbucket_parameters = {bucket}\n"
+                );
+                let suite = Suite::parse(&shipped("test.toml"), &text);
+                let plan = suite.and_then(|suite| WorkPlan::from_suite(&suite, tp.saturating_mul(cp * pp * dp).min(4096) as u32));
+                proptest::prop_assert!(plan.is_ok() || plan.unwrap_err().exit_code() == 2);
+            }
+        }
+
+
         #[test]
         fn case_names_are_unique_and_groups_are_there(
             collectives in proptest::sample::subsequence(Collective::ALL.to_vec(), 1..6),

@@ -34,3 +34,23 @@ impl WorkPlan {
 fn cautious_seconds(case: &Case) -> f64 {
     CAUTIOUS_LATENCY_SECONDS + case.op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Suite;
+    use std::path::Path;
+
+    #[test]
+    fn the_estimate_is_the_budget_of_every_case_and_replicate_or_follows_the_fixed_count() {
+        let text = "[[sweep]]\ncollectives = 'all_gather'\nbytes = ['1MB', '2MB']\nplacements = 'in-place'\ncadences = 'isolated'\n";
+        let suite = Suite::parse(Path::new("test.toml"), text).unwrap();
+        let plan = WorkPlan::from_suite(&suite, 4).unwrap();
+        assert_eq!(plan.largest_bytes(), Bytes(2_000_000));
+        let mut settings = RunSettings { case_budget: Seconds(0.2), replicates: 3, ..RunSettings::default() };
+        assert!((plan.estimated_seconds(&settings).0 - 3.0 * 2.0 * 0.25).abs() < 1e-9);
+        settings.fixed_iterations = Some(100);
+        let calls = 100.0 * (2.0 * 50e-6 + 3e6 / 0.5e9);
+        assert!((plan.estimated_seconds(&settings).0 - 3.0 * (calls + 2.0 * 0.05)).abs() < 1e-9);
+    }
+}

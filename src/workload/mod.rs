@@ -3,6 +3,7 @@
 mod build;
 mod case;
 mod data;
+mod degrees;
 mod estimate;
 mod op;
 mod pipeline;

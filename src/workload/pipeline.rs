@@ -15,7 +15,7 @@ pub(super) fn ops(step: &TrainingStep) -> Vec<Op> {
     let m = step.micro_batches;
     let count = 2 * m;
     let why = format!(
-        "{}: {formula}; m forward + m backward = {m} + {m} = {count} sends of an inner stage, GPipe and 1F1B alike \
+        "{}: {formula}; m forward + m backward = {m} + {m} = {count} crossings of every boundary, GPipe and 1F1B alike \
          (arXiv 2104.04473 section 2.2; Megatron-LM core/pipeline_parallel/schedules.py, get_tensor_shapes)",
         step.layout
     );

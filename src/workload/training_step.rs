@@ -1,10 +1,11 @@
 //! One optimizer step of a model in a layout: what the styles have in common, and whether the layout fits the model.
 
+use super::degrees::layout_name;
 use super::sweep::refuse;
 use crate::config::{Batch, Layout, Model, Training};
 use crate::element::ElementType;
 use crate::error::Result;
-use crate::layout::{Axis, Degrees};
+use crate::layout::Degrees;
 use crate::units::Bytes;
 
 /// A model, its training and the degrees that divide it, checked against each other.
@@ -85,13 +86,6 @@ impl<'a> TrainingStep<'a> {
         }
         Ok(())
     }
-}
-
-/// The degrees above 1, such as `tp 2 x dp 2`.
-pub(super) fn layout_name(degrees: &Degrees) -> String {
-    let axes = [Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp].into_iter().filter(|axis| degrees.of(*axis) > 1);
-    let parts: Vec<_> = axes.map(|axis| format!("{axis} {}", degrees.of(axis))).collect();
-    if parts.is_empty() { "one rank".to_owned() } else { parts.join(" x ") }
 }
 
 fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str, model: &str) -> String {
