@@ -1,1 +1,6 @@
 //! Flags in, exit code out: what the programs share.
+
+mod sweep;
+mod sweep_plan;
+
+pub use sweep::{Chosen, SweepArguments};

@@ -1,7 +1,21 @@
 //! What the user's files say, read once and checked once; below here nobody looks at files, flags or environment.
 
 pub mod machine;
+mod document;
+mod model;
+mod model_parameters;
+mod model_reader;
 mod settings;
+mod suite;
+mod suite_layout;
+mod suite_measure;
+mod suite_sweep;
 
 pub use machine::Machine;
+pub use document::Place;
+pub use model::{Family, LatentAttention, Mixture, Model};
 pub use settings::RunSettings;
+pub use suite::Suite;
+pub use suite_layout::{Batch, Layout, Training};
+pub use suite_measure::{BOTH_CADENCES, MOST_REPLICATES};
+pub use suite_sweep::{AXES, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits};

@@ -1,0 +1,249 @@
+//! What the flags of `commgauge-sweep` mean together: a sweep, its plan and how samples are taken.
+
+use super::sweep::{Chosen, SweepArguments, parse_all_or};
+use crate::collective::{Collective, ReduceOp};
+use crate::config::{Growth, Place, Roots, RunSettings, Sweep, growing_sizes};
+use crate::element::ElementType;
+use crate::error::Result;
+use crate::geometry::Splits;
+use crate::record::line::SuiteFacts;
+use crate::units::Bytes;
+use crate::workload::WorkPlan;
+use sha2::{Digest, Sha256};
+
+/// Smallest and largest size of nccl-tests where no flag says otherwise.
+const DEFAULT_BYTES: Bytes = Bytes(32 << 20);
+
+impl SweepArguments {
+    /// The plan on `world_size` ranks, how samples are taken, and what the record says was asked for. The hash is over the
+    /// sweep and the settings, so equal requests have equal hashes however they were written.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag.
+    pub fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        let sweep = self.sweep()?;
+        let settings = self.settings();
+        let plan = WorkPlan::from_sweep(&sweep, world_size)?;
+        let names: Vec<_> = sweep.collectives.iter().map(|collective| collective.name()).collect();
+        let name = if names.len() == Collective::ALL.len() { "all".to_owned() } else { names.join(",") };
+        let hash = Sha256::digest(format!("{sweep:?} {settings:?}"));
+        let sha256 = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let facts = SuiteFacts { name: format!("sweep {name}"), path: None, sha256, model: None, layout: None };
+        Ok((plan, settings, facts))
+    }
+
+    /// How samples are taken.
+    pub fn settings(&self) -> RunSettings {
+        let default = RunSettings::default();
+        RunSettings {
+            precision: self.precision.unwrap_or(default.precision),
+            fixed_iterations: self.iterations,
+            fixed_warm_up: self.warm_up_iterations,
+            case_budget: self.budget.unwrap_or(default.case_budget),
+            replicates: self.replicates,
+            warm_buffers: self.warm_buffers,
+            verify: self.check == 1,
+            seed: self.seed.unwrap_or(default.seed),
+            ..default
+        }
+    }
+
+    fn sweep(&self) -> Result<Sweep> {
+        let types_place = Place::flag("-d/--datatype");
+        let (element_types, all_types) = listed(&self.element_types, &ElementType::ALL, &types_place)?;
+        let (reduce_ops, _) = listed(&self.reduce_ops, &ReduceOp::ALL, &Place::flag("-o/--op"))?;
+        let chosen: Vec<_> = self.collectives.iter().chain(&self.collective).copied().collect();
+        let (collectives, _) = expand(chosen, &Collective::ALL);
+        let sweep = Sweep {
+            place: Place::flag("the sweep"),
+            roots_place: Place::flag("-r/--root"),
+            axis: crate::config::AXES[0],
+            collectives,
+            element_types,
+            reduce_ops,
+            roots: self.roots()?,
+            bytes: self.sizes()?,
+            placements: self.placements(),
+            splits: vec![self.splits.clone()],
+            cadences: self.cadences(),
+        };
+        if !all_types {
+            sweep.refuse_impossible_pairs(&types_place)?;
+        }
+        if self.splits != Splits::Equal && !sweep.collectives.iter().any(|collective| collective.has_splits()) {
+            return Err(Place::flag("--splits").wrong("none of the collectives has splits; leave this out"));
+        }
+        sweep.refuse_missing_placements(&Place::flag("--placement"))?;
+        Ok(sweep)
+    }
+
+    fn sizes(&self) -> Result<Vec<Bytes>> {
+        let (from, to) = match (self.minimum_bytes, self.maximum_bytes) {
+            (Some(from), Some(to)) => (from, to),
+            (Some(from), None) => (from, from.max(DEFAULT_BYTES)),
+            (None, Some(to)) => (to.min(DEFAULT_BYTES), to),
+            (None, None) => (DEFAULT_BYTES, DEFAULT_BYTES),
+        };
+        let (growth, flag) = match (self.step_factor, self.step_bytes) {
+            (Some(factor), _) => (Growth::Factor(factor), "-b/-e/-f"),
+            (None, Some(step)) => (Growth::Step(step), "-b/-e/-i"),
+            (None, None) => (Growth::Factor(2), "-b/-e"),
+        };
+        growing_sizes(from, to, growth).map_err(|problem| Place::flag(flag).wrong(problem))
+    }
+
+    fn roots(&self) -> Result<Roots> {
+        if self.roots.iter().any(|root| root == "all") {
+            return Ok(Roots::All);
+        }
+        let place = Place::flag("-r/--root");
+        let read = |text: &String| {
+            text.parse().map_err(|_| place.wrong(format!("found `{text}`; accepted: a rank from 0, a list, or all")))
+        };
+        Ok(Roots::These(self.roots.iter().map(read).collect::<Result<_>>()?))
+    }
+}
+
+fn listed<T>(texts: &[String], all: &[T], place: &Place) -> Result<(Vec<T>, bool)>
+where
+    T: Copy + PartialEq + std::str::FromStr<Err = String>,
+{
+    let read = |text: &String| parse_all_or(text).map_err(|problem| place.wrong(problem));
+    Ok(expand(texts.iter().map(read).collect::<Result<_>>()?, all))
+}
+
+/// The chosen ones, each once; true where `all` was among them.
+fn expand<T: Copy + PartialEq>(chosen: Vec<Chosen<T>>, all: &[T]) -> (Vec<T>, bool) {
+    if chosen.contains(&Chosen::All) {
+        return (all.to_vec(), true);
+    }
+    let mut ones = Vec::new();
+    for choice in chosen {
+        if let Chosen::One(one) = choice
+            && !ones.contains(&one)
+        {
+            ones.push(one);
+        }
+    }
+    (ones, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Placement;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        sweep: SweepArguments,
+    }
+
+    fn parse(line: &str) -> std::result::Result<SweepArguments, clap::Error> {
+        Program::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' '))).map(|program| program.sweep)
+    }
+
+    fn plan(line: &str) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        parse(line).unwrap().plan(4)
+    }
+
+    #[test]
+    fn what_the_program_cannot_read_is_a_usage_error() {
+        for line in [
+            "-b 8",
+            "all_reduse -b 8",
+            "all_reduce -b 0",
+            "all_reduce -b -8",
+            "all_reduce -n 0",
+            "all_reduce -c 2",
+            "all_reduce -f 2 -i 8",
+            "all_reduce --splits uneven",
+            "all_reduce --placement inside",
+            "all_reduce --precision 0",
+            "all_reduce --budget 5",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_flag() {
+        for (line, expected) in [
+            ("all_reduce -b 64M -e 8", "-b/-e: the smallest size, 64 MiB, is above the largest, 8 B"),
+            ("all_reduce -b 8 -e 64M -f 1", "-b/-e/-f: found a factor of 1; accepted: 2 and more"),
+            ("all_reduce -b 8 -e 64M -i 8", "-b/-e/-i: gives more than 1000 sizes"),
+            (
+                "all_reduce -d fp8_e4m3",
+                "-d/--datatype: all_reduce cannot reduce fp8_e4m3; it can only be moved. Accepted:",
+            ),
+            ("all_reduce -d float17", "-d/--datatype: found element type `float17`; accepted: int8"),
+            ("all_reduce -o mulsum", "-o/--op: found reduce operation `mulsum`; accepted: sum"),
+            ("broadcast -r 4", "-r/--root: found root 4; on axis world a group has 4 ranks, accepted: 0 to 3, or all"),
+            ("broadcast -r first", "-r/--root: found `first`; accepted: a rank from 0"),
+            ("ping_pong --placement in", "--placement: ping_pong exists out-of-place only"),
+            ("all_reduce --splits skewed:1", "--splits: none of the collectives has splits; leave this out"),
+            ("all_to_all_v --splits given:1,2", "the splits name 2 ranks; on axis world a group has 4"),
+        ] {
+            let error = plan(line).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn the_flags_of_nccl_tests_mean_what_they_mean_there() {
+        let (plan, settings, facts) =
+            plan("all_reduce -b 8 -e 64M -f 2 -n 20 -w 5 -d half -o max -c 0 --cadence streaming --placement in")
+                .unwrap();
+        assert_eq!(plan.cases.len(), 24);
+        let first = &plan.cases[0];
+        assert_eq!(first.name(), "world/all_reduce/max/float16/8/in-place/streaming");
+        assert_eq!(plan.cases.last().unwrap().op.bytes_total, Bytes(64 << 20));
+        assert_eq!((settings.fixed_iterations, settings.fixed_warm_up, settings.verify), (Some(20), Some(5), false));
+        assert_eq!((facts.name.as_str(), facts.path), ("sweep all_reduce", None));
+    }
+
+    #[test]
+    fn long_names_and_letters_ask_for_the_same() {
+        let letters = plan("all_reduce -b 8 -e 1M -f 4 -n 20 -w 5 -d float -o sum -r 0").unwrap();
+        let long = "--collective all_reduce --min-bytes 8 --max-bytes 1M --step-factor 4 --iterations 20 --warm-up 5 \
+                    --element-type float32 --reduce-op sum --root 0";
+        let words: Vec<_> = long.split_whitespace().collect();
+        let long = plan(&words.join(" ")).unwrap();
+        assert_eq!(letters, long);
+        assert_eq!(letters.2.sha256.len(), 64);
+        assert_ne!(letters.2.sha256, plan("all_reduce -b 8 -e 1M -f 4").unwrap().2.sha256);
+    }
+
+    #[test]
+    fn all_means_every_type_and_operation_and_root() {
+        let (everything, ..) =
+            plan("all_reduce -b 1K -e 1K -d all -o all --placement out --cadence streaming").unwrap();
+        assert_eq!(everything.cases.len(), ElementType::ALL.len() * ReduceOp::ALL.len());
+        let (rooted, ..) = plan("broadcast -b 1K -e 1K -r all --cadence streaming").unwrap();
+        assert_eq!(rooted.cases.len(), 4);
+        assert!(rooted.cases.iter().all(|case| case.placement == Placement::InPlace));
+    }
+
+    #[test]
+    fn sizes_left_out_are_those_of_nccl_tests() {
+        for (line, first, last) in [
+            ("all_reduce", 32 << 20, 32 << 20),
+            ("all_reduce -b 8M", 8 << 20, 32 << 20),
+            ("all_reduce -e 8", 8, 8),
+            ("all_reduce -b 1G", 1 << 30, 1 << 30),
+        ] {
+            let sizes = parse(line).unwrap().sizes().unwrap();
+            assert_eq!((sizes[0], sizes[sizes.len() - 1]), (Bytes(first), Bytes(last)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_help_answers_what_each_flag_means() {
+        use clap::CommandFactory;
+        let help = Program::command().term_width(100).render_long_help().to_string();
+        insta::assert_snapshot!(help);
+    }
+}

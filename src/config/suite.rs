@@ -1,0 +1,355 @@
+//! A suite file: what to run, read once with every file that it names, and checked.
+//!
+//! The tables have readers of their own: `suite_measure`, `suite_sweep`, `suite_layout`. Whether the degrees of
+//! a layout fit the number of ranks is known to `workload` only.
+
+use super::document::{Item, Place, Table};
+use super::suite_layout::{Layout, Training};
+use super::suite_measure::read_measure;
+use super::suite_sweep::Sweep;
+use super::{Model, RunSettings};
+use crate::error::{Error, Result};
+use crate::sample::Cadence;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The folder of shipped suites, where a bare name is looked up.
+const SHIPPED: &str = "suites";
+
+/// What a suite file says, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suite {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The file.
+    pub path: PathBuf,
+    /// SHA-256, in hexadecimal, over the suite and every file that it names.
+    pub sha256: String,
+    /// How samples are taken.
+    pub settings: RunSettings,
+    /// Cadences of model ops, and of sweeps that do not say otherwise.
+    pub cadences: Vec<Cadence>,
+    /// Sweeps over sizes.
+    pub sweeps: Vec<Sweep>,
+    /// The model whose traffic is measured.
+    pub model: Option<Model>,
+    /// How its work is divided; several may be measured in one run.
+    pub layouts: Vec<Layout>,
+    /// The training step that sizes come from; there wherever there is a model.
+    pub training: Option<Training>,
+}
+
+impl Suite {
+    /// Reads a suite and the files that it names. A bare name, such as `quick`, means `suites/quick.toml`.
+    ///
+    /// # Errors
+    /// Usage errors that name file, line and key.
+    pub fn load(path: &Path) -> Result<Suite> {
+        let path = find(path)?;
+        let text = read(&path, &Place::flag("SUITE"))?;
+        Suite::parse(&path, &text)
+    }
+
+    /// Reads a suite from its text; `path` is where the files that it names are looked for.
+    ///
+    /// # Errors
+    /// As [`Suite::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Suite> {
+        let mut hash = Sha256::new();
+        add_to_hash(&mut hash, text);
+        let mut root = Table::parse(path, text)?;
+        let name = match root.take("name") {
+            Some(name) => name.text()?.to_owned(),
+            None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let description = root.take("description").map(|item| item.text().map(str::to_owned)).transpose()?;
+        let (settings, cadences) = read_measure(root.take("measure").map(Item::table).transpose()?)?;
+        let mut sweeps = Vec::new();
+        for item in tables(root.take("sweep"))? {
+            sweeps.push(Sweep::read(item, &cadences)?);
+        }
+        let model = match root.take("model") {
+            Some(item) => Some(read_model(path, item.table()?, &mut hash)?),
+            None => None,
+        };
+        let mut layouts = Vec::new();
+        for item in tables(root.take("layout"))? {
+            layouts.push(Layout::read(item)?);
+        }
+        let training = root.take("training").map(|item| Training::read(item.table()?)).transpose()?;
+        let place = root.place.clone();
+        root.finish()?;
+        let suite = Suite {
+            name,
+            description: description.unwrap_or_default(),
+            path: path.to_owned(),
+            sha256: hexadecimal(hash),
+            settings,
+            cadences,
+            sweeps,
+            model,
+            layouts,
+            training,
+        };
+        suite.check(&place)?;
+        Ok(suite)
+    }
+
+    /// What only shows when the tables are seen together.
+    fn check(&self, place: &Place) -> Result<()> {
+        match (&self.model, &self.training) {
+            (Some(_), _) if self.layouts.is_empty() => Err(place.wrong(
+                "[model] stands without a [layout]; say how the model is divided, for example `[layout]` with `tp = 2`",
+            )),
+            (Some(_), None) => Err(place.wrong("[model] stands without [training], which says `sequence` and batch")),
+            (None, Some(training)) => Err(training.place.wrong("stands without a [model] that it trains")),
+            (Some(model), Some(training)) if training.sequence > model.maximum_positions => {
+                Err(training.sequence_place.wrong(format!(
+                    "found {}; {} allows up to {} (max_position_embeddings)",
+                    training.sequence, model.name, model.maximum_positions
+                )))
+            }
+            (None, None) if self.sweeps.is_empty() => {
+                Err(place.wrong("names nothing to run; give at least one [[sweep]], or a [model] with a [layout]"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A table, or a list of tables, as a list.
+fn tables(item: Option<Item>) -> Result<Vec<Table>> {
+    item.map_or(Ok(Vec::new()), |item| item.items()?.into_iter().map(Item::table).collect())
+}
+
+fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
+    let folder = suite.parent().unwrap_or(Path::new(""));
+    let (config, preset) = (table.take("config"), table.take("preset"));
+    let (place, name, file) = match (config, preset) {
+        (Some(config), None) => {
+            let file = folder.join(config.text()?);
+            (config.place, name_of(&file), file)
+        }
+        (None, Some(preset)) => {
+            let name = preset.text()?.to_owned();
+            let file = preset_file(folder, &name).map_err(|problem| preset.wrong(problem))?;
+            (preset.place, name, file)
+        }
+        _ => {
+            let accepted = "accepted: either `config`, a path relative to the suite, or `preset`, a shipped model";
+            return Err(table.place.wrong(accepted));
+        }
+    };
+    let text = read(&file, &place)?;
+    add_to_hash(hash, &text);
+    let mut model = Model::read(&file, &name, &text)?;
+    if let Some(layers) = table.take("layers") {
+        model.keep_layers(layers.count()?).map_err(|problem| layers.wrong(problem))?;
+    }
+    table.finish()?;
+    Ok(model)
+}
+
+/// The folder's name where the file is called config.json, else the file's own.
+fn name_of(file: &Path) -> String {
+    let named = if file.file_name().is_some_and(|name| name == "config.json") { file.parent() } else { None };
+    let stem = named.map_or(file.file_stem(), Path::file_name);
+    stem.or(file.file_stem()).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A preset lies in `models/` beside the suite, or among the shipped ones below the current directory.
+fn preset_file(folder: &Path, name: &str) -> std::result::Result<PathBuf, String> {
+    let folders = [folder.join("models"), Path::new(SHIPPED).join("models")];
+    let found = folders.iter().map(|models| models.join(name).join("config.json")).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        let known = folders.iter().map(|models| names_in(models, "")).find(|names| !names.is_empty());
+        let searched = folders.map(|models| models.display().to_string()).join(" and ");
+        format!("found no model `{name}` in {searched}; there: {}", known.unwrap_or_default().join(", "))
+    })
+}
+
+fn find(path: &Path) -> Result<PathBuf> {
+    let bare = path.extension().is_none() && path.components().count() == 1 && !path.exists();
+    let file = if bare { Path::new(SHIPPED).join(path).with_extension("toml") } else { path.to_owned() };
+    if file.exists() {
+        return Ok(file);
+    }
+    let shipped = match names_in(Path::new(SHIPPED), ".toml") {
+        names if names.is_empty() => format!("and there is no folder `{SHIPPED}` with suites here"),
+        names => format!("shipped suites: {}", names.join(", ")),
+    };
+    Err(Error::usage(format!("{}: no such suite; {shipped}", file.display())))
+}
+
+/// Names of a folder's entries that end in `ending`, without it, sorted.
+fn names_in(folder: &Path, ending: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(ending).map(str::to_owned));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+fn read(file: &Path, place: &Place) -> Result<String> {
+    fs::read_to_string(file).map_err(|cause| match cause.kind() {
+        ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.display())),
+        ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.display())),
+        ErrorKind::InvalidData => place.wrong(format!("{} is not text in UTF-8", file.display())),
+        _ => Error::file("read", file, cause),
+    })
+}
+
+/// The length goes first, so that no two lists of files can give the same bytes.
+fn add_to_hash(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+fn hexadecimal(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, Seconds};
+
+    const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8,
+        "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
+    const MODEL: &str =
+        "[model]\nconfig = 'tiny/config.json'\n[training]\nsequence = 128\nmicro_batches = 2\n[layout]\ntp = 2\n";
+
+    /// Reads a suite from a folder that has one good model, one that lacks a field and one that is not JSON.
+    fn read_suite(text: &str) -> Result<Suite> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, config) in [
+            ("tiny", CONFIG.to_owned()),
+            ("lacking", CONFIG.replace("vocab_size", "words")),
+            ("broken", "{\n?".to_owned()),
+        ] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("config.json"), config).unwrap();
+        }
+        let path = folder.path().join("bad.toml");
+        fs::write(&path, text).unwrap();
+        Suite::load(&path)
+    }
+
+    #[test]
+    fn a_mistake_is_refused_with_file_line_and_key() {
+        let sweep = |lines: &str| format!("[[sweep]]\ncollectives = ['all_reduce']\n{lines}");
+        let training = |line: &str| format!("{MODEL}[measure]\n").replace("micro_batches = 2", line);
+        for (text, expected) in [
+            ("", "bad.toml: the file: names nothing to run"),
+            ("name = 3", "bad.toml:1: name: found 3; accepted: a text in quotes"),
+            ("nam = 'x'", "bad.toml:1: nam: unknown key; did you mean `name`? Known here: name"),
+            (
+                "[measure]\nprecision = 2",
+                "bad.toml:2: measure.precision: found 2; accepted: a number above 0 and up to 1",
+            ),
+            (
+                "[measure]\ncase_budget = '2 weeks'",
+                "bad.toml:2: measure.case_budget: found `2 weeks`; accepted: a time",
+            ),
+            (
+                "[measure]\ncase_budget = '0s'",
+                "bad.toml:2: measure.case_budget: found 0.000 ns; accepted: more than 0 s",
+            ),
+            ("[measure]\nreplicates = 0", "measure.replicates: found 0; accepted: a whole number from 1 to 1000"),
+            ("[measure]\nminimum_samples = 9\nmaximum_samples = 8", "bad.toml:3: measure.maximum_samples: at least 9"),
+            ("[measure]\ncadences = 'both'", "measure.cadences: found `both`; accepted: streaming, isolated"),
+            (&sweep(""), "bad.toml:1: sweep[0]: `bytes` is missing"),
+            (&sweep("bytes = '64M'"), "bad.toml:3: sweep[0].bytes: found `64M`, which may mean MiB (binary) or MB"),
+            (&sweep("bytes = ['1KiB', 0]"), "bad.toml:3: sweep[0].bytes[1]: found a size of 0"),
+            (&sweep("bytes = '100TiB'"), "bad.toml:3: sweep[0].bytes: found 100 TiB; accepted: up to 64 TiB"),
+            (&sweep("bytes = { from = '2KiB', to = '1KiB' }"), "sweep[0].bytes: the smallest size, 2 KiB, is above"),
+            (&sweep("bytes = { from = '8B', to = '1KiB', factor = 1 }"), "sweep[0].bytes.factor: found 1; accepted"),
+            (&sweep("bytes = { from = '8B', to = '1GiB', step = '8B' }"), "gives more than 1000 sizes"),
+            (&sweep("bytes = { from = '8B', to = '9B', factor = 2, step = 1 }"), "stands beside `factor`"),
+            (&sweep("bytes = 8\nelement_type = 'int8'"), "unknown key; did you mean `element_types`?"),
+            (
+                &sweep("bytes = 8\nelement_types = 'int7'"),
+                "bad.toml:4: sweep[0].element_types: found element type `int7`",
+            ),
+            (&sweep("bytes = 8\nelement_types = ['fp8_e4m3']"), "element_types: all_reduce cannot reduce fp8_e4m3"),
+            (&sweep("bytes = 8\nroots = 1"), "bad.toml:4: sweep[0].roots: none of the collectives has a root"),
+            (&sweep("bytes = 8\nplacements = 'inside'"), "found `inside`; accepted: in-place, out-of-place"),
+            (&sweep("bytes = 8\naxis = 'ep'"), "found axis `ep`; accepted: world, tp, cp, dp, pp"),
+            (
+                "[[sweep]]\ncollectives = ['all_reduse']",
+                "sweep[0].collectives[0]: found collective `all_reduse`; accepted",
+            ),
+            ("[[sweep]]\ncollectives = []", "bad.toml:2: sweep[0].collectives: found an empty list"),
+            (
+                "[[sweep]]\ncollectives = 'ping_pong'\nbytes = 8\nplacements = 'in-place'",
+                "ping_pong exists out-of-place only",
+            ),
+            ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
+            ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),
+            ("[model]\nconfig = 'tiny'", "bad.toml:2: model.config: "),
+            ("[model]\npreset = 'none'", "bad.toml:2: model.preset: found no model `none` in"),
+            ("[model]\nlayers = 3", "bad.toml:1: model: accepted: either `config`"),
+            (
+                "[model]\nconfig = 'tiny/config.json'\nlayers = 9",
+                "model.layers: found 9; accepted: 1 to 8, the layers of tiny",
+            ),
+            ("[model]\nconfig = 'lacking/config.json'", "lacking/config.json: vocab_size: is missing"),
+            ("[model]\nconfig = 'broken/config.json'", "broken/config.json:2:1: not JSON: "),
+            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [layout]"),
+            ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] stands without [training]"),
+            ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: stands without a [model]"),
+            (&training("micro_batches = 2\nglobal_batch = 3"), "training.micro_batches: stands beside `global_batch`"),
+            (&training(""), "bad.toml:3: training: the size of a step is missing"),
+            (&training("micro_batches = 2\ngradient_element_type = 'int8'"), "found int8; accepted: bfloat16, float16"),
+            (&MODEL.replace("128", "1024"), "bad.toml:4: training.sequence: found 1024; tiny allows up to 512"),
+            (&format!("{MODEL}ep = 2"), "layout.ep: expert parallelism is not offered yet"),
+            (&format!("{MODEL}order = 'tp-dp'"), "layout.order: `tp-dp` does not name cp"),
+            (&format!("{MODEL}order = 'tp-tp-cp-dp-pp'"), "layout.order: `tp-tp-cp-dp-pp` names tp twice"),
+            (&format!("{MODEL}styles = 'expert'"), "found style `expert`; accepted: tensor, data, pipeline"),
+        ] {
+            let error = read_suite(text).expect_err(text);
+            assert!(error.to_string().contains(expected), "{text}\n  gave     {error}\n  expected {expected}");
+            assert_eq!(error.exit_code(), 2, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_suite_that_is_not_there_is_refused_with_those_that_are() {
+        let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
+        assert_eq!(message, "suites/quik.toml: no such suite; shipped suites: quick, smoke");
+        assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
+    }
+
+    #[test]
+    fn what_a_suite_says_arrives() {
+        let text = format!(
+            "name = 'mine'\n{MODEL}dp = 3\n[measure]\ncase_budget = '20ms'\niterations = 5\ncadences = 'isolated'\n\
+             [[sweep]]\ncollectives = ['broadcast']\nroots = 'all'\nbytes = {{ from = '1KiB', to = '1MiB', factor = 32 }}\n"
+        );
+        let suite = read_suite(&text).unwrap();
+        assert_eq!((suite.name.as_str(), suite.settings.case_budget), ("mine", Seconds(0.02)));
+        assert_eq!((suite.settings.fixed_iterations, suite.cadences.as_slice()), (Some(5), &[Cadence::Isolated][..]));
+        assert_eq!(suite.sweeps[0].bytes, [1 << 10, 1 << 15, 1 << 20].map(Bytes));
+        assert_eq!(suite.sweeps[0].cadences, [Cadence::Isolated]);
+        assert_eq!((suite.layouts[0].tp, suite.layouts[0].dp), (2, Some(3)));
+    }
+
+    #[test]
+    fn the_hash_changes_with_the_suite_and_with_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |suite: &str, config: &str| {
+            fs::create_dir_all(folder.path().join("tiny")).unwrap();
+            fs::write(folder.path().join("tiny/config.json"), config).unwrap();
+            fs::write(folder.path().join("s.toml"), suite).unwrap();
+            Suite::load(&folder.path().join("s.toml")).unwrap().sha256
+        };
+        let first = load(MODEL, CONFIG);
+        assert_eq!(first, load(MODEL, CONFIG));
+        assert_ne!(first, load(&format!("{MODEL}\n"), CONFIG));
+        assert_ne!(first, load(MODEL, &CONFIG.replace("128", "256")));
+    }
+}

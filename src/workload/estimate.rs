@@ -1,0 +1,56 @@
+//! What a plan will cost, said before it runs.
+
+use super::{Case, WorkPlan};
+use crate::config::RunSettings;
+use crate::units::{Bytes, Seconds};
+
+/// Time beside sampling that a case takes in each replicate: buffers, checks, warm-up, agreement.
+const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
+/// Cautious figures of host memory, for runs whose number of iterations is fixed.
+const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
+const CAUTIOUS_LATENCY_SECONDS: f64 = 50e-6;
+
+impl WorkPlan {
+    /// The largest size argument of any case.
+    pub fn largest_bytes(&self) -> Bytes {
+        self.cases.iter().map(|case| case.op.bytes_total).max().unwrap_or_default()
+    }
+
+    /// About how long the run takes at most: where the stop rule decides, every case spends its whole budget; where the
+    /// number of iterations is fixed, it is a guess from cautious figures of host memory.
+    pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
+        let one = |case: &Case| {
+            let sampling = match settings.fixed_iterations {
+                Some(iterations) => f64::from(iterations) * cautious_seconds(case),
+                None => settings.case_budget.0,
+            };
+            sampling + SECONDS_BESIDE_SAMPLING
+        };
+        let replicate: f64 = self.cases.iter().map(one).sum();
+        Seconds(replicate * f64::from(settings.replicates))
+    }
+}
+
+fn cautious_seconds(case: &Case) -> f64 {
+    CAUTIOUS_LATENCY_SECONDS + case.op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Suite;
+    use std::path::Path;
+
+    #[test]
+    fn the_estimate_is_the_budget_of_every_case_and_replicate_or_follows_the_fixed_count() {
+        let text = "[[sweep]]\ncollectives = 'all_gather'\nbytes = ['1MB', '2MB']\nplacements = 'in-place'\ncadences = 'isolated'\n";
+        let suite = Suite::parse(Path::new("test.toml"), text).unwrap();
+        let plan = WorkPlan::from_suite(&suite, 4).unwrap();
+        assert_eq!(plan.largest_bytes(), Bytes(2_000_000));
+        let mut settings = RunSettings { case_budget: Seconds(0.2), replicates: 3, ..RunSettings::default() };
+        assert!((plan.estimated_seconds(&settings).0 - 3.0 * 2.0 * 0.25).abs() < 1e-9);
+        settings.fixed_iterations = Some(100);
+        let calls = 100.0 * (2.0 * 50e-6 + 3e6 / 0.5e9);
+        assert!((plan.estimated_seconds(&settings).0 - 3.0 * (calls + 2.0 * 0.05)).abs() < 1e-9);
+    }
+}
