@@ -1,1 +1,4 @@
 //! Flags in, exit code out: what the programs share.
+
+pub mod report;
+pub mod schema;
