@@ -10,7 +10,7 @@ use super::text::visible;
 use super::view::View;
 use crate::collective::{Collective, Placement};
 use crate::sample::Cadence;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// All blocks.
 pub(super) fn text(view: &View) -> String {
@@ -27,8 +27,9 @@ pub(super) fn text(view: &View) -> String {
             None => blocks.push(vec![row]),
         }
     }
+    let devices = devices(view);
     for block in &blocks {
-        out += &block_text(view, block);
+        out += &block_text(view, block, &devices);
     }
     if left_out > 0 {
         out += &format!("# commgauge: {left_out} isolated or barrier cases have no columns here; see --format table\n");
@@ -69,7 +70,7 @@ fn pairs<'a>(block: &[&'a Row]) -> Vec<Pair<'a>> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
-fn block_text(view: &View, block: &[&Row]) -> String {
+fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
     let facts = &block[0].facts;
     let program = program_name(facts.collective);
     let synthetic = if view.header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
@@ -83,7 +84,7 @@ fn block_text(view: &View, block: &[&Row]) -> String {
         visible(&view.header.backend.name)
     );
     out += &parameters(view, block);
-    out += &devices(view);
+    out += devices;
     out += &format!("#\n{HEADINGS}");
     for pair in pairs(block) {
         out += &line(&pair);
@@ -137,20 +138,13 @@ fn parameters(view: &View, block: &[&Row]) -> String {
 
 fn devices(view: &View) -> String {
     let mut out = "# Using devices\n".to_owned();
-    let mut on_host: Vec<(&str, u32)> = Vec::new();
+    let mut devices_on_host: HashMap<&str, u32> = HashMap::new();
     for entry in &view.header.ranks {
         let model = entry.device.as_ref().unwrap_or(&entry.processor);
+        let next = devices_on_host.entry(&entry.host).or_default();
         for rank in (entry.rank..view.header.world_size).take(entry.ranks as usize) {
-            let device = match on_host.iter_mut().find(|(host, _)| *host == entry.host) {
-                Some((_, last)) => {
-                    *last += 1;
-                    *last
-                }
-                None => {
-                    on_host.push((&entry.host, 0));
-                    0
-                }
-            };
+            let device = *next;
+            *next += 1;
             out += &format!(
                 "#  Rank {rank:2} Group  0 Pid {:6} on {:>10} device {device:2} [0x00] {}\n",
                 entry.pid,
