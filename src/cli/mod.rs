@@ -4,3 +4,5 @@ mod sweep;
 mod sweep_plan;
 
 pub use sweep::{Chosen, SweepArguments};
+pub mod report;
+pub mod schema;

@@ -1,8 +1,32 @@
 //! The results file of a run: an append-only journal of JSON lines, raw enough to redo every statistic.
 //!
-//! [`line`] holds the format's own types, apart from the inner types of the program and versioned.
+//! [`line`] holds the format's own types, apart from the inner types of the program and versioned. [`Journal`] writes
+//! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
 
+mod assemble;
+mod follower;
+mod journal;
 pub mod line;
 pub mod provenance;
+mod reader;
+mod schema;
 
+pub use follower::Follower;
+pub use journal::Journal;
 pub use line::{FORMAT, Line, VERSION};
+pub use reader::Record;
+pub use schema::schema;
+
+use crate::error::Error;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The error for a path that the user gave: exit 2 where the path itself is wrong, 6 where the disk failed.
+fn path_error(action: &str, path: &Path, cause: &std::io::Error) -> Error {
+    use ErrorKind::*;
+    match cause.kind() {
+        NotFound | PermissionDenied | AlreadyExists | IsADirectory | NotADirectory | ReadOnlyFilesystem
+        | InvalidFilename | InvalidInput => Error::usage(format!("cannot {action} {}: {cause}", path.display())),
+        _ => Error::file(action, path, cause),
+    }
+}

@@ -1,1 +1,65 @@
-//! What to show, then how.
+//! What to show, then how: a record becomes a [`View`], a view becomes text in one of the formats.
+
+mod color;
+mod columns;
+mod csv;
+mod json;
+mod late;
+mod markdown;
+mod nccl_tests;
+mod provenance;
+mod row;
+mod statistics;
+mod table;
+mod text;
+mod view;
+
+pub use color::ColorChoice;
+pub use late::Late;
+pub use row::{Latency, Row, Status};
+pub use view::View;
+
+use crate::error::{Error, Result};
+use std::io::{ErrorKind, Write};
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people, fitted to the width of the terminal.
+    #[default]
+    Table,
+    /// One JSON document with everything in base units.
+    Json,
+    /// One row for each case, with units in the column names.
+    Csv,
+    /// Tables for a page or an issue.
+    Markdown,
+    /// The columns of nccl-tests, for programs that read those; holds the streaming cases only, because nccl-tests
+    /// measures no others.
+    NcclTests,
+}
+
+/// Writes a view. `width` and `color` matter to the table only.
+///
+/// A reader that closes the pipe early (`| head`) ends the writing quietly.
+///
+/// # Errors
+/// An environment error where the text cannot be written.
+pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dyn Write) -> Result<()> {
+    let text = match format {
+        Format::Table => table::text(view, usize::from(width), color),
+        Format::Json => json::text(view)?,
+        Format::Csv => csv::text(view)?,
+        Format::Markdown => markdown::text(view),
+        Format::NcclTests => nccl_tests::text(view),
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::environment(format!("cannot write the report: {cause}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What the lines of a record must be to each other: order, counts, and references to the plan.
+//!
+//! Whoever holds a [`Record`] may rely on it: every case line belongs to a planned case, and its columns are of one
+//! length.
+
+use super::line::{CaseLine, End, Header, Outcome, Plan, Samples};
+use super::{Line, Record};
+use crate::units::Seconds;
+use std::collections::HashSet;
+
+/// A record in the making.
+#[derive(Default)]
+pub(super) struct Assembly {
+    header: Option<Header>,
+    plan: Option<Plan>,
+    clocks: Vec<super::line::ClockLine>,
+    cases: Vec<CaseLine>,
+    seen: HashSet<(u32, u32)>,
+    end: Option<End>,
+}
+
+impl Assembly {
+    /// Takes the next line, or says why it cannot be the next (a sentence without full stop).
+    pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
+        if self.end.is_some() {
+            return Err("there is a line after the end of the record".to_owned());
+        }
+        match (line, &self.header, &self.plan) {
+            (Line::Header(header), None, _) => self.header = Some(*header),
+            (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
+            (_, None, _) => return Err("a record begins with its header".to_owned()),
+            (Line::Plan(plan), _, None) => {
+                check_plan(&plan)?;
+                self.plan = Some(plan);
+            }
+            (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
+            // A run that fails before its plan is made still says how it ended.
+            (Line::End(end), _, _) => self.end = Some(end),
+            (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
+            (Line::Clock(clock), _, _) => self.clocks.push(clock),
+            (Line::Case(case), _, Some(plan)) => {
+                check_case(&case, plan)?;
+                if !self.seen.insert((case.case, case.replicate)) {
+                    return Err(format!("case {}, replicate {} is there twice", case.case, case.replicate));
+                }
+                self.cases.push(*case);
+            }
+        }
+        Ok(())
+    }
+
+    /// The record, with a warning for everything that is missing at its end. `None` without a header.
+    pub(super) fn finish(self, torn: bool, running: bool) -> Option<Record> {
+        let header = self.header?;
+        let mut warnings = Vec::new();
+        if self.end.is_none() {
+            warnings.push(match running {
+                true => "the run is still going on; this is what it has written so far".to_owned(),
+                false => "the record was cut off: it has no end line".to_owned(),
+            });
+        }
+        if torn && !running {
+            warnings.push("the last line was torn and is left out".to_owned());
+        }
+        let running = running && self.end.is_none();
+        let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0) };
+        let plan = self.plan.unwrap_or_else(|| {
+            warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
+            empty
+        });
+        let (clocks, cases, end) = (self.clocks, self.cases, self.end);
+        Some(Record { header, plan, clocks, cases, end, torn, running, warnings })
+    }
+}
+
+fn check_plan(plan: &Plan) -> Result<(), String> {
+    for (index, case) in plan.cases.iter().enumerate() {
+        if case.transfers_per_call == 0 || case.group_size == 0 || case.groups == 0 {
+            return Err(format!("case {index}: transfers_per_call, group_size and groups must be at least 1"));
+        }
+    }
+    Ok(())
+}
+
+fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
+    let Some(planned) = plan.cases.get(case.case as usize) else {
+        return Err(format!("case {} is not in the plan, which has {} cases", case.case, plan.cases.len()));
+    };
+    if planned.name != case.name {
+        return Err(format!("case {} is named `{}`, in the plan `{}`", case.case, case.name, planned.name));
+    }
+    let Samples {
+        slowest_nanoseconds,
+        slowest_rank,
+        arrival_spread_nanoseconds,
+        transfer_nanoseconds,
+        last_rank,
+        doubtful,
+    } = &case.samples;
+    let samples = slowest_nanoseconds.len();
+    let optional = [arrival_spread_nanoseconds.len(), transfer_nanoseconds.len(), last_rank.len()];
+    if slowest_rank.len() != samples || optional.iter().any(|length| *length != 0 && *length != samples) {
+        return Err(format!("case {}: the columns of the samples differ in length", case.case));
+    }
+    if let Some((index, _)) = doubtful.iter().find(|(index, _)| *index as usize >= samples) {
+        return Err(format!("case {}: sample {index} is doubtful, but there are only {samples}", case.case));
+    }
+    if matches!(case.outcome, Outcome::Measured { .. }) && case.calls_per_sample == 0 {
+        return Err(format!("case {}: calls_per_sample must be at least 1", case.case));
+    }
+    Ok(())
+}

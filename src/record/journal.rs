@@ -1,0 +1,325 @@
+//! Writes a record, line by line, so that whatever ends the run loses at most the line being written.
+//!
+//! It knows nothing of what the lines mean; reading is in `reader` and `follower`.
+
+use super::{Line, path_error};
+use crate::error::{Error, Result};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Data reaches the disk at most this much later than the file.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A record that is being written. Holds an exclusive advisory lock on the file until it is dropped, which is how
+/// readers tell a run that is going on from one that was cut off.
+pub struct Journal {
+    path: PathBuf,
+    disk: Box<dyn Disk + Send>,
+    lines: u64,
+    bytes: u64,
+    torn: bool,
+    synced_at: Instant,
+    dirty: bool,
+}
+
+impl Journal {
+    /// Creates the file, which must not exist, and locks it. Creating it is also the early test that the place can be
+    /// written to, before anything is measured.
+    ///
+    /// # Errors
+    /// A usage error that says what is wrong with the path, or an environment error where the disk failed.
+    pub fn create(path: &Path) -> Result<Journal> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|cause| explain_refusal(path, &cause))?;
+        if let Err(error) = lock(&file, path) {
+            // The file is ours and empty; the error to tell is that of the lock.
+            let _ = std::fs::remove_file(path);
+            return Err(error);
+        }
+        Ok(Journal::on(path, Box::new(file)))
+    }
+
+    fn on(path: &Path, disk: Box<dyn Disk + Send>) -> Journal {
+        let path = path.to_owned();
+        Journal { path, disk, lines: 0, bytes: 0, torn: false, synced_at: Instant::now(), dirty: false }
+    }
+
+    /// Where the record is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one line with one write, and makes sure once a second that it is on the disk.
+    ///
+    /// # Errors
+    /// Names the path and what is kept. After a failed write the file is cut back to its last full line, so that a
+    /// later, shorter line (the end of the run) may still find room.
+    pub fn write(&mut self, line: &Line) -> Result<()> {
+        if self.torn {
+            return Err(self.failure("append to", "its last line is torn and could not be cut off"));
+        }
+        let mut text = finite_json(line).map_err(|cause| self.failure("append to", cause))?;
+        text.push(b'\n');
+        if let Err(cause) = self.disk.write_all(&text) {
+            self.torn = self.disk.cut(self.bytes).is_err();
+            return Err(self.failure("append to", cause));
+        }
+        self.bytes += text.len() as u64;
+        self.lines += 1;
+        self.dirty = true;
+        if self.synced_at.elapsed() >= SYNC_INTERVAL { self.sync() } else { Ok(()) }
+    }
+
+    /// Makes sure that every line is on the disk.
+    pub fn sync(&mut self) -> Result<()> {
+        if self.dirty {
+            self.disk.sync().map_err(|cause| self.failure("bring to the disk", cause))?;
+            self.dirty = false;
+        }
+        self.synced_at = Instant::now();
+        Ok(())
+    }
+
+    /// Makes sure that every line is on the disk and closes the file; unlike a drop it tells of trouble.
+    pub fn finish(mut self) -> Result<()> {
+        self.sync()
+    }
+
+    fn failure(&self, action: &str, cause: impl std::fmt::Display) -> Error {
+        let kept = match self.lines {
+            0 => "nothing was written before it".to_owned(),
+            1 => "the line before it is kept".to_owned(),
+            lines => format!("the {lines} lines before it are kept"),
+        };
+        Error::environment(format!("cannot {action} the record {}: {cause}; {kept}", self.path.display()))
+    }
+}
+
+impl Drop for Journal {
+    /// Brings what there is to the disk. A file without a line is taken away again, so that a run that failed before
+    /// it began does not block its own repetition.
+    fn drop(&mut self) {
+        if self.lines == 0 && !self.torn {
+            let _ = std::fs::remove_file(&self.path);
+        } else {
+            let _ = self.sync();
+        }
+    }
+}
+
+/// What a journal asks of a file; apart so that a full disk can be tested without one.
+trait Disk {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Disk for File {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        Write::write_all(self, bytes)
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
+    let shown = path.display();
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let problem = if path.is_dir() {
+        "it is a directory; name a file in it".to_owned()
+    } else if path.is_symlink() && !path.exists() {
+        "it is a symbolic link to nowhere; remove it or name another file".to_owned()
+    } else if cause.kind() == ErrorKind::AlreadyExists {
+        "it exists already and records are never overwritten; name another file".to_owned()
+    } else if !parent.exists() {
+        format!("the directory {} does not exist; create it or name another", parent.display())
+    } else if !parent.is_dir() {
+        format!("{} is not a directory", parent.display())
+    } else if cause.kind() == ErrorKind::NotFound {
+        format!("the directory {} takes no files", parent.display())
+    } else {
+        return path_error("create the record", path, cause);
+    };
+    Error::usage(format!("cannot create the record {shown}: {problem}"))
+}
+
+/// A reader that looks whether a run is going on holds the lock for an instant, hence the second tries. Some parallel
+/// file systems have no locks at all; there `create_new` alone keeps two runs apart and a run that is going on looks
+/// like one that was cut off.
+fn lock(file: &File, path: &Path) -> Result<()> {
+    for _ in 0..100 {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::Error(cause)) if no_locks_here(&cause) => return Ok(()),
+            Err(TryLockError::Error(cause)) => return Err(Error::file("lock the record", path, cause)),
+        }
+    }
+    Err(Error::environment(format!("the record {} is locked by another process", path.display())))
+}
+
+fn no_locks_here(cause: &io::Error) -> bool {
+    cause.kind() == ErrorKind::Unsupported || cause.raw_os_error() == Some(libc::ENOLCK)
+}
+
+/// The line as JSON, refused where a number is not finite: it would become `null` and make the line unreadable.
+fn finite_json(line: &Line) -> serde_json::Result<Vec<u8>> {
+    use serde::Serialize;
+    let mut text = Vec::with_capacity(4096);
+    line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, FiniteOnly))?;
+    Ok(text)
+}
+
+/// serde_json asks for `null` in two cases only: an absent value, which the types of a record leave out instead, and
+/// a number that is not finite.
+struct FiniteOnly;
+
+impl serde_json::ser::Formatter for FiniteOnly {
+    fn write_null<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        Err(io::Error::other("a number in the line is not finite"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{End, EndStatus};
+    use super::*;
+    use crate::units::Seconds;
+    use std::sync::{Arc, Mutex};
+
+    fn end(seconds: f64) -> Line {
+        let status = EndStatus::Complete;
+        Line::End(End { status, exit_code: 0, error: None, elapsed_seconds: Seconds(seconds) })
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "x").unwrap();
+        std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+        for (path, reason) in [
+            (folder.path().to_owned(), "is a directory"),
+            (at("file"), "never overwritten"),
+            (at("link"), "symbolic link to nowhere"),
+            (at("missing/record.jsonl"), "does not exist; create it"),
+            (at("file/record.jsonl"), "is not a directory"),
+            (PathBuf::from("/sys/record.jsonl"), "/sys/record.jsonl"),
+        ] {
+            let error = Journal::create(&path).err().expect("refused");
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn lines_are_in_the_file_as_soon_as_they_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        for lines in 1..=3 {
+            journal.write(&end(1.0)).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), lines);
+        }
+        journal.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);
+    }
+
+    #[test]
+    fn the_file_is_locked_while_the_journal_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&end(1.0)).unwrap();
+        let other = File::open(&path).unwrap();
+        assert!(matches!(other.try_lock_shared(), Err(TryLockError::WouldBlock)));
+        drop(journal);
+        assert!(other.try_lock_shared().is_ok());
+    }
+
+    #[test]
+    fn a_journal_without_a_line_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        drop(Journal::create(&path).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_refused_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&end(1.0)).unwrap();
+        let error = journal.write(&end(f64::NAN)).unwrap_err();
+        assert!(error.to_string().contains("not finite"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    /// A disk with room for `room` bytes, which writes what fits before it fails.
+    #[derive(Clone)]
+    struct SmallDisk {
+        content: Arc<Mutex<Vec<u8>>>,
+        room: usize,
+        can_cut: bool,
+    }
+
+    impl Disk for SmallDisk {
+        fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+            let mut content = self.content.lock().unwrap();
+            let fits = bytes.len().min(self.room - content.len());
+            content.extend(&bytes[..fits]);
+            if fits == bytes.len() { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
+        }
+
+        fn cut(&mut self, bytes: u64) -> io::Result<()> {
+            if !self.can_cut {
+                return Err(ErrorKind::InvalidInput.into());
+            }
+            self.content.lock().unwrap().truncate(bytes as usize);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_earlier_lines_whole_and_says_so() {
+        let length = finite_json(&end(1.0)).unwrap().len() + 1;
+        let disk = SmallDisk { content: Arc::default(), room: 2 * length + 9, can_cut: true };
+        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
+        journal.write(&end(1.0)).unwrap();
+        journal.write(&end(2.0)).unwrap();
+        let error = journal.write(&end(3.0)).unwrap_err();
+        assert_eq!(error.exit_code(), 6);
+        let text = error.to_string();
+        assert!(text.contains("/nowhere/record.jsonl") && text.contains("the 2 lines before it are kept"), "{text}");
+        assert_eq!(disk.content.lock().unwrap().len(), 2 * length);
+    }
+
+    #[test]
+    fn after_a_torn_line_that_cannot_be_cut_off_nothing_is_appended() {
+        let disk = SmallDisk { content: Arc::default(), room: 9, can_cut: false };
+        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
+        assert!(journal.write(&end(1.0)).is_err());
+        assert!(journal.write(&end(1.0)).unwrap_err().to_string().contains("torn"));
+        assert_eq!(disk.content.lock().unwrap().len(), 9);
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether to colour, and the few colours there are.
+//!
+//! Without colour not one escape character is written, whatever the record holds.
+
+use comfy_table::Color;
+use std::ffi::OsStr;
+
+/// The choice of `--color`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set or TERM is `dumb`.
+    #[default]
+    Auto,
+    /// Even into a file or a pipe.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl ColorChoice {
+    /// Whether to colour. `no_color` and `term` are the variables of these names, given by the caller.
+    pub fn decide(self, no_color: Option<&OsStr>, term: Option<&OsStr>, is_terminal: bool) -> bool {
+        match self {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            // See no-color.org: an empty value does not count.
+            ColorChoice::Auto => {
+                is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+}
+
+/// Paints words outside tables, or leaves them alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint {
+    /// Whether to.
+    pub on: bool,
+}
+
+impl Paint {
+    /// For headings.
+    pub fn bold(self, text: &str) -> String {
+        self.wrapped("1", text)
+    }
+
+    /// For labels beside the facts.
+    pub fn dim(self, text: &str) -> String {
+        self.wrapped("2", text)
+    }
+
+    /// For what must not be overlooked.
+    pub fn alarm(self, text: &str) -> String {
+        self.wrapped("1;31", text)
+    }
+
+    fn wrapped(self, code: &str, text: &str) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The colour of a status in the table.
+pub(super) fn of_status(status: &super::Status) -> Option<Color> {
+    use super::Status::*;
+    match status {
+        Wrong { .. } | Failed(_) => Some(Color::Red),
+        Missing | Waived(_) => Some(Color::Yellow),
+        Synthetic => Some(Color::Magenta),
+        NotVerified => None,
+        Verified => Some(Color::Green),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_comes_before_the_environment_and_that_before_the_terminal() {
+        let set = |value: &'static str| Some(OsStr::new(value));
+        for (choice, no_color, term, is_terminal, expected) in [
+            (ColorChoice::Auto, None, set("xterm"), true, true),
+            (ColorChoice::Auto, None, set("xterm"), false, false),
+            (ColorChoice::Auto, set("1"), set("xterm"), true, false),
+            (ColorChoice::Auto, set(""), set("xterm"), true, true),
+            (ColorChoice::Auto, None, set("dumb"), true, false),
+            (ColorChoice::Auto, None, None, true, true),
+            (ColorChoice::Always, set("1"), set("dumb"), false, true),
+            (ColorChoice::Never, None, set("xterm"), true, false),
+        ] {
+            assert_eq!(choice.decide(no_color, term, is_terminal), expected, "{choice:?} {no_color:?} {term:?}");
+        }
+    }
+}

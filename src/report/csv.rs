@@ -1,0 +1,141 @@
+//! The report as comma-separated values: one row for each case, units in the column names, empty where there is no
+//! number.
+//!
+//! Spreadsheets run cells that begin with `=`, `+`, `-` or `@`; such texts get an apostrophe in front, and control
+//! characters are written out.
+
+use super::late::Late;
+use super::row::Row;
+use super::text::visible;
+use super::view::View;
+use crate::error::{Error, Result};
+use crate::units::{Rate, Seconds};
+
+const COLUMNS: [&str; 44] = [
+    "case",
+    "axis",
+    "style",
+    "groups",
+    "group_size",
+    "nodes_spanned",
+    "ranks_per_node",
+    "stride",
+    "concurrent_groups_per_node",
+    "collective",
+    "reduce_op",
+    "root",
+    "element_type",
+    "bytes_total",
+    "bytes_accounted",
+    "bytes_per_rank",
+    "placement",
+    "cadence",
+    "transfers_per_call",
+    "count_per_step",
+    "status",
+    "status_reason",
+    "synthetic",
+    "samples",
+    "samples_doubtful",
+    "replicates",
+    "replicates_planned",
+    "latency_seconds_median",
+    "latency_seconds_interval_low",
+    "latency_seconds_interval_high",
+    "latency_seconds_p99",
+    "precision_reached",
+    "algbw_bytes_per_second",
+    "busbw_bytes_per_second",
+    "bus_factor",
+    "bound_bytes_per_second",
+    "bound_share",
+    "late_rank",
+    "late_rank_host",
+    "late_rank_share",
+    "late_rank_spread_seconds_median",
+    "backend",
+    "world_size",
+    "run_id",
+];
+
+/// The rows, with a row of names above them.
+pub(super) fn text(view: &View) -> Result<String> {
+    let failed = |cause: String| Error::environment(format!("cannot write the report as CSV: {cause}"));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COLUMNS).map_err(|cause| failed(cause.to_string()))?;
+    for (row, late) in view.rows.iter().zip(&view.late) {
+        writer.write_record(cells(view, row, late.as_ref())).map_err(|cause| failed(cause.to_string()))?;
+    }
+    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
+    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+}
+
+fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()] {
+    let (facts, locality, latency) = (&row.facts, &row.facts.locality, row.latency.as_ref());
+    let interval = latency.and_then(|latency| latency.interval);
+    [
+        harmless(&facts.name),
+        facts.axis.to_string(),
+        facts.style.name().to_owned(),
+        facts.groups.to_string(),
+        facts.group_size.to_string(),
+        locality.nodes_spanned.to_string(),
+        locality.ranks_per_node.to_string(),
+        locality.stride.to_string(),
+        locality.concurrent_groups_per_node.to_string(),
+        facts.collective.to_string(),
+        text_or_empty(facts.reduce_op),
+        text_or_empty(facts.root),
+        facts.element_type.to_string(),
+        facts.bytes_total.0.to_string(),
+        facts.bytes_accounted.0.to_string(),
+        facts.bytes_per_rank.0.to_string(),
+        facts.placement.to_string(),
+        facts.cadence.to_string(),
+        facts.transfers_per_call.to_string(),
+        text_or_empty(facts.count_per_step),
+        row.status.label().to_owned(),
+        row.status.reason().map(harmless).unwrap_or_default(),
+        view.header.backend.synthetic.to_string(),
+        row.samples.to_string(),
+        row.samples_doubtful.to_string(),
+        row.replicates.to_string(),
+        row.replicates_planned.to_string(),
+        seconds(latency.map(|latency| latency.median)),
+        seconds(interval.map(|(low, _)| low)),
+        seconds(interval.map(|(_, high)| high)),
+        seconds(latency.and_then(|latency| latency.p99)),
+        text_or_empty(row.precision_reached),
+        rate(row.algbw),
+        rate(row.busbw),
+        text_or_empty(facts.bus_factor),
+        rate(facts.bound_bytes_per_second),
+        text_or_empty(row.bound_share.map(|share| format!("{share:.6}"))),
+        text_or_empty(late.map(|late| late.rank)),
+        late.map(|late| harmless(&late.host)).unwrap_or_default(),
+        text_or_empty(late.map(|late| format!("{:.6}", late.share))),
+        seconds(late.map(|late| late.spread)),
+        harmless(&view.header.backend.name),
+        view.header.world_size.to_string(),
+        harmless(&view.header.run_id),
+    ]
+}
+
+fn text_or_empty(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// To the picosecond: a sample is known to the nanosecond, a call of a batch to less.
+fn seconds(value: Option<Seconds>) -> String {
+    text_or_empty(value.map(|seconds| format!("{:.12}", seconds.0)))
+}
+
+fn rate(value: Option<Rate>) -> String {
+    text_or_empty(value.map(|rate| format!("{:.0}", rate.0)))
+}
+
+/// A text from the record that no spreadsheet takes for a formula.
+fn harmless(text: &str) -> String {
+    let shown = visible(text);
+    if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }
+}

@@ -1,0 +1,116 @@
+//! The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
+
+use super::late::Late;
+use super::row::Row;
+use super::text::is_unseemly;
+use super::view::View;
+use crate::error::{Error, Result};
+use crate::record::line::{CaseFacts, ClockLine, End, Header};
+use crate::units::{Rate, Seconds};
+use serde::Serialize;
+
+/// Version of this document; raised when a field changes its meaning or goes away.
+const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    schema_version: u32,
+    synthetic: bool,
+    running: bool,
+    exit_code: i32,
+    provenance: &'a Header,
+    clocks: &'a [ClockLine],
+    rows: Vec<JsonRow<'a>>,
+    findings: &'a [String],
+    doubts: &'a [String],
+    end: Option<&'a End>,
+}
+
+#[derive(Serialize)]
+struct JsonRow<'a> {
+    status: &'static str,
+    status_reason: Option<&'a str>,
+    case: &'a CaseFacts,
+    samples: u64,
+    samples_doubtful: u64,
+    replicates: u32,
+    replicates_planned: u32,
+    latency_seconds_median: Option<Seconds>,
+    latency_seconds_interval_low: Option<Seconds>,
+    latency_seconds_interval_high: Option<Seconds>,
+    latency_seconds_p99: Option<Seconds>,
+    precision_reached: Option<f64>,
+    algbw_bytes_per_second: Option<Rate>,
+    busbw_bytes_per_second: Option<Rate>,
+    bound_bytes_per_second: Option<Rate>,
+    bound_share: Option<f64>,
+    late_rank: Option<u32>,
+    late_rank_host: Option<&'a str>,
+    late_rank_share: Option<f64>,
+    late_rank_spread_seconds_median: Option<Seconds>,
+    warnings: &'a [String],
+}
+
+/// The document.
+pub(super) fn text(view: &View) -> Result<String> {
+    let document = Document {
+        format: "commgauge-report",
+        schema_version: SCHEMA_VERSION,
+        synthetic: view.header.backend.synthetic,
+        running: view.running,
+        exit_code: view.exit_code(),
+        provenance: &view.header,
+        clocks: &view.clocks,
+        rows: view.rows.iter().zip(&view.late).map(|(row, late)| json_row(row, late.as_ref())).collect(),
+        findings: &view.findings,
+        doubts: &view.doubts,
+        end: view.end.as_ref(),
+    };
+    let text = serde_json::to_string_pretty(&document)
+        .map_err(|cause| Error::environment(format!("cannot write the report as JSON: {cause}")))?;
+    Ok(escaped(&text) + "\n")
+}
+
+fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
+    let latency = row.latency.as_ref();
+    let interval = latency.and_then(|latency| latency.interval);
+    JsonRow {
+        status: row.status.label(),
+        status_reason: row.status.reason(),
+        case: &row.facts,
+        samples: row.samples,
+        samples_doubtful: row.samples_doubtful,
+        replicates: row.replicates,
+        replicates_planned: row.replicates_planned,
+        latency_seconds_median: latency.map(|latency| latency.median),
+        latency_seconds_interval_low: interval.map(|(low, _)| low),
+        latency_seconds_interval_high: interval.map(|(_, high)| high),
+        latency_seconds_p99: latency.and_then(|latency| latency.p99),
+        precision_reached: row.precision_reached,
+        algbw_bytes_per_second: row.algbw,
+        busbw_bytes_per_second: row.busbw,
+        bound_bytes_per_second: row.facts.bound_bytes_per_second,
+        bound_share: row.bound_share,
+        late_rank: late.map(|late| late.rank),
+        late_rank_host: late.map(|late| late.host.as_str()),
+        late_rank_share: late.map(|late| late.share),
+        late_rank_spread_seconds_median: late.map(|late| late.spread),
+        warnings: &row.warnings,
+    }
+}
+
+/// JSON leaves most of what a terminal obeys unescaped; written as `\u....` it is the same text to a parser. Line
+/// feeds stand between tokens only.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && is_unseemly(c) {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

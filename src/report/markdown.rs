@@ -1,0 +1,101 @@
+//! The report as Markdown: the facts as a list, one table, findings and doubts. For issues and pages.
+
+use super::row::Row;
+use super::text::visible;
+use super::view::View;
+use crate::units::{Rate, Seconds, three_digits};
+
+const HEADINGS: [(&str, bool); 14] = [
+    ("axis", false),
+    ("groups x ranks", false),
+    ("hosts x ranks per host", false),
+    ("collective", false),
+    ("size", true),
+    ("type", false),
+    ("op", false),
+    ("placement", false),
+    ("cadence", false),
+    ("samples (replicates)", true),
+    ("median, us [95 % interval]", true),
+    ("p99, us", true),
+    ("busbw, GB/s (of bound)", true),
+    ("check", false),
+];
+
+/// The document.
+pub(super) fn text(view: &View) -> String {
+    let mut out = format!("# commgauge: {}\n\n", escaped(&view.header.suite.name));
+    if view.header.backend.synthetic {
+        out += "**SYNTHETIC: no data moved and no real time passed; these are not measurements.**\n\n";
+    }
+    for (label, text) in &view.provenance {
+        out += &format!("* **{label}**: {}\n", escaped(text));
+    }
+    let headings: Vec<&str> = HEADINGS.iter().map(|(heading, _)| *heading).collect();
+    let rules: Vec<&str> = HEADINGS.iter().map(|(_, right)| if *right { "---:" } else { "---" }).collect();
+    out += &format!("\n| {} |\n| {} |\n", headings.join(" | "), rules.join(" | "));
+    for row in &view.rows {
+        out += &format!("| {} |\n", cells(row).join(" | "));
+    }
+    out += "\nTimes are of one call, the slowest rank's, of ping\\_pong one way; the interval of the median is the hull of \
+            the replicates' own 95 % intervals. GB = 10^9 B, sizes are binary.\n";
+    for (heading, sentences) in [("Findings", &view.findings), ("Doubts", &view.doubts)] {
+        if !sentences.is_empty() {
+            out += &format!("\n## {heading}\n\n");
+        }
+        for sentence in sentences {
+            out += &format!("* {}\n", escaped(sentence));
+        }
+    }
+    out + &format!("\n{}\n", view.summary())
+}
+
+fn cells(row: &Row) -> [String; HEADINGS.len()] {
+    let (facts, latency) = (&row.facts, row.latency.as_ref());
+    let dash = || "-".to_owned();
+    let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
+    let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
+    let axis = format!("{} {}", facts.axis, facts.style.name());
+    let median = latency.map(|latency| match latency.interval {
+        Some((low, high)) => {
+            format!("{} [{} .. {}]", microseconds(latency.median), microseconds(low), microseconds(high))
+        }
+        None => format!("{} [n/a]", microseconds(latency.median)),
+    });
+    let busbw = row.busbw.map(|rate| match row.bound_share {
+        Some(share) => format!("{} ({:.0} %)", gigabytes(rate), share * 100.0),
+        None => gigabytes(rate),
+    });
+    let p99 = latency.map(|latency| latency.p99.map_or_else(|| "n/a".to_owned(), microseconds));
+    [
+        axis,
+        format!("{} x {}", facts.groups, facts.group_size),
+        facts.locality.to_string(),
+        super::columns::collective(row),
+        facts.bytes_total.to_string(),
+        facts.element_type.to_string(),
+        facts.reduce_op.map_or_else(dash, |op| op.to_string()),
+        facts.placement.to_string(),
+        facts.cadence.to_string(),
+        format!("{} ({}/{})", row.samples, row.replicates, row.replicates_planned),
+        median.unwrap_or_else(dash),
+        p99.unwrap_or_else(dash),
+        busbw.unwrap_or_else(dash),
+        escaped(&row.status.to_string()),
+    ]
+}
+
+/// A text from the record that Markdown shows as it is.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in visible(text).chars() {
+        match c {
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '!' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}

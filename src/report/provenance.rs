@@ -1,0 +1,133 @@
+//! Where the numbers come from, for a reader: label and text, in the order in which they are shown.
+//!
+//! Whoever reads it must be able to measure the same again.
+
+use crate::record::line::{Header, RankFacts};
+use std::collections::BTreeSet;
+
+/// Label and text of every fact of a header.
+pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("run", format!("{}, started {}", header.run_id, header.started_at)),
+        ("program", program(header)),
+        ("backend", backend(header)),
+        ("ranks", ranks(header)),
+        ("processor", distinct(&header.ranks, |rank| &rank.processor)),
+        ("kernel", distinct(&header.ranks, |rank| &rank.kernel)),
+    ];
+    let devices: BTreeSet<&str> = header.ranks.iter().filter_map(|rank| rank.device.as_deref()).collect();
+    if !devices.is_empty() {
+        facts.push(("devices", devices.into_iter().collect::<Vec<_>>().join(", ")));
+    }
+    facts.push(("suite", suite(header)));
+    facts.push(("measuring", measuring(header)));
+    if !header.environment.is_empty() {
+        let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        facts.push(("variables", variables.join(" ")));
+    }
+    let command = header.launch_command.as_ref().unwrap_or(&header.command_line);
+    facts.push(("command", command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
+    facts
+}
+
+fn program(header: &Header) -> String {
+    let short: String = header.program_sha256.chars().take(12).collect();
+    format!("{} {} (sha256 {short}), record version {}", header.program, header.program_version, header.version)
+}
+
+fn backend(header: &Header) -> String {
+    let backend = &header.backend;
+    let mut text = format!("{}, {}", backend.name, backend.library);
+    if let Some(transport) = &backend.transport {
+        text += &format!(", transport {transport}");
+    }
+    if let Some(machine) = &backend.machine {
+        text += &format!(", {} {machine}", if backend.synthetic { "times from" } else { "bounds from" });
+    }
+    text
+}
+
+fn ranks(header: &Header) -> String {
+    let mut hosts: Vec<(&str, u64)> = Vec::new();
+    for entry in &header.ranks {
+        if let Some((_, ranks)) = hosts.iter_mut().find(|(host, _)| *host == entry.host) {
+            *ranks += u64::from(entry.ranks);
+        } else if hosts.len() < SHOWN_HOSTS {
+            hosts.push((&entry.host, u64::from(entry.ranks)));
+        }
+    }
+    let nodes = header.ranks.iter().map(|entry| entry.node).collect::<BTreeSet<_>>().len();
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let shown: Vec<String> = hosts.iter().map(|(host, ranks)| format!("{host}: {ranks}")).collect();
+    let more = if nodes > SHOWN_HOSTS { ", ..." } else { "" };
+    let world = header.world_size;
+    format!("{world} rank{} on {nodes} host{} ({}{more})", plural(world as usize), plural(nodes), shown.join(", "))
+}
+
+/// Hosts listed by name; more are counted only.
+const SHOWN_HOSTS: usize = 8;
+
+fn distinct(ranks: &[RankFacts], fact: fn(&RankFacts) -> &String) -> String {
+    let distinct: BTreeSet<&str> = ranks.iter().map(|rank| fact(rank).as_str()).collect();
+    let shown: Vec<&str> = distinct.iter().copied().take(SHOWN_HOSTS).collect();
+    shown.join("; ") + if distinct.len() > SHOWN_HOSTS { "; ..." } else { "" }
+}
+
+fn suite(header: &Header) -> String {
+    let suite = &header.suite;
+    let short: String = suite.sha256.chars().take(12).collect();
+    let mut text = suite.name.clone();
+    if let Some(path) = &suite.path {
+        text += &format!(", {path}");
+    }
+    if !short.is_empty() {
+        text += &format!(" (sha256 {short})");
+    }
+    if let Some(model) = &suite.model {
+        text += &format!(", model {model}");
+    }
+    if let Some(layout) = &suite.layout {
+        text += &format!(", layout {layout}");
+    }
+    text
+}
+
+fn measuring(header: &Header) -> String {
+    let settings = &header.settings;
+    let replicates = settings.replicates;
+    format!(
+        "{replicates} replicate{}, each to a precision of {} % or {}, {} to {} samples; {} buffers; data {}; seed {}",
+        if replicates == 1 { "" } else { "s" },
+        (settings.precision * 1e4).round() / 100.0,
+        settings.case_budget_seconds,
+        settings.minimum_samples,
+        settings.maximum_samples,
+        if settings.warm_buffers { "warm" } else { "cold" },
+        if settings.verify { "checked" } else { "not checked" },
+        header.seed
+    )
+}
+
+/// A word as a shell would need it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        for (word, shown) in
+            [("suites/quick.toml", "suites/quick.toml"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! One planned case with all its replicates merged, and what is to be said of it.
+//!
+//! Numbers only; how they look is for the renderers.
+
+use super::statistics::{median, median_interval, percentile};
+use crate::record::line::{CaseFacts, CaseLine, Outcome};
+use crate::units::{Rate, Seconds};
+use std::fmt;
+
+/// A row of the report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The case, as planned.
+    pub facts: CaseFacts,
+    /// Valid samples of all replicates.
+    pub samples: u64,
+    /// Samples left out of the statistics.
+    pub samples_doubtful: u64,
+    /// Timed calls behind the valid samples.
+    pub calls: u64,
+    /// Most iterations that were run and dropped before timing, over the replicates.
+    pub warm_up_iterations: u32,
+    /// Replicates that were measured.
+    pub replicates: u32,
+    /// Replicates that were asked for.
+    pub replicates_planned: u32,
+    /// Time of a call (of one way where a call has several), the slowest rank's; withheld where data arrived wrong.
+    pub latency: Option<Latency>,
+    /// Bytes over the median latency.
+    pub algbw: Option<Rate>,
+    /// `algbw` times the factor of the collective, comparable to the rate of a link.
+    pub busbw: Option<Rate>,
+    /// `busbw` over the bound that the machine file gives.
+    pub bound_share: Option<f64>,
+    /// Worst precision that a replicate reached: half width of its interval over its median.
+    pub precision_reached: Option<f64>,
+    /// What came of it.
+    pub status: Status,
+    /// Doubts of the replicates, each once.
+    pub warnings: Vec<String>,
+}
+
+/// Where the middle of the times lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Latency {
+    /// Median of the valid samples of all replicates.
+    pub median: Seconds,
+    /// Hull of the replicates' own 95 % intervals of the median; absent where one of them has too few samples.
+    pub interval: Option<(Seconds, Seconds)>,
+    /// 99th percentile of the valid samples; absent below 100 of them.
+    pub p99: Option<Seconds>,
+}
+
+/// What came of a case, over all replicates. The first that applies, in the order of badness.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Status {
+    /// Data arrived wrong in some replicate; the numbers are withheld.
+    Wrong {
+        /// The first mismatch, as a sentence.
+        mismatch: String,
+        /// Wrong elements at the rank that the mismatch names.
+        wrong_elements: u64,
+    },
+    /// Some replicate could not be run to its end.
+    Failed(String),
+    /// Planned, but the record has no line of it.
+    Missing,
+    /// Cannot be run here.
+    Waived(String),
+    /// No data moved and no real time passed.
+    Synthetic,
+    /// Timed, data not checked.
+    NotVerified,
+    /// Timed, data right before and after.
+    Verified,
+}
+
+impl Status {
+    /// The status without its reason, as the table shows it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Status::Wrong { .. } => "WRONG",
+            Status::Failed(_) => "failed",
+            Status::Missing => "missing",
+            Status::Waived(_) => "waived",
+            Status::Synthetic => "synthetic",
+            Status::NotVerified => "not verified",
+            Status::Verified => "verified",
+        }
+    }
+
+    /// The reason, where there is one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Status::Wrong { mismatch: reason, .. } | Status::Failed(reason) | Status::Waived(reason) => Some(reason),
+            Status::Missing | Status::Synthetic | Status::NotVerified | Status::Verified => None,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason() {
+            Some(reason) => write!(f, "{}: {reason}", self.label()),
+            None => f.write_str(self.label()),
+        }
+    }
+}
+
+impl Row {
+    /// Merges the lines of one case.
+    pub(super) fn merge(facts: &CaseFacts, lines: &[&CaseLine], replicates_planned: u32, synthetic: bool) -> Row {
+        let status = status_of(lines, synthetic);
+        let measured: Vec<&CaseLine> =
+            lines.iter().copied().filter(|line| matches!(line.outcome, Outcome::Measured { .. })).collect();
+        let replicates: Vec<Vec<f64>> = measured.iter().map(|line| seconds_per_transfer(facts, line)).collect();
+        let samples: u64 = replicates.iter().map(|times| times.len() as u64).sum();
+        let withheld = matches!(status, Status::Wrong { .. });
+        let latency = if withheld { None } else { latency_of(&replicates) };
+        let algbw = latency
+            .and_then(|latency| Rate::of(facts.bytes_accounted.0 as f64, latency.median))
+            .filter(|_| facts.bytes_accounted.0 > 0);
+        let busbw = algbw.zip(facts.bus_factor).map(|(rate, factor)| Rate(rate.0 * factor));
+        let bound = facts.bound_bytes_per_second.filter(|bound| bound.0 > 0.0);
+        let mut warnings: Vec<String> = Vec::new();
+        for warning in lines.iter().flat_map(|line| &line.warnings) {
+            if !warnings.contains(warning) {
+                warnings.push(warning.clone());
+            }
+        }
+        Row {
+            facts: facts.clone(),
+            samples,
+            samples_doubtful: measured.iter().map(|line| line.samples.slowest_nanoseconds.len() as u64).sum::<u64>()
+                - samples,
+            calls: measured.iter().zip(&replicates).map(|(l, t)| u64::from(l.calls_per_sample) * t.len() as u64).sum(),
+            warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
+            replicates: measured.len() as u32,
+            replicates_planned,
+            latency,
+            algbw,
+            busbw,
+            bound_share: busbw.zip(bound).map(|(rate, bound)| rate.0 / bound.0),
+            precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
+            status,
+            warnings,
+        }
+    }
+
+    /// True where fewer replicates were measured than asked for, and nothing else is wrong with the case.
+    pub fn is_incomplete(&self) -> bool {
+        self.latency.is_some() && self.replicates < self.replicates_planned
+    }
+}
+
+/// Indices and values of the samples that count.
+pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_ {
+    let mut doubtful: Vec<usize> = line.samples.doubtful.iter().map(|(index, _)| *index as usize).collect();
+    doubtful.sort_unstable();
+    (0..line.samples.slowest_nanoseconds.len()).filter(move |index| doubtful.binary_search(index).is_err())
+}
+
+/// Sorted times of one transfer: a sample's time over its calls and the one-way messages of a call.
+fn seconds_per_transfer(facts: &CaseFacts, line: &CaseLine) -> Vec<f64> {
+    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
+    let mut times: Vec<f64> = valid_samples(line)
+        .map(|index| Seconds::from_nanoseconds(line.samples.slowest_nanoseconds[index]).0 / transfers)
+        .collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times
+}
+
+/// Median of all samples, and the hull of the replicates' intervals.
+///
+/// Iterations are not replicates: within one replicate they share the communicators, the placement in memory and the
+/// mood of the machine, so an interval from the pooled samples would be far too narrow. The hull is as wide as the
+/// replicates differ.
+fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
+    let mut pooled = replicates.concat();
+    pooled.sort_unstable_by(f64::total_cmp);
+    let intervals: Option<Vec<(f64, f64)>> =
+        replicates.iter().filter(|times| !times.is_empty()).map(|times| median_interval(times)).collect();
+    let hull = intervals.and_then(|intervals| {
+        intervals.into_iter().reduce(|(low, high), (next_low, next_high)| (low.min(next_low), high.max(next_high)))
+    });
+    Some(Latency {
+        median: Seconds(median(&pooled)?),
+        interval: hull.map(|(low, high)| (Seconds(low), Seconds(high))),
+        p99: percentile(&pooled, 0.99).map(Seconds),
+    })
+}
+
+fn status_of(lines: &[&CaseLine], synthetic: bool) -> Status {
+    let wrong = lines.iter().find_map(|line| match &line.outcome {
+        Outcome::Corrupt { when, rank, element, expected, got, count } => Some(Status::Wrong {
+            mismatch: format!(
+                "rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements there, {when} timing)"
+            ),
+            wrong_elements: *count,
+        }),
+        _ => None,
+    });
+    let failed = lines.iter().find_map(|line| match &line.outcome {
+        Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),
+        _ => None,
+    });
+    let waived = lines.iter().find_map(|line| match &line.outcome {
+        Outcome::Waived { reason } => Some(Status::Waived(reason.clone())),
+        _ => None,
+    });
+    let verified: Vec<bool> = lines
+        .iter()
+        .filter_map(|line| match line.outcome {
+            Outcome::Measured { verified } => Some(verified),
+            _ => None,
+        })
+        .collect();
+    let measured = match (verified.is_empty(), synthetic, verified.iter().all(|verified| *verified)) {
+        (true, ..) => Status::Missing,
+        (false, true, _) => Status::Synthetic,
+        (false, false, false) => Status::NotVerified,
+        (false, false, true) => Status::Verified,
+    };
+    wrong.or(failed).or(waived).unwrap_or(measured)
+}

@@ -1,0 +1,62 @@
+//! Text from records made harmless, and paragraphs wrapped to a width.
+
+/// The text on one line, with everything that a terminal would obey or hide written out: control characters, line
+/// breaks, and the characters that turn the direction of writing or take no room.
+pub(super) fn visible(text: &str) -> String {
+    if !text.chars().any(is_unseemly) {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if is_unseemly(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// True where a character acts on its surroundings instead of being seen.
+pub(super) fn is_unseemly(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The text broken between words to lines of at most `width` characters. Longer words stand alone, uncut, so that they
+/// can be copied. Lines after the first are indented by `indent`.
+pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            wrapped.push('\n');
+            wrapped.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped += word;
+        column += length;
+    }
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_gets_through() {
+        for (text, shown) in [
+            ("node-a", "node-a"),
+            ("naïve 東", "naïve 東"),
+            ("a\x1b[31mb", "a\\u{1b}[31mb"),
+            ("a\nb\tc\r", "a\\nb\\tc\\r"),
+            ("\u{9b}x\u{202e}y\u{200b}", "\\u{9b}x\\u{202e}y\\u{200b}"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+    }
+
+    #[test]
+    fn words_are_wrapped_but_never_cut() {
+        assert_eq!(wrap("one two three four", 9, 2), "one two\n  three\n  four");
+        assert_eq!(wrap("a very-long-word-indeed b", 6, 0), "a\nvery-long-word-indeed\nb");
+        assert_eq!(wrap("", 9, 2), "");
+    }
+}

@@ -1,0 +1,169 @@
+//! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
+
+use super::late::{self, Late};
+use super::provenance;
+use super::row::{Row, Status};
+use crate::record::Record;
+use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header};
+use crate::sample::Cadence;
+use crate::units::Seconds;
+
+/// Everything that a report says, in the order in which it says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Where the numbers come from, as recorded.
+    pub header: Header,
+    /// The same for a reader: label and text.
+    pub provenance: Vec<(&'static str, String)>,
+    /// How well the clocks agreed.
+    pub clocks: Vec<ClockLine>,
+    /// One row for each planned case, in the order of the plan.
+    pub rows: Vec<Row>,
+    /// The late rank of each row, where one is named.
+    pub late: Vec<Option<Late>>,
+    /// What the numbers say beyond the rows, as sentences.
+    pub findings: Vec<String>,
+    /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
+    pub doubts: Vec<String>,
+    /// How the run ended, if it did.
+    pub end: Option<End>,
+    /// True while the run is going on.
+    pub running: bool,
+}
+
+impl View {
+    /// Makes the view of a record.
+    pub fn new(record: &Record) -> View {
+        let mut lines_of_case: Vec<Vec<&CaseLine>> = vec![Vec::new(); record.plan.cases.len()];
+        for line in &record.cases {
+            if let Some(lines) = lines_of_case.get_mut(line.case as usize) {
+                lines.push(line);
+            }
+        }
+        let (replicates, synthetic) = (record.header.settings.replicates, record.header.backend.synthetic);
+        let cases = || record.plan.cases.iter().zip(&lines_of_case);
+        let rows: Vec<Row> = cases().map(|(facts, lines)| Row::merge(facts, lines, replicates, synthetic)).collect();
+        let late: Vec<Option<Late>> =
+            cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
+        let named = rows.iter().zip(&late).filter_map(|(row, late)| Some((row.facts.name.as_str(), late.as_ref()?)));
+        let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0).count();
+        View {
+            findings: late::findings(named, isolated),
+            doubts: doubts(record, &rows),
+            provenance: provenance::of(&record.header),
+            header: record.header.clone(),
+            clocks: record.clocks.clone(),
+            rows,
+            late,
+            end: record.end.clone(),
+            running: record.running,
+        }
+    }
+
+    /// The exit code that the record earns, the gravest first: 4 data arrived wrong, then how the run itself failed
+    /// (5, 6 or 7) or 6 for a failed case, 7 where something planned was not measured, 0 where all is complete and
+    /// right. Waived is neither failed nor passed and changes nothing.
+    pub fn exit_code(&self) -> i32 {
+        let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
+        let ended = self.end.as_ref().map(|end| (end.status, end.exit_code));
+        if any(|status| matches!(status, Status::Wrong { .. })) || matches!(ended, Some((_, 4))) {
+            return 4;
+        }
+        match ended {
+            Some((EndStatus::Failed, code @ 5..=7)) => return code,
+            _ if any(|status| matches!(status, Status::Failed(_))) => return 6,
+            Some((EndStatus::Complete, _)) => {}
+            Some(_) | None => return 7,
+        }
+        let unmeasured = |row: &Row| match row.status {
+            Status::Waived(_) => false,
+            _ => row.latency.is_none() || row.is_incomplete(),
+        };
+        if self.rows.is_empty() || self.rows.iter().any(unmeasured) { 7 } else { 0 }
+    }
+
+    /// How many rows there are of each kind, in one sentence.
+    pub fn summary(&self) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for label in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "waived"] {
+            counts.push((label, self.rows.iter().filter(|row| row.status.label() == label).count()));
+        }
+        let parts: Vec<String> = counts
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(label, count)| format!("{count} {label}"))
+            .collect();
+        let cases = match self.rows.len() {
+            1 => "1 case".to_owned(),
+            cases => format!("{cases} cases"),
+        };
+        if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) }
+    }
+}
+
+/// Everything but the reasons of single rows: how the run ended, the machine's doubts, clocks, dropped samples.
+fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
+    let mut doubts = record.warnings.clone();
+    if let Some(End { status: status @ (EndStatus::Interrupted | EndStatus::Failed), error, .. }) = &record.end {
+        let how = if *status == EndStatus::Failed { "failed" } else { "was interrupted" };
+        let why = error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
+        doubts.push(format!("the run {how}{why}"));
+    }
+    doubts.extend(record.header.warnings.iter().cloned());
+    doubts.extend(clock_doubt(&record.clocks, rows));
+    let incomplete = rows.iter().filter(|row| row.is_incomplete()).map(|row| {
+        (format!("{} of {} replicates measured", row.replicates, row.replicates_planned), row.facts.name.as_str())
+    });
+    let warned = rows.iter().flat_map(|row| row.warnings.iter().map(|text| (text.clone(), row.facts.name.as_str())));
+    doubts.extend(gathered(incomplete.chain(warned)));
+    doubts.extend(dropped_samples(rows));
+    doubts
+}
+
+/// Sentences about single cases, each once, with the case or the number of cases that it holds for.
+fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
+    let mut gathered: Vec<(String, Vec<&str>)> = Vec::new();
+    for (sentence, case) in sentences {
+        match gathered.iter_mut().find(|(known, _)| *known == sentence) {
+            Some((_, cases)) => cases.push(case),
+            None => gathered.push((sentence, vec![case])),
+        }
+    }
+    let told = |(sentence, cases): (String, Vec<&str>)| match cases.as_slice() {
+        [case] => format!("{case}: {sentence}"),
+        cases => format!("{} cases, the first {}: {sentence}", cases.len(), cases[0]),
+    };
+    gathered.into_iter().map(told).collect()
+}
+
+/// How many samples do not count, over all cases.
+fn dropped_samples(rows: &[Row]) -> Option<String> {
+    let share = |row: &Row| row.samples_doubtful as f64 / (row.samples + row.samples_doubtful).max(1) as f64;
+    let dropped = rows.iter().filter(|row| row.samples_doubtful > 0);
+    let worst = dropped.clone().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let (name, doubtful) = (&worst.facts.name, worst.samples_doubtful);
+    let samples = worst.samples + doubtful;
+    Some(match dropped.clone().count() {
+        1 => format!("{name}: {doubtful} of {samples} samples are doubtful and left out"),
+        cases => format!(
+            "{} samples in {cases} cases are doubtful and left out; the largest share in {name}: {doubtful} of {samples}",
+            dropped.map(|row| row.samples_doubtful).sum::<u64>()
+        ),
+    })
+}
+
+fn clock_doubt(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
+    if !rows.iter().any(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0) {
+        return None;
+    }
+    if clocks.is_empty() {
+        return Some("the record says nothing of the clocks, so no rank is named as late".to_owned());
+    }
+    if clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
+        return Some(
+            "isolated samples started after a barrier, not on a common clock; no rank is named as late".to_owned(),
+        );
+    }
+    let residual = Seconds::from_nanoseconds(clocks.iter().map(|clock| clock.residual_nanoseconds).max()?);
+    Some(format!("the ranks' clocks agree to {residual}; no smaller difference between ranks is reported"))
+}
