@@ -1,1 +1,3 @@
 //! Flags in, exit code out: what the programs share.
+
+pub mod run;
