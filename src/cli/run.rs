@@ -163,6 +163,8 @@ struct Seen {
     cases: u64,
     /// The last line, if it came.
     end: Option<End>,
+    /// Processes of this host's ranks that ended before all others; several where it was too close to call.
+    first_gone: Vec<u32>,
 }
 
 impl Seen {

@@ -16,7 +16,8 @@ pub enum Cause {
 pub struct Death {
     /// World rank; MPICH does not tell.
     pub rank: Option<u32>,
-    /// Process id; Slurm does not tell, and Open MPI 4 says 0 when it does not know.
+    /// Process id; Slurm does not tell, Open MPI 4 says 0 when it does not know, and MPICH may name a rank that it ended
+    /// itself after another had died.
     pub pid: Option<u32>,
     /// Host.
     pub host: Option<String>,

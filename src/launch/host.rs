@@ -23,6 +23,11 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Name of this host, as the host gives it.
+pub fn name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Distinct (package, core) pairs of the processors that are online.
 fn physical_cores() -> Option<u32> {
     let mut pairs = BTreeSet::new();

@@ -32,15 +32,19 @@ pub(super) fn conclude(ending: &Ending, seen: &Seen) -> Verdict {
 
 fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
     let launcher_fine = ending.code == Some(0);
+    let died_by_signal = deaths(&ending.output).iter().any(signalled);
     match &seen.end {
-        Some(end) if end.exit_code != 0 => {
+        // A launcher that lost a rank tells the others to stop. They write that down as an interruption, but nobody here
+        // interrupted anything: the dead rank is the reason.
+        Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
             sentences.extend(end.error.clone());
             // Codes above 255 would be cut to their low byte by the system, and might read as 0.
             if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
         }
         Some(end) if end.status == EndStatus::Complete && launcher_fine => 0,
         Some(end) => {
-            sentences.push(format!("the record ends as {:?}, but {}", end.status, launcher_end(ending)));
+            let status = format!("{:?}", end.status).to_lowercase();
+            sentences.push(format!("the record ends as {status}, but {}; {}", launcher_end(ending), measured(seen)));
             name_the_dead(ending, seen, sentences);
             6
         }
@@ -49,7 +53,7 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
             name_the_dead(ending, seen, sentences);
             match ending.code {
                 // The families of our own programs come through where they ended by MPI_Abort.
-                Some(code @ (2 | 4 | 5 | 7)) if deaths(&ending.output).iter().all(|death| !signalled(death)) => code,
+                Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
                 _ => 6,
             }
         }
@@ -78,8 +82,29 @@ fn launcher_end(ending: &Ending) -> String {
 
 fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
     let ranks = seen.header.as_deref().unwrap_or_default();
-    sentences.extend(deaths(&ending.output).iter().map(|death| describe(death, ranks)));
+    for mut death in deaths(&ending.output) {
+        // Without a rank it is MPICH, whose process may be one that was ended after the first.
+        if death.rank.is_none() {
+            match seen.first_gone[..] {
+                [] => {}
+                [pid] => death.pid = Some(pid),
+                [..] => {
+                    sentences.push(one_of(&seen.first_gone, ranks));
+                    continue;
+                }
+            }
+        }
+        sentences.push(describe(&death, ranks));
+    }
     sentences.extend(advice(&ending.output).map(str::to_owned));
+}
+
+/// Where several ranks were gone before anybody could look, none of them is blamed alone.
+fn one_of(gone: &[u32], ranks: &[RankFacts]) -> String {
+    let named = ranks.iter().filter(|facts| gone.contains(&facts.pid));
+    let list: Vec<String> =
+        named.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
+    format!("one of these ended badly, and the others with it: {}", list.join(", "))
 }
 
 /// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, filled up from the record's rank map.
@@ -152,9 +177,25 @@ mod tests {
     }
 
     fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
+        check_with(code, interrupted_by, output, end, &[])
+    }
+
+    fn check_with(
+        code: Option<i32>,
+        interrupted_by: Option<i32>,
+        output: &str,
+        end: Option<End>,
+        first_gone: &[u32],
+    ) -> (i32, String) {
         let signal = code.is_none().then_some(9);
         let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
-        let seen = Seen { header: Some(vec![rank(0), rank(1)]), planned: Some(80), cases: 12, end };
+        let seen = Seen {
+            header: Some(vec![rank(0), rank(1)]),
+            planned: Some(80),
+            cases: 12,
+            end,
+            first_gone: first_gone.to_vec(),
+        };
         let verdict = conclude(&ending, &seen);
         (verdict.exit_code, verdict.sentences.join("\n"))
     }
@@ -175,10 +216,11 @@ mod tests {
         let complete = || end(EndStatus::Complete, 0);
         for (code, end, expected, words) in [
             (Some(0), complete(), 0, ""),
-            (Some(139), complete(), 6, "the record ends as Complete, but the launcher ended with status 139"),
+            (Some(139), complete(), 6, "the record ends as complete, but the launcher ended with status 139"),
             (Some(1), end(EndStatus::Failed, 4), 4, "data arrived wrong"),
             (Some(0), end(EndStatus::Failed, 256), 6, "data arrived wrong"),
-            (Some(0), end(EndStatus::Interrupted, 0), 6, "Interrupted"),
+            (Some(0), end(EndStatus::Interrupted, 0), 6, "ends as interrupted"),
+            (Some(1), end(EndStatus::Interrupted, 143), 143, "data arrived wrong"),
         ] {
             let (exit_code, text) = check(code, None, "", end);
             assert_eq!(exit_code, expected, "{text}");
@@ -194,6 +236,27 @@ mod tests {
             assert_eq!(exit_code, 6);
             assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
         }
+    }
+
+    #[test]
+    fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
+        for (first_gone, expected) in [
+            (&[][..], "rank 1 (process 101 on vm.cluster) was killed"),
+            (&[100], "rank 0 (process 100 on vm.cluster) was killed"),
+            (&[100, 101], "one of these ended badly, and the others with it: rank 0 (process 100"),
+        ] {
+            let text = check_with(Some(9), None, MPICH, None, first_gone).1;
+            assert!(text.contains(expected), "{text}");
+        }
+        let text = check_with(Some(137), None, OPEN_MPI, None, &[100]).1;
+        assert!(text.contains("rank 1 (process 101 on vm.cluster)"), "Open MPI knows: {text}");
+    }
+
+    #[test]
+    fn ranks_that_were_stopped_because_another_died_are_no_interruption() {
+        let (exit_code, text) = check(Some(137), None, OPEN_MPI, end(EndStatus::Interrupted, 143));
+        assert_eq!(exit_code, 6);
+        assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
     }
 
     #[test]

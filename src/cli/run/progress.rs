@@ -2,7 +2,7 @@
 
 use super::Seen;
 use crate::error::{Error, Result};
-use crate::launch::Watch;
+use crate::launch::{Watch, first_gone, host};
 use crate::record::Line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -10,6 +10,7 @@ use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 
 /// Gives the lines that were added to the record since the last call.
 type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
@@ -25,6 +26,8 @@ pub(super) struct Progress {
     /// Set after the record could not be read, which is told once and does not end the launch.
     blind: bool,
     signals: Signals,
+    /// Tells which rank of this host ends first; there once the rank map is.
+    first_gone: Option<Receiver<Vec<u32>>>,
 }
 
 impl Progress {
@@ -33,11 +36,20 @@ impl Progress {
         let signals = Signals::new([SIGINT, SIGTERM])
             .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
         let bar = std::io::stderr().is_terminal().then(new_bar);
-        Ok(Self { poll: follow(record), seen: Seen::default(), bar, tenths: 0, blind: false, signals })
+        Ok(Self {
+            poll: follow(record),
+            seen: Seen::default(),
+            bar,
+            tenths: 0,
+            blind: false,
+            signals,
+            first_gone: None,
+        })
     }
 
     /// Clears the bar and hands over what was seen.
-    pub(super) fn finish(self) -> Seen {
+    pub(super) fn finish(mut self) -> Seen {
+        self.seen.first_gone = self.first_gone.and_then(|gone| gone.try_recv().ok()).unwrap_or_default();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -68,6 +80,11 @@ impl Watch for Progress {
                 self.blind = true;
                 self.output(&format!("commgauge: no more progress: {error}"));
             }
+        }
+        if let (None, Some(ranks)) = (&self.first_gone, &self.seen.header) {
+            let here = host::name();
+            let own = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
+            self.first_gone = Some(first_gone(own));
         }
         self.tell();
     }
