@@ -6,3 +6,4 @@ mod sweep_plan;
 pub use sweep::{Chosen, SweepArguments};
 pub mod report;
 pub mod schema;
+pub mod run;

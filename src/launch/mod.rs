@@ -1,1 +1,24 @@
-//! Which command starts the ranks.
+//! Which command starts the ranks, and how it is started, watched and ended.
+//!
+//! The command is data first ([`LaunchCommand`]), so that it can be shown, copied and tested before anything starts.
+//! What the launched program measures, and what its record says, is not known here.
+
+mod advice;
+mod child;
+mod command;
+mod deaths;
+mod family;
+mod find;
+mod first_gone;
+pub mod host;
+mod leftovers;
+mod quote;
+
+pub use advice::advice;
+pub use child::{Ending, GRACE, Watch, supervise};
+pub use command::{LaunchCommand, Request, build};
+pub use deaths::{Cause, Death, deaths};
+pub use family::{Family, Flavor, Launcher};
+pub use find::{Surroundings, find, probe};
+pub use first_gone::first_gone;
+pub use quote::quote;

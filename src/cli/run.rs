@@ -1,0 +1,180 @@
+//! `commgauge run`: builds the launch command of a suite, shows it, starts it, follows it, and sums up.
+//!
+//! The measuring is done by `commgauge-suite`, in the ranks that are started; only its record comes back.
+
+mod arguments;
+mod outcome;
+mod places;
+mod progress;
+
+pub use arguments::{Backend, RunArguments};
+
+use crate::error::{Error, Result};
+use crate::launch::{self, GRACE, LaunchCommand, Request, Surroundings};
+use crate::record::Line;
+use crate::record::line::{End, RankFacts};
+use progress::Progress;
+use std::io::Write;
+use std::path::Path;
+
+/// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
+pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    places::check_file("the suite", &arguments.suite)?;
+    if let Some(machine) = &arguments.machine {
+        places::check_file("--machine", machine)?;
+    }
+    match arguments.backend {
+        Backend::Nccl => Err(Error::usage(
+            "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
+             simulated (no data, a virtual clock)",
+        )),
+        Backend::Simulated => run_here(arguments, out),
+        Backend::Mpi if arguments.dry_run => dry_run(arguments, out),
+        Backend::Mpi => launch_all(arguments, out),
+    }
+}
+
+/// The simulated backend plays all ranks in this process, so there is nothing to launch.
+fn run_here(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    if arguments.dry_run {
+        write_out(out, "runs in this process, without a launcher\n")?;
+        print_plan(arguments, out)?;
+        return Ok(0);
+    }
+    // MERGE: enable with session::run; until then the answer is an error and not a silent nothing.
+    // let record = places::record_path(arguments.record.as_deref())?;
+    // let exit_code = crate::session::run(/* suite, ranks, machine, record */)?;
+    // summarise(arguments, &record, out)?;
+    // return Ok(exit_code);
+    Err(Error::usage("--backend simulated: not offered by `commgauge run` in this build; available is mpi"))
+}
+
+fn dry_run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    // The default record would get its name at the start, so a dry run names one and makes no folder for it.
+    let record = arguments.record.clone().unwrap_or_else(places::default_record);
+    let commands = commands(arguments, &record)?;
+    write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
+    print_plan(arguments, out)?;
+    Ok(0)
+}
+
+fn print_plan(arguments: &RunArguments, out: &mut dyn Write) -> Result<()> {
+    // MERGE: write_out(out, &plan_text(&arguments.suite, arguments.ranks)?)
+    // MERGE: with fn plan_text(suite: &Path, ranks: u32) -> Result<String>, over WorkPlan::from_suite(&Suite::load(suite)?, ranks).
+    let _ = (arguments, out);
+    Ok(())
+}
+
+/// Every launch of `--launches`, each with a record of its own; the first that does not end well is the last.
+fn launch_all(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    let first = places::record_path(arguments.record.as_deref())?;
+    let records = places::numbered(&first, arguments.launches);
+    records.iter().try_for_each(|record| places::refuse_existing(record))?;
+    for (index, record) in records.iter().enumerate() {
+        let exit_code = launch_one(arguments, record, out)?;
+        if exit_code != 0 {
+            if index + 1 < records.len() {
+                eprintln!("commgauge: launch {} of {} failed; the rest is not started", index + 1, records.len());
+            }
+            return Ok(exit_code);
+        }
+    }
+    Ok(0)
+}
+
+fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<i32> {
+    let commands = commands(arguments, record)?;
+    eprintln!("+ {}", commands.shown.for_shell());
+    let mut progress = Progress::new(record)?;
+    let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
+    let seen = progress.finish();
+    let verdict = outcome::conclude(&ending, &seen);
+    for sentence in &verdict.sentences {
+        eprintln!("commgauge: {sentence}");
+    }
+    if seen.header.is_some() {
+        summarise(arguments, record, out)?;
+        eprintln!("record: {}", record.display());
+    }
+    Ok(verdict.exit_code)
+}
+
+/// The table (or whatever `--format` asks for) of a record.
+fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
+    // MERGE: crate::report::render(record, &arguments.format, &arguments.color, out)
+    let _ = (arguments, record, out);
+    Ok(())
+}
+
+/// The command that people see and the one that is started, which differ in one flag of `commgauge-suite`: the started one
+/// hands the shown one over for the record.
+struct Commands {
+    shown: LaunchCommand,
+    started: LaunchCommand,
+}
+
+fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
+    let launcher = launch::find(&arguments.launcher, Surroundings::here(), &launch::probe)?;
+    let slurm_cores = if launcher.family == launch::Family::Slurm { launch::host::slurm_cores() } else { None };
+    let mut request = Request {
+        ranks: arguments.ranks,
+        hosts: arguments.hosts.clone(),
+        host_file: arguments.host_file.as_deref().map(places::text).transpose()?,
+        cores: slurm_cores.unwrap_or_else(launch::host::cores),
+        root: launch::host::is_root(),
+        launcher_arguments: arguments.launcher_arguments.clone(),
+        program: places::text(&places::suite_program()?)?,
+        program_arguments: suite_words(arguments, record)?,
+    };
+    if let Some(file) = &arguments.host_file {
+        places::check_file("--hostfile", file)?;
+    }
+    let shown = launch::build(&launcher, &request)?;
+    let json = serde_json::to_string(&shown.words())
+        .map_err(|cause| Error::environment(format!("cannot write the launch command as JSON: {cause}")))?;
+    let at = request.program_arguments.len() - arguments.extra.len();
+    request.program_arguments.splice(at..at, ["--launch-command".to_owned(), json]);
+    Ok(Commands { started: launch::build(&launcher, &request)?, shown })
+}
+
+fn suite_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
+    let mut words = vec![places::text(&arguments.suite)?, "--record".into(), places::text(record)?];
+    words.extend(["--backend", "mpi", "--summary", "none"].map(str::to_owned));
+    if let Some(machine) = &arguments.machine {
+        words.extend(["--machine".into(), places::text(machine)?]);
+    }
+    words.extend(arguments.extra.iter().cloned());
+    Ok(words)
+}
+
+fn write_out(out: &mut dyn Write, text: &str) -> Result<()> {
+    out.write_all(text.as_bytes())
+        .map_err(|cause| Error::environment(format!("cannot write to standard output: {cause}")))
+}
+
+/// What the record told while it grew.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The rank map, once the header is there.
+    header: Option<Vec<RankFacts>>,
+    /// Case lines that a complete record has.
+    planned: Option<u64>,
+    /// Case lines so far.
+    cases: u64,
+    /// The last line, if it came.
+    end: Option<End>,
+    /// Processes of this host's ranks that ended before all others; several where it was too close to call.
+    first_gone: Vec<u32>,
+}
+
+impl Seen {
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Header(header) => self.header = Some(header.ranks),
+            Line::Plan(plan) => self.planned = Some(plan.case_lines),
+            Line::Case(_) => self.cases += 1,
+            Line::End(end) => self.end = Some(end),
+            Line::Clock(_) => {}
+        }
+    }
+}

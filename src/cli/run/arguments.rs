@@ -1,0 +1,104 @@
+//! The flags of `commgauge run`.
+
+use clap::builder::PossibleValuesParser;
+use std::path::PathBuf;
+
+/// Launches a suite and sums up what it measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArguments {
+    /// The suite file.
+    pub suite: PathBuf,
+    /// Number of ranks.
+    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: u32,
+    /// Who carries the communication out.
+    #[arg(long, value_enum, default_value_t = Backend::Mpi)]
+    pub backend: Backend,
+    /// Machine file: link rates that results are held against, or that a simulation runs on.
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
+    #[arg(long, value_name = "PATH")]
+    pub record: Option<PathBuf>,
+    /// Repeat the launch itself; the records get -1, -2 ... before their ending.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub launches: u32,
+    /// Form of the summary.
+    #[arg(long, default_value = "table",
+        value_parser = PossibleValuesParser::new(["table", "json", "csv", "markdown", "nccl-tests"]))]
+    pub format: String,
+    /// When to use colors.
+    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "always", "never"]))]
+    pub color: String,
+    /// Print the launch command and the plan, and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The launcher: auto, mpirun, mpiexec, srun, or a path.
+    #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
+    pub launcher: String,
+    /// A word for the launcher, as it is; may be given again.
+    #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true)]
+    pub launcher_arguments: Vec<String>,
+    /// Hosts and the ranks on each, such as a:2,b:2.
+    #[arg(long, value_name = "HOSTS", conflicts_with = "host_file")]
+    pub hosts: Option<String>,
+    /// File of hosts, in the launcher's own form.
+    #[arg(long = "hostfile", value_name = "FILE")]
+    pub host_file: Option<PathBuf>,
+    /// More flags for commgauge-suite, after `--`.
+    #[arg(last = true, value_name = "FLAGS")]
+    pub extra: Vec<String>,
+}
+
+/// The backends that can be asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// Host memory over MPI.
+    Mpi,
+    /// No data, a virtual clock; runs in this process.
+    Simulated,
+    /// Device memory over NCCL.
+    Nccl,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn parse(line: &str) -> Result<RunArguments, String> {
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        Program::try_parse_from(words).map(|program| program.run).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused() {
+        for (line, word) in [
+            ("", "<SUITE>"),
+            ("s.toml -n 0", "0 is not in 1.."),
+            ("s.toml -n -1", "-1"),
+            ("s.toml --launches 0", "0 is not in 1..=10000"),
+            ("s.toml --backend gloo", "possible values: mpi, simulated, nccl"),
+            ("s.toml --format xml", "nccl-tests"),
+            ("s.toml --hosts a --hostfile b", "cannot be used with"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(word), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_for_launcher_and_suite_are_kept_as_they_are() {
+        let run =
+            parse("s.toml --launcher-arg --mca --launcher-arg btl --launcher-arg self -- --fast -x").expect("fine");
+        assert_eq!(run.launcher_arguments, ["--mca", "btl", "self"]);
+        assert_eq!(run.extra, ["--fast", "-x"]);
+        assert_eq!((run.ranks, run.backend, run.launcher.as_str()), (4, Backend::Mpi, "auto"));
+    }
+}

@@ -1,0 +1,276 @@
+//! The exit code of a launch and what to say about it, from the record's last line and the launcher's end. Pure.
+//!
+//! Launchers rewrite what a rank ends with, so the record is believed first, and without its end line nothing is a success.
+
+use super::Seen;
+use crate::launch::{Cause, Death, Ending, advice, deaths};
+use crate::record::line::{EndStatus, RankFacts};
+
+/// What the run comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Exit code of the program.
+    pub exit_code: i32,
+    /// Sentences for standard error.
+    pub sentences: Vec<String>,
+}
+
+/// Weighs how the launcher ended against what the record says.
+pub(super) fn conclude(ending: &Ending, seen: &Seen) -> Verdict {
+    let mut sentences = Vec::new();
+    let exit_code = if let Some(signal) = ending.interrupted_by {
+        sentences.push(format!("stopped by {}; {}", signal_name(signal), measured(seen)));
+        128 + signal
+    } else {
+        judge(ending, seen, &mut sentences)
+    };
+    if ending.leftovers_killed > 0 {
+        sentences.push(format!("{} processes outlived the launcher and were killed", ending.leftovers_killed));
+    }
+    Verdict { exit_code, sentences }
+}
+
+fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
+    let launcher_fine = ending.code == Some(0);
+    let died_by_signal = deaths(&ending.output).iter().any(signalled);
+    match &seen.end {
+        // A launcher that lost a rank tells the others to stop. They write that down as an interruption, but nobody here
+        // interrupted anything: the dead rank is the reason.
+        Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
+            sentences.extend(end.error.clone());
+            // Codes above 255 would be cut to their low byte by the system, and might read as 0.
+            if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
+        }
+        Some(end) if end.status == EndStatus::Complete && launcher_fine => 0,
+        Some(end) => {
+            let status = format!("{:?}", end.status).to_lowercase();
+            sentences.push(format!("the record ends as {status}, but {}; {}", launcher_end(ending), measured(seen)));
+            name_the_dead(ending, seen, sentences);
+            6
+        }
+        None => {
+            sentences.push(format!("{}, and the record has no end line; {}", launcher_end(ending), measured(seen)));
+            name_the_dead(ending, seen, sentences);
+            match ending.code {
+                // The families of our own programs come through where they ended by MPI_Abort.
+                Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
+                _ => 6,
+            }
+        }
+    }
+}
+
+fn signalled(death: &Death) -> bool {
+    matches!(death.cause, Cause::Signal(_))
+}
+
+fn measured(seen: &Seen) -> String {
+    match (seen.cases, seen.planned) {
+        (0, _) => "nothing was measured yet".to_owned(),
+        (cases, Some(planned)) => format!("{cases} of {planned} measured cases are kept"),
+        (cases, None) => format!("{cases} measured cases are kept"),
+    }
+}
+
+fn launcher_end(ending: &Ending) -> String {
+    match (ending.code, ending.signal) {
+        (Some(code), _) => format!("the launcher ended with status {code}"),
+        (None, Some(signal)) => format!("the launcher was ended by {}", signal_name(signal)),
+        (None, None) => "the launcher ended".to_owned(),
+    }
+}
+
+fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
+    let ranks = seen.header.as_deref().unwrap_or_default();
+    for mut death in deaths(&ending.output) {
+        // Without a rank it is MPICH, whose process may be one that was ended after the first.
+        if death.rank.is_none() {
+            match seen.first_gone[..] {
+                [] => {}
+                [pid] => death.pid = Some(pid),
+                [..] => {
+                    sentences.push(one_of(&seen.first_gone, ranks));
+                    continue;
+                }
+            }
+        }
+        sentences.push(describe(&death, ranks));
+    }
+    sentences.extend(advice(&ending.output).map(str::to_owned));
+}
+
+/// Where several ranks were gone before anybody could look, none of them is blamed alone.
+fn one_of(gone: &[u32], ranks: &[RankFacts]) -> String {
+    let named = ranks.iter().filter(|facts| gone.contains(&facts.pid));
+    let list: Vec<String> =
+        named.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
+    format!("one of these ended badly, and the others with it: {}", list.join(", "))
+}
+
+/// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, filled up from the record's rank map.
+fn describe(death: &Death, ranks: &[RankFacts]) -> String {
+    let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
+        (Some(rank), _) => facts.rank == rank,
+        (None, Some(pid)) => facts.pid == pid && death.host.as_ref().is_none_or(|host| same_host(host, &facts.host)),
+        (None, None) => false,
+    });
+    let rank = death.rank.or(facts.map(|facts| facts.rank));
+    let pid = death.pid.or(facts.map(|facts| facts.pid));
+    let host = facts.map(|facts| facts.host.as_str()).or(death.host.as_deref());
+    let who = rank.map_or_else(|| "a rank".to_owned(), |rank| format!("rank {rank}"));
+    let place = match (pid, host) {
+        (Some(pid), Some(host)) => format!(" (process {pid} on {host})"),
+        (Some(pid), None) => format!(" (process {pid})"),
+        (None, Some(host)) => format!(" (on {host})"),
+        (None, None) => String::new(),
+    };
+    match death.cause {
+        Cause::Signal(9) => {
+            format!(
+                "{who}{place} was killed by SIGKILL; if nobody did that, the host may have run out of memory (see dmesg)"
+            )
+        }
+        Cause::Signal(signal) => format!("{who}{place} was killed by {}", signal_name(signal)),
+        Cause::Exit(code) => format!("{who}{place} ended with exit code {code}"),
+    }
+}
+
+/// Launchers and hosts do not agree on whether a name carries its domain.
+fn same_host(one: &str, other: &str) -> bool {
+    one.split('.').next() == other.split('.').next()
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::line::End;
+    use crate::units::Seconds;
+
+    const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
+    const MPICH: &str = "=   PID 101 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
+
+    fn rank(rank: u32) -> RankFacts {
+        RankFacts {
+            rank,
+            ranks: 1,
+            host: "vm.cluster".into(),
+            node: 0,
+            pid: 100 + rank,
+            cores: "0".into(),
+            numa_nodes: "0".into(),
+            processor: "cpu".into(),
+            kernel: "Linux".into(),
+            device: None,
+        }
+    }
+
+    fn end(status: EndStatus, exit_code: i32) -> Option<End> {
+        let error = (exit_code != 0).then(|| "rank 3: data arrived wrong".to_owned());
+        Some(End { status, exit_code, error, elapsed_seconds: Seconds(1.0) })
+    }
+
+    fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
+        check_with(code, interrupted_by, output, end, &[])
+    }
+
+    fn check_with(
+        code: Option<i32>,
+        interrupted_by: Option<i32>,
+        output: &str,
+        end: Option<End>,
+        first_gone: &[u32],
+    ) -> (i32, String) {
+        let signal = code.is_none().then_some(9);
+        let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
+        let seen = Seen {
+            header: Some(vec![rank(0), rank(1)]),
+            planned: Some(80),
+            cases: 12,
+            end,
+            first_gone: first_gone.to_vec(),
+        };
+        let verdict = conclude(&ending, &seen);
+        (verdict.exit_code, verdict.sentences.join("\n"))
+    }
+
+    #[test]
+    fn without_an_end_line_nothing_is_a_success() {
+        for (code, expected) in
+            [(Some(0), 6), (Some(1), 6), (Some(2), 2), (Some(4), 4), (Some(5), 5), (Some(7), 7), (None, 6)]
+        {
+            let (exit_code, text) = check(code, None, "", None);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.contains("no end line; 12 of 80 measured cases are kept"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_record_is_believed_before_the_launcher() {
+        let complete = || end(EndStatus::Complete, 0);
+        for (code, end, expected, words) in [
+            (Some(0), complete(), 0, ""),
+            (Some(139), complete(), 6, "the record ends as complete, but the launcher ended with status 139"),
+            (Some(1), end(EndStatus::Failed, 4), 4, "data arrived wrong"),
+            (Some(0), end(EndStatus::Failed, 256), 6, "data arrived wrong"),
+            (Some(0), end(EndStatus::Interrupted, 0), 6, "ends as interrupted"),
+            (Some(1), end(EndStatus::Interrupted, 143), 143, "data arrived wrong"),
+        ] {
+            let (exit_code, text) = check(code, None, "", end);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.contains(words), "{text}");
+        }
+        assert_eq!(check(Some(0), None, "", complete()).1, "");
+    }
+
+    #[test]
+    fn a_dead_rank_is_named_with_its_process_and_host() {
+        for output in [OPEN_MPI, MPICH] {
+            let (exit_code, text) = check(Some(9), None, output, None);
+            assert_eq!(exit_code, 6);
+            assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
+        for (first_gone, expected) in [
+            (&[][..], "rank 1 (process 101 on vm.cluster) was killed"),
+            (&[100], "rank 0 (process 100 on vm.cluster) was killed"),
+            (&[100, 101], "one of these ended badly, and the others with it: rank 0 (process 100"),
+        ] {
+            let text = check_with(Some(9), None, MPICH, None, first_gone).1;
+            assert!(text.contains(expected), "{text}");
+        }
+        let text = check_with(Some(137), None, OPEN_MPI, None, &[100]).1;
+        assert!(text.contains("rank 1 (process 101 on vm.cluster)"), "Open MPI knows: {text}");
+    }
+
+    #[test]
+    fn ranks_that_were_stopped_because_another_died_are_no_interruption() {
+        let (exit_code, text) = check(Some(137), None, OPEN_MPI, end(EndStatus::Interrupted, 143));
+        assert_eq!(exit_code, 6);
+        assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+    }
+
+    #[test]
+    fn a_signal_that_happens_to_have_the_number_of_a_family_is_not_taken_for_it() {
+        let output = MPICH.replace("9", "7");
+        assert_eq!(check(Some(7), None, &output, None).0, 6);
+    }
+
+    #[test]
+    fn an_interrupted_run_keeps_what_it_measured_and_says_so() {
+        for (signal, expected) in [(2, 130), (15, 143)] {
+            let (exit_code, text) = check(Some(1), Some(signal), "", end(EndStatus::Interrupted, 130));
+            assert_eq!(exit_code, expected);
+            assert!(text.contains("12 of 80 measured cases are kept"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Tells how far a launch is, from the record as it grows: a bar on a terminal, else a line per tenth.
+
+use super::Seen;
+use crate::error::{Error, Result};
+use crate::launch::{Watch, first_gone, host};
+use crate::record::Line;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io::{IsTerminal, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+
+/// Gives the lines that were added to the record since the last call.
+type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
+
+/// Follows one launch.
+pub(super) struct Progress {
+    poll: Poll,
+    seen: Seen,
+    /// The bar, where standard error is a terminal.
+    bar: Option<ProgressBar>,
+    /// Tenths of the plan that were told so far.
+    tenths: u64,
+    /// Set after the record could not be read, which is told once and does not end the launch.
+    blind: bool,
+    signals: Signals,
+    /// Tells which rank of this host ends first; there once the rank map is.
+    first_gone: Option<Receiver<Vec<u32>>>,
+}
+
+impl Progress {
+    /// Starts to follow a record that need not exist yet.
+    pub(super) fn new(record: &Path) -> Result<Self> {
+        let signals = Signals::new([SIGINT, SIGTERM])
+            .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
+        let bar = std::io::stderr().is_terminal().then(new_bar);
+        Ok(Self {
+            poll: follow(record),
+            seen: Seen::default(),
+            bar,
+            tenths: 0,
+            blind: false,
+            signals,
+            first_gone: None,
+        })
+    }
+
+    /// Clears the bar and hands over what was seen.
+    pub(super) fn finish(mut self) -> Seen {
+        self.seen.first_gone = self.first_gone.and_then(|gone| gone.try_recv().ok()).unwrap_or_default();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        self.seen
+    }
+
+    fn tell(&mut self) {
+        let Some(planned) = self.seen.planned else { return };
+        if let Some(bar) = &self.bar {
+            bar.set_length(planned);
+            bar.set_position(self.seen.cases);
+            return;
+        }
+        if let Some(line) = tenth(&mut self.tenths, self.seen.cases, planned) {
+            eprintln!("{line}");
+        }
+    }
+}
+
+impl Watch for Progress {
+    fn tick(&mut self) {
+        if self.blind {
+            return;
+        }
+        match (self.poll)() {
+            Ok(lines) => lines.into_iter().for_each(|line| self.seen.take(line)),
+            Err(error) => {
+                self.blind = true;
+                self.output(&format!("commgauge: no more progress: {error}"));
+            }
+        }
+        if let (None, Some(ranks)) = (&self.first_gone, &self.seen.header) {
+            let here = host::name();
+            let own = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
+            self.first_gone = Some(first_gone(own));
+        }
+        self.tell();
+    }
+
+    /// Everything that ranks and launcher print goes to standard error: standard output is for the summary alone.
+    fn output(&mut self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn signal(&mut self) -> Option<i32> {
+        self.signals.pending().next()
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    // The template is a constant, so a failure here would be seen by every run; the default style then does.
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases, {elapsed}, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The line for the newest tenth that was reached, once for each.
+fn tenth(told: &mut u64, cases: u64, planned: u64) -> Option<String> {
+    let reached = cases.saturating_mul(10).checked_div(planned)?.min(10);
+    if reached <= *told {
+        return None;
+    }
+    *told = reached;
+    Some(format!("{} % ({cases} of {planned} cases)", reached * 10))
+}
+
+// MERGE: replace the body of `follow` by the record room's own reader, and drop `Tail`:
+// MERGE:     let (path, mut follower) = (record.to_owned(), None);
+// MERGE:     Box::new(move || {
+// MERGE:         if follower.is_none() && path.exists() { follower = Some(crate::record::reader::Follower::open(&path)?); }
+// MERGE:         follower.as_mut().map_or(Ok(Vec::new()), crate::record::reader::Follower::poll)
+// MERGE:     })
+fn follow(record: &Path) -> Poll {
+    let mut tail = Tail { path: record.to_owned(), offset: 0, partial: Vec::new() };
+    Box::new(move || tail.poll())
+}
+
+/// The growing end of a file of lines.
+struct Tail {
+    path: PathBuf,
+    offset: u64,
+    /// The beginning of a line whose end is not written yet.
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    fn poll(&mut self) -> Result<Vec<Line>> {
+        // The record appears when the ranks are up.
+        let Ok(mut file) = File::open(&self.path) else { return Ok(Vec::new()) };
+        let read = file.seek(SeekFrom::Start(self.offset)).and_then(|_| file.read_to_end(&mut self.partial));
+        self.offset += read.map_err(|cause| Error::file("read", &self.path, cause))? as u64;
+        let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
+        let whole: Vec<u8> = self.partial.drain(..=end).collect();
+        let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).map_err(|cause| Error::file("read", &self.path, cause))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const END: &str = r#"{"line":"end","status":"complete","exit_code":0,"elapsed_seconds":1.0}"#;
+    const PLAN: &str = r#"{"line":"plan","cases":[],"case_lines":7,"estimated_seconds":1.0}"#;
+
+    #[test]
+    fn a_record_is_followed_from_before_it_exists_and_through_half_written_lines() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.jsonl");
+        let mut poll = follow(&path);
+        assert_eq!(poll().expect("no file is no error"), []);
+        let mut file = File::create(&path).expect("made");
+        write!(file, "{PLAN}\n{}", &END[..20]).expect("written");
+        assert!(matches!(poll().expect("readable")[..], [Line::Plan(_)]));
+        assert_eq!(poll().expect("half a line is no error"), []);
+        writeln!(file, "{}", &END[20..]).expect("written");
+        assert!(matches!(poll().expect("readable")[..], [Line::End(_)]));
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_an_error_that_names_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.jsonl");
+        std::fs::write(&path, "what\n").expect("written");
+        let error = follow(&path)().expect_err("no record");
+        assert!(error.to_string().contains("run.jsonl"), "{error}");
+    }
+
+    #[test]
+    fn without_a_terminal_every_tenth_is_told_once() {
+        let mut told = 0;
+        let lines: Vec<String> = (0..=25).filter_map(|cases| tenth(&mut told, cases, 25)).collect();
+        assert_eq!(lines.len(), 10);
+        assert_eq!((lines[0].as_str(), lines[9].as_str()), ("10 % (3 of 25 cases)", "100 % (25 of 25 cases)"));
+        assert_eq!(tenth(&mut 0, 5, 0), None);
+        assert_eq!(tenth(&mut 0, 9, 3), Some("100 % (9 of 3 cases)".into()));
+    }
+}

@@ -1,0 +1,54 @@
+//! What to do about the troubles of launchers that have a known way out. Pure: their text in, a sentence out.
+
+/// The sentence for the first known trouble in the launcher's output.
+pub fn advice(output: &str) -> Option<&'static str> {
+    let known: [(&[&str], &str); 5] = [
+        (
+            // Open MPI's copy from process to process, refused by a container or by ptrace_scope.
+            &["Read -1, expected", "errno = 1\n"],
+            "copying straight between processes is forbidden here, as in some containers; run again with \
+             --launcher-arg=--mca --launcher-arg=btl_vader_single_copy_mechanism --launcher-arg=none",
+        ),
+        (
+            &["not enough slots available"],
+            "the launcher knows of fewer slots than ranks; name more with --hosts HOST:RANKS, or ask for fewer ranks with -n",
+        ),
+        (
+            &["could not access", "Executable:"],
+            "the launched program cannot be run on every host; put it on a path that all hosts share",
+        ),
+        (
+            &["error while loading shared libraries: libmpi"],
+            "the MPI library of the build is not found where the ranks run; set LD_LIBRARY_PATH to its folder",
+        ),
+        (
+            &["No space left on device"],
+            "a file system is full; Open MPI and MPICH keep shared memory in /dev/shm, which containers often make small",
+        ),
+    ];
+    let output = format!("{output}\n");
+    known.iter().find(|(signs, _)| signs.iter().all(|sign| output.contains(sign))).map(|(_, sentence)| *sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_troubles_come_with_a_way_out_and_others_with_none() {
+        for (output, word) in [
+            ("Read -1, expected 65536, errno = 1", Some("btl_vader_single_copy_mechanism")),
+            ("There are not enough slots available in the system to satisfy the 8", Some("-n")),
+            ("as it could not access\nor execute an executable:\n\nExecutable: ./nix", Some("all hosts share")),
+            ("suite: error while loading shared libraries: libmpi.so.40: cannot open", Some("LD_LIBRARY_PATH")),
+            ("Read -1, expected 65536, errno = 14", None),
+            ("all is well", None),
+        ] {
+            match (advice(output), word) {
+                (Some(sentence), Some(word)) => assert!(sentence.contains(word), "{sentence}"),
+                (None, None) => {}
+                (found, _) => panic!("{output}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Starts a launch command, passes on what it prints, and sees to it that nothing is left running.
+//!
+//! What the launch is for, and how its progress is told, is the watcher's business.
+
+use super::command::LaunchCommand;
+use super::leftovers::{MARK, end_leftovers};
+use crate::error::{Error, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long a launch that was told to stop may take before it is killed.
+pub const GRACE: Duration = Duration::from_secs(5);
+/// How often the watcher is asked, and the longest time that a signal waits.
+const TICK: Duration = Duration::from_millis(50);
+/// The end of the output that is kept to find out why a launch failed.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// Whoever follows a launch.
+pub trait Watch {
+    /// Called every few milliseconds, and once more after the end.
+    fn tick(&mut self);
+    /// A line that the launcher or a rank printed.
+    fn output(&mut self, line: &str);
+    /// A signal to pass on, if one arrived since the last call.
+    fn signal(&mut self) -> Option<i32>;
+}
+
+/// How a launch ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// The launcher's exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended the launcher.
+    pub signal: Option<i32>,
+    /// The first signal that we passed on.
+    pub interrupted_by: Option<i32>,
+    /// The end of what launcher and ranks printed.
+    pub output: String,
+    /// Processes that outlived the launcher and had to be killed.
+    pub leftovers_killed: usize,
+}
+
+/// Runs the command to its end. `mark` is a word that no other launch uses; `grace` is [`GRACE`] but in tests.
+///
+/// The launcher gets a process group of its own, so that a Ctrl-C at the terminal reaches it once, through us.
+pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
+    let mut child = Command::new(&command.program)
+        .args(&command.arguments)
+        .envs(command.environment.iter().map(|(name, value)| (name, value)))
+        .env(MARK, mark)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
+    let lines = read_lines(&mut child);
+    let mut ending = Ending::default();
+    let status = wait(&mut child, &lines, grace, &mut ending, watch);
+    // Whatever happened, also a failing wait: nothing stays behind.
+    kill_group(&child, Signal::KILL);
+    ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
+    while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
+        pass_on(&line, &mut ending, watch);
+    }
+    watch.tick();
+    let status = status?;
+    ending.code = status.code();
+    ending.signal = status.signal();
+    Ok(ending)
+}
+
+fn wait(
+    child: &mut Child,
+    lines: &Receiver<String>,
+    grace: Duration,
+    ending: &mut Ending,
+    watch: &mut dyn Watch,
+) -> Result<ExitStatus> {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let next = Instant::now() + TICK;
+        loop {
+            match lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(line) => pass_on(&line, ending, watch),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                    break;
+                }
+            }
+            if Instant::now() >= next {
+                break;
+            }
+        }
+        watch.tick();
+        if let Some(number) = watch.signal() {
+            let again = ending.interrupted_by.is_some();
+            ending.interrupted_by.get_or_insert(number);
+            deadline.get_or_insert(Instant::now() + grace);
+            kill_group(child, if again { Signal::KILL } else { passed_on(number) });
+        }
+        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            kill_group(child, Signal::KILL);
+        }
+        let status =
+            child.try_wait().map_err(|cause| Error::environment(format!("cannot wait for the launcher: {cause}")));
+        if let Some(status) = status? {
+            return Ok(status);
+        }
+    }
+}
+
+fn passed_on(number: i32) -> Signal {
+    if number == Signal::TERM.as_raw() { Signal::TERM } else { Signal::INT }
+}
+
+fn kill_group(child: &Child, signal: Signal) {
+    if let Some(group) = Pid::from_raw(child.id() as i32) {
+        // The group may be gone already, which is what is wanted.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn pass_on(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
+    watch.output(line);
+    ending.output.push_str(line);
+    ending.output.push('\n');
+    if ending.output.len() > 2 * KEPT_BYTES {
+        let mut from = ending.output.len() - KEPT_BYTES;
+        while !ending.output.is_char_boundary(from) {
+            from += 1;
+        }
+        ending.output.drain(..from);
+    }
+}
+
+/// Both streams of the child, line by line, through a channel that is bounded so that a flood waits instead of piling up.
+fn read_lines(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(256);
+    if let Some(stream) = child.stdout.take() {
+        read_into(stream, sender.clone());
+    }
+    if let Some(stream) = child.stderr.take() {
+        read_into(stream, sender);
+    }
+    receiver
+}
+
+fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            // A line that never ends is cut, so that it cannot fill the memory.
+            match reader.by_ref().take(KEPT_BYTES as u64).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let text = String::from_utf8_lossy(&line);
+            if sender.send(text.trim_end_matches(['\n', '\r']).to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+#[path = "child_tests.rs"]
+mod tests;

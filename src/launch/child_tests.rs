@@ -1,0 +1,100 @@
+//! Launches of small shell programs: what they print, how they end, and that nothing outlives them.
+
+use super::*;
+use rustix::process::test_kill_process;
+
+/// Passes on the signals of a list, each after a number of ticks.
+struct Script {
+    signals: Vec<(u32, i32)>,
+    ticks: u32,
+    lines: Vec<String>,
+}
+
+impl Watch for Script {
+    fn tick(&mut self) {
+        self.ticks += 1;
+    }
+    fn output(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+    fn signal(&mut self) -> Option<i32> {
+        let due = self.signals.iter().position(|(tick, _)| *tick <= self.ticks)?;
+        Some(self.signals.remove(due).1)
+    }
+}
+
+fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>, Duration) {
+    let command = LaunchCommand {
+        environment: vec![("GREETING".into(), "hello".into())],
+        program: "sh".into(),
+        arguments: vec!["-c".into(), script.into()],
+    };
+    let mut watch = Script { signals: signals.to_vec(), ticks: 0, lines: Vec::new() };
+    let start = Instant::now();
+    let mark = format!("{mark}-{}", std::process::id());
+    let ending = supervise(&command, &mark, Duration::from_millis(700), &mut watch).expect("it starts");
+    (ending, watch.lines, start.elapsed())
+}
+
+fn assert_gone(pid: &str) {
+    let pid = Pid::from_raw(pid.parse().expect("a process id")).expect("not 0");
+    // Its parent may still have to collect it, so a zombie counts as gone.
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let zombie = state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
+    assert!(zombie || test_kill_process(pid).is_err(), "{pid} still runs: {state}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let command = LaunchCommand { environment: vec![], program: "/nowhere/mpirun".into(), arguments: vec![] };
+    let mut watch = Script { signals: vec![], ticks: 0, lines: vec![] };
+    let error = supervise(&command, "none", GRACE, &mut watch).expect_err("not there");
+    assert_eq!(error.exit_code(), 6);
+    assert!(error.to_string().contains("/nowhere/mpirun"));
+}
+
+#[test]
+fn output_status_and_environment_come_through() {
+    let (ending, mut lines, _) = run("echo $GREETING; echo trouble >&2; exit 7", "through", &[]);
+    lines.sort();
+    assert_eq!(lines, ["hello", "trouble"]);
+    assert_eq!((ending.code, ending.signal, ending.interrupted_by), (Some(7), None, None));
+    assert!(ending.output.contains("trouble\n"));
+}
+
+#[test]
+fn an_interrupted_launch_may_end_in_its_own_way() {
+    let (ending, lines, _) = run("trap 'echo told; exit 1' INT; while :; do sleep 0.05; done", "own-way", &[(6, 2)]);
+    assert_eq!(lines, ["told"]);
+    assert_eq!((ending.code, ending.interrupted_by), (Some(1), Some(2)));
+}
+
+#[test]
+fn a_launch_that_ignores_the_signal_is_killed_after_the_grace() {
+    let (ending, _, elapsed) = run("trap '' INT; while :; do sleep 0.05; done", "deaf", &[(4, 2)]);
+    assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(2)));
+    assert!(elapsed > Duration::from_millis(700) && elapsed < Duration::from_secs(4), "{elapsed:?}");
+}
+
+#[test]
+fn a_second_signal_kills_at_once() {
+    let (ending, _, elapsed) = run("trap '' TERM INT; while :; do sleep 0.05; done", "twice", &[(4, 15), (6, 2)]);
+    assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(15)));
+    assert!(elapsed < Duration::from_millis(1500), "{elapsed:?}");
+}
+
+#[test]
+fn a_rank_that_left_the_launchers_group_does_not_outlive_it() {
+    let (ending, lines, elapsed) = run("setsid sh -c 'echo $$; exec sleep 60' & sleep 0.3", "orphan", &[]);
+    assert_eq!((ending.code, ending.leftovers_killed), (Some(0), 1));
+    assert_gone(&lines[0]);
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+}
+
+#[test]
+fn a_flood_of_output_keeps_only_its_end() {
+    let (ending, lines, _) =
+        run("i=0; while [ $i -lt 20000 ]; do echo 0123456789abcdef; i=$((i+1)); done; echo last", "flood", &[]);
+    assert_eq!(lines.len(), 20_001);
+    assert!(ending.output.len() <= 2 * KEPT_BYTES && ending.output.ends_with("last\n"));
+}

@@ -1,0 +1,142 @@
+//! The commands as they must read, launcher by launcher.
+
+use super::*;
+use proptest::prelude::*;
+
+fn launcher(family: Family) -> Launcher {
+    let program = match family {
+        Family::OpenMpi4 | Family::OpenMpi5 => "mpirun",
+        Family::Mpich => "mpiexec",
+        Family::Slurm => "srun",
+    };
+    Launcher { program: program.into(), family, version: "1".into() }
+}
+
+fn request(ranks: u32, root: bool) -> Request {
+    Request {
+        ranks,
+        cores: 4,
+        root,
+        program: "suite".into(),
+        program_arguments: vec!["a b".into()],
+        ..Request::default()
+    }
+}
+
+fn line(family: Family, request: &Request) -> String {
+    build(&launcher(family), request).expect("a command").for_shell()
+}
+
+#[test]
+fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
+    use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
+    let four = "mpirun -n 4 --bind-to core suite 'a b'";
+    let four_as_root = "mpirun --allow-run-as-root -n 4 --bind-to core suite 'a b'";
+    for (family, ranks, root, expected) in [
+        (OpenMpi4, 4, false, four),
+        (OpenMpi4, 4, true, four_as_root),
+        (OpenMpi4, 8, false, "mpirun -n 8 --oversubscribe --mca mpi_yield_when_idle 1 --bind-to none suite 'a b'"),
+        (
+            OpenMpi4,
+            8,
+            true,
+            "mpirun --allow-run-as-root -n 8 --oversubscribe --mca mpi_yield_when_idle 1 --bind-to none suite 'a b'",
+        ),
+        (OpenMpi5, 4, false, four),
+        (OpenMpi5, 4, true, four_as_root),
+        (
+            OpenMpi5,
+            8,
+            false,
+            "mpirun -n 8 --map-by :OVERSUBSCRIBE --mca mpi_yield_when_idle 1 --bind-to none suite 'a b'",
+        ),
+        (
+            OpenMpi5,
+            8,
+            true,
+            "mpirun --allow-run-as-root -n 8 --map-by :OVERSUBSCRIBE --mca mpi_yield_when_idle 1 --bind-to none suite 'a b'",
+        ),
+        (Mpich, 4, false, "mpiexec -n 4 -bind-to core suite 'a b'"),
+        (Mpich, 4, true, "mpiexec -n 4 -bind-to core suite 'a b'"),
+        (Mpich, 8, false, "mpiexec -n 8 -bind-to none suite 'a b'"),
+        (Mpich, 8, true, "mpiexec -n 8 -bind-to none suite 'a b'"),
+        (Slurm, 4, false, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
+        (Slurm, 4, true, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
+        (Slurm, 8, false, "srun --ntasks=8 --kill-on-bad-exit=1 --overcommit --cpu-bind=none suite 'a b'"),
+        (Slurm, 8, true, "srun --ntasks=8 --kill-on-bad-exit=1 --overcommit --cpu-bind=none suite 'a b'"),
+    ] {
+        assert_eq!(line(family, &request(ranks, root)), expected);
+    }
+}
+
+#[test]
+fn hosts_that_the_user_names_keep_the_launchers_own_binding() {
+    let named = Request { hosts: Some("a:2,b:2".into()), ..request(4, false) };
+    let listed = Request { host_file: Some("my hosts".into()), ..request(4, false) };
+    for (family, hosts, file) in [
+        (Family::OpenMpi4, "mpirun -n 4 --host a:2,b:2 suite 'a b'", "mpirun -n 4 --hostfile 'my hosts' suite 'a b'"),
+        (Family::OpenMpi5, "mpirun -n 4 --host a:2,b:2 suite 'a b'", "mpirun -n 4 --hostfile 'my hosts' suite 'a b'"),
+        (Family::Mpich, "mpiexec -n 4 -hosts a:2,b:2 suite 'a b'", "mpiexec -n 4 -f 'my hosts' suite 'a b'"),
+        (
+            Family::Slurm,
+            "srun --ntasks=4 --kill-on-bad-exit=1 --nodelist=a,b --ntasks-per-node=2 suite 'a b'",
+            "env 'SLURM_HOSTFILE=my hosts' srun --ntasks=4 --kill-on-bad-exit=1 --distribution=arbitrary suite 'a b'",
+        ),
+    ] {
+        assert_eq!(line(family, &named), hosts);
+        assert_eq!(line(family, &listed), file);
+    }
+}
+
+#[test]
+fn more_ranks_than_the_named_slots_are_oversubscribed() {
+    let crowded = Request { hosts: Some("a,b".into()), ..request(4, false) };
+    assert_eq!(
+        line(Family::OpenMpi4, &crowded),
+        "mpirun -n 4 --host a,b --oversubscribe --mca mpi_yield_when_idle 1 --bind-to none suite 'a b'"
+    );
+}
+
+#[test]
+fn hosts_that_cannot_be_meant_are_refused() {
+    for (hosts, words) in [
+        ("", "is not HOST"),
+        ("a:0", "\"a:0\" is not HOST"),
+        ("a:x", "\"a:x\""),
+        (":2", "\":2\""),
+        ("a:1,b:3", "same number of ranks for every host"),
+    ] {
+        let request = Request { hosts: Some(hosts.into()), ..request(4, false) };
+        let error = build(&launcher(Family::Slurm), &request).expect_err(hosts);
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let twice = Request { hosts: Some("a".into()), host_file: Some("f".into()), ..request(1, false) };
+    assert_eq!(build(&launcher(Family::Mpich), &twice).expect_err("both").exit_code(), 2);
+}
+
+#[test]
+fn the_users_own_words_for_the_launcher_come_last_and_replace_ours() {
+    let own = ["--bind-to", "none", "--mca", "btl", "self,tcp"].map(str::to_owned).to_vec();
+    let request = Request { launcher_arguments: own, ..request(4, false) };
+    assert_eq!(line(Family::OpenMpi4, &request), "mpirun -n 4 --bind-to none --mca btl self,tcp suite 'a b'");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn the_shown_command_runs_as_built(words in prop::collection::vec("[^\0]{0,10}", 0..5), value in "[^\0]{0,8}") {
+        let command = LaunchCommand {
+            environment: vec![("COMMGAUGE_TEST".into(), value.clone())],
+            program: "sh".into(),
+            arguments: ["-c".into(), r#"printf '%s\0' "$COMMGAUGE_TEST" "$@""#.into(), "sh".into()]
+                .into_iter().chain(words.clone()).collect(),
+        };
+        let output = std::process::Command::new("sh").args(["-c", &command.for_shell()]).output().expect("a shell");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let seen: Vec<&str> = text.split_terminator('\0').collect();
+        let expected: Vec<&str> = std::iter::once(value.as_str()).chain(words.iter().map(String::as_str)).collect();
+        prop_assert_eq!(seen, expected);
+        prop_assert!(command.words().contains(&"env".to_owned()));
+    }
+}

@@ -1,0 +1,169 @@
+//! Which ranks died, read from what a launcher says about it. Pure: text in, facts out.
+//!
+//! Launchers wrap their sentences at different places, so the text is read word by word.
+
+/// How a rank ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// By a signal.
+    Signal(i32),
+    /// By itself, with an exit code.
+    Exit(i32),
+}
+
+/// A rank that ended badly, as far as the launcher tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// World rank; MPICH does not tell.
+    pub rank: Option<u32>,
+    /// Process id; Slurm does not tell, Open MPI 4 says 0 when it does not know, and MPICH may name a rank that it ended
+    /// itself after another had died.
+    pub pid: Option<u32>,
+    /// Host.
+    pub host: Option<String>,
+    /// How it ended.
+    pub cause: Cause,
+}
+
+/// Every death that the launcher's output tells of, in its order.
+pub fn deaths(output: &str) -> Vec<Death> {
+    let words: Vec<&str> = output.split_whitespace().collect();
+    let by_words = (0..words.len()).filter_map(|at| {
+        let rest = &words[at..];
+        open_mpi_signal(rest).or_else(|| open_mpi_exit(rest)).or_else(|| mpich(rest))
+    });
+    by_words.chain(output.lines().flat_map(slurm)).collect()
+}
+
+/// `process rank 1 with PID 10720 on node vm exited on signal 9 (Killed).`
+fn open_mpi_signal(words: &[&str]) -> Option<Death> {
+    let ["process", "rank", rank, "with", "PID", pid, "on", "node", host, "exited", "on", "signal", signal, ..] = words
+    else {
+        return None;
+    };
+    Some(Death {
+        rank: rank.parse().ok(),
+        pid: pid.parse().ok().filter(|pid| *pid != 0),
+        host: Some((*host).to_owned()),
+        cause: Cause::Signal(signal.trim_end_matches('.').parse().ok()?),
+    })
+}
+
+/// `Process name: [[17870,1],1] Exit code: 3`, with 5 `[prterun-vm-10777@1,0]`: the rank is behind the last comma.
+fn open_mpi_exit(words: &[&str]) -> Option<Death> {
+    let ["Process", "name:", name, "Exit", "code:", code, ..] = words else { return None };
+    let rank = name.strip_suffix(']')?.rsplit(',').next()?.parse().ok()?;
+    Some(Death { rank: Some(rank), pid: None, host: None, cause: Cause::Exit(code.parse().ok()?) })
+}
+
+/// `= PID 10542 RUNNING AT vm = EXIT CODE: 9`, where the code is a signal if `(signal 9)` follows.
+fn mpich(words: &[&str]) -> Option<Death> {
+    let ["PID", pid, "RUNNING", "AT", host, "=", "EXIT", "CODE:", code, rest @ ..] = words else { return None };
+    let code = code.parse().ok()?;
+    let end = rest.iter().position(|word| *word == "PID").unwrap_or(rest.len());
+    let signal = format!("{code})");
+    let signalled = rest[..end].windows(2).any(|pair| pair[0] == "(signal" && pair[1] == signal);
+    let cause = if signalled { Cause::Signal(code) } else { Cause::Exit(code) };
+    Some(Death { rank: None, pid: pid.parse().ok(), host: Some((*host).to_owned()), cause })
+}
+
+/// `srun: error: node1: task 1: Killed`, `srun: error: node1: tasks 0,2-3: Exited with exit code 3`.
+fn slurm(line: &str) -> Vec<Death> {
+    let parse = || {
+        let (host, rest) = line.trim().strip_prefix("srun: error: ")?.split_once(": task")?;
+        let (tasks, cause) = rest.trim_start_matches('s').trim_start().split_once(": ")?;
+        let cause = match cause.trim_end_matches(" (core dumped)").trim() {
+            "Killed" | "Out Of Memory" => Cause::Signal(9),
+            "Segmentation fault" => Cause::Signal(11),
+            "Aborted" => Cause::Signal(6),
+            "Bus error" => Cause::Signal(7),
+            "Terminated" => Cause::Signal(15),
+            other => Cause::Exit(other.strip_prefix("Exited with exit code ")?.parse().ok()?),
+        };
+        let death = |rank| Death { rank: Some(rank), pid: None, host: Some(host.to_owned()), cause };
+        Some(ranges(tasks)?.into_iter().map(death).collect())
+    };
+    parse().unwrap_or_default()
+}
+
+/// The first rank of every range: `0,2-3` names 0 and 2, which is enough to say where to look.
+fn ranges(text: &str) -> Option<Vec<u32>> {
+    text.split(',').map(|part| part.split('-').next()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN_MPI_4_KILLED: &str = "\
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+--------------------------------------------------------------------------
+mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).
+--------------------------------------------------------------------------
+";
+    const OPEN_MPI_4_EXIT: &str = "\
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[17870,1],1]
+  Exit code:    3
+";
+    const OPEN_MPI_5_KILLED: &str = "\
+--------------------------------------------------------------------------
+prterun noticed that process rank 1 with PID 10720 on node vm exited on
+signal 9 (Killed).
+--------------------------------------------------------------------------
+";
+    const OPEN_MPI_5_EXIT: &str = "\
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-vm-10777@1,0]
+   Exit code:    3
+";
+    const MPICH_KILLED: &str = "
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 10542 RUNNING AT vm
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+===================================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+";
+
+    fn death(rank: Option<u32>, pid: Option<u32>, host: Option<&str>, cause: Cause) -> Death {
+        Death { rank, pid, host: host.map(str::to_owned), cause }
+    }
+
+    #[test]
+    fn the_dead_rank_is_read_from_what_each_launcher_prints() {
+        use Cause::{Exit, Signal};
+        for (text, expected) in [
+            ("", vec![]),
+            ("process rank x", vec![]),
+            ("process rank 1 with PID 7 on node vm exited on signal", vec![]),
+            ("Process name: ] Exit code: 3", vec![]),
+            ("srun: error: a: task x: Killed", vec![]),
+            ("srun: error: a: task 1: something new", vec![]),
+            (OPEN_MPI_4_KILLED, vec![death(Some(1), None, Some("vm"), Signal(9))]),
+            (OPEN_MPI_4_EXIT, vec![death(Some(1), None, None, Exit(3))]),
+            (OPEN_MPI_5_KILLED, vec![death(Some(1), Some(10720), Some("vm"), Signal(9))]),
+            (OPEN_MPI_5_EXIT, vec![death(Some(0), None, None, Exit(3))]),
+            (MPICH_KILLED, vec![death(None, Some(10542), Some("vm"), Signal(9))]),
+            ("=   PID 7 RUNNING AT vm\n=   EXIT CODE: 9\n", vec![death(None, Some(7), Some("vm"), Exit(9))]),
+            ("srun: error: n1: task 1: Killed", vec![death(Some(1), None, Some("n1"), Signal(9))]),
+            (
+                "srun: error: n1: tasks 0,2-3: Exited with exit code 3",
+                vec![death(Some(0), None, Some("n1"), Exit(3)), death(Some(2), None, Some("n1"), Exit(3))],
+            ),
+        ] {
+            assert_eq!(deaths(text), expected, "{text}");
+        }
+    }
+}

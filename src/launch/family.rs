@@ -1,0 +1,131 @@
+//! The launchers that commgauge can speak to, told apart by the text of their `--version`.
+
+/// What a launcher understands. Open MPI changed its flags with version 5, so it counts as two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `mpirun` of Open MPI up to 4.
+    OpenMpi4,
+    /// `mpirun` of Open MPI from 5 on, which is PRRTE's `prterun`.
+    OpenMpi5,
+    /// Hydra, the `mpiexec` of MPICH.
+    Mpich,
+    /// `srun` of Slurm.
+    Slurm,
+}
+
+/// The MPI that the launched programs were built against. Another one's launcher would start every rank alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// Open MPI, any version: 4 and 5 share their binary interface.
+    OpenMpi,
+    /// MPICH.
+    Mpich,
+}
+
+/// A launcher that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// As it is called: a name on the search path, or a path.
+    ///
+    /// A name is kept a name, because Open MPI takes an absolute path as the order to change the search paths of the
+    /// remote hosts (its `--prefix`).
+    pub program: String,
+    /// What it understands.
+    pub family: Family,
+    /// Its version, as it says.
+    pub version: String,
+}
+
+impl Flavor {
+    /// The flavor that the build recorded, if it did.
+    pub fn of_this_build() -> Option<Self> {
+        match option_env!("COMMGAUGE_MPI_FLAVOR") {
+            Some("open-mpi") => Some(Self::OpenMpi),
+            Some("mpich") => Some(Self::Mpich),
+            _ => None,
+        }
+    }
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        }
+    }
+}
+
+impl Family {
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi4 | Self::OpenMpi5 => "Open MPI",
+            Self::Mpich => "MPICH",
+            Self::Slurm => "Slurm",
+        }
+    }
+
+    /// Whether ranks of that MPI find each other under this launcher. Slurm serves both, if the site has set it up.
+    pub fn starts(self, flavor: Flavor) -> bool {
+        match self {
+            Self::OpenMpi4 | Self::OpenMpi5 => flavor == Flavor::OpenMpi,
+            Self::Mpich => flavor == Flavor::Mpich,
+            Self::Slurm => true,
+        }
+    }
+}
+
+/// Family and version from what `--version` printed; none if it is a launcher that commgauge does not know.
+pub(super) fn parse_version(text: &str) -> Option<(Family, String)> {
+    let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
+    if let Some((_, version)) = first.split_once("(Open MPI)").or_else(|| first.split_once("(OpenRTE)")) {
+        let version = version.trim().to_owned();
+        let major: u32 = leading_number(&version)?;
+        return Some((if major >= 5 { Family::OpenMpi5 } else { Family::OpenMpi4 }, version));
+    }
+    if first.starts_with("HYDRA build details") {
+        let version = text.lines().find_map(|line| line.trim().strip_prefix("Version:"))?;
+        return Some((Family::Mpich, version.trim().to_owned()));
+    }
+    // Debian calls it slurm-wlm.
+    let (name, version) = first.split_once(' ')?;
+    (matches!(name, "slurm" | "slurm-wlm") && leading_number(version).is_some())
+        .then(|| (Family::Slurm, version.trim().to_owned()))
+}
+
+fn leading_number(text: &str) -> Option<u32> {
+    text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN_MPI_4: &str = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
+    const OPEN_MPI_5: &str = "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n\n";
+    const MPICH: &str = "HYDRA build details:\n    Version:                                 4.0.2\n    \
+        Release Date:                            Thu Apr  7 12:34:45 CDT 2022\n    CC:                  gcc\n";
+    const INTEL: &str = "Intel(R) MPI Library for Linux* OS, Version 2021.11 Build 20231005 (id: 74c4a23)\n";
+
+    #[test]
+    fn the_version_text_tells_the_family() {
+        let known = |family, version: &str| Some((family, version.to_owned()));
+        for (text, expected) in [
+            ("", None),
+            ("\n\n", None),
+            ("mpirun: command not understood", None),
+            (INTEL, None),
+            ("mpirun (Open MPI) unknown", None),
+            ("slurm", None),
+            (OPEN_MPI_4, known(Family::OpenMpi4, "4.1.4")),
+            (OPEN_MPI_5, known(Family::OpenMpi5, "5.0.11")),
+            ("mpirun (Open MPI) 10.0.0rc1\n", known(Family::OpenMpi5, "10.0.0rc1")),
+            ("mpiexec (OpenRTE) 4.0.3\n", known(Family::OpenMpi4, "4.0.3")),
+            (MPICH, known(Family::Mpich, "4.0.2")),
+            ("slurm 22.05.8\n", known(Family::Slurm, "22.05.8")),
+            ("slurm-wlm 22.05.8\n", known(Family::Slurm, "22.05.8")),
+        ] {
+            assert_eq!(parse_version(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Ends what a launch may have left running on this host.
+//!
+//! Launchers put every rank into a process group of its own, so ending the launcher's group does not end its ranks when
+//! it could not do so itself. Ranks inherit the launcher's environment, though, and a mark in it finds them, whoever their
+//! parent is by then. Ranks on other hosts are the launcher's own business.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Name of the variable that marks the processes of a launch.
+pub(super) const MARK: &str = "COMMGAUGE_LAUNCH";
+
+/// Gives the marked processes `grace` to end by themselves, then kills them; says how many had to be killed.
+pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
+    let patience = Instant::now() + grace;
+    let deadline = patience + Duration::from_secs(2);
+    let mut killed = 0;
+    loop {
+        let alive = marked(mark);
+        if alive.is_empty() || Instant::now() > deadline {
+            return killed;
+        }
+        if Instant::now() >= patience {
+            killed = killed.max(alive.len());
+            for pid in alive {
+                // It may have ended meanwhile, which is just as well.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes that carry the mark. A zombie has no environment, so it does not count.
+fn marked(mark: &str) -> Vec<Pid> {
+    let wanted = format!("{MARK}={mark}");
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let environment = fs::read(entry.path().join("environ")).ok()?;
+            let found = environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes());
+            if found && pid != std::process::id() as i32 { Pid::from_raw(pid) } else { None }
+        })
+        .collect()
+}

@@ -1,0 +1,57 @@
+//! Words written so that a shell reads them back unchanged. Only POSIX quoting is used, so every shell will do.
+
+/// The word, in single quotes where it holds anything that a shell would take apart.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The first word of a command: an `=` in it would turn it into an assignment.
+pub(super) fn quote_program(word: &str) -> String {
+    if word.contains('=') { format!("'{}'", word.replace('\'', r"'\''")) } else { quote(word) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    fn through_a_shell(words: &[String]) -> Vec<String> {
+        let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+        // One NUL-ended item per word: the only byte that no word can hold.
+        let script = format!("printf '%s\\0' {}", quoted.join(" "));
+        let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("UTF-8 in, UTF-8 out");
+        text.split_terminator('\0').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn plain_words_stay_readable_and_others_are_quoted() {
+        for (word, expected) in [
+            ("--host", "--host"),
+            ("a:2,b:2", "a:2,b:2"),
+            ("", "''"),
+            ("my suite.toml", "'my suite.toml'"),
+            ("it's", r"'it'\''s'"),
+            ("$HOME", "'$HOME'"),
+            ("~/x", "'~/x'"),
+            ("a;b", "'a;b'"),
+        ] {
+            assert_eq!(quote(word), expected);
+        }
+        assert_eq!(quote_program("A=b"), "'A=b'");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_shell_reads_every_word_back_unchanged(words in prop::collection::vec("[^\0]{0,12}", 1..6)) {
+            prop_assert_eq!(through_a_shell(&words), words);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Real launchers and small shell programs: the words that we give them are understood, a dead rank is named, and nothing
+//! outlives an interrupted launch. Needs Open MPI and MPICH; a launcher that is missing is said and passed over.
+
+use commgauge::launch::{
+    Cause, Death, Ending, Flavor, GRACE, Launcher, Request, Surroundings, Watch, build, deaths, find, host, probe,
+    supervise,
+};
+use std::time::{Duration, Instant};
+
+/// Collects lines, and interrupts once when `interrupt_at` lines were seen.
+struct Follow {
+    lines: Vec<String>,
+    interrupt_at: Option<usize>,
+}
+
+impl Watch for Follow {
+    fn tick(&mut self) {}
+    fn output(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+    fn signal(&mut self) -> Option<i32> {
+        let due = self.interrupt_at.is_some_and(|lines| self.lines.len() >= lines);
+        if due { self.interrupt_at.take().map(|_| 2) } else { None }
+    }
+}
+
+fn launchers() -> Vec<Launcher> {
+    let found = [Flavor::OpenMpi, Flavor::Mpich].map(|flavor| {
+        let here = Surroundings { in_slurm: false, flavor: Some(flavor) };
+        find("auto", here, &probe).map_err(|error| eprintln!("skipped: {error}")).ok()
+    });
+    found.into_iter().flatten().collect()
+}
+
+fn launch(launcher: &Launcher, ranks: u32, script: &str, interrupt_at: Option<usize>) -> (Ending, Vec<String>) {
+    let request = Request {
+        ranks,
+        cores: host::cores(),
+        root: host::is_root(),
+        program: "sh".into(),
+        program_arguments: vec!["-c".into(), script.into()],
+        ..Request::default()
+    };
+    let command = build(launcher, &request).expect("a command");
+    let mut follow = Follow { lines: Vec::new(), interrupt_at };
+    let mark = format!("launchers-{}-{}", std::process::id(), command.for_shell().len());
+    let ending = supervise(&command, &mark, GRACE, &mut follow).expect("it starts");
+    (ending, follow.lines)
+}
+
+const RANK: &str = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; ";
+
+#[test]
+fn fewer_and_more_ranks_than_cores_are_started() {
+    for launcher in launchers() {
+        for ranks in [1, host::cores(), 2 * host::cores() + 1] {
+            let (ending, mut lines) = launch(&launcher, ranks, &format!("{RANK} echo rank $rank"), None);
+            lines.sort();
+            lines.dedup();
+            assert_eq!((ending.code, lines.len()), (Some(0), ranks as usize), "{launcher:?} {ending:?}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_and_the_others_end() {
+    for launcher in launchers() {
+        let script = format!("{RANK} echo pid $$; if [ $rank = 1 ]; then sleep 0.3; kill -9 $$; fi; exec sleep 30");
+        let start = Instant::now();
+        let (ending, lines) = launch(&launcher, 2, &script, None);
+        assert!(start.elapsed() < Duration::from_secs(15), "{launcher:?} took {:?}", start.elapsed());
+        assert_ne!(ending.code, Some(0));
+        let pids: Vec<u32> = lines.iter().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect();
+        let found: Vec<Death> = deaths(&ending.output);
+        // MPICH tells no rank, and may tell the process of the rank that it ended itself.
+        let named = found.iter().any(|death| {
+            let known =
+                death.rank == Some(1) || death.rank.is_none() && death.pid.is_some_and(|pid| pids.contains(&pid));
+            death.cause == Cause::Signal(9) && known
+        });
+        assert!(named, "{launcher:?}: {found:?} in {}", ending.output);
+    }
+}
+
+#[test]
+fn an_interrupted_launch_leaves_nothing_running() {
+    for launcher in launchers() {
+        let script = "echo pid $$; trap '' INT TERM; i=0; while [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done";
+        let start = Instant::now();
+        let (ending, lines) = launch(&launcher, 2, script, Some(2));
+        assert_eq!(ending.interrupted_by, Some(2));
+        assert!(start.elapsed() < Duration::from_secs(15), "{launcher:?} took {:?}", start.elapsed());
+        for pid in lines.iter().filter_map(|line| line.strip_prefix("pid ")) {
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            assert!(state.is_empty() || state.contains(") Z "), "{launcher:?}: rank still runs: {state}");
+        }
+    }
+}
