@@ -24,15 +24,13 @@ const FLOORS: [(u32, &[&str]); 10] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 9] = [
-    ("units", "error", "a number that cannot be read is an error"),
-    ("element", "units", "an element has a number of bytes"),
-    ("element", "error", "a name that is no element type is an error"),
-    ("host_clock", "units", "marks become seconds"),
-    ("host_clock", "error", "a clock may be missing"),
+const SIDEWAYS: [(&str, &str, &str); 7] = [
     ("geometry", "collective", "what each rank sends and receives follows from the collective"),
     ("pattern", "collective", "the expected result follows from the collective"),
     ("pattern", "geometry", "the pattern fills and checks the buffers that the geometry lays out"),
+    ("mpi_call", "collective", "a call is prepared by what it does"),
+    ("mpi_call", "pattern", "buffers are laid out by the same view that fills and checks them"),
+    ("mpi_call", "sample", "ranks agree on values with their holders"),
     ("bin", "cli", "a program is its flags"),
 ];
 

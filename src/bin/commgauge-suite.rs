@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use commgauge::cli::launched::{self, LaunchedArguments, Work};
-use commgauge::config::{RunSettings, Suite};
+use commgauge::config::RunSettings;
 use commgauge::error::Result;
 use commgauge::record::line::SuiteFacts;
 use commgauge::workload::WorkPlan;

@@ -1,2 +1,37 @@
-//! Placeholder
-fn main() {}
+//! Everything that needs no launch: starts suites, shows records, prints the schema. Links no MPI.
+
+use clap::{Parser, Subcommand};
+use commgauge::cli::report::ReportCommand;
+use commgauge::cli::run::{self, RunArguments};
+use commgauge::cli::schema::SchemaCommand;
+use std::process::exit;
+
+/// Measure the communication that training and serving a large model really does on a cluster
+#[derive(Parser)]
+#[command(name = "commgauge", version, arg_required_else_help = true)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Launch a suite with mpirun, mpiexec or srun, follow it, and sum up what it measured
+    Run(RunArguments),
+    /// Show a record as a table, or turn it into another format
+    Report(ReportCommand),
+    /// Print the JSON Schema of a record's lines
+    Schema(SchemaCommand),
+}
+
+fn main() {
+    let done = match Program::parse().command {
+        Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
+        Command::Report(command) => command.execute(),
+        Command::Schema(command) => command.execute(),
+    };
+    exit(done.unwrap_or_else(|error| {
+        eprintln!("commgauge: {error}");
+        error.exit_code()
+    }))
+}

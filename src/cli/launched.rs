@@ -2,6 +2,7 @@
 
 use super::output::OutputArguments;
 use super::places;
+use super::run::NO_NCCL;
 use crate::backend::mpi::MpiBackend;
 use crate::config::{Machine, RunSettings};
 use crate::error::{Error, Result};
@@ -49,6 +50,7 @@ pub struct LaunchedArguments {
     /// Print no result, only write the record
     #[arg(long)]
     pub quiet: bool,
+    /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
     /// The launch command, as a JSON list; set by `commgauge run`
@@ -127,7 +129,8 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
 
 /// Catches the launch that was none: a binary started N times, each thinking that it is alone.
 fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
-    let launched_by = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|n| *n > 1).map(|n| (name.to_owned(), n));
+    let launched_by =
+        |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|n| *n > 1).map(|n| (name.to_owned(), n));
     let told = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"].into_iter().find_map(launched_by);
     match (arguments.expect_ranks, told) {
         (Some(expected), _) if expected == ranks => Ok(()),
@@ -156,27 +159,29 @@ fn only_mpi(backend: BackendName) -> Result<()> {
     }
 }
 
-/// The answer to `--backend nccl`.
-pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and simulated (no data, a virtual clock)";
-
 fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<Request> {
     let arguments = work.launched();
     let (plan, settings, suite) = work.plan(world_size)?;
     if let Some(delay) = arguments.inject_delay.filter(|delay| delay.rank >= world_size) {
         let last = world_size - 1;
-        return Err(Error::usage(format!("--inject-delay: rank {} is not in this launch; the last is {last}", delay.rank)));
+        return Err(Error::usage(format!(
+            "--inject-delay: rank {} is not in this launch; the last is {last}",
+            delay.rank
+        )));
     }
+    let record = places::record_path(arguments.record.as_deref())?;
     let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
     Ok(Request {
         program,
-        run_id: arguments.run_id.clone().unwrap_or_else(places::new_run_id),
+        run_id: places::run_id_of(&record),
         suite,
         plan,
         settings,
         machine: arguments.machine.as_deref().map(Machine::load).transpose()?,
         world_size,
-        record: places::record_path(arguments.record.as_deref())?,
-        launch_command: launch_command.map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
+        record,
+        launch_command: launch_command
+            .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
     })
 }
@@ -194,7 +199,9 @@ fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
     if arguments.quiet || !request.record.exists() {
         return Ok(());
     }
-    arguments.output.show(&View::new(&Record::read(&request.record)?))?;
+    // Never a terminal, whatever it looks like: some launchers give rank 0 a pseudo-terminal and copy what it gets.
+    let view = View::new(&Record::read(&request.record)?);
+    arguments.output.show_on(&view, false, &mut std::io::stdout().lock())?;
     eprintln!("record: {}", request.record.display());
     Ok(())
 }

@@ -1,14 +1,12 @@
 //! `commgauge report RECORD`: shows a record, and answers with the exit code that it earns.
 
+use super::OutputArguments;
 use crate::error::{Error, Result};
 use crate::record::Record;
-use crate::report::{ColorChoice, Format, View, render};
+use crate::report::View;
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-
-/// Columns of a table that goes into a file or a pipe.
-const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 
 /// Show a record as a table, or turn it into another format
 ///
@@ -19,18 +17,9 @@ pub struct ReportCommand {
     /// Record of a run (JSON Lines)
     pub record: PathBuf,
 
-    /// How to write it. `nccl-tests` prints that tool's columns, one block for each collective, and holds the
-    /// streaming cases only
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-
-    /// When to colour the table; NO_COLOR and TERM=dumb are heeded
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    pub color: ColorChoice,
-
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    pub width: Option<u16>,
+    /// How results are shown.
+    #[command(flatten)]
+    pub shown: OutputArguments,
 
     /// Write to a file instead of stdout; an existing file is replaced
     #[arg(short, long, value_name = "FILE")]
@@ -44,25 +33,11 @@ impl ReportCommand {
         match self.output.as_deref().filter(|path| *path != Path::new("-")) {
             Some(path) => {
                 let mut file = BufWriter::new(self.replace(path)?);
-                self.show(&view, false, &mut file).map_err(|cause| Error::file("write", path, cause))?;
+                self.shown.show_on(&view, false, &mut file).map_err(|cause| Error::file("write", path, cause))?;
             }
-            None => {
-                let stdout = std::io::stdout();
-                self.show(&view, stdout.is_terminal(), &mut stdout.lock())?;
-            }
+            None => self.shown.show(&view)?,
         }
         Ok(view.exit_code())
-    }
-
-    fn show(&self, view: &View, is_terminal: bool, out: &mut dyn Write) -> Result<()> {
-        let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-        let color = self.color.decide(no_color.as_deref(), term.as_deref(), is_terminal);
-        render(view, self.format, self.columns(is_terminal), color, out)
-    }
-
-    fn columns(&self, is_terminal: bool) -> u16 {
-        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
-        self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
     }
 
     /// Opens the file to write to, unless it is the record itself.
@@ -83,7 +58,8 @@ mod tests {
 
     fn command(record: &Path, output: &Path) -> ReportCommand {
         let (record, output) = (record.to_owned(), Some(output.to_owned()));
-        ReportCommand { record, format: Format::Table, color: ColorChoice::Never, width: Some(80), output }
+        let shown = OutputArguments { width: Some(80), ..OutputArguments::default() };
+        ReportCommand { record, shown, output }
     }
 
     #[test]

@@ -4,18 +4,28 @@
 
 mod arguments;
 mod outcome;
-mod places;
 mod progress;
 
 pub use arguments::{Backend, RunArguments};
 
+use super::places;
+use super::suite::{plan_text, suite_work};
+use crate::backend::simulated::SimulatedBackend;
+use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::launch::{self, GRACE, LaunchCommand, Request, Surroundings};
-use crate::record::Line;
 use crate::record::line::{End, RankFacts};
+use crate::record::{Line, Record};
+use crate::report::View;
+use crate::session;
+use crate::world::SoloWorld;
 use progress::Progress;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
+
+/// The answer to `--backend nccl`.
+pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
+     simulated (no data, a virtual clock)";
 
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
@@ -24,10 +34,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         places::check_file("--machine", machine)?;
     }
     match arguments.backend {
-        Backend::Nccl => Err(Error::usage(
-            "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
-             simulated (no data, a virtual clock)",
-        )),
+        Backend::Nccl => Err(Error::usage(NO_NCCL)),
         Backend::Simulated => run_here(arguments, out),
         Backend::Mpi if arguments.dry_run => dry_run(arguments, out),
         Backend::Mpi => launch_all(arguments, out),
@@ -41,12 +48,30 @@ fn run_here(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         print_plan(arguments, out)?;
         return Ok(0);
     }
-    // MERGE: enable with session::run; until then the answer is an error and not a silent nothing.
-    // let record = places::record_path(arguments.record.as_deref())?;
-    // let exit_code = crate::session::run(/* suite, ranks, machine, record */)?;
-    // summarise(arguments, &record, out)?;
-    // return Ok(exit_code);
-    Err(Error::usage("--backend simulated: not offered by `commgauge run` in this build; available is mpi"))
+    let path = arguments.machine.as_deref().ok_or_else(|| {
+        Error::usage(
+            "--backend simulated needs --machine FILE: the latencies and rates to simulate (suites/machines/*.toml)",
+        )
+    })?;
+    let machine = Machine::load(path)?;
+    let (plan, settings, suite) = suite_work(&arguments.suite, arguments.ranks)?;
+    let record = places::record_path(arguments.record.as_deref())?;
+    let request = session::Request {
+        program: "commgauge",
+        run_id: places::run_id_of(&record),
+        suite,
+        plan,
+        world_size: arguments.ranks,
+        record,
+        launch_command: None,
+        injected_delay: None,
+        machine: Some(machine.clone()),
+        settings,
+    };
+    let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
+    let end = session::run(&SoloWorld, &mut backend, &request, &session::Signals::catch()?)?;
+    summarise(arguments, &request.record, out)?;
+    Ok(end.exit_code)
 }
 
 fn dry_run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
@@ -59,10 +84,7 @@ fn dry_run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
 }
 
 fn print_plan(arguments: &RunArguments, out: &mut dyn Write) -> Result<()> {
-    // MERGE: write_out(out, &plan_text(&arguments.suite, arguments.ranks)?)
-    // MERGE: with fn plan_text(suite: &Path, ranks: u32) -> Result<String>, over WorkPlan::from_suite(&Suite::load(suite)?, ranks).
-    let _ = (arguments, out);
-    Ok(())
+    write_out(out, &plan_text(&arguments.suite, arguments.ranks)?)
 }
 
 /// Every launch of `--launches`, each with a record of its own; the first that does not end well is the last.
@@ -94,15 +116,14 @@ fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> R
     }
     if seen.header.is_some() {
         summarise(arguments, record, out)?;
-        eprintln!("record: {}", record.display());
     }
     Ok(verdict.exit_code)
 }
 
 /// The table (or whatever `--format` asks for) of a record.
 fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
-    // MERGE: crate::report::render(record, &arguments.format, &arguments.color, out)
-    let _ = (arguments, record, out);
+    arguments.output.show_on(&View::new(&Record::read(record)?), std::io::stdout().is_terminal(), out)?;
+    eprintln!("record: {}", record.display());
     Ok(())
 }
 
@@ -139,7 +160,7 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
 
 fn suite_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
     let mut words = vec![places::text(&arguments.suite)?, "--record".into(), places::text(record)?];
-    words.extend(["--backend", "mpi", "--summary", "none"].map(str::to_owned));
+    words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
     if let Some(machine) = &arguments.machine {
         words.extend(["--machine".into(), places::text(machine)?]);
     }

@@ -1,7 +1,7 @@
 //! What the user's files say, read once and checked once; below here nobody looks at files, flags or environment.
 
-pub mod machine;
 mod document;
+pub mod machine;
 mod model;
 mod model_parameters;
 mod model_reader;
@@ -11,8 +11,8 @@ mod suite_layout;
 mod suite_measure;
 mod suite_sweep;
 
-pub use machine::Machine;
 pub use document::Place;
+pub use machine::Machine;
 pub use model::{Family, LatentAttention, Mixture, Model};
 pub use settings::RunSettings;
 pub use suite::Suite;

@@ -21,6 +21,16 @@ const RECORDED_PREFIXES: [&str; 9] = [
     "CUDA_VISIBLE_DEVICES",
 ];
 
+/// Of those, what a launcher tells its own processes: addresses and session folders of the day.
+const INTERNAL_PREFIXES: [&str; 6] = [
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_shmem_RUNTIME",
+    "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_mpi_oversubscribe",
+];
+
 /// What this process can say of a rank; `node` is filled in when all ranks are together.
 pub fn rank_facts(rank: u32) -> RankFacts {
     let name = rustix::system::uname();
@@ -70,8 +80,13 @@ pub fn processors_named<'a>(lists: impl Iterator<Item = &'a str>) -> usize {
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-        .filter(|(name, _)| RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|(name, _)| is_recorded(name))
         .collect()
+}
+
+fn is_recorded(name: &str) -> bool {
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    begins(&RECORDED_PREFIXES) && !begins(&INTERNAL_PREFIXES)
 }
 
 /// SHA-256 of the running program, in hexadecimal.
@@ -124,7 +139,15 @@ mod tests {
 
     #[test]
     fn only_allowed_variables_are_recorded() {
-        let recorded = environment();
-        assert!(!recorded.contains_key("PATH") && !recorded.contains_key("HOME"));
+        for (name, recorded) in [
+            ("NCCL_ALGO", true),
+            ("OMPI_MCA_btl", true),
+            ("OMPI_MCA_orte_hnp_uri", false),
+            ("SLURM_JOB_ID", true),
+            ("AWS_SECRET_ACCESS_KEY", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(is_recorded(name), recorded, "{name}");
+        }
     }
 }

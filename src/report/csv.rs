@@ -11,7 +11,7 @@ use super::view::View;
 use crate::error::{Error, Result};
 use crate::units::{Rate, Seconds};
 
-const COLUMNS: [&str; 44] = [
+const COLUMNS: [&str; 46] = [
     "case",
     "axis",
     "style",
@@ -42,7 +42,9 @@ const COLUMNS: [&str; 44] = [
     "latency_seconds_median",
     "latency_seconds_interval_low",
     "latency_seconds_interval_high",
+    "latency_seconds_p90",
     "latency_seconds_p99",
+    "latency_seconds_p999",
     "precision_reached",
     "algbw_bytes_per_second",
     "busbw_bytes_per_second",
@@ -104,7 +106,9 @@ fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()]
         seconds(latency.map(|latency| latency.median)),
         seconds(interval.map(|(low, _)| low)),
         seconds(interval.map(|(_, high)| high)),
+        seconds(latency.and_then(|latency| latency.p90)),
         seconds(latency.and_then(|latency| latency.p99)),
+        seconds(latency.and_then(|latency| latency.p999)),
         text_or_empty(row.precision_reached),
         rate(row.algbw),
         rate(row.busbw),

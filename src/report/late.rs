@@ -4,10 +4,10 @@
 //! clear majority of the samples. Otherwise nobody is named.
 
 use super::row::valid_samples;
-use super::statistics::median;
 use crate::record::Record;
 use crate::record::line::{CaseLine, ClockMethod, Outcome};
 use crate::sample::Cadence;
+use crate::stats::median;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 

@@ -9,7 +9,6 @@ mod markdown;
 mod nccl_tests;
 mod provenance;
 mod row;
-mod statistics;
 mod table;
 mod text;
 mod view;

@@ -2,8 +2,8 @@
 //!
 //! Numbers only; how they look is for the renderers.
 
-use super::statistics::{median, median_interval, percentile};
 use crate::record::line::{CaseFacts, CaseLine, Outcome};
+use crate::stats::{Interval, median, median_interval, percentile, sorted};
 use crate::units::{Rate, Seconds};
 use std::fmt;
 
@@ -47,7 +47,11 @@ pub struct Latency {
     pub median: Seconds,
     /// Hull of the replicates' own 95 % intervals of the median; absent where one of them has too few samples.
     pub interval: Option<(Seconds, Seconds)>,
-    /// 99th percentile of the valid samples; absent below 100 of them.
+    /// 90th percentile of the valid samples of all replicates; absent below 10 of them.
+    pub p90: Option<Seconds>,
+    /// 99.9th percentile; absent below 1000 samples.
+    pub p999: Option<Seconds>,
+    /// 99th percentile; absent below 100 samples.
     pub p99: Option<Seconds>,
 }
 
@@ -163,30 +167,32 @@ pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_
 /// Sorted times of one transfer: a sample's time over its calls and the one-way messages of a call.
 fn seconds_per_transfer(facts: &CaseFacts, line: &CaseLine) -> Vec<f64> {
     let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
-    let mut times: Vec<f64> = valid_samples(line)
-        .map(|index| Seconds::from_nanoseconds(line.samples.slowest_nanoseconds[index]).0 / transfers)
-        .collect();
-    times.sort_unstable_by(f64::total_cmp);
-    times
+    sorted(
+        valid_samples(line)
+            .map(|index| Seconds::from_nanoseconds(line.samples.slowest_nanoseconds[index]).0 / transfers),
+    )
 }
 
-/// Median of all samples, and the hull of the replicates' intervals.
+/// Median of the replicates' medians, and the hull of their intervals.
 ///
 /// Iterations are not replicates: within one replicate they share the communicators, the placement in memory and the
-/// mood of the machine, so an interval from the pooled samples would be far too narrow. The hull is as wide as the
-/// replicates differ.
+/// mood of the machine, so an interval from the pooled samples would be far too narrow, and a replicate that needed more
+/// samples would outvote the others. The hull is as wide as the replicates differ.
 fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
-    let mut pooled = replicates.concat();
-    pooled.sort_unstable_by(f64::total_cmp);
-    let intervals: Option<Vec<(f64, f64)>> =
-        replicates.iter().filter(|times| !times.is_empty()).map(|times| median_interval(times)).collect();
+    let measured: Vec<&Vec<f64>> = replicates.iter().filter(|times| !times.is_empty()).collect();
+    let medians = sorted(measured.iter().filter_map(|times| median(times)));
+    let intervals: Option<Vec<Interval>> = measured.iter().map(|times| median_interval(times, 0.95)).collect();
     let hull = intervals.and_then(|intervals| {
-        intervals.into_iter().reduce(|(low, high), (next_low, next_high)| (low.min(next_low), high.max(next_high)))
+        intervals.into_iter().reduce(|a, b| Interval { low: a.low.min(b.low), high: a.high.max(b.high) })
     });
+    let pooled = sorted(replicates.concat());
+    let pooled_percentile = |percent| percentile(&pooled, percent).map(Seconds);
     Some(Latency {
-        median: Seconds(median(&pooled)?),
-        interval: hull.map(|(low, high)| (Seconds(low), Seconds(high))),
-        p99: percentile(&pooled, 0.99).map(Seconds),
+        median: Seconds(median(&medians)?),
+        interval: hull.map(|hull| (Seconds(hull.low), Seconds(hull.high))),
+        p90: pooled_percentile(90.0),
+        p99: pooled_percentile(99.0),
+        p999: pooled_percentile(99.9),
     })
 }
 

@@ -20,6 +20,7 @@ use crate::workload::WorkPlan;
 use crate::world::{World, agree};
 use std::path::PathBuf;
 use std::time::Instant;
+use steps::Steps;
 
 /// All that a run is told.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     journal.write(world, || Line::Header(Box::new(facts::header(backend, request, &ranks))))?;
     journal.write(world, || Line::Plan(facts::plan_line(request, &planned)))?;
 
-    let measured = steps::measure_all(world, backend, request, &planned, &mut journal, signals);
+    let measured = Steps { world, request, planned: &planned, signals }.measure_all(backend, &mut journal);
     let end = end_line(&measured, begun);
     journal.write(world, || Line::End(end.clone()))?;
     journal.finish()?;

@@ -13,7 +13,7 @@ use crate::world::{World, agree};
 /// A case of the plan with its element counts, or the reason why it cannot be run.
 pub(super) struct Planned<'a> {
     pub case: &'a Case,
-    pub geometry: Result<Geometry, String>,
+    pub geometry: std::result::Result<Geometry, String>,
     /// Hosts of the ranks, for the locality.
     pub host_of_rank: &'a [u32],
 }
@@ -67,7 +67,7 @@ fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFa
     let mine = provenance::rank_facts(backend.local_ranks().start);
     let text =
         serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
-    let mut all = Vec::new();
+    let mut all: Vec<RankFacts> = Vec::new();
     for bytes in world.gather(&text)? {
         all.push(read_facts(&bytes)?);
     }

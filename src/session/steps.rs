@@ -1,11 +1,11 @@
 //! The replicates: fresh communicators, a new order of the cases, one line for each case.
 
 use super::preflight::{Planned, binding};
-use super::{Request, SharedJournal};
+use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::measure::{MeasureContext, clock, measure_case};
-use crate::record::line::{CaseLine, ClockMoment, Line, Outcome, Samples, StopReason};
+use crate::measure::{CaseResult, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, measure_case};
+use crate::record::line::{CaseLine, ClockMoment, Line, Outcome, Samples};
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -20,36 +20,114 @@ pub(super) struct Tally {
     pub signal: i32,
 }
 
-/// Measures every case in every replicate. An error is shared where `error.is_shared()`; else the launch must be aborted.
-pub(super) fn measure_all(
-    world: &dyn World,
-    backend: &mut dyn Backend,
-    request: &Request,
-    planned: &[Planned],
-    journal: &mut SharedJournal,
-    signals: &Signals,
-) -> Result<Tally> {
-    let mut tally = Tally::default();
-    let clock = synchronise(world, backend, request)?;
-    journal.write(world, || Line::Clock(clock.line(ClockMoment::Start)))?;
-    for replicate in 0..request.settings.replicates {
-        for groups in &request.plan.groups {
-            backend.connect(groups)?;
-        }
-        for (position, index) in order(planned.len(), request.settings.seed, replicate).into_iter().enumerate() {
-            let place = Place { index, replicate, position: position as u32 };
-            let line = case_line(world, backend, request, &planned[index], place, &clock, signals)?;
-            tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
-            journal.write(world, || Line::Case(Box::new(line)))?;
-            tally.signal = signals.agreed(world)?;
-            if tally.signal != 0 {
-                return Ok(tally);
+/// What the steps of a run share.
+pub(super) struct Steps<'a> {
+    pub world: &'a dyn World,
+    pub request: &'a Request,
+    pub planned: &'a [Planned<'a>],
+    pub signals: &'a Signals,
+}
+
+/// Which case is measured, and when.
+#[derive(Clone, Copy)]
+struct Place {
+    case: usize,
+    replicate: u32,
+    position: u32,
+}
+
+impl Steps<'_> {
+    /// Measures every case in every replicate. An error that is not shared is one that only this process knows of: the launch
+    /// must then be aborted.
+    pub(super) fn measure_all(&self, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<Tally> {
+        let (world, request) = (self.world, self.request);
+        let synthetic = backend.facts().synthetic;
+        let resolution = backend.clock_resolution_nanoseconds();
+        // One process playing all ranks has one clock; it is the backend's own, and nothing is compared with it.
+        let now = || if synthetic { 0 } else { crate::host_clock::now_nanoseconds() };
+        let mut clock = CommonClock::establish(world, &now)?;
+        let mut tally = Tally::default();
+        self.write_clock(&clock, ClockMoment::Start, resolution, journal)?;
+        for replicate in 0..request.settings.replicates {
+            for groups in &request.plan.groups {
+                backend.connect(groups)?;
             }
+            for (position, case) in order(self.planned.len(), request.settings.seed, replicate).into_iter().enumerate()
+            {
+                let place = Place { case, replicate, position: position as u32 };
+                clock.resynchronise(world)?;
+                let line = self.case_line(backend, &clock, place)?;
+                tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
+                journal.write(world, || Line::Case(Box::new(line)))?;
+                tally.signal = self.signals.agreed(world)?;
+                if tally.signal != 0 {
+                    return Ok(tally);
+                }
+            }
+            backend.disconnect()?;
         }
-        backend.disconnect()?;
+        clock.resynchronise(world)?;
+        self.write_clock(&clock, ClockMoment::End, resolution, journal)?;
+        Ok(tally)
     }
-    journal.write(world, || Line::Clock(clock.recheck()))?;
-    Ok(tally)
+
+    fn write_clock(
+        &self,
+        clock: &CommonClock,
+        moment: ClockMoment,
+        resolution: u64,
+        journal: &mut SharedJournal,
+    ) -> Result<()> {
+        let line = clock.line(self.world, moment, resolution)?;
+        journal.write(self.world, || Line::Clock(line))
+    }
+
+    /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
+    fn case_line(&self, backend: &mut dyn Backend, clock: &CommonClock, place: Place) -> Result<CaseLine> {
+        let request = self.request;
+        let planned = &self.planned[place.case];
+        let geometry = match &planned.geometry {
+            Ok(geometry) => geometry,
+            Err(reason) => return Ok(line_without_numbers(planned, place, Outcome::Waived { reason: reason.clone() })),
+        };
+        let context = MeasureContext {
+            world: self.world,
+            local_ranks: backend.local_ranks(),
+            world_size: request.world_size,
+            clock: clock.model(),
+            clock_resolution_nanoseconds: backend.clock_resolution_nanoseconds(),
+            settings: &request.settings,
+            interrupted: self.signals.raised(),
+            injected_delay: request.injected_delay,
+            completion_deadline: DEFAULT_COMPLETION_DEADLINE,
+        };
+        // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
+        let bound = backend.bind(&binding(request, planned.case, geometry));
+        let mut call = match agree(self.world, bound) {
+            Ok(call) => call,
+            Err(error) if error.is_shared() => {
+                return Ok(line_without_numbers(planned, place, Outcome::Failed { reason: error.to_string() }));
+            }
+            Err(error) => return Err(error),
+        };
+        let result = measure_case(&context, call.as_mut(), planned.case)?;
+        Ok(result.into_line(place.case as u32, planned.case.name(), place.replicate, place.position))
+    }
+}
+
+fn line_without_numbers(planned: &Planned, place: Place, outcome: Outcome) -> CaseLine {
+    let nothing = CaseResult {
+        outcome,
+        warm_up_iterations: 0,
+        calls_per_sample: 1,
+        stop: None,
+        precision_reached: None,
+        samples: Samples::default(),
+        histograms: Vec::new(),
+        buffer_copies: 0,
+        warnings: Vec::new(),
+    };
+    nothing.into_line(place.case as u32, planned.case.name(), place.replicate, place.position)
 }
 
 /// The order of the cases in a replicate: shuffled, so that what drifts with time does not fall on the same cases.
@@ -58,4 +136,18 @@ fn order(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
     order.shuffle(&mut random);
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_replicate_has_all_cases_in_an_order_of_its_own_that_the_seed_repeats() {
+        let mut sorted = order(50, 7, 0);
+        assert_ne!(sorted, order(50, 7, 1));
+        assert_eq!(sorted, order(50, 7, 0));
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..50).collect::<Vec<_>>());
+    }
 }

@@ -85,11 +85,6 @@ impl<'b> MpiCall<'b> {
         Ok(call)
     }
 
-    /// Copies of the buffers in the rotation.
-    pub fn copies(&self) -> u64 {
-        self.rotation.copies
-    }
-
     /// The addresses and offsets that `enqueue` uses, for a comparison with other callers on the same buffers.
     pub fn buffers(&mut self) -> (*const u8, *mut u8, Rotation) {
         (self.send.address(), self.receive.address_mut(), self.rotation)
@@ -204,6 +199,14 @@ impl Call for MpiCall<'_> {
 
     fn verifies(&self) -> bool {
         self.has_data
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn buffer_copies(&self) -> u32 {
+        u32::try_from(self.rotation.copies).unwrap_or(u32::MAX)
     }
 
     /// Blocking calls cannot be given up; the launch as a whole is aborted instead.

@@ -78,6 +78,14 @@ impl Call for SimulatedCall<'_> {
         false
     }
 
+    fn now_nanoseconds(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn buffer_copies(&self) -> u32 {
+        1
+    }
+
     fn abort(&mut self) {
         self.aborted = true;
     }

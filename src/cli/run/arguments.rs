@@ -1,6 +1,6 @@
 //! The flags of `commgauge run`.
 
-use clap::builder::PossibleValuesParser;
+use crate::cli::OutputArguments;
 use std::path::PathBuf;
 
 /// Launches a suite and sums up what it measured.
@@ -23,13 +23,9 @@ pub struct RunArguments {
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
-    /// Form of the summary.
-    #[arg(long, default_value = "table",
-        value_parser = PossibleValuesParser::new(["table", "json", "csv", "markdown", "nccl-tests"]))]
-    pub format: String,
-    /// When to use colors.
-    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "always", "never"]))]
-    pub color: String,
+    /// How results are shown.
+    #[command(flatten)]
+    pub output: OutputArguments,
     /// Print the launch command and the plan, and stop.
     #[arg(long)]
     pub dry_run: bool,

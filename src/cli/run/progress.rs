@@ -3,13 +3,12 @@
 use super::Seen;
 use crate::error::{Error, Result};
 use crate::launch::{Watch, first_gone, host};
-use crate::record::Line;
+use crate::record::{Follower, Line};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs::File;
-use std::io::{IsTerminal, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 /// Gives the lines that were added to the record since the last call.
@@ -121,41 +120,16 @@ fn tenth(told: &mut u64, cases: u64, planned: u64) -> Option<String> {
     Some(format!("{} % ({cases} of {planned} cases)", reached * 10))
 }
 
-// MERGE: replace the body of `follow` by the record room's own reader, and drop `Tail`:
-// MERGE:     let (path, mut follower) = (record.to_owned(), None);
-// MERGE:     Box::new(move || {
-// MERGE:         if follower.is_none() && path.exists() { follower = Some(crate::record::reader::Follower::open(&path)?); }
-// MERGE:         follower.as_mut().map_or(Ok(Vec::new()), crate::record::reader::Follower::poll)
-// MERGE:     })
+/// The record's own reader, which waits for a record that does not exist yet.
 fn follow(record: &Path) -> Poll {
-    let mut tail = Tail { path: record.to_owned(), offset: 0, partial: Vec::new() };
-    Box::new(move || tail.poll())
-}
-
-/// The growing end of a file of lines.
-struct Tail {
-    path: PathBuf,
-    offset: u64,
-    /// The beginning of a line whose end is not written yet.
-    partial: Vec<u8>,
-}
-
-impl Tail {
-    fn poll(&mut self) -> Result<Vec<Line>> {
-        // The record appears when the ranks are up.
-        let Ok(mut file) = File::open(&self.path) else { return Ok(Vec::new()) };
-        let read = file.seek(SeekFrom::Start(self.offset)).and_then(|_| file.read_to_end(&mut self.partial));
-        self.offset += read.map_err(|cause| Error::file("read", &self.path, cause))? as u64;
-        let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
-        let whole: Vec<u8> = self.partial.drain(..=end).collect();
-        let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(|line| serde_json::from_slice(line).map_err(|cause| Error::file("read", &self.path, cause))).collect()
-    }
+    let mut follower = Follower::open(record);
+    Box::new(move || follower.poll())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write;
 
     const END: &str = r#"{"line":"end","status":"complete","exit_code":0,"elapsed_seconds":1.0}"#;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const DEFAULT_FOLDER: &str = "reports/runs";
 
 /// `commgauge-suite`, which is installed beside this program.
-pub(super) fn suite_program() -> Result<PathBuf> {
+pub(crate) fn suite_program() -> Result<PathBuf> {
     let own = std::env::current_exe()
         .map_err(|cause| Error::environment(format!("cannot tell where commgauge itself lies: {cause}")))?;
     beside(&own, "commgauge-suite")
@@ -27,19 +27,26 @@ fn beside(own: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// A name for the record of a run that starts now, in the default folder.
-pub(super) fn default_record() -> PathBuf {
+pub(crate) fn default_record() -> PathBuf {
     Path::new(DEFAULT_FOLDER).join(format!("{}.jsonl", new_run_id()))
 }
 
+/// The name of the run that writes a record: the file's own where we named it, else a new one.
+pub(crate) fn run_id_of(record: &Path) -> String {
+    let ours = record.parent() == Some(Path::new(DEFAULT_FOLDER));
+    let stem = record.file_stem().filter(|_| ours).map(|stem| stem.to_string_lossy().into_owned());
+    stem.unwrap_or_else(new_run_id)
+}
+
 /// Start time in UTC and a random part, such as `20261121T011530Z-9f3c`.
-pub(super) fn new_run_id() -> String {
+pub(crate) fn new_run_id() -> String {
     // The standard library seeds its hashers from the system's randomness, which is all that is needed here.
     let random = RandomState::new().build_hasher().finish() & 0xffff;
     format!("{}-{random:04x}", jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ"))
 }
 
 /// The record's path. Only the default folder is made; a folder that was named must be there.
-pub(super) fn record_path(asked: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn record_path(asked: Option<&Path>) -> Result<PathBuf> {
     let Some(path) = asked else {
         fs::create_dir_all(DEFAULT_FOLDER).map_err(|cause| Error::file("make", Path::new(DEFAULT_FOLDER), cause))?;
         return Ok(default_record());
@@ -58,7 +65,7 @@ pub(super) fn record_path(asked: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Refuses a path that is taken: a record is never written over.
-pub(super) fn refuse_existing(path: &Path) -> Result<()> {
+pub(crate) fn refuse_existing(path: &Path) -> Result<()> {
     if path.exists() {
         return Err(Error::usage(format!(
             "--record {}: this file exists, and a record is never written over; name another",
@@ -69,7 +76,7 @@ pub(super) fn refuse_existing(path: &Path) -> Result<()> {
 }
 
 /// One path per launch: the path itself, or `NAME-1.jsonl`, `NAME-2.jsonl` ...
-pub(super) fn numbered(path: &Path, launches: u32) -> Vec<PathBuf> {
+pub(crate) fn numbered(path: &Path, launches: u32) -> Vec<PathBuf> {
     if launches == 1 {
         return vec![path.to_owned()];
     }
@@ -87,7 +94,7 @@ pub(super) fn numbered(path: &Path, launches: u32) -> Vec<PathBuf> {
 }
 
 /// A file that the user named must be there and be a file, before anything is started.
-pub(super) fn check_file(what: &str, path: &Path) -> Result<()> {
+pub(crate) fn check_file(what: &str, path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() => Ok(()),
         Ok(_) => Err(Error::usage(format!("{what} {}: this is not a file", path.display()))),
@@ -96,7 +103,7 @@ pub(super) fn check_file(what: &str, path: &Path) -> Result<()> {
 }
 
 /// A path as a word of a command, which the record keeps as text.
-pub(super) fn text(path: &Path) -> Result<String> {
+pub(crate) fn text(path: &Path) -> Result<String> {
     let refuse = || Error::usage(format!("{}: this path is not UTF-8, which the record cannot hold", path.display()));
     path.to_str().map(str::to_owned).ok_or_else(refuse)
 }
