@@ -250,7 +250,7 @@ fn what_breaks_a_rule_is_seen() {
         ("src/backend/mpi/calls.rs", "use mpi::ffi; use crate::mpi_call; fn f() { unsafe { g() } }", None),
         ("src/units.rs", "// use crate::report::X;\n/* crate::cli */ const A: &str = \"crate::cli::x unsafe\";", None),
         (
-            "src/units.rs",
+            "src/collective.rs",
             "const A: &str = r#\"crate::cli::\"x\"#; const B: char = '\"'; fn f<'a>() { crate::error::x() }",
             None,
         ),
