@@ -5,7 +5,7 @@ use super::stop::BATCH_SECONDS;
 use super::{MeasureContext, streaming_batch};
 use crate::backend::Call;
 use crate::error::Result;
-use crate::stats::{falls, median, sorted};
+use crate::stats::{Evidence, falls, median, sorted};
 
 /// Iterations between two looks at the trend.
 const CHUNK: u32 = 8;
@@ -35,8 +35,7 @@ pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut
     loop {
         let mut next = [0];
         if context.decides() {
-            let copies = call.buffer_copies();
-            next[0] = u64::from(next_chunk(context, copies, &mut done, &times, elapsed_seconds));
+            next[0] = u64::from(next_chunk(context, &mut done, &times, elapsed_seconds));
         }
         context.world.broadcast_u64(&mut next)?;
         let chunk = next[0] as u32;
@@ -54,13 +53,7 @@ pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut
 }
 
 /// How many iterations to run next; 0 for enough.
-fn next_chunk(
-    context: &MeasureContext,
-    buffer_copies: u32,
-    done: &mut WarmUp,
-    times: &[f64],
-    elapsed_seconds: f64,
-) -> u32 {
+fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapsed_seconds: f64) -> u32 {
     if context.is_interrupted() {
         return 0;
     }
@@ -69,16 +62,14 @@ fn next_chunk(
     if let Some(fixed) = context.settings.fixed_warm_up {
         return (fixed - done.iterations).min(fitting);
     }
-    let trend = falls(times);
     let out_of_bounds = done.iterations >= MOST_ITERATIONS
         || (done.iterations > 0 && elapsed_seconds >= context.settings.case_budget.0 * SHARE_OF_BUDGET);
     if out_of_bounds {
-        done.still_falling = trend == Some(true);
+        // Going on for a trend that is none costs a chunk; telling of one asks for more.
+        done.still_falling = falls(times, Evidence::Strong) == Some(true);
         return 0;
     }
-    // Every copy of the buffers is touched once before it is timed.
-    let settled = trend == Some(false) && done.iterations >= buffer_copies;
-    if settled { 0 } else { CHUNK.min(fitting) }
+    if falls(times, Evidence::Suspicion) == Some(false) { 0 } else { CHUNK.min(fitting) }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Column {
 
     /// The first to go where the width does not suffice. What is not listed always stays.
     const EXPENDABLE: [Column; 11] =
-        [Replicates, Bound, Algbw, PerStep, P99, Reduce, Samples, Share, Element, Place, Interval];
+        [Replicates, Bound, Algbw, PerStep, P99, Samples, Share, Interval, Reduce, Element, Place];
 
     /// Heading and its unit.
     fn heading(self) -> (&'static str, &'static str) {

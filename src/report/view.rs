@@ -120,20 +120,28 @@ fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     doubts
 }
 
-/// Sentences about single cases, each once, with the case or the number of cases that it holds for.
+/// Sentences about single cases, gathered by kind: those that differ in their numbers only are told once, with the
+/// first's numbers and the number of cases.
 fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
-    let mut gathered: Vec<(String, Vec<&str>)> = Vec::new();
+    struct Kind<'a> {
+        key: String,
+        first: String,
+        cases: Vec<&'a str>,
+    }
+    let mut kinds: Vec<Kind> = Vec::new();
     for (sentence, case) in sentences {
-        match gathered.iter_mut().find(|(known, _)| *known == sentence) {
-            Some((_, cases)) => cases.push(case),
-            None => gathered.push((sentence, vec![case])),
+        let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
+        match kinds.iter_mut().find(|kind| kind.key == key) {
+            Some(kind) if kind.cases.contains(&case) => {}
+            Some(kind) => kind.cases.push(case),
+            None => kinds.push(Kind { key, first: sentence, cases: vec![case] }),
         }
     }
-    let told = |(sentence, cases): (String, Vec<&str>)| match cases.as_slice() {
-        [case] => format!("{case}: {sentence}"),
-        cases => format!("{} cases, the first {}: {sentence}", cases.len(), cases[0]),
+    let told = |kind: Kind| match kind.cases.as_slice() {
+        [case] => format!("{case}: {}", kind.first),
+        cases => format!("{} cases, the first {}: {}", cases.len(), cases[0], kind.first),
     };
-    gathered.into_iter().map(told).collect()
+    kinds.into_iter().map(told).collect()
 }
 
 /// How many samples do not count, over all cases.

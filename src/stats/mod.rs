@@ -10,4 +10,4 @@ mod trend;
 pub use histogram::Histogram;
 pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
 pub use percentile::{fewest_samples, median, percentile, sorted};
-pub use trend::falls;
+pub use trend::{Evidence, falls};

@@ -3,10 +3,19 @@
 /// The fewest values with which the normal approximation of the test holds well enough.
 const FEWEST: usize = 8;
 
-/// True where the values, in the order in which they came, fall significantly: the one-sided test of Mann and Kendall at 5 %,
+/// How surely a fall must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// One series in twenty without a trend passes for falling.
+    Suspicion,
+    /// One series in two hundred does.
+    Strong,
+}
+
+/// True where the values, in the order in which they came, fall significantly: the one-sided test of Mann and Kendall,
 /// which asks of every pair whether the later one is smaller and so is not led astray by single outliers.
 /// `None` below eight values.
-pub fn falls(values: &[f64]) -> Option<bool> {
+pub fn falls(values: &[f64], evidence: Evidence) -> Option<bool> {
     if values.len() < FEWEST {
         return None;
     }
@@ -23,7 +32,11 @@ pub fn falls(values: &[f64]) -> Option<bool> {
     }
     // Variance without ties; ties make it smaller and the test more careful. The 1 is the correction for continuity.
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
-    Some((rising_minus_falling + 1.0) / deviation < -1.645)
+    let quantile = match evidence {
+        Evidence::Suspicion => -1.645,
+        Evidence::Strong => -2.576,
+    };
+    Some((rising_minus_falling + 1.0) / deviation < quantile)
 }
 
 #[cfg(test)]
@@ -32,7 +45,7 @@ mod tests {
 
     #[test]
     fn too_few_values_tell_nothing() {
-        assert_eq!(falls(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0]), None);
+        assert_eq!(falls(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0], Evidence::Suspicion), None);
     }
 
     #[test]
@@ -44,7 +57,7 @@ mod tests {
             ([5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0], false),
             ([90.0, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0], false),
         ] {
-            assert_eq!(falls(&values), Some(expected), "{values:?}");
+            assert_eq!(falls(&values, Evidence::Suspicion), Some(expected), "{values:?}");
         }
     }
 }
