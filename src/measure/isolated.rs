@@ -12,7 +12,8 @@ const SHORTEST_LEAD_NANOSECONDS: u64 = 2_000;
 const FIRST_LEAD_NANOSECONDS: u64 = 50_000;
 const LONGEST_LEAD_NANOSECONDS: u64 = 20_000_000;
 
-/// How far ahead process 0 sets the start. Doubles when somebody missed it, shrinks by a 64th when nobody did.
+/// How far ahead process 0 sets the start. Grows fourfold when somebody missed it, so
+/// that few long iterations are lost to it, and shrinks by a 64th when nobody did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead(u64);
 
@@ -24,7 +25,7 @@ impl Default for Lead {
 
 impl Lead {
     fn after(self, missed: bool) -> Lead {
-        let next = if missed { self.0.saturating_mul(2) } else { self.0 - self.0 / 64 };
+        let next = if missed { self.0.saturating_mul(4) } else { self.0 - self.0 / 64 };
         Lead(next.clamp(SHORTEST_LEAD_NANOSECONDS, LONGEST_LEAD_NANOSECONDS))
     }
 }
@@ -162,13 +163,13 @@ mod tests {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 10_000);
-                // Rank 1 needs 150 microseconds from the agreement to the wait; the first lead is 50.
-                call.hold_overhead = if me == 1 { 150_000 } else { 0 };
+                // Rank 1 needs 500 microseconds from the agreement to the wait; the first lead is 50, the second 200.
+                call.hold_overhead = if me == 1 { 500_000 } else { 0 };
                 let (mut batch, mut lead) = (Batch::default(), Lead::default());
                 isolated_batch(context, &mut call, 8, &mut lead, &mut batch).unwrap();
                 let missed: Vec<_> = batch.samples.iter().map(|s| s.doubt == Some(Doubt::MissedStart)).collect();
                 assert_eq!(missed, [true, true, false, false, false, false, false, false]);
-                assert!(lead.0 > 150_000, "{lead:?}");
+                assert!(lead.0 > 500_000, "{lead:?}");
             });
         });
     }

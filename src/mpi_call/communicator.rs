@@ -7,6 +7,7 @@ use mpi::ffi;
 use std::ffi::{c_int, c_void};
 
 unsafe extern "C" {
+    safe fn commgauge_mpi_in_place() -> *mut c_void;
     safe fn commgauge_mpi_double_int() -> ffi::MPI_Datatype;
     safe fn commgauge_mpi_maxloc() -> ffi::MPI_Op;
     safe fn commgauge_mpi_minloc() -> ffi::MPI_Op;
@@ -146,10 +147,9 @@ impl Communicator {
 
     fn all_located(&self, values: &mut [Located], operation: ffi::MPI_Op) -> Result<()> {
         let count = int(values.len(), "values to agree on")?;
-        let given = values.to_vec();
         // SAFETY: `Located` has the layout of MPI_DOUBLE_INT, a C struct of double and int (MPI-3.1 5.9.4).
         let code = unsafe {
-            let (from, to) = (given.as_ptr().cast(), values.as_mut_ptr().cast());
+            let (from, to) = (commgauge_mpi_in_place().cast_const(), values.as_mut_ptr().cast());
             ffi::MPI_Allreduce(from, to, count, commgauge_mpi_double_int(), operation, self.raw)
         };
         check(code, "MPI_Allreduce")
