@@ -29,10 +29,9 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
-    places::check_file("the suite", &arguments.suite)?;
-    if let Some(machine) = &arguments.machine {
-        places::check_file("--machine", machine)?;
-    }
+    // What is wrong with the files is better told before anything is started.
+    suite_work(&arguments.suite, arguments.ranks)?;
+    arguments.machine.as_deref().map(Machine::load).transpose()?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
         Backend::Simulated => run_here(arguments, out),

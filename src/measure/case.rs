@@ -42,7 +42,7 @@ pub struct CaseResult {
 
 impl CaseResult {
     /// A case of which no numbers are given.
-    fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
+    pub fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
         CaseResult {
             outcome,
             warm_up_iterations: 0,

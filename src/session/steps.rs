@@ -5,7 +5,7 @@ use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::measure::{CaseResult, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, measure_case};
-use crate::record::line::{CaseLine, ClockMoment, Line, Outcome, Samples};
+use crate::record::line::{CaseLine, ClockMoment, Line, Outcome};
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -116,17 +116,7 @@ impl Steps<'_> {
 }
 
 fn line_without_numbers(planned: &Planned, place: Place, outcome: Outcome) -> CaseLine {
-    let nothing = CaseResult {
-        outcome,
-        warm_up_iterations: 0,
-        calls_per_sample: 1,
-        stop: None,
-        precision_reached: None,
-        samples: Samples::default(),
-        histograms: Vec::new(),
-        buffer_copies: 0,
-        warnings: Vec::new(),
-    };
+    let nothing = CaseResult::without_numbers(outcome, 0);
     nothing.into_line(place.case as u32, planned.case.name(), place.replicate, place.position)
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Launches a suite and sums up what it measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
-    /// The suite file.
+    /// Suite file (suites/*.toml), or the name of one in suites/.
     pub suite: PathBuf,
     /// Number of ranks.
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
