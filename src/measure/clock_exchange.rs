@@ -14,6 +14,9 @@ const EXCHANGES_LATER: u32 = 30;
 /// From the first to the second comparison; the drift is the change between them.
 const FIRST_BASELINE: Duration = Duration::from_millis(50);
 
+/// With comparisons that are this uncertain a common start is no better than the end of a barrier.
+const COARSEST_COMPARISON_NANOSECONDS: f64 = 1e6;
+
 /// One comparison with the common clock.
 #[derive(Clone, Copy, Debug)]
 struct Comparison {
@@ -64,6 +67,14 @@ impl<'a> CommonClock<'a> {
         self.model
     }
 
+    /// How isolated iterations can be started together: at an agreed moment, or, where the clocks cannot be compared well
+    /// enough for that, after a barrier. The same everywhere. Called by all.
+    pub fn method(&self, world: &dyn World) -> Result<ClockMethod> {
+        let mut worst = [Located { value: self.latest.bound as f64, rank: world.process() as i32 }];
+        world.all_max(&mut worst)?;
+        Ok(method_for(worst[0].value))
+    }
+
     /// The agreement as last found, over all processes. Called by all.
     pub fn line(&self, world: &dyn World, moment: ClockMoment, resolution_nanoseconds: u64) -> Result<ClockLine> {
         let rank = world.process() as i32;
@@ -77,7 +88,7 @@ impl<'a> CommonClock<'a> {
         world.all_max(&mut worst)?;
         Ok(ClockLine {
             moment,
-            method: ClockMethod::Synchronised,
+            method: self.method(world)?,
             resolution_nanoseconds: worst[3].value as u64,
             residual_nanoseconds: worst[0].value as u64,
             worst_half_round_trip_nanoseconds: worst[1].value as u64,
@@ -154,6 +165,11 @@ fn drift_between(first: Comparison, last: Comparison) -> f64 {
     if local > 0.0 && (common - local).abs() > uncertain { (common - local) / local } else { 0.0 }
 }
 
+fn method_for(worst_bound_nanoseconds: f64) -> ClockMethod {
+    let comparable = worst_bound_nanoseconds <= COARSEST_COMPARISON_NANOSECONDS;
+    if comparable { ClockMethod::Synchronised } else { ClockMethod::Barrier }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fakes::{ThreadWorld, on_threads};
@@ -168,6 +184,15 @@ mod tests {
         let since = host - origin;
         let start = 1_000_000_000_000 + clock.0;
         (start + since as i64 + (since as f64 * clock.1) as i64) as u64
+    }
+
+    #[test]
+    fn clocks_that_cannot_be_compared_to_a_millisecond_give_way_to_a_barrier() {
+        for (bound, method) in
+            [(0.0, ClockMethod::Synchronised), (9e5, ClockMethod::Synchronised), (2e6, ClockMethod::Barrier)]
+        {
+            assert_eq!(method_for(bound), method, "{bound}");
+        }
     }
 
     #[test]

@@ -266,6 +266,7 @@ pub(crate) fn with_settings(
         world_size: world.processes().max(local_ranks.len() as u32),
         local_ranks,
         clock: ClockModel::identity(),
+        start: crate::record::line::ClockMethod::Synchronised,
         clock_resolution_nanoseconds: 1,
         settings: &settings,
         interrupted: &interrupted,

@@ -5,6 +5,7 @@ use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, NO_DOUBT, doubt_of, la
 use super::{InjectedDelay, MeasureContext};
 use crate::backend::Call;
 use crate::error::{Error, Result};
+use crate::record::line::ClockMethod;
 use crate::sample::Sample;
 use crate::world::Located;
 
@@ -50,11 +51,17 @@ pub fn isolated_batch(
     for start in &mut starts {
         // The barrier, which tells at the same time whether anybody missed the last start.
         context.world.all_max(&mut missed)?;
-        *lead = lead.after(missed[0].value > NO_DOUBT);
-        let mut agreed = [context.clock.to_common(call.now_nanoseconds()) + lead.0];
-        context.world.broadcast_u64(&mut agreed)?;
-        let local_start = context.clock.to_local(agreed[0]);
-        let in_time = call.hold_until(local_start);
+        let (agreed, in_time) = match context.start {
+            ClockMethod::Synchronised => {
+                *lead = lead.after(missed[0].value > NO_DOUBT);
+                let mut agreed = [context.clock.to_common(call.now_nanoseconds()) + lead.0];
+                context.world.broadcast_u64(&mut agreed)?;
+                (agreed[0], call.hold_until(context.clock.to_local(agreed[0])))
+            }
+            // Each rank starts when it leaves the barrier, and is timed from there.
+            ClockMethod::Barrier => (context.clock.to_common(call.now_nanoseconds()), true),
+        };
+        let local_start = context.clock.to_local(agreed);
         if delay > 0 {
             call.hold_until(local_start + delay);
         }
@@ -62,7 +69,7 @@ pub fn isolated_batch(
         call.enqueue()?;
         call.mark();
         call.complete(context.completion_deadline)?;
-        *start = (agreed[0], !in_time);
+        *start = (agreed, !in_time);
         missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
     }
     call.read_marks(&mut batch.marks);
@@ -111,8 +118,20 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     batch.samples.clear();
     batch.samples.extend((0..iterations).map(|index| {
         let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
+        let slowest_nanoseconds = end.value.max(0.0) as u64;
+        if context.start == ClockMethod::Barrier {
+            // Without a common clock nobody knows who came last, or when.
+            return Sample {
+                slowest_nanoseconds,
+                slowest_rank: end.rank as u32,
+                arrival_spread_nanoseconds: 0,
+                transfer_nanoseconds: slowest_nanoseconds,
+                last_rank: end.rank as u32,
+                doubt: doubt_of(doubt.value),
+            };
+        }
         Sample {
-            slowest_nanoseconds: end.value.max(0.0) as u64,
+            slowest_nanoseconds,
             slowest_rank: end.rank as u32,
             // `first` is the largest negated arrival.
             arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
@@ -127,6 +146,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::ClockModel;
     use super::super::fakes::{FakeCall, on_threads, with_context};
     use super::*;
     use crate::sample::Doubt;
@@ -155,6 +175,25 @@ mod tests {
                 });
             });
         }
+    }
+
+    #[test]
+    fn after_a_barrier_each_rank_is_timed_from_its_own_start_and_nobody_is_called_late() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                context.start = ClockMethod::Barrier;
+                // Clocks that nobody has compared.
+                context.clock = ClockModel::identity();
+                let mut call = FakeCall::alone(world, me..me + 1, |_, rank| 10_000 + 1_000 * u64::from(rank));
+                let mut batch = Batch::default();
+                isolated_batch(context, &mut call, 5, &mut Lead::default(), &mut batch).unwrap();
+                for sample in &batch.samples {
+                    assert_eq!((sample.slowest_rank, sample.arrival_spread_nanoseconds, sample.doubt), (2, 0, None));
+                    assert!((12_000..12_500).contains(&sample.slowest_nanoseconds), "{sample:?}");
+                }
+            });
+        });
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub use stop::{Decision, Progress, StopRule, precision_reached};
 pub use streaming::{stream, streaming_batch};
 
 use crate::config::RunSettings;
+use crate::record::line::ClockMethod;
 use crate::units::Seconds;
 use crate::world::World;
 use std::ops::Range;
@@ -55,6 +56,8 @@ pub struct MeasureContext<'a> {
     pub world_size: u32,
     /// From this process's clock to the common one and back.
     pub clock: ClockModel,
+    /// How isolated iterations are started together.
+    pub start: ClockMethod,
     /// The smallest difference that marks can tell.
     pub clock_resolution_nanoseconds: u64,
     /// How samples are taken.

@@ -4,8 +4,8 @@ use super::preflight::{Planned, binding};
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::measure::{CaseResult, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, measure_case};
-use crate::record::line::{CaseLine, ClockMoment, Line, Outcome};
+use crate::measure::{CaseResult, ClockModel, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, measure_case};
+use crate::record::line::{CaseLine, ClockMethod, ClockMoment, Line, Outcome};
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -47,6 +47,7 @@ impl Steps<'_> {
         let now = || if synthetic { 0 } else { crate::host_clock::now_nanoseconds() };
         let mut clock = CommonClock::establish(world, &now)?;
         let mut tally = Tally::default();
+        let start = clock.method(world)?;
         self.write_clock(&clock, ClockMoment::Start, resolution, journal)?;
         for replicate in 0..request.settings.replicates {
             for groups in &request.plan.groups {
@@ -56,7 +57,7 @@ impl Steps<'_> {
             {
                 let place = Place { case, replicate, position: position as u32 };
                 clock.resynchronise(world)?;
-                let line = self.case_line(backend, &clock, place)?;
+                let line = self.case_line(backend, clock.model(), start, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 journal.write(world, || Line::Case(Box::new(line)))?;
                 tally.signal = self.signals.agreed(world)?;
@@ -83,7 +84,13 @@ impl Steps<'_> {
     }
 
     /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
-    fn case_line(&self, backend: &mut dyn Backend, clock: &CommonClock, place: Place) -> Result<CaseLine> {
+    fn case_line(
+        &self,
+        backend: &mut dyn Backend,
+        clock: ClockModel,
+        start: ClockMethod,
+        place: Place,
+    ) -> Result<CaseLine> {
         let request = self.request;
         let planned = &self.planned[place.case];
         let geometry = match &planned.geometry {
@@ -94,7 +101,8 @@ impl Steps<'_> {
             world: self.world,
             local_ranks: backend.local_ranks(),
             world_size: request.world_size,
-            clock: clock.model(),
+            clock,
+            start,
             clock_resolution_nanoseconds: backend.clock_resolution_nanoseconds(),
             settings: &request.settings,
             interrupted: self.signals.raised(),
