@@ -8,6 +8,7 @@ use super::suite_layout::{Layout, Training};
 use super::suite_measure::read_measure;
 use super::suite_sweep::Sweep;
 use super::{Model, RunSettings};
+use crate::digest::hexadecimal;
 use crate::error::{Error, Result};
 use crate::sample::Cadence;
 use sha2::{Digest, Sha256};
@@ -207,10 +208,6 @@ fn read(file: &Path, place: &Place) -> Result<String> {
 fn add_to_hash(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
-}
-
-fn hexadecimal(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
