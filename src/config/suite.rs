@@ -70,7 +70,7 @@ impl Suite {
         let description = root.take("description").map(|item| item.text().map(str::to_owned)).transpose()?;
         let (settings, cadences) = read_measure(root.take("measure").map(Item::table).transpose()?)?;
         let mut sweeps = Vec::new();
-        for item in tables(root.take("sweep"))? {
+        for item in root.tables("sweep")? {
             sweeps.push(Sweep::read(item, &cadences)?);
         }
         let model = match root.take("model") {
@@ -78,7 +78,7 @@ impl Suite {
             None => None,
         };
         let mut layouts = Vec::new();
-        for item in tables(root.take("layout"))? {
+        for item in root.tables("layout")? {
             layouts.push(Layout::read(item)?);
         }
         let training = root.take("training").map(|item| Training::read(item.table()?)).transpose()?;
@@ -120,11 +120,6 @@ impl Suite {
             _ => Ok(()),
         }
     }
-}
-
-/// A table, or a list of tables, as a list.
-fn tables(item: Option<Item>) -> Result<Vec<Table>> {
-    item.map_or(Ok(Vec::new()), |item| item.items()?.into_iter().map(Item::table).collect())
 }
 
 fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
