@@ -3,13 +3,13 @@
 use super::sweep::{Chosen, SweepArguments, parse_all_or};
 use crate::collective::{Collective, ReduceOp};
 use crate::config::{Growth, Place, Roots, RunSettings, Sweep, growing_sizes};
+use crate::digest;
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::geometry::Splits;
 use crate::record::line::SuiteFacts;
 use crate::units::Bytes;
 use crate::workload::WorkPlan;
-use sha2::{Digest, Sha256};
 
 /// Smallest and largest size of nccl-tests where no flag says otherwise.
 const DEFAULT_BYTES: Bytes = Bytes(32 << 20);
@@ -26,8 +26,7 @@ impl SweepArguments {
         let plan = WorkPlan::from_sweep(&sweep, world_size)?;
         let names: Vec<_> = sweep.collectives.iter().map(|collective| collective.name()).collect();
         let name = if names.len() == Collective::ALL.len() { "all".to_owned() } else { names.join(",") };
-        let hash = Sha256::digest(format!("{sweep:?} {settings:?}"));
-        let sha256 = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = digest::sha256(format!("{sweep:?} {settings:?}"));
         let facts = SuiteFacts { name: format!("sweep {name}"), path: None, sha256, model: None, layout: None };
         Ok((plan, settings, facts))
     }

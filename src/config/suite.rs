@@ -8,6 +8,7 @@ use super::suite_layout::{Layout, Training};
 use super::suite_measure::read_measure;
 use super::suite_sweep::Sweep;
 use super::{Model, RunSettings};
+use crate::digest::hexadecimal;
 use crate::error::{Error, Result};
 use crate::sample::Cadence;
 use sha2::{Digest, Sha256};
@@ -69,7 +70,7 @@ impl Suite {
         let description = root.take("description").map(|item| item.text().map(str::to_owned)).transpose()?;
         let (settings, cadences) = read_measure(root.take("measure").map(Item::table).transpose()?)?;
         let mut sweeps = Vec::new();
-        for item in tables(root.take("sweep"))? {
+        for item in root.tables("sweep")? {
             sweeps.push(Sweep::read(item, &cadences)?);
         }
         let model = match root.take("model") {
@@ -77,7 +78,7 @@ impl Suite {
             None => None,
         };
         let mut layouts = Vec::new();
-        for item in tables(root.take("layout"))? {
+        for item in root.tables("layout")? {
             layouts.push(Layout::read(item)?);
         }
         let training = root.take("training").map(|item| Training::read(item.table()?)).transpose()?;
@@ -119,11 +120,6 @@ impl Suite {
             _ => Ok(()),
         }
     }
-}
-
-/// A table, or a list of tables, as a list.
-fn tables(item: Option<Item>) -> Result<Vec<Table>> {
-    item.map_or(Ok(Vec::new()), |item| item.items()?.into_iter().map(Item::table).collect())
 }
 
 fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
@@ -207,10 +203,6 @@ fn read(file: &Path, place: &Place) -> Result<String> {
 fn add_to_hash(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
-}
-
-fn hexadecimal(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

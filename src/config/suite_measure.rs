@@ -4,13 +4,12 @@ use super::RunSettings;
 use super::document::{Item, Table};
 use crate::error::Result;
 use crate::sample::Cadence;
-use crate::units::parse_seconds;
 
 /// Both cadences: the default everywhere.
 pub const BOTH_CADENCES: [Cadence; 2] = [Cadence::Streaming, Cadence::Isolated];
 
 /// Most independent repetitions of a case; more would be a suite of its own.
-pub const MOST_REPLICATES: u64 = 1000;
+pub const MOST_REPLICATES: u32 = 1000;
 
 /// Reads the table; what it leaves out has the default of [`RunSettings`].
 pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cadence>)> {
@@ -34,15 +33,16 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
         return Err(item.wrong(format!("at least {least} samples and at most {most} cannot both hold")));
     }
     settings.fixed_iterations = table.take("iterations").map(|item| item.count()).transpose()?;
-    settings.fixed_warm_up = table.take("warm_up_iterations").map(whole_from_zero).transpose()?;
+    settings.fixed_warm_up =
+        table.take("warm_up_iterations").map(|item| item.count_within(0..=u32::MAX)).transpose()?;
     if let Some(item) = table.take("case_budget") {
-        settings.case_budget = item.parsed(parse_seconds)?;
+        settings.case_budget = item.seconds()?;
         if settings.case_budget.0 <= 0.0 || settings.case_budget.0 > 86_400.0 {
             return Err(item.wrong(format!("found {}; accepted: more than 0 s, up to a day", settings.case_budget)));
         }
     }
     if let Some(item) = table.take("replicates") {
-        settings.replicates = item.whole(1..=MOST_REPLICATES)? as u32;
+        settings.replicates = item.count_within(1..=MOST_REPLICATES)?;
     }
     if let Some(item) = table.take("warm_buffers") {
         settings.warm_buffers = item.truth()?;
@@ -70,8 +70,4 @@ fn parse_cadence(text: &str) -> std::result::Result<Cadence, String> {
         .into_iter()
         .find(|cadence| cadence.name() == text)
         .ok_or_else(|| format!("found `{text}`; accepted: streaming, isolated"))
-}
-
-fn whole_from_zero(item: Item) -> Result<u32> {
-    Ok(item.whole(0..=u64::from(u32::MAX))? as u32)
 }

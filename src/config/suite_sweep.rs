@@ -235,8 +235,7 @@ fn read_roots(item: Item) -> Result<Roots> {
     if item.is_text("all") {
         return Ok(Roots::All);
     }
-    let read = |item: &Item| item.whole(0..=u64::from(u32::MAX)).map(|root| root as u32);
-    Ok(Roots::These(item.items()?.iter().map(read).collect::<Result<_>>()?))
+    Ok(Roots::These(item.items()?.iter().map(|item| item.count_within(0..=u32::MAX)).collect::<Result<_>>()?))
 }
 
 fn read_splits(item: Item) -> Result<Splits> {

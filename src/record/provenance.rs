@@ -1,8 +1,8 @@
 //! Where the numbers come from: host, process, processors and the allowed part of the environment.
 
 use super::line::RankFacts;
+use crate::digest;
 use crate::error::{Error, Result};
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -102,7 +102,7 @@ pub fn program_sha256() -> Result<String> {
 /// SHA-256 of a file, in hexadecimal.
 pub fn file_sha256(path: &Path) -> Result<String> {
     let bytes = fs::read(path).map_err(|cause| Error::file("read", path, cause))?;
-    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(digest::sha256(bytes))
 }
 
 /// Version and commit of this program.

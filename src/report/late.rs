@@ -7,7 +7,7 @@ use super::row::valid_samples;
 use crate::record::Record;
 use crate::record::line::{CaseLine, ClockMethod, Outcome};
 use crate::sample::Cadence;
-use crate::stats::median;
+use crate::stats::{median, sorted};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
             samples += 1;
         }
     }
-    let (rank, mut times) = spreads.into_iter().max_by_key(|(_, times)| times.len())?;
-    times.sort_unstable_by(f64::total_cmp);
+    let (rank, times) = spreads.into_iter().max_by_key(|(_, times)| times.len())?;
+    let times = sorted(times);
     let share = times.len() as f64 / f64::from(samples);
     let spread = Seconds(median(&times)?);
     let named = share > clear_majority(record.header.world_size) && spread > residual;

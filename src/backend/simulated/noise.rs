@@ -79,6 +79,7 @@ fn log_normal(sigma: f64, generator: &mut Xoshiro256PlusPlus) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::{median, sorted};
     use crate::units::Seconds;
 
     fn settings() -> machine::Noise {
@@ -106,11 +107,10 @@ mod tests {
         let drawn: Vec<f64> = (0..100_000).map(|_| noise.factor()).collect();
         let outliers = drawn.iter().filter(|factor| **factor > 10.0).count() as f64 / drawn.len() as f64;
         assert!((outliers - 0.25).abs() < 0.01, "{outliers}");
-        let mut usual: Vec<f64> = drawn.into_iter().filter(|factor| *factor <= 10.0).map(f64::ln).collect();
-        usual.sort_by(f64::total_cmp);
+        let usual = sorted(drawn.into_iter().filter(|factor| *factor <= 10.0).map(f64::ln));
         let sigma = (usual.iter().map(|log| log * log).sum::<f64>() / usual.len() as f64).sqrt();
         assert!((sigma - 0.1).abs() < 0.004, "{sigma}");
-        assert!(usual[usual.len() / 2].abs() < 0.002, "{}", usual[usual.len() / 2]);
+        assert!(median(&usual).is_some_and(|middle| middle.abs() < 0.002), "{:?}", median(&usual));
     }
 
     #[test]

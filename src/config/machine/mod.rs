@@ -4,7 +4,6 @@
 
 mod bound;
 mod read;
-mod table;
 
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
@@ -121,7 +120,7 @@ impl Machine {
     /// Checks the text of a machine file; `path` is for the messages.
     ///
     /// # Errors
-    /// A usage error that names file and key: not TOML, an unknown key, a missing or impossible value.
+    /// A usage error that names file, line and key: not TOML, an unknown key, a missing or impossible value.
     pub fn parse(text: &str, path: &Path) -> Result<Machine> {
         read::parse(text, path)
     }

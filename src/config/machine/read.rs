@@ -1,123 +1,157 @@
 //! From the text of a machine file to a checked machine.
 
-use super::table::Table;
 use super::{Fault, Machine, Network, NodeLinks, Noise};
-use crate::error::{Error, Result};
-use crate::units::Seconds;
+use crate::config::document::{Item, Table};
+use crate::error::Result;
+use crate::units::{Rate, Seconds};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 const FILE_KEYS: [&str; 6] = ["name", "ranks_per_node", "within_node", "between_nodes", "noise", "faults"];
 const NODE_KEYS: [&str; 3] = ["latency", "rate", "assumed"];
 const NETWORK_KEYS: [&str; 4] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed"];
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
+/// The keys of all kinds of fault together.
+const FAULT_KEYS: [&str; 7] = ["kind", "rank", "node", "nodes", "delay", "rate_factor", "probability"];
 
 /// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
 const LONGEST: Seconds = Seconds(1.0);
 /// A rate of nothing would be a call without end.
 const SMALLEST_RATE_FACTOR: f64 = 1e-6;
+/// More than any node has, of ranks or of adapters.
+const MOST_PER_NODE: u32 = 4096;
+/// Whether a rank or node exists is known once the number of ranks is.
+const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
-    let entries: toml::Table =
-        text.parse().map_err(|cause| Error::usage(format!("{}: not valid TOML: {cause}", path.display())))?;
-    let file = Table::open(path, "", &entries, &FILE_KEYS)?;
+    let mut file = Table::parse(path, text)?;
+    file.only(&FILE_KEYS)?;
     Ok(Machine {
         path: path.to_owned(),
-        name: file.text("name", "two-hosts")?.to_owned(),
-        ranks_per_node: file.count("ranks_per_node", 1..=4096)?,
-        within_node: node_links(&file.table("within_node", &NODE_KEYS)?)?,
-        between_nodes: network(&file.table("between_nodes", &NETWORK_KEYS)?)?,
-        noise: match file.optional_table("noise", &NOISE_KEYS)? {
-            Some(table) => noise(&table)?,
+        name: file.require("name", "a text such as \"two-hosts\"")?.text_such_as("two-hosts")?.to_owned(),
+        ranks_per_node: count(&mut file, "ranks_per_node", 1..=MOST_PER_NODE)?,
+        within_node: node_links(table(&mut file, "within_node", &NODE_KEYS)?)?,
+        between_nodes: network(table(&mut file, "between_nodes", &NETWORK_KEYS)?)?,
+        noise: match file.take("noise") {
+            Some(item) => noise(item.table()?)?,
             None => Noise::default(),
         },
-        faults: file
-            .tables("faults")?
-            .iter()
-            .map(|(name, entries)| fault(path, name, entries))
-            .collect::<Result<_>>()?,
+        faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
     })
 }
 
-fn node_links(table: &Table) -> Result<NodeLinks> {
-    Ok(NodeLinks { latency: positive(table, "latency")?, rate: table.rate("rate")?, assumed: table.flag("assumed")? })
+fn node_links(mut table: Table) -> Result<NodeLinks> {
+    Ok(NodeLinks {
+        latency: positive(&mut table, "latency")?,
+        rate: rate(&mut table, "rate")?,
+        assumed: assumed(&mut table)?,
+    })
 }
 
-fn network(table: &Table) -> Result<Network> {
+fn network(mut table: Table) -> Result<Network> {
     Ok(Network {
-        latency: positive(table, "latency")?,
-        adapters_per_node: table.count("adapters_per_node", 1..=4096)?,
-        rate_per_adapter: table.rate("rate_per_adapter")?,
-        assumed: table.flag("assumed")?,
+        latency: positive(&mut table, "latency")?,
+        adapters_per_node: count(&mut table, "adapters_per_node", 1..=MOST_PER_NODE)?,
+        rate_per_adapter: rate(&mut table, "rate_per_adapter")?,
+        assumed: assumed(&mut table)?,
     })
 }
 
-fn noise(table: &Table) -> Result<Noise> {
+/// Whatever is left out is as in a machine without noise.
+fn noise(mut table: Table) -> Result<Noise> {
+    table.only(&NOISE_KEYS)?;
+    let none = Noise::default();
+    let mut number_or = |key, otherwise, accepted| match table.take(key) {
+        Some(item) => item.number_within(accepted),
+        None => Ok(otherwise),
+    };
     Ok(Noise {
-        relative_sigma: table.number_or("relative_sigma", 0.0..=1.0, 0.0)?,
-        outlier_probability: table.number_or("outlier_probability", 0.0..=1.0, 0.0)?,
-        outlier_factor: table.number_or("outlier_factor", 1.0..=1000.0, 1.0)?,
-        arrival_jitter: short(table, "arrival_jitter", table.seconds_or_zero("arrival_jitter")?)?,
+        relative_sigma: number_or("relative_sigma", none.relative_sigma, 0.0..=1.0)?,
+        outlier_probability: number_or("outlier_probability", none.outlier_probability, 0.0..=1.0)?,
+        outlier_factor: number_or("outlier_factor", none.outlier_factor, 1.0..=1000.0)?,
+        arrival_jitter: match table.take("arrival_jitter") {
+            Some(item) => short(&item)?,
+            None => none.arrival_jitter,
+        },
     })
 }
 
 /// Two steps, since the accepted keys depend on the kind.
-fn fault(path: &Path, name: &str, entries: &toml::Table) -> Result<Fault> {
-    let any =
-        Table::open(path, name, entries, &["kind", "rank", "node", "nodes", "delay", "rate_factor", "probability"])?;
-    let kind = any.text("kind", "rank, node, link or corrupt")?;
-    let only = |keys: &[&str]| Table::open(path, name, entries, keys);
-    let index = 0..=u32::MAX;
-    match kind {
+fn fault(mut table: Table) -> Result<Fault> {
+    table.only(&FAULT_KEYS)?;
+    let kind = table.require("kind", "rank, node, link or corrupt")?;
+    match kind.text_such_as("rank")? {
         "rank" => {
-            let table = only(&["kind", "rank", "delay"])?;
-            Ok(Fault::Rank { rank: table.count("rank", index)?, delay: positive(&table, "delay")? })
+            table.only(&["kind", "rank", "delay"])?;
+            let rank = count(&mut table, "rank", ANY_INDEX)?;
+            Ok(Fault::Rank { rank, delay: positive(&mut table, "delay")? })
         }
         "node" => {
-            let table = only(&["kind", "node", "rate_factor"])?;
-            Ok(Fault::Node { node: table.count("node", index)?, rate_factor: rate_factor(&table)? })
+            table.only(&["kind", "node", "rate_factor"])?;
+            let node = count(&mut table, "node", ANY_INDEX)?;
+            Ok(Fault::Node { node, rate_factor: rate_factor(&mut table)? })
         }
         "link" => {
-            let table = only(&["kind", "nodes", "rate_factor"])?;
-            let nodes = table.pair_of_counts("nodes", index)?;
+            table.only(&["kind", "nodes", "rate_factor"])?;
+            let item = table.require("nodes", "two whole numbers such as [0, 1]")?;
+            let nodes = item.pair_of_counts(ANY_INDEX)?;
             if nodes[0] == nodes[1] {
-                return Err(table.error("nodes", format!("found {nodes:?}; a link joins two different nodes")));
+                return Err(item.wrong(format!("found {nodes:?}; a link joins two different nodes")));
             }
-            Ok(Fault::Link { nodes, rate_factor: rate_factor(&table)? })
+            Ok(Fault::Link { nodes, rate_factor: rate_factor(&mut table)? })
         }
         "corrupt" => {
-            let table = only(&["kind", "rank", "probability"])?;
-            let probability = table.number("probability", 0.0..=1.0)?;
-            Ok(Fault::Corrupt { rank: table.count("rank", index)?, probability })
+            table.only(&["kind", "rank", "probability"])?;
+            let rank = count(&mut table, "rank", ANY_INDEX)?;
+            Ok(Fault::Corrupt { rank, probability: number(&mut table, "probability", 0.0..=1.0)? })
         }
-        other => Err(any.error("kind", format!("found `{other}`; accepted: rank, node, link, corrupt"))),
+        other => Err(kind.wrong(format!("found `{other}`; accepted: rank, node, link, corrupt"))),
     }
 }
 
-fn rate_factor(table: &Table) -> Result<f64> {
-    table.number("rate_factor", SMALLEST_RATE_FACTOR..=1.0)
+/// A table that must be there and holds no other keys.
+fn table(file: &mut Table, key: &'static str, keys: &[&str]) -> Result<Table> {
+    let table = file.require(key, &format!("a table [{key}] with {}", keys.join(", ")))?.table()?;
+    table.only(keys)?;
+    Ok(table)
 }
 
-fn positive(table: &Table, key: &str) -> Result<Seconds> {
-    let seconds = short(table, key, table.seconds(key)?)?;
-    if seconds.0 >= 1e-9 {
-        Ok(seconds)
-    } else {
-        Err(table.error(key, format!("found {seconds}; accepted: at least 1ns")))
-    }
+fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
+    let accepted = format!("a whole number from {} to {}", range.start(), range.end());
+    table.require(key, &accepted)?.count_within(range)
 }
 
-fn short(table: &Table, key: &str, seconds: Seconds) -> Result<Seconds> {
-    if seconds.0 <= LONGEST.0 {
-        Ok(seconds)
-    } else {
-        Err(table.error(key, format!("found {seconds}; accepted: at most 1s")))
-    }
+fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
+    let accepted = format!("a number from {} to {}", range.start(), range.end());
+    table.require(key, &accepted)?.number_within(range)
+}
+
+fn rate_factor(table: &mut Table) -> Result<f64> {
+    number(table, "rate_factor", SMALLEST_RATE_FACTOR..=1.0)
+}
+
+fn rate(table: &mut Table, key: &'static str) -> Result<Rate> {
+    table.require(key, "a rate such as \"25GB/s\"")?.rate()
+}
+
+fn assumed(table: &mut Table) -> Result<bool> {
+    table.take("assumed").map_or(Ok(false), |item| item.truth())
+}
+
+fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
+    let item = table.require(key, "a time such as \"2us\"")?;
+    let seconds = short(&item)?;
+    if seconds.0 >= 1e-9 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at least 1ns"))) }
+}
+
+fn short(item: &Item) -> Result<Seconds> {
+    let seconds = item.seconds()?;
+    if seconds.0 <= LONGEST.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at most 1s"))) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Rate;
     use std::path::PathBuf;
 
     const GOOD: &str = r#"
@@ -149,39 +183,50 @@ rate_factor = 0.25
             (
                 "adapters_per_node",
                 "adapter_per_node",
-                "between_nodes.adapter_per_node: unknown key; did you mean `adapters_per_node`?",
+                "m.toml:9: between_nodes.adapter_per_node: unknown key; did you mean `adapters_per_node`?",
             ),
-            ("name", "colour", "colour: unknown key; accepted: name, ranks_per_node"),
+            ("name", "colour", "m.toml:2: colour: unknown key. Known here: name, ranks_per_node"),
             ("\"10GB/s\"", "\"-10GB/s\"", "within_node.rate: found `-10GB/s`; accepted: a rate such as"),
             ("\"10GB/s\"", "\"10GB\"", "within_node.rate: found `10GB`"),
-            ("\"10GB/s\"", "10", "within_node.rate: found `10`; accepted: a text such as \"25GB/s\""),
+            ("\"10GB/s\"", "10", "m.toml:6: within_node.rate: found 10; accepted: a text such as \"25GB/s\""),
             ("\"1us\"", "\"1 parsec\"", "within_node.latency: found `1 parsec`; accepted: a time with its unit"),
             ("\"1us\"", "\"0us\"", "within_node.latency: found 0.000 ns; accepted: at least 1ns"),
             ("\"1us\"", "\"2s\"", "within_node.latency: found 2.00 s; accepted: at most 1s"),
-            ("ranks_per_node = 2", "ranks_per_node = 0", "ranks_per_node: found `0`; accepted: a whole number from 1"),
-            ("ranks_per_node = 2", "", "ranks_per_node: missing; accepted: a whole number from 1"),
+            (
+                "ranks_per_node = 2",
+                "ranks_per_node = 0",
+                "m.toml:3: ranks_per_node: found 0; accepted: a whole number from 1",
+            ),
+            (
+                "ranks_per_node = 2",
+                "",
+                "m.toml: the file: `ranks_per_node` is missing; accepted: a whole number from 1",
+            ),
             ("[within_node]", "[noise2]", "noise2: unknown key; did you mean `noise`?"),
             (
                 "relative_sigma = 0.02",
                 "relative_sigma = nan",
-                "noise.relative_sigma: found `nan`; accepted: a number from 0",
+                "noise.relative_sigma: found NaN; accepted: a number from 0",
             ),
             (
                 "rate_factor = 0.25",
                 "rate_factor = 1.5",
-                "faults[1].rate_factor: found `1.5`; accepted: a number from 0.000001 to 1",
+                "m.toml:21: faults[1].rate_factor: found 1.5; accepted: a number from 0.000001 to 1",
             ),
-            ("rate_factor = 0.25", "rate_factor = 0", "faults[1].rate_factor: found `0`"),
+            ("rate_factor = 0.25", "rate_factor = 0", "faults[1].rate_factor: found 0;"),
             ("[0, 1]", "[1, 1]", "faults[1].nodes: found [1, 1]; a link joins two different nodes"),
             ("\"link\"", "\"lnk\"", "faults[1].kind: found `lnk`; accepted: rank, node, link, corrupt"),
-            ("rank = 3", "node = 3", "faults[0].node: unknown key; accepted: kind, rank, delay"),
-            ("rank = 3", "rank = -3", "faults[0].rank: found `-3`"),
-            ("name = \"small\"", "name = ", "not valid TOML"),
+            ("rank = 3", "node = 3", "m.toml:16: faults[0].node: unknown key. Known here: kind, rank, delay"),
+            ("rank = 3", "rank = -3", "faults[0].rank: found -3;"),
+            ("name = \"small\"", "name = \" \"", "m.toml:2: name: found the text \" \"; accepted: a text such as"),
+            ("latency = \"1us\"", "", "m.toml:4: within_node: `latency` is missing; accepted: a time such as \"2us\""),
+            ("kind = \"rank\"", "", "m.toml:14: faults[0]: `kind` is missing; accepted: rank, node, link or corrupt"),
+            ("name = \"small\"", "name = ", "m.toml:2: not TOML: "),
         ] {
             let text = GOOD.replacen(from, to, 1);
             let error = Machine::parse(&text, Path::new("m.toml")).expect_err(to);
             let message = error.to_string();
-            assert!(message.starts_with("m.toml: ") && message.contains(words), "{to}: {message}");
+            assert!(message.starts_with("m.toml:") && message.contains(words), "{to}: {message}");
             assert_eq!(error.exit_code(), 2, "{to}");
         }
     }
@@ -192,7 +237,7 @@ rate_factor = 0.25
         let message = Machine::parse(text, Path::new("m.toml")).unwrap_err().to_string();
         assert_eq!(
             message,
-            "m.toml: between_nodes: missing; a table [between_nodes] with latency, adapters_per_node, rate_per_adapter, assumed"
+            "m.toml: the file: `between_nodes` is missing; accepted: a table [between_nodes] with latency, adapters_per_node, rate_per_adapter, assumed"
         );
     }
 

@@ -1,6 +1,9 @@
 //! A TOML file as a tree whose every value knows its file, line and key, so that each complaint can name them.
 //!
-//! What the keys mean is the business of the readers above; unknown keys are refused here, with a suggestion.
+//! Unknown keys are refused here, with a suggestion. What the keys mean is the business of the readers above, and how a
+//! value is read is in `values`.
+
+mod values;
 
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -82,107 +85,32 @@ impl Table {
         self.take(key).ok_or_else(|| self.place.wrong(format!("`{key}` is missing; accepted: {accepted}")))
     }
 
+    /// The tables of a list `[[key]]`, or the single table of that name; none where it is left out.
+    pub fn tables(&mut self, key: &'static str) -> Result<Vec<Table>> {
+        match self.take(key) {
+            None => Ok(Vec::new()),
+            Some(Item { value: Value::List(items), .. }) => items.into_iter().map(Item::table).collect(),
+            Some(item) => Ok(vec![item.table()?]),
+        }
+    }
+
     /// Refuses whatever was not asked for.
     pub fn finish(self) -> Result<()> {
-        let Some((key, item)) = self.entries.first_key_value() else { return Ok(()) };
-        let nearest = self
-            .known
+        self.only(&self.known)
+    }
+
+    /// Refuses every key but these, before any is read: a misspelt key is then named itself, instead of the required key
+    /// that it was to be being called missing.
+    pub fn only(&self, known: &[&str]) -> Result<()> {
+        let unknown = |(key, _): &(&String, &Item)| !known.contains(&key.as_str());
+        let Some((key, item)) = self.entries.iter().find(unknown) else { return Ok(()) };
+        let nearest = known
             .iter()
             .map(|known| (strsim::jaro_winkler(key, known), known))
             .filter(|(likeness, _)| *likeness > 0.75)
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let suggestion = nearest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"));
-        Err(item.place.wrong(format!("unknown key{suggestion} Known here: {}", self.known.join(", "))))
-    }
-}
-
-impl Item {
-    /// A usage error that names this value's place.
-    pub fn wrong(&self, problem: impl Display) -> Error {
-        self.place.wrong(problem)
-    }
-
-    /// A text.
-    pub fn text(&self) -> Result<&str> {
-        match &self.value {
-            Value::Text(text) => Ok(text),
-            other => Err(self.wrong(format!("found {}; accepted: a text in quotes", describe(other)))),
-        }
-    }
-
-    /// A whole number within a range.
-    pub fn whole(&self, range: std::ops::RangeInclusive<u64>) -> Result<u64> {
-        let accepted = || format!("accepted: a whole number from {} to {}", range.start(), range.end());
-        match &self.value {
-            Value::Whole(number) => u64::try_from(*number)
-                .ok()
-                .filter(|number| range.contains(number))
-                .ok_or_else(|| self.wrong(format!("found {number}; {}", accepted()))),
-            other => Err(self.wrong(format!("found {}; {}", describe(other), accepted()))),
-        }
-    }
-
-    /// A whole number from 1 that fits 32 bits.
-    pub fn count(&self) -> Result<u32> {
-        Ok(self.whole(1..=u64::from(u32::MAX))? as u32)
-    }
-
-    /// A number above `low` and up to `high`.
-    pub fn fraction(&self, low: f64, high: f64) -> Result<f64> {
-        let number = match &self.value {
-            Value::Whole(number) => *number as f64,
-            Value::Fraction(number) => *number,
-            other => return Err(self.wrong(format!("found {}; accepted: a number", describe(other)))),
-        };
-        if number > low && number <= high {
-            return Ok(number);
-        }
-        Err(self.wrong(format!("found {number}; accepted: a number above {low} and up to {high}")))
-    }
-
-    /// `true` or `false`.
-    pub fn truth(&self) -> Result<bool> {
-        match &self.value {
-            Value::Truth(truth) => Ok(*truth),
-            other => Err(self.wrong(format!("found {}; accepted: true or false", describe(other)))),
-        }
-    }
-
-    /// A text read by `parse`, whose error says what was found and what is accepted.
-    pub fn parsed<T>(&self, parse: impl Fn(&str) -> std::result::Result<T, String>) -> Result<T> {
-        parse(self.text()?).map_err(|problem| self.wrong(problem))
-    }
-
-    /// True where the value is this very text.
-    pub fn is_text(&self, text: &str) -> bool {
-        matches!(&self.value, Value::Text(found) if found == text)
-    }
-
-    /// True where the value is a table.
-    pub fn is_table(&self) -> bool {
-        matches!(self.value, Value::Table(_))
-    }
-
-    /// True where the value is a whole number.
-    pub fn is_whole(&self) -> bool {
-        matches!(self.value, Value::Whole(_))
-    }
-
-    /// A table.
-    pub fn table(self) -> Result<Table> {
-        match self.value {
-            Value::Table(table) => Ok(table),
-            other => Err(self.place.wrong(format!("found {}; accepted: a table", describe(&other)))),
-        }
-    }
-
-    /// The items of a list, or the single value as a list of one; an empty list is refused.
-    pub fn items(self) -> Result<Vec<Item>> {
-        match self.value {
-            Value::List(items) if items.is_empty() => Err(self.place.wrong("found an empty list; name at least one")),
-            Value::List(items) => Ok(items),
-            _ => Ok(vec![self]),
-        }
+        Err(item.place.wrong(format!("unknown key{suggestion} Known here: {}", known.join(", "))))
     }
 }
 
@@ -221,18 +149,6 @@ fn item(file: &Path, text: &str, line: usize, path: String, value: DeValue) -> I
     Item { place, value }
 }
 
-fn describe(value: &Value) -> String {
-    match value {
-        Value::Text(text) => format!("the text \"{text}\""),
-        Value::Whole(number) => number.to_string(),
-        Value::Fraction(number) => number.to_string(),
-        Value::Truth(truth) => truth.to_string(),
-        Value::List(_) => "a list".to_owned(),
-        Value::Table(_) => "a table".to_owned(),
-        Value::Date(text) => format!("`{text}`"),
-    }
-}
-
 fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
@@ -269,20 +185,37 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_toml_is_refused_with_its_line() {
-        let message = parse("name = 'x'\nwhat\n").unwrap_err().to_string();
-        assert!(message.starts_with("suite.toml:2: not TOML: "), "{message}");
+    fn a_misspelt_key_is_named_before_the_key_that_is_missing_for_it() {
+        let root = parse("colectives = 'all'\nbytes = 8").unwrap();
+        let message = root.only(&["bytes", "collectives"]).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "suite.toml:1: colectives: unknown key; did you mean `collectives`? Known here: bytes, collectives"
+        );
+        assert!(root.only(&["bytes", "colectives", "roots"]).is_ok());
     }
 
     #[test]
-    fn a_wrong_kind_of_value_says_what_was_found_and_what_is_accepted() {
-        let mut root = parse("a = 'x'\nb = -1\nc = [1, 'y']\nd = 1.5").unwrap();
-        let mut item = |key| root.take(key).unwrap();
-        let message = item("a").count().unwrap_err().to_string();
-        assert_eq!(message, "suite.toml:1: a: found the text \"x\"; accepted: a whole number from 1 to 4294967295");
-        assert!(item("b").count().unwrap_err().to_string().contains("b: found -1; accepted"));
-        let message = item("c").items().unwrap()[1].count().unwrap_err().to_string();
-        assert!(message.starts_with("suite.toml:3: c[1]: found"), "{message}");
-        assert!(item("d").text().unwrap_err().to_string().contains("found 1.5; accepted: a text"));
+    fn tables_may_be_several_one_or_none() {
+        for (text, keys) in [
+            ("[[sweep]]\n[[sweep]]", vec!["sweep[0]", "sweep[1]"]),
+            ("[sweep]", vec!["sweep"]),
+            ("sweep = []", vec![]),
+            ("", vec![]),
+        ] {
+            let tables = parse(text).unwrap().tables("sweep").expect(text);
+            let found: Vec<&str> = tables.iter().map(|table| table.place.key.as_str()).collect();
+            assert_eq!(found, keys, "{text}");
+        }
+        for text in ["sweep = 3", "sweep = [3]"] {
+            let message = parse(text).unwrap().tables("sweep").expect_err(text).to_string();
+            assert!(message.ends_with("found 3; accepted: a table"), "{message}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_toml_is_refused_with_its_line() {
+        let message = parse("name = 'x'\nwhat\n").unwrap_err().to_string();
+        assert!(message.starts_with("suite.toml:2: not TOML: "), "{message}");
     }
 }
