@@ -65,7 +65,7 @@ pub fn show(pairs: &[Pair], out: &mut dyn Write) -> Result<bool> {
             let whole = if fail > 0 {
                 "FAIL"
             } else if open > 0 {
-                "PASS, in part inconclusive"
+                "INCONCLUSIVE"
             } else {
                 "PASS"
             };
