@@ -1,10 +1,13 @@
 /* The plain loop that commgauge's streaming cadence is compared with: the same MPI call on the same buffers in the
    same order, and nothing else. Returns the first error code of MPI, or MPI_SUCCESS. */
 #include <mpi.h>
+#include <stdint.h>
 
+/* The order of `Collective` in the bench. */
 enum collective { ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, PING_PONG };
 
-struct rotation { long copies, stride, step, current; };
+/* `Rotation` of the backend. */
+struct rotation { uint64_t copies, stride, step, current; };
 
 int commgauge_raw_loop(int collective, long calls, const char *send, char *receive, struct rotation *rotation,
                        int count, MPI_Datatype type, MPI_Comm comm, int partner, int first)

@@ -16,7 +16,7 @@ const TRIAL_SAMPLES: u32 = 3;
 const TRIAL_MARKS: usize = 33;
 
 /// Chooses, process 0 for all. `call_nanoseconds` is what a call took when warming up, where that is known.
-pub(crate) fn choose_calls_per_sample(
+pub fn choose_calls_per_sample(
     context: &MeasureContext,
     call: &mut dyn Call,
     call_nanoseconds: Option<f64>,

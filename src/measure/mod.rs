@@ -19,6 +19,7 @@ mod warm_up;
 mod fakes;
 
 pub use batch::Batch;
+pub use calls_per_sample::choose_calls_per_sample;
 pub use case::{CaseResult, measure_case};
 pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;

@@ -121,6 +121,11 @@ impl Prepared {
         })
     }
 
+    /// The communicator that the call goes over.
+    pub fn communicator(&self) -> ffi::MPI_Comm {
+        self.communicator
+    }
+
     /// Carries the call out.
     ///
     /// # Safety

@@ -14,6 +14,11 @@ use std::ffi::{c_int, c_void};
 pub struct Datatype(pub(super) ffi::MPI_Datatype);
 
 impl Datatype {
+    /// The handle.
+    pub fn raw(self) -> ffi::MPI_Datatype {
+        self.0
+    }
+
     /// The datatype of an element type.
     pub fn of(element: ElementType) -> Datatype {
         // SAFETY: reading constants of the initialised library.

@@ -55,8 +55,9 @@ impl Arena {
     }
 }
 
-/// Which copy of the buffers each call uses.
+/// Which copy of the buffers each call uses. Laid out as in C, so that a loop in C can turn it on in our place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Rotation {
     /// Number of copies.
     pub copies: u64,

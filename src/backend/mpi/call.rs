@@ -6,7 +6,7 @@ use crate::backend::{Binding, Call, Marks, Mismatch};
 use crate::collective::{Collective, ReduceOp};
 use crate::element::ElementType;
 use crate::error::Result;
-use crate::host_clock;
+use crate::host_clock::{self, Readings};
 use crate::mpi_call::{Communicator, Datatype, Operation, Prepared};
 use crate::pattern::segments::View;
 use crate::pattern::{Buffer, Pattern, Segment, encode};
@@ -21,13 +21,25 @@ pub struct MpiCall<'b> {
     divide: Option<Divide>,
     /// More ranks than processors: give way while waiting, or the one waited for may not run.
     gives_way: bool,
-    marks: Vec<u64>,
+    marks: Readings,
     pattern: Pattern,
     inputs: Vec<Segment>,
     outputs: Vec<Segment>,
     element_bytes: u64,
     rank: u32,
     has_data: bool,
+}
+
+/// What another caller needs to make the same call on the same buffers.
+pub struct Parts<'a> {
+    /// First of the copies that are read.
+    pub send: *const u8,
+    /// First of the copies that are written.
+    pub receive: *mut u8,
+    /// Which copy is next; whoever calls turns it on.
+    pub rotation: &'a mut Rotation,
+    /// The communicator of the call.
+    pub communicator: mpi::ffi::MPI_Comm,
 }
 
 /// The second half of an average: the sum divided by the number of ranks.
@@ -71,7 +83,7 @@ impl<'b> MpiCall<'b> {
             receive,
             divide,
             gives_way,
-            marks: Vec::new(),
+            marks: Readings::default(),
             pattern: Pattern::new(op.element, reduce_op, ranks, seed),
             inputs: view.inputs(0),
             outputs: view.outputs(0),
@@ -85,9 +97,14 @@ impl<'b> MpiCall<'b> {
         Ok(call)
     }
 
-    /// The addresses and offsets that `enqueue` uses, for a comparison with other callers on the same buffers.
-    pub fn buffers(&mut self) -> (*const u8, *mut u8, Rotation) {
-        (self.send.address(), self.receive.address_mut(), self.rotation)
+    /// What `enqueue` uses, for a comparison with another caller on the same buffers.
+    pub fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            send: self.send.address(),
+            receive: self.receive.address_mut(),
+            rotation: &mut self.rotation,
+            communicator: self.prepared.communicator(),
+        }
     }
 
     fn write_inputs(&mut self, copy: u64) {
@@ -142,13 +159,12 @@ impl Call for MpiCall<'_> {
     }
 
     fn reserve_marks(&mut self, marks: usize) {
-        self.marks.clear();
         self.marks.reserve(marks);
     }
 
     #[inline]
     fn mark(&mut self) {
-        self.marks.push(host_clock::now_nanoseconds());
+        self.marks.take();
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
@@ -172,7 +188,7 @@ impl Call for MpiCall<'_> {
 
     fn read_marks(&self, marks: &mut Marks) {
         marks.local_ranks = 1;
-        marks.nanoseconds.clone_from(&self.marks);
+        self.marks.copy_to(&mut marks.nanoseconds);
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {

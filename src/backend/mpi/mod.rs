@@ -5,7 +5,7 @@ mod call;
 mod host;
 
 pub use arena::Rotation;
-pub use call::MpiCall;
+pub use call::{MpiCall, Parts};
 
 use super::{Backend, BackendFacts, Binding, Call};
 use crate::error::{Error, Result};
@@ -42,6 +42,25 @@ impl MpiBackend {
             ranks_on_host: ranks_on_host.max(1),
             resolution_nanoseconds: host_clock::seen_resolution_nanoseconds(),
         })
+    }
+
+    /// [`Backend::bind`] with the type of the call kept.
+    ///
+    /// # Errors
+    /// Those of `bind`.
+    pub fn bind_call(&mut self, binding: &Binding) -> Result<MpiCall<'_>> {
+        let view = self.view(binding)?;
+        let rotation = self.rotation(binding, &view);
+        let axis = binding.groups.axis;
+        let (send_elements, receive_elements) = view.buffer_elements();
+        for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
+            arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
+        }
+        // More ranks than processors: whoever waits must give way, or the one waited for may not run.
+        let gives_way = self.ranks_on_host > host::processors();
+        let unconnected = || Error::environment(format!("axis {axis} was not connected before its first case"));
+        let communicator = self.communicators.get(&axis).ok_or_else(unconnected)?;
+        MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, gives_way)
     }
 
     /// This rank's part in a binding.
@@ -121,19 +140,7 @@ impl Backend for MpiBackend {
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
-        let view = self.view(binding)?;
-        let rotation = self.rotation(binding, &view);
-        let axis = binding.groups.axis;
-        let (send_elements, receive_elements) = view.buffer_elements();
-        for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
-            arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
-        }
-        // More ranks than processors: whoever waits must give way, or the one waited for may not run.
-        let gives_way = self.ranks_on_host > host::processors();
-        let unconnected = || Error::environment(format!("axis {axis} was not connected before its first case"));
-        let communicator = self.communicators.get(&axis).ok_or_else(unconnected)?;
-        let call = MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, gives_way)?;
-        Ok(Box::new(call))
+        Ok(Box::new(self.bind_call(binding)?))
     }
 
     fn now_nanoseconds(&self) -> u64 {
