@@ -146,6 +146,7 @@ fn isolated() {
         local_ranks: 0..1,
         world_size: 1,
         clock: ClockModel::identity(),
+        start: commgauge::record::line::ClockMethod::Synchronised,
         clock_resolution_nanoseconds: host_clock::seen_resolution_nanoseconds(),
         settings: &settings,
         interrupted: &interrupted,

@@ -79,6 +79,7 @@ fn measure_op(
         local_ranks: world.process()..world.process() + 1,
         world_size: world.processes(),
         clock: ClockModel::identity(),
+        start: commgauge::record::line::ClockMethod::Synchronised,
         clock_resolution_nanoseconds: backend.clock_resolution_nanoseconds(),
         settings: &settings,
         interrupted: &AtomicBool::new(false),
