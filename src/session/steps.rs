@@ -85,6 +85,7 @@ impl Steps<'_> {
     /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
     fn case_line(&self, backend: &mut dyn Backend, clock: &CommonClock, place: Place) -> Result<CaseLine> {
         let request = self.request;
+        assert_ne!(request.injected_panic, Some(self.world.process()), "asked for by --inject-panic");
         let planned = &self.planned[place.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
