@@ -98,7 +98,10 @@ fn suites_and_models_with_mistakes_are_refused_with_file_and_key() {
     write("unknown-key.toml", &format!("name = \"x\"\n[measure]\nreplicate = 3\n{sweep}"));
     write("unit.toml", &format!("name = \"x\"\n{}", sweep.replace("1KiB", "1KX")));
     write("lacks-field.toml", &model("lacks-field.json"));
-    write("lacks-field.json", r#"{"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}"#);
+    write(
+        "lacks-field.json",
+        r#"{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}"#,
+    );
     write("no-json.toml", &model("no-json.json"));
     write("no-json.json", "hidden_size: 4096");
     let quick = concat!(env!("CARGO_MANIFEST_DIR"), "/suites/quick.toml");
