@@ -30,11 +30,6 @@ fn a_dry_run_starts_nothing_and_shows_a_command_that_works() {
     let (suite, record) = (tiny_suite(folder.path()), record_in(&folder));
     let dry = Ran::of(&mut run(&suite, &record, &["--dry-run"]), 20).ended_with(0);
     assert!(!record.exists());
-    assert!(
-        dry.stdout.contains("8 cases x 1 replicates") || dry.stdout.contains("cases x 1 replicates"),
-        "{}",
-        dry.stdout
-    );
     let shown = dry.stdout.lines().next().unwrap();
     Ran::of(Command::new("sh").args(["-c", shown]), 30).ended_with(0);
     let lines = lines(&record);
@@ -106,8 +101,12 @@ fn remote_shell(folder: &Path) -> Option<PathBuf> {
         return None;
     }
     let agent = folder.join("agent.sh");
-    let text =
-        "#!/bin/sh\nhost=$1; shift\nexec unshare --uts sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$host\" \"$@\"\n";
+    // Hydra calls it as it would call ssh, with flags in front of the host.
+    let text = r#"#!/bin/sh
+while case $1 in -*) true ;; *) false ;; esac; do shift; done
+host=$1; shift
+exec unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' "$host" "$@"
+"#;
     fs::write(&agent, text).unwrap();
     fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     Some(agent)

@@ -6,8 +6,8 @@
 mod common;
 
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, alone, count_so_far, ending, launcher, lines, pids, record_in, signal, start,
-    still_running, wait_until, words,
+    COMMGAUGE, Ran, SWEEP, alone, count_so_far, ending, launcher, lines, pids, record_in, signal, start, still_running,
+    wait_until, words,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 /// A sweep that would go on for minutes.
 const LONG: &str = "name = \"long\"\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\ncase_budget = \"200ms\"\nreplicates = 40\n[[sweep]]\ncollectives = [\"all_reduce\", \"broadcast\"]\nbytes = [\"64B\", \"1KiB\"]\n";
 
-/// What MPI libraries keep in shared memory and in their session folders.
+/// What MPI libraries keep in shared memory.
 fn traces() -> BTreeSet<PathBuf> {
-    let known = ["vader_segment", "sm_segment", "mpich_", "ompi.", "pmix"];
+    let known = ["vader_segment", "sm_segment", "mpich_"];
     let of = |folder: &str| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -123,5 +123,4 @@ fn a_panicking_rank_ends_the_launch_and_is_named_with_its_host() {
     direct.arg(SWEEP).args(words("all_reduce -b 8 -e 8 --inject-panic 0 --record"));
     let ran = Ran::of(direct.arg(folder.path().join("direct.jsonl")), 20).ended_with(6);
     ran.said("rank 0: a broken assumption on host");
-    assert!(!FAMILY.is_empty());
 }

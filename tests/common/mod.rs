@@ -135,7 +135,11 @@ pub fn ending(child: Child, seconds: u64) -> Ran {
     match receiver.recv_timeout(Duration::from_secs(seconds)) {
         Ok(output) => Ran::from(output.expect("it can be waited for"), begun.elapsed()),
         Err(_) => {
-            let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+            // First the way in which a launcher ends its ranks, then the way in which it cannot.
+            for name in ["TERM", "KILL"] {
+                let _ = Command::new("kill").args(["-s", name, &id.to_string()]).status();
+                let _ = receiver.recv_timeout(Duration::from_secs(8));
+            }
             panic!("process {id} did not end within {seconds} s");
         }
     }
