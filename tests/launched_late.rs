@@ -26,7 +26,7 @@ fn a_rank_delayed_by_2_ms_is_named_with_2_ms_in_the_record_and_in_the_findings()
             return;
         }
     }
-    panic!("the spread is not 2 ms in any of {ATTEMPTS} launches: {medians:?} ns");
+    panic!("rank 2 is not late by 2 ms in any of {ATTEMPTS} launches: {medians:?} ns");
 }
 
 fn measure(record: &Path) -> Vec<Value> {
@@ -39,7 +39,8 @@ fn measure(record: &Path) -> Vec<Value> {
     of_kind(&lines, "case").into_iter().cloned().collect()
 }
 
-/// The median of the arrival spread over the samples of all cases that count; rank 2 must be the last in most samples of each.
+/// The median of the arrival spread over the samples that count, of all cases; infinite where rank 2 is not the last in most
+/// samples of every case.
 fn median_spread_nanoseconds(cases: &[Value]) -> f64 {
     assert!(cases.len() >= 8, "{}", cases.len());
     let mut spread = Vec::new();
@@ -54,7 +55,10 @@ fn median_spread_nanoseconds(cases: &[Value]) -> f64 {
         let (last, spreads) = (numbers("last_rank"), numbers("arrival_spread_nanoseconds"));
         let valid: Vec<usize> = (0..last.len()).filter(valid).collect();
         let late = valid.iter().filter(|index| last[**index] == 2).count();
-        assert!(2 * late > valid.len(), "rank 2 is last in {late} of {} samples of {}", valid.len(), case["name"]);
+        if 2 * late <= valid.len() {
+            eprintln!("rank 2 is last in {late} of {} samples of {}", valid.len(), case["name"]);
+            return f64::INFINITY;
+        }
         spread.extend(valid.iter().map(|index| spreads[*index]));
     }
     spread.sort_unstable();
