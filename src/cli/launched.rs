@@ -47,6 +47,9 @@ pub struct LaunchedArguments {
     /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
     #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
     pub inject_delay: Option<InjectedDelay>,
+    /// Test option: panic on a rank when it comes to its first case
+    #[arg(long, value_name = "RANK", hide = true)]
+    pub inject_panic: Option<u32>,
     /// Print no result, only write the record
     #[arg(long)]
     pub quiet: bool,
@@ -162,12 +165,13 @@ fn only_mpi(backend: BackendName) -> Result<()> {
 fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<Request> {
     let arguments = work.launched();
     let (plan, settings, suite) = work.plan(world_size)?;
-    if let Some(delay) = arguments.inject_delay.filter(|delay| delay.rank >= world_size) {
+    let injected = [
+        ("--inject-delay", arguments.inject_delay.map(|delay| delay.rank)),
+        ("--inject-panic", arguments.inject_panic),
+    ];
+    if let Some((flag, Some(rank))) = injected.iter().find(|(_, rank)| rank.is_some_and(|rank| rank >= world_size)) {
         let last = world_size - 1;
-        return Err(Error::usage(format!(
-            "--inject-delay: rank {} is not in this launch; the last is {last}",
-            delay.rank
-        )));
+        return Err(Error::usage(format!("{flag}: rank {rank} is not in this launch; the last is {last}")));
     }
     let record = places::record_path(arguments.record.as_deref())?;
     let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
@@ -183,6 +187,7 @@ fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
+        injected_panic: arguments.inject_panic,
     })
 }
 

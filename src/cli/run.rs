@@ -64,6 +64,7 @@ fn run_here(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         record,
         launch_command: None,
         injected_delay: None,
+        injected_panic: None,
         machine: Some(machine.clone()),
         settings,
     };

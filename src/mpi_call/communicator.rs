@@ -95,7 +95,7 @@ impl Communicator {
         bytes.resize(length[0] as usize, 0);
         let count = int(bytes.len(), "bytes to broadcast")?;
         // SAFETY: the buffer has `count` bytes.
-        let code = unsafe { ffi::MPI_Bcast(bytes.as_mut_ptr().cast(), count, ffi::RSMPI_UINT8_T, 0, self.raw) };
+        let code = unsafe { ffi::MPI_Bcast(start_mut(bytes).cast(), count, ffi::RSMPI_UINT8_T, 0, self.raw) };
         check(code, "MPI_Bcast")
     }
 
@@ -124,8 +124,8 @@ impl Communicator {
         // SAFETY: the root has room for `lengths` bytes at `starts`, which lie end to end.
         let code = unsafe {
             let byte = ffi::RSMPI_UINT8_T;
-            let (to, counts, displacements) = (all.as_mut_ptr().cast(), lengths.as_ptr(), starts.as_ptr());
-            ffi::MPI_Gatherv(bytes.as_ptr().cast(), mine, byte, to, counts, displacements, byte, 0, self.raw)
+            let (to, counts, displacements) = (start_mut(&mut all).cast(), lengths.as_ptr(), starts.as_ptr());
+            ffi::MPI_Gatherv(start(bytes).cast(), mine, byte, to, counts, displacements, byte, 0, self.raw)
         };
         check(code, "MPI_Gatherv")?;
         Ok(starts
@@ -173,6 +173,17 @@ impl Communicator {
         };
         check(code, "MPI_Recv").map(|()| value)
     }
+}
+
+/// Where the bytes lie; null where there are none. The address that Rust gives an empty slice of bytes is 1, and to Open MPI
+/// that is `MPI_IN_PLACE`.
+fn start(bytes: &[u8]) -> *const u8 {
+    if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() }
+}
+
+/// As [`start`], to write to.
+fn start_mut(bytes: &mut [u8]) -> *mut u8 {
+    if bytes.is_empty() { std::ptr::null_mut() } else { bytes.as_mut_ptr() }
 }
 
 /// A length as the int that the C interface wants.

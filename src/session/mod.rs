@@ -20,7 +20,7 @@ use crate::workload::WorkPlan;
 use crate::world::{World, agree};
 use std::path::PathBuf;
 use std::time::Instant;
-use steps::Steps;
+use steps::{Steps, Tally};
 
 /// All that a run is told.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ pub struct Request {
     pub launch_command: Option<Vec<String>>,
     /// A rank to delay in every isolated iteration, to see whether it is named.
     pub injected_delay: Option<InjectedDelay>,
+    /// A rank to panic at its first case, to see that the launch ends and that it is named.
+    pub injected_panic: Option<u32>,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
@@ -62,13 +64,22 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     journal.write(world, || Line::Plan(facts::plan_line(request, &planned)))?;
 
     let measured = Steps { world, request, planned: &planned, signals }.measure_all(backend, &mut journal);
+    conclude(world, journal, measured, begun)
+}
+
+/// Writes the end line. Where only this process knows of the error, the others are in the middle of something: waiting for
+/// them to agree would be for ever.
+fn conclude(world: &dyn World, mut journal: SharedJournal, measured: Result<Tally>, begun: Instant) -> Result<End> {
     let end = end_line(&measured, begun);
-    journal.write(world, || Line::End(end.clone()))?;
-    journal.finish()?;
-    match measured {
-        Ok(_) => Ok(end),
-        Err(error) => Err(error),
+    let line = || Line::End(end.clone());
+    if let Err(error) = measured {
+        // A record that cannot be written to is the smaller trouble, and mostly the same one.
+        let _ = if error.is_shared() { journal.write(world, line) } else { journal.write_unasked(line) };
+        return Err(error);
     }
+    journal.write(world, line)?;
+    journal.finish()?;
+    Ok(end)
 }
 
 /// The record, held by process 0 only; what goes wrong with it goes wrong for all.
@@ -83,8 +94,12 @@ fn open(world: &dyn World, request: &Request) -> Result<SharedJournal> {
 
 impl SharedJournal {
     fn write(&mut self, world: &dyn World, line: impl FnOnce() -> Line) -> Result<()> {
-        let mine = self.journal.as_mut().map_or(Ok(()), |journal| journal.write(&line()));
+        let mine = self.write_unasked(line);
         agree(world, mine)
+    }
+
+    fn write_unasked(&mut self, line: impl FnOnce() -> Line) -> Result<()> {
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.write(&line()))
     }
 
     fn finish(self) -> Result<()> {
@@ -92,7 +107,7 @@ impl SharedJournal {
     }
 }
 
-fn end_line(measured: &Result<steps::Tally>, begun: Instant) -> End {
+fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
     let elapsed_seconds = Seconds(begun.elapsed().as_secs_f64());
     let end = |status, exit_code, error| End { status, exit_code, error, elapsed_seconds };
     match measured {
@@ -105,5 +120,62 @@ fn end_line(measured: &Result<steps::Tally>, begun: Instant) -> End {
         }
         Ok(_) => end(EndStatus::Complete, 0, None),
         Err(error) => end(EndStatus::Failed, error.exit_code(), Some(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::Located;
+
+    /// Processes that are busy elsewhere: whoever waits for them waits for ever.
+    struct Busy;
+
+    impl World for Busy {
+        fn process(&self) -> u32 {
+            0
+        }
+        fn processes(&self) -> u32 {
+            2
+        }
+        fn barrier(&self) -> Result<()> {
+            panic!("waits")
+        }
+        fn broadcast(&self, _: &mut Vec<u8>) -> Result<()> {
+            panic!("waits")
+        }
+        fn broadcast_u64(&self, _: &mut [u64]) -> Result<()> {
+            panic!("waits")
+        }
+        fn gather(&self, _: &[u8]) -> Result<Vec<Vec<u8>>> {
+            panic!("waits")
+        }
+        fn all_max(&self, _: &mut [Located]) -> Result<()> {
+            panic!("waits")
+        }
+        fn all_min(&self, _: &mut [Located]) -> Result<()> {
+            panic!("waits")
+        }
+        fn send(&self, _: u32, _: u64) -> Result<()> {
+            panic!("waits")
+        }
+        fn receive(&self, _: u32) -> Result<u64> {
+            panic!("waits")
+        }
+        fn abort(&self, _: i32) -> ! {
+            panic!("aborted")
+        }
+    }
+
+    #[test]
+    fn an_error_that_only_one_process_knows_of_is_written_down_without_waiting_for_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let journal = SharedJournal { journal: Some(Journal::create(&path).unwrap()) };
+        let failed = Err(Error::environment("MPI_Bcast failed"));
+        let error = conclude(&Busy, journal, failed, Instant::now()).unwrap_err();
+        assert_eq!((error.exit_code(), error.is_shared()), (6, false));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(r#""status":"failed","exit_code":6,"error":"MPI_Bcast failed""#), "{text}");
     }
 }

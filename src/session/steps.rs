@@ -92,6 +92,7 @@ impl Steps<'_> {
         place: Place,
     ) -> Result<CaseLine> {
         let request = self.request;
+        assert_ne!(request.injected_panic, Some(self.world.process()), "asked for by --inject-panic");
         let planned = &self.planned[place.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,

@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// `open-mpi` or `mpich`, as the build found it.
@@ -28,6 +29,21 @@ pub fn launcher(ranks: u32) -> Command {
     command
 }
 
+/// Keeps other launches of the tests out for as long as the value lives: ranks that share their cores measure nothing.
+///
+/// [`Ran::of`] takes it itself, so whoever holds it must let go first.
+pub fn alone() -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launches.lock");
+    let lock = File::create(&path).expect("the folder of the tests is writable");
+    lock.lock().expect("the folder of the tests has locks");
+    lock
+}
+
+/// The bits of a command line, cut at the spaces.
+pub fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
 /// What a program printed and how it ended.
 pub struct Ran {
     pub code: Option<i32>,
@@ -39,18 +55,8 @@ pub struct Ran {
 impl Ran {
     /// Runs a command to its end, or fails the test after `seconds`.
     pub fn of(command: &mut Command, seconds: u64) -> Ran {
-        let begun = Instant::now();
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the launcher starts");
-        let id = child.id();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || sender.send(child.wait_with_output()));
-        match receiver.recv_timeout(Duration::from_secs(seconds)) {
-            Ok(output) => Ran::from(output.expect("the launcher can be waited for"), begun.elapsed()),
-            Err(_) => {
-                let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
-                panic!("{command:?} did not end within {seconds} s");
-            }
-        }
+        let _alone = alone();
+        ending(start(command), seconds)
     }
 
     fn from(output: Output, elapsed: Duration) -> Ran {
@@ -86,4 +92,76 @@ pub fn record_in(directory: &tempfile::TempDir) -> PathBuf {
 pub fn lines(record: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(record).expect("the record is there");
     text.lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect()
+}
+
+/// The lines of one kind.
+pub fn of_kind<'a>(lines: &'a [serde_json::Value], kind: &str) -> Vec<&'a serde_json::Value> {
+    lines.iter().filter(|line| line["line"] == kind).collect()
+}
+
+/// Waits until something holds, or fails the test after `seconds`.
+#[track_caller]
+pub fn wait_until(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {seconds} s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// How many lines of a kind a record has that may not be there yet, or be written at this moment.
+pub fn count_so_far(record: &Path, kind: &str) -> usize {
+    let text = std::fs::read_to_string(record).unwrap_or_default();
+    text.lines().filter(|line| line.starts_with(&format!("{{\"line\":\"{kind}\""))).count()
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status().expect("kill can be run");
+    assert!(status.success(), "process {pid} cannot be signalled");
+}
+
+/// Starts a program whose end is waited for with [`ending`].
+pub fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// Waits for a program that was started, or fails the test after `seconds`.
+pub fn ending(child: Child, seconds: u64) -> Ran {
+    let begun = Instant::now();
+    let id = child.id();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(Duration::from_secs(seconds)) {
+        Ok(output) => Ran::from(output.expect("it can be waited for"), begun.elapsed()),
+        Err(_) => {
+            // First the way in which a launcher ends its ranks, then the way in which it cannot.
+            for name in ["TERM", "KILL"] {
+                let _ = Command::new("kill").args(["-s", name, &id.to_string()]).status();
+                let _ = receiver.recv_timeout(Duration::from_secs(8));
+            }
+            panic!("process {id} did not end within {seconds} s");
+        }
+    }
+}
+
+/// Processes of the ranks in a record that still run; a zombie does not.
+pub fn still_running(pids: &[u32]) -> Vec<u32> {
+    let runs = |pid: &&u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    pids.iter().filter(runs).copied().collect()
+}
+
+/// The processes of the ranks, in rank order, from the rank map of a record that may still be growing.
+pub fn pids(record: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(record).expect("the record is there");
+    let header: serde_json::Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    header["ranks"]
+        .as_array()
+        .expect("a rank map")
+        .iter()
+        .map(|rank| rank["pid"].as_u64().expect("a pid") as u32)
+        .collect()
 }

@@ -18,6 +18,8 @@ impl Arena {
     /// # Errors
     /// Where the system refuses the memory.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
+        // Never nothing: the address that Rust gives an empty vector of bytes is 1, and to Open MPI that is `MPI_IN_PLACE`.
+        let bytes = bytes.max(1);
         if self.bytes().len() >= bytes {
             return Ok(());
         }

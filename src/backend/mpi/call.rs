@@ -68,7 +68,7 @@ impl<'b> MpiCall<'b> {
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
         let own = view.geometry.blocks[view.me as usize];
-        let has_result = op.collective != Collective::Reduce || view.me == view.root;
+        let has_result = own > 0 && (op.collective != Collective::Reduce || view.me == view.root);
         let divide = (reduce_op == Some(ReduceOp::Avg) && has_result).then(|| Divide {
             element: op.element,
             ranks,
@@ -85,8 +85,8 @@ impl<'b> MpiCall<'b> {
             gives_way,
             marks: Readings::default(),
             pattern: Pattern::new(op.element, reduce_op, ranks, seed),
-            inputs: view.inputs(0),
-            outputs: view.outputs(0),
+            inputs: with_elements(view.inputs(0)),
+            outputs: with_elements(view.outputs(0)),
             element_bytes: op.element.size(),
             rank: view.group[view.me as usize],
             has_data: op.collective != Collective::Barrier,
@@ -126,6 +126,12 @@ impl<'b> MpiCall<'b> {
     fn shifted(&self, segment: &Segment, copy: u64) -> crate::pattern::Source {
         segment.source.shifted_by(copy * self.rotation.stride_bytes / self.element_bytes)
     }
+}
+
+/// The segments that hold anything. A rank without a share of a vector form has no buffer to look at.
+fn with_elements(mut segments: Vec<Segment>) -> Vec<Segment> {
+    segments.retain(|segment| segment.elements > 0);
+    segments
 }
 
 impl Call for MpiCall<'_> {
