@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -117,8 +118,20 @@ pub fn count_so_far(record: &Path, kind: &str) -> usize {
 
 /// Sends a signal to a process.
 pub fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status().expect("kill can be run");
-    assert!(status.success(), "process {pid} cannot be signalled");
+    try_signal(pid, name).unwrap_or_else(|cause| panic!("process {pid} cannot be signalled: {cause}"));
+}
+
+/// Sends a signal to a process that may be gone. By system call: a small machine has no program `kill`.
+fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
+    let signal = match name {
+        "INT" => Signal::INT,
+        "TERM" => Signal::TERM,
+        "KILL" => Signal::KILL,
+        "STOP" => Signal::STOP,
+        other => panic!("the tests send no signal {other}"),
+    };
+    let pid = Pid::from_raw(pid as i32).expect("process ids are positive");
+    kill_process(pid, signal)
 }
 
 /// Starts a program whose end is waited for with [`ending`].
@@ -137,7 +150,7 @@ pub fn ending(child: Child, seconds: u64) -> Ran {
         Err(_) => {
             // First the way in which a launcher ends its ranks, then the way in which it cannot.
             for name in ["TERM", "KILL"] {
-                let _ = Command::new("kill").args(["-s", name, &id.to_string()]).status();
+                let _ = try_signal(id, name);
                 let _ = receiver.recv_timeout(Duration::from_secs(8));
             }
             panic!("process {id} did not end within {seconds} s");
