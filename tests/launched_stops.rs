@@ -6,12 +6,12 @@
 mod common;
 
 use common::{
-    COMMGAUGE, Ran, SWEEP, alone, count_so_far, ending, launcher, lines, pids, record_in, signal, start, still_running,
-    wait_until, words,
+    COMMGAUGE, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, signal, start,
+    still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// A sweep that would go on for minutes.
 const LONG: &str = "name = \"long\"\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\ncase_budget = \"200ms\"\nreplicates = 40\n[[sweep]]\ncollectives = [\"all_reduce\", \"broadcast\"]\nbytes = [\"64B\", \"1KiB\"]\n";
@@ -28,7 +28,7 @@ fn traces() -> BTreeSet<PathBuf> {
 }
 
 /// `commgauge run` of a long suite.
-fn long_run(folder: &Path, record: &Path) -> Child {
+fn long_run(folder: &Path, record: &Path) -> Started {
     let suite = folder.join("long.toml");
     std::fs::write(&suite, LONG).unwrap();
     let mut command = Command::new(COMMGAUGE);

@@ -135,14 +135,35 @@ fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
 }
 
 /// Starts a program whose end is waited for with [`ending`].
-pub fn start(command: &mut Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+pub fn start(command: &mut Command) -> Started {
+    Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")))
+}
+
+/// A program that runs beside the test. A test that fails meanwhile ends it, or its ranks would go on for ever and take the
+/// processors from the tests that follow.
+pub struct Started(Option<Child>);
+
+impl Started {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.0.as_ref().expect("it is given up only at its end").id()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        // The way in which a launcher ends its ranks; killed, it could not.
+        let _ = try_signal(child.id(), "TERM");
+        let _ = child.wait();
+    }
 }
 
 /// Waits for a program that was started, or fails the test after `seconds`.
-pub fn ending(child: Child, seconds: u64) -> Ran {
+pub fn ending(mut started: Started, seconds: u64) -> Ran {
     let begun = Instant::now();
-    let id = child.id();
+    let id = started.id();
+    let child = started.0.take().expect("it is given up only here");
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
     match receiver.recv_timeout(Duration::from_secs(seconds)) {
