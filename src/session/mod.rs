@@ -118,6 +118,9 @@ fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
         Ok(tally) if tally.corrupt > 0 => {
             end(EndStatus::Complete, 4, Some(format!("{} case lines carry wrong data", tally.corrupt)))
         }
+        Ok(tally) if tally.failed > 0 => {
+            end(EndStatus::Complete, 6, Some(format!("{} case lines could not be run to their end", tally.failed)))
+        }
         Ok(_) => end(EndStatus::Complete, 0, None),
         Err(error) => end(EndStatus::Failed, error.exit_code(), Some(error.to_string())),
     }
@@ -127,6 +130,20 @@ fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
 mod tests {
     use super::*;
     use crate::world::Located;
+
+    #[test]
+    fn only_a_run_of_which_nothing_went_wrong_ends_with_0() {
+        let tally = |corrupt, failed, signal| Ok(Tally { corrupt, failed, signal });
+        for (measured, code) in [
+            (tally(0, 0, 0), 0),
+            (tally(0, 1, 0), 6),
+            (tally(1, 1, 0), 4),
+            (tally(1, 1, 2), 130),
+            (Err(Error::usage("wrong")), 2),
+        ] {
+            assert_eq!(end_line(&measured, Instant::now()).exit_code, code);
+        }
+    }
 
     /// Processes that are busy elsewhere: whoever waits for them waits for ever.
     struct Busy;

@@ -16,6 +16,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub(super) struct Tally {
     /// Case lines with wrong data.
     pub corrupt: u64,
+    /// Case lines that could not be run to their end.
+    pub failed: u64,
     /// The signal that ended the run early, or 0.
     pub signal: i32,
 }
@@ -59,6 +61,7 @@ impl Steps<'_> {
                 clock.resynchronise(world)?;
                 let line = self.case_line(backend, clock.model(), start, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
+                tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
                 journal.write(world, || Line::Case(Box::new(line)))?;
                 tally.signal = self.signals.agreed(world)?;
                 if tally.signal != 0 {
