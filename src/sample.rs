@@ -48,6 +48,21 @@ pub struct Sample {
     pub doubt: Option<Doubt>,
 }
 
+impl Sample {
+    /// A sample of which only the slowest rank's time is known, not who came when.
+    pub fn without_arrivals(slowest: Located, doubt: Option<Doubt>) -> Sample {
+        let (nanoseconds, rank) = (slowest.value.max(0.0) as u64, slowest.rank as u32);
+        Sample {
+            slowest_nanoseconds: nanoseconds,
+            slowest_rank: rank,
+            arrival_spread_nanoseconds: 0,
+            transfer_nanoseconds: nanoseconds,
+            last_rank: rank,
+            doubt,
+        }
+    }
+}
+
 /// Why a sample is kept but left out of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

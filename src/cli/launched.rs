@@ -2,7 +2,7 @@
 
 use super::output::OutputArguments;
 use super::places;
-use super::run::NO_NCCL;
+use super::run::{Backend, NO_NCCL};
 use crate::backend::mpi::MpiBackend;
 use crate::config::{Machine, RunSettings};
 use crate::error::{Error, Result};
@@ -15,26 +15,15 @@ use crate::session::{self, Request, Signals};
 use crate::units::parse_seconds;
 use crate::workload::WorkPlan;
 use crate::world::{MpiWorld, World, agree};
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser};
 use std::path::PathBuf;
-
-/// Who carries the ops out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendName {
-    /// Host memory over MPI.
-    Mpi,
-    /// CUDA buffers over NCCL.
-    Nccl,
-    /// No data, a virtual clock, a machine file; results are labelled synthetic. Started without a launcher, by `commgauge run --backend simulated`.
-    Simulated,
-}
 
 /// Flags of every launched program.
 #[derive(Clone, Debug, Args)]
 pub struct LaunchedArguments {
     /// Who carries the calls out
     #[arg(long, value_enum, default_value = "mpi")]
-    pub backend: BackendName,
+    pub backend: Backend,
     /// Machine file (suites/machines/*.toml) whose link rates bound the bus bandwidth
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
@@ -152,11 +141,11 @@ fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
     }
 }
 
-fn only_mpi(backend: BackendName) -> Result<()> {
+fn only_mpi(backend: Backend) -> Result<()> {
     match backend {
-        BackendName::Mpi => Ok(()),
-        BackendName::Nccl => Err(Error::usage(NO_NCCL)),
-        BackendName::Simulated => Err(Error::usage(
+        Backend::Mpi => Ok(()),
+        Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Simulated => Err(Error::usage(
             "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
         )),
     }

@@ -9,7 +9,7 @@ mod progress;
 pub use arguments::{Backend, RunArguments};
 
 use super::places;
-use super::suite::{plan_text, suite_work};
+use super::suite::{SuiteWork, plan_text, suite_work};
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
@@ -30,30 +30,29 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
-    suite_work(&arguments.suite, arguments.ranks)?;
-    arguments.machine.as_deref().map(Machine::load).transpose()?;
+    let work = suite_work(&arguments.suite, arguments.ranks)?;
+    let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
-        Backend::Simulated => run_here(arguments, out),
-        Backend::Mpi if arguments.dry_run => dry_run(arguments, out),
+        Backend::Simulated => run_here(arguments, work, machine, out),
+        Backend::Mpi if arguments.dry_run => dry_run(arguments, &work, out),
         Backend::Mpi => launch_all(arguments, out),
     }
 }
 
 /// The simulated backend plays all ranks in this process, so there is nothing to launch.
-fn run_here(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>, out: &mut dyn Write) -> Result<i32> {
     if arguments.dry_run {
         write_out(out, "runs in this process, without a launcher\n")?;
-        print_plan(arguments, out)?;
+        write_out(out, &plan_text(&work, arguments.ranks))?;
         return Ok(0);
     }
-    let path = arguments.machine.as_deref().ok_or_else(|| {
+    let machine = machine.ok_or_else(|| {
         Error::usage(
             "--backend simulated needs --machine FILE: the latencies and rates to simulate (suites/machines/*.toml)",
         )
     })?;
-    let machine = Machine::load(path)?;
-    let (plan, settings, suite) = suite_work(&arguments.suite, arguments.ranks)?;
+    let (plan, settings, suite) = work;
     let record = places::record_path(arguments.record.as_deref())?;
     let request = session::Request {
         program: "commgauge",
@@ -74,17 +73,13 @@ fn run_here(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     Ok(end.exit_code)
 }
 
-fn dry_run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+fn dry_run(arguments: &RunArguments, work: &SuiteWork, out: &mut dyn Write) -> Result<i32> {
     // The default record would get its name at the start, so a dry run names one and makes no folder for it.
     let record = arguments.record.clone().unwrap_or_else(places::default_record);
     let commands = commands(arguments, &record)?;
     write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
-    print_plan(arguments, out)?;
+    write_out(out, &plan_text(work, arguments.ranks))?;
     Ok(0)
-}
-
-fn print_plan(arguments: &RunArguments, out: &mut dyn Write) -> Result<()> {
-    write_out(out, &plan_text(&arguments.suite, arguments.ranks)?)
 }
 
 /// Every launch of `--launches`, each with a record of its own; the first that does not end well is the last.
@@ -161,6 +156,8 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
 fn suite_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
     let mut words = vec![places::text(&arguments.suite)?, "--record".into(), places::text(record)?];
     words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
+    // So that a launcher that starts unrelated copies is caught, and a single rank may be meant.
+    words.extend(["--expect-ranks".into(), arguments.ranks.to_string()]);
     if let Some(machine) = &arguments.machine {
         words.extend(["--machine".into(), places::text(machine)?]);
     }

@@ -8,11 +8,14 @@ use crate::workload::WorkPlan;
 use std::fmt::Write;
 use std::path::Path;
 
+/// What to run, how samples are taken, and what the record says was asked for.
+pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
+
 /// What a suite asks for on that many ranks.
 ///
 /// # Errors
 /// Usage errors that name file, line and key.
-pub fn suite_work(suite: &Path, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+pub fn suite_work(suite: &Path, world_size: u32) -> Result<SuiteWork> {
     let suite = Suite::load(suite)?;
     let plan = WorkPlan::from_suite(&suite, world_size)?;
     let facts = SuiteFacts {
@@ -26,11 +29,7 @@ pub fn suite_work(suite: &Path, world_size: u32) -> Result<(WorkPlan, RunSetting
 }
 
 /// The plan as people read it before a run: cases, bytes, time.
-///
-/// # Errors
-/// As [`suite_work`].
-pub(super) fn plan_text(suite: &Path, world_size: u32) -> Result<String> {
-    let (plan, settings, facts) = suite_work(suite, world_size)?;
+pub(super) fn plan_text((plan, settings, facts): &SuiteWork, world_size: u32) -> String {
     let mut text = format!("suite {} on {world_size} ranks", facts.name);
     for part in [plan.model.as_deref(), plan.layout.as_deref()].into_iter().flatten() {
         text += &format!(", {part}");
@@ -49,10 +48,10 @@ pub(super) fn plan_text(suite: &Path, world_size: u32) -> Result<String> {
         let _ = writeln!(text, "  {name:<70} {shape:>9} groups x ranks  {note:>10}");
     }
     let largest: Bytes = plan.largest_bytes();
-    let seconds = plan.estimated_seconds(&settings);
+    let seconds = plan.estimated_seconds(settings);
     let _ = writeln!(
         text,
         "\nlargest buffer {largest} on each rank; about {seconds}, if no case needs more than its budget"
     );
-    Ok(text)
+    text
 }

@@ -118,20 +118,12 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     batch.samples.clear();
     batch.samples.extend((0..iterations).map(|index| {
         let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
-        let slowest_nanoseconds = end.value.max(0.0) as u64;
         if context.start == ClockMethod::Barrier {
             // Without a common clock nobody knows who came last, or when.
-            return Sample {
-                slowest_nanoseconds,
-                slowest_rank: end.rank as u32,
-                arrival_spread_nanoseconds: 0,
-                transfer_nanoseconds: slowest_nanoseconds,
-                last_rank: end.rank as u32,
-                doubt: doubt_of(doubt.value),
-            };
+            return Sample::without_arrivals(end, doubt_of(doubt.value));
         }
         Sample {
-            slowest_nanoseconds,
+            slowest_nanoseconds: end.value.max(0.0) as u64,
             slowest_rank: end.rank as u32,
             // `first` is the largest negated arrival.
             arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,

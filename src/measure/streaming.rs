@@ -59,14 +59,8 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
     context.world.all_max(&mut located)?;
     batch.samples.clear();
     let (slowest, doubts) = located.split_at(samples);
-    batch.samples.extend(slowest.iter().zip(doubts).map(|(slowest, doubt)| Sample {
-        slowest_nanoseconds: slowest.value.max(0.0) as u64,
-        slowest_rank: slowest.rank as u32,
-        arrival_spread_nanoseconds: 0,
-        transfer_nanoseconds: slowest.value.max(0.0) as u64,
-        last_rank: slowest.rank as u32,
-        doubt: doubt_of(doubt.value),
-    }));
+    let sample = |(slowest, doubt): (&Located, &Located)| Sample::without_arrivals(*slowest, doubt_of(doubt.value));
+    batch.samples.extend(slowest.iter().zip(doubts).map(sample));
     batch.located = located;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What must hold before anything is timed: the ranks belong together, and every case fits into memory.
 
 use super::Request;
+use crate::backend::simulated::SimulatedBackend;
 use crate::backend::{Backend, Binding};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -52,7 +53,7 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
             RankFacts {
                 rank,
                 ranks,
-                host: format!("node-{node:04}"),
+                host: SimulatedBackend::host_name(node),
                 node,
                 cores: nowhere.clone(),
                 numa_nodes: nowhere.clone(),

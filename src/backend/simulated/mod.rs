@@ -54,11 +54,6 @@ impl SimulatedBackend {
         })
     }
 
-    /// The node of every rank, in order of ranks.
-    pub fn node_of_rank(&self) -> Vec<u32> {
-        (0..self.fleet.ranks).map(|rank| self.fleet.node_of(rank)).collect()
-    }
-
     /// The name of a node, as a host name: `node-0007`.
     pub fn host_name(node: u32) -> String {
         format!("node-{node:04}")
