@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let world = MpiWorld::new()?;
     let mut backend = MpiBackend::new(world.processes())?;
     let groups = Groups::world(world.processes());
-    backend.connect(&groups)?;
+    backend.connect(0, &groups)?;
     let mut pairs = Vec::new();
     for name in &arguments.collectives {
         let collective: Collective = name.parse().map_err(Error::usage)?;
@@ -50,18 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 fn op(collective: Collective, bytes_total: Bytes) -> Op {
-    Op {
-        style: Style::Sweep,
-        axis: Axis::World,
-        collective,
-        element: ElementType::Float32,
-        reduce_op: None,
-        root: 0,
-        bytes_total,
-        splits: Splits::Equal,
-        count_per_step: None,
-        why: String::new(),
-    }
+    Op::new(Style::Sweep, Axis::World, collective, ElementType::Float32, bytes_total.0)
 }
 
 fn measure_op(
@@ -90,6 +79,7 @@ fn measure_op(
         op,
         placement: Placement::OutOfPlace,
         groups,
+        groups_number: 0,
         geometry: &geometry,
         seed: settings.seed,
         warm_buffers: false,

@@ -34,8 +34,10 @@ pub struct Binding<'a> {
     pub op: &'a Op,
     /// Whether the result replaces the input.
     pub placement: Placement,
-    /// The groups of the op's axis, all of which take part at once.
+    /// The groups of the op's axis, all of which take part at once. Ranks in none of them stand aside.
     pub groups: &'a Groups,
+    /// The number under which these groups were connected.
+    pub groups_number: usize,
     /// Element counts on each group.
     pub geometry: &'a Geometry,
     /// Seed of the data.
@@ -83,8 +85,9 @@ pub trait Backend {
     /// World ranks that this process plays: one, or all of them when simulated.
     fn local_ranks(&self) -> Range<u32>;
 
-    /// Makes fresh communicators for the groups of an axis. Called by all processes, once for each axis and replicate.
-    fn connect(&mut self, groups: &Groups) -> Result<()>;
+    /// Makes fresh communicators for groups, under a number by which bindings name them. Called by all processes, once for
+    /// each set of groups and replicate.
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()>;
 
     /// Frees all communicators. Called by all processes at the end of each replicate.
     fn disconnect(&mut self) -> Result<()>;

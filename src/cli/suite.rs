@@ -38,7 +38,7 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, world_size: u32) ->
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\n{} cases x {replicates} replicates:\n", plan.cases.len());
     for case in &plan.cases {
-        let groups = plan.groups_of(case.op.axis);
+        let groups = plan.groups_of(case);
         let shape = format!("{} x {}", groups.groups.len(), groups.group_size());
         let note = match case.op.geometry(groups.group_size()) {
             Ok(geometry) => geometry.bytes_total.to_string(),

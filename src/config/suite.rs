@@ -4,7 +4,7 @@
 //! a layout fit the number of ranks is known to `workload` only.
 
 use super::document::{Item, Place, Table};
-use super::suite_layout::{Layout, Training};
+use super::step::{LayoutTable, ModelWork, Serving, Training};
 use super::suite_measure::read_measure;
 use super::suite_sweep::Sweep;
 use super::{Model, RunSettings};
@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The folder of shipped suites, where a bare name is looked up.
 const SHIPPED: &str = "suites";
@@ -36,12 +37,8 @@ pub struct Suite {
     pub cadences: Vec<Cadence>,
     /// Sweeps over sizes.
     pub sweeps: Vec<Sweep>,
-    /// The model whose traffic is measured.
-    pub model: Option<Model>,
-    /// How its work is divided; several may be measured in one run.
-    pub layouts: Vec<Layout>,
-    /// The training step that sizes come from; there wherever there is a model.
-    pub training: Option<Training>,
+    /// How models are divided, and what is done with them; several may be measured in one run.
+    pub layouts: Vec<LayoutTable>,
 }
 
 impl Suite {
@@ -73,15 +70,7 @@ impl Suite {
         for item in root.tables("sweep")? {
             sweeps.push(Sweep::read(item, &cadences)?);
         }
-        let model = match root.take("model") {
-            Some(item) => Some(read_model(path, item.table()?, &mut hash)?),
-            None => None,
-        };
-        let mut layouts = Vec::new();
-        for item in root.tables("layout")? {
-            layouts.push(Layout::read(item)?);
-        }
-        let training = root.take("training").map(|item| Training::read(item.table()?)).transpose()?;
+        let layouts = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
         let place = root.place.clone();
         root.finish()?;
         let suite = Suite {
@@ -92,34 +81,86 @@ impl Suite {
             settings,
             cadences,
             sweeps,
-            model,
             layouts,
-            training,
         };
-        suite.check(&place)?;
+        if suite.sweeps.is_empty() && suite.layouts.iter().all(|layout| layout.work.is_none()) {
+            let problem = "names nothing to run; give at least one [[sweep]], or a [model] with a [[layout]]";
+            return Err(place.wrong(problem));
+        }
         Ok(suite)
     }
+}
 
-    /// What only shows when the tables are seen together.
-    fn check(&self, place: &Place) -> Result<()> {
-        match (&self.model, &self.training) {
-            (Some(_), _) if self.layouts.is_empty() => Err(place.wrong(
-                "[model] stands without a [layout]; say how the model is divided, for example `[layout]` with `tp = 2`",
-            )),
-            (Some(_), None) => Err(place.wrong("[model] stands without [training], which says `sequence` and batch")),
-            (None, Some(training)) => Err(training.place.wrong("stands without a [model] that it trains")),
-            (Some(model), Some(training)) if training.sequence > model.maximum_positions => {
-                Err(training.sequence_place.wrong(format!(
-                    "found {}; {} allows up to {} (max_position_embeddings)",
-                    training.sequence, model.name, model.maximum_positions
-                )))
-            }
-            (None, None) if self.sweeps.is_empty() => {
-                Err(place.wrong("names nothing to run; give at least one [[sweep]], or a [model] with a [layout]"))
-            }
-            _ => Ok(()),
+/// Reads the work of a suite: what stands at the top holds for every layout that does not say otherwise.
+struct WorkReader<'a> {
+    path: &'a Path,
+    hash: &'a mut Sha256,
+}
+
+/// The tables that say what is done with a model, each where it was given.
+#[derive(Clone, Default)]
+struct WorkTables {
+    model: Option<Model>,
+    training: Option<Training>,
+    serving: Option<Serving>,
+}
+
+impl WorkReader<'_> {
+    fn layouts(&mut self, root: &mut Table) -> Result<Vec<LayoutTable>> {
+        let common = self.tables(root)?;
+        let tables = root.tables("layout")?;
+        if tables.is_empty() && common.model.is_some() {
+            return Err(root.place.wrong(
+                "[model] stands without a [[layout]]; say how the model is divided, for example `[[layout]]` with `tp = 2`",
+            ));
         }
+        if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty()) {
+            return Err(training.place.wrong("stands without a [model] that it trains"));
+        }
+        let mut layouts = Vec::new();
+        for mut table in tables {
+            let own = self.tables(&mut table)?;
+            let mut layout = LayoutTable::read(table)?;
+            layout.work = work(own, &common, &layout.place)?.map(Arc::new);
+            layouts.push(layout);
+        }
+        Ok(layouts)
     }
+
+    fn tables(&mut self, table: &mut Table) -> Result<WorkTables> {
+        let model = match table.take("model") {
+            Some(item) => Some(read_model(self.path, item.table()?, self.hash)?),
+            None => None,
+        };
+        let training = table.take("training").map(|item| Training::read(item.table()?)).transpose()?;
+        let serving = table.take("serving").map(|item| Serving::read(item.table()?)).transpose()?;
+        Ok(WorkTables { model, training, serving })
+    }
+}
+
+/// A layout's own tables before those at the top of the suite; one that only serves is not trained as well.
+fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<ModelWork>> {
+    let names_work = own.training.is_some() || own.serving.is_some();
+    let (training, serving) = match names_work {
+        true => (own.training, own.serving),
+        false => (common.training.clone(), common.serving.clone()),
+    };
+    let Some(model) = own.model.or_else(|| common.model.clone()) else {
+        return match training {
+            Some(training) => Err(training.place.wrong("stands without a [model] that it trains")),
+            None => Ok(None),
+        };
+    };
+    if training.is_none() && serving.is_none() {
+        return Err(place.wrong("[model] stands without [training], which says `sequence` and batch, or [serving]"));
+    }
+    if let Some(training) = training.as_ref().filter(|training| training.sequence > model.maximum_positions) {
+        return Err(training.sequence_place.wrong(format!(
+            "found {}; {} allows up to {} (max_position_embeddings)",
+            training.sequence, model.name, model.maximum_positions
+        )));
+    }
+    Ok(Some(ModelWork { model, training, serving }))
 }
 
 fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {

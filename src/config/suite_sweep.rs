@@ -15,7 +15,7 @@ pub const MOST_SIZES: usize = 1000;
 /// together fits 64 bits.
 pub const MOST_BYTES: Bytes = Bytes(1 << 46);
 /// The axes that a sweep can run on, as written in files.
-pub const AXES: [&str; 5] = ["world", "tp", "cp", "dp", "pp"];
+pub const AXES: [&str; 9] = ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp"];
 const BOTH_PLACEMENTS: [Placement; 2] = [Placement::OutOfPlace, Placement::InPlace];
 
 /// Collectives over sizes; every combination of the lists that exists is a case.

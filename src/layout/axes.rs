@@ -1,16 +1,12 @@
-//! Degrees and axis order -> the groups of each axis.
-//!
-//! The algorithm is Megatron-LM's (`megatron/core/parallel_state.py`, `RankGenerator`): the leftmost axis of the
-//! order varies fastest over consecutive ranks.
+//! The axes along which ranks are grouped, and the groups of one axis as data.
 
-use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A dimension of the layout.
+/// A dimension of the layout, or a combination of dimensions that has groups of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Axis {
     /// All ranks in one group.
     World,
@@ -18,15 +14,58 @@ pub enum Axis {
     Tp,
     /// Context parallel.
     Cp,
-    /// Expert parallel.
+    /// Expert parallel, carved out of the data-parallel ranks.
     Ep,
+    /// Tensor parallel inside experts.
+    Etp,
     /// Data parallel.
     Dp,
     /// Pipeline parallel.
     Pp,
+    /// Model parallel: tensor and pipeline together, all ranks that hold one replica.
+    Mp,
+    /// Data and context parallel together: the ranks that reduce the gradients of dense layers.
+    DpCp,
+    /// Data parallel of experts: the ranks that reduce the gradients of the same experts.
+    Edp,
+    /// Tensor parallel inside experts and expert parallel together: the ranks that exchange tokens.
+    EtpEp,
+    /// First and last stage of each pipeline, where they share an embedding. The other ranks are in no group.
+    Embedding,
+    /// Within `dp_cp`: the ranks that parameters are sharded over, where shards are replicated.
+    DpShard,
+    /// Within `dp_cp`: the ranks that hold the same shard.
+    DpReplicate,
+    /// Within `cp`: the ranks of the inner all_to_all of hybrid context parallelism.
+    CpInner,
+    /// Within `cp`: the ranks of the outer ring of hybrid context parallelism.
+    CpOuter,
+    /// Disjoint pairs of ranks, one round of a tournament.
+    Pair,
 }
 
 impl Axis {
+    /// Every axis.
+    pub const ALL: [Axis; 17] = [
+        Axis::World,
+        Axis::Tp,
+        Axis::Cp,
+        Axis::Ep,
+        Axis::Etp,
+        Axis::Dp,
+        Axis::Pp,
+        Axis::Mp,
+        Axis::DpCp,
+        Axis::Edp,
+        Axis::EtpEp,
+        Axis::Embedding,
+        Axis::DpShard,
+        Axis::DpReplicate,
+        Axis::CpInner,
+        Axis::CpOuter,
+        Axis::Pair,
+    ];
+
     /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -34,9 +73,25 @@ impl Axis {
             Axis::Tp => "tp",
             Axis::Cp => "cp",
             Axis::Ep => "ep",
+            Axis::Etp => "etp",
             Axis::Dp => "dp",
             Axis::Pp => "pp",
+            Axis::Mp => "mp",
+            Axis::DpCp => "dp_cp",
+            Axis::Edp => "edp",
+            Axis::EtpEp => "etp_ep",
+            Axis::Embedding => "embedding",
+            Axis::DpShard => "dp_shard",
+            Axis::DpReplicate => "dp_replicate",
+            Axis::CpInner => "cp_inner",
+            Axis::CpOuter => "cp_outer",
+            Axis::Pair => "pair",
         }
+    }
+
+    /// The axis of that name.
+    pub fn named(name: &str) -> Option<Axis> {
+        Axis::ALL.into_iter().find(|axis| axis.name() == name)
     }
 }
 
@@ -46,7 +101,8 @@ impl fmt::Display for Axis {
     }
 }
 
-/// The process groups of one axis. Every rank of the world is in exactly one of them.
+/// The process groups of one axis. A rank is in at most one of them; only the ranks of [`Axis::Embedding`] and
+/// [`Axis::Pair`], and of groups that were picked out, leave some without.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Groups {
     /// The axis.
@@ -74,93 +130,15 @@ impl Groups {
     }
 }
 
-/// Degrees of the dense axes in one layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Degrees {
-    /// Tensor parallel.
-    pub tp: u32,
-    /// Context parallel.
-    pub cp: u32,
-    /// Data parallel.
-    pub dp: u32,
-    /// Pipeline parallel.
-    pub pp: u32,
-}
-
-impl Degrees {
-    /// The degree of an axis; 1 for those that these degrees do not hold.
-    pub fn of(&self, axis: Axis) -> u32 {
-        match axis {
-            Axis::Tp => self.tp,
-            Axis::Cp => self.cp,
-            Axis::Dp => self.dp,
-            Axis::Pp => self.pp,
-            Axis::World | Axis::Ep => 1,
-        }
-    }
-
-    /// Ranks that the layout needs.
-    pub fn world(&self) -> u64 {
-        [self.tp, self.cp, self.dp, self.pp].into_iter().map(u64::from).product()
-    }
-
-    /// The groups of an axis, with `order` naming the axes from the fastest varying on.
-    ///
-    /// # Errors
-    /// A usage error where an axis with a degree above 1 is missing in the order or named twice.
-    pub fn groups(&self, axis: Axis, order: &[Axis]) -> Result<Groups> {
-        for wanted in [Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp] {
-            let named = order.iter().filter(|a| **a == wanted).count();
-            if named > 1 || (named == 0 && self.of(wanted) > 1) {
-                return Err(Error::usage(format!(
-                    "axis order: {wanted} is named {named} times; it must be named once"
-                )));
-            }
-        }
-        let stride: u32 = order.iter().take_while(|a| **a != axis).map(|a| self.of(*a)).product();
-        let degree = self.of(axis);
-        let world = self.world() as u32;
-        let firsts = (0..world).filter(|rank| (rank / stride).is_multiple_of(degree));
-        let groups = firsts.map(|first| (0..degree).map(|i| first + i * stride).collect()).collect();
-        Ok(Groups { axis, groups })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MEGATRON_ORDER: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp];
-
     #[test]
-    fn the_sixteen_rank_example_of_megatron_comes_out() {
-        let degrees = Degrees { tp: 2, cp: 1, dp: 2, pp: 4 };
-        for (axis, first, last) in [
-            (Axis::Tp, vec![0, 1], vec![14, 15]),
-            (Axis::Dp, vec![0, 2], vec![13, 15]),
-            (Axis::Pp, vec![0, 4, 8, 12], vec![3, 7, 11, 15]),
-        ] {
-            let groups = degrees.groups(axis, &MEGATRON_ORDER).unwrap().groups;
-            assert_eq!((groups.first(), groups.last()), (Some(&first), Some(&last)), "{axis}");
-        }
-    }
-
-    #[test]
-    fn an_order_that_forgets_an_axis_is_refused() {
-        let degrees = Degrees { tp: 2, cp: 1, dp: 2, pp: 1 };
-        let message = degrees.groups(Axis::Tp, &[Axis::Tp]).unwrap_err().to_string();
-        assert!(message.contains("dp is named 0 times"), "{message}");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn groups_partition_the_ranks(tp in 1u32..5, cp in 1u32..4, dp in 1u32..5, pp in 1u32..5) {
-            let degrees = Degrees { tp, cp, dp, pp };
-            for axis in [Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp] {
-                let mut ranks: Vec<u32> = degrees.groups(axis, &MEGATRON_ORDER).unwrap().groups.concat();
-                ranks.sort_unstable();
-                proptest::prop_assert_eq!(ranks, (0..tp * cp * dp * pp).collect::<Vec<_>>());
-            }
+    fn every_name_reads_back_as_its_axis() {
+        for axis in Axis::ALL {
+            assert_eq!(Axis::named(axis.name()), Some(axis));
+            assert_eq!(serde_json::to_value(axis).unwrap(), axis.name());
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Ranks to groups: degrees of parallelism and an axis order become named process groups.
 
 mod axes;
+mod degrees;
 mod locality;
+mod plan;
 
-pub use axes::{Axis, Degrees, Groups};
+pub use axes::{Axis, Groups};
+pub use degrees::Degrees;
 pub use locality::Locality;
+pub use plan::{DEFAULT_ORDER, Layout};

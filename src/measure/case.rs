@@ -138,29 +138,17 @@ mod tests {
     use crate::collective::Collective;
     use crate::config::RunSettings;
     use crate::element::ElementType;
-    use crate::geometry::Splits;
     use crate::layout::Axis;
     use crate::sample::Doubt;
     use crate::stats::Histogram;
-    use crate::units::{Bytes, Seconds};
+    use crate::units::Seconds;
     use crate::workload::{Op, Style};
     use crate::world::{SoloWorld, World};
     use std::sync::atomic::Ordering;
 
     fn case(collective: Collective, placement: Placement, cadence: Cadence) -> Case {
-        let op = Op {
-            style: Style::Sweep,
-            axis: Axis::World,
-            collective,
-            element: ElementType::Float32,
-            reduce_op: None,
-            root: 0,
-            bytes_total: Bytes(64),
-            splits: Splits::Equal,
-            count_per_step: None,
-            why: String::new(),
-        };
-        Case { op, placement, cadence }
+        let op = Op::new(Style::Sweep, Axis::World, collective, ElementType::Float32, 64);
+        Case { op, groups: 0, groups_label: String::new(), placement, cadence, uses: Vec::new() }
     }
 
     fn usual(cadence: Cadence) -> Case {

@@ -63,7 +63,7 @@ impl Assembly {
             warnings.push("the last line was torn and is left out".to_owned());
         }
         let running = running && self.end.is_none();
-        let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0) };
+        let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0), steps: Vec::new() };
         let plan = self.plan.unwrap_or_else(|| {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty

@@ -8,7 +8,7 @@ use crate::geometry::Splits;
 use crate::layout::{Axis, Locality};
 use crate::sample::{Cadence, Doubt};
 use crate::units::{Bytes, Rate, Seconds};
-use crate::workload::Style;
+use crate::workload::{StepFacts, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -164,6 +164,9 @@ pub struct Plan {
     pub case_lines: u64,
     /// Estimated time of the whole run.
     pub estimated_seconds: Seconds,
+    /// The steps that cases belong to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepFacts>,
 }
 
 /// A case, as planned.
@@ -212,11 +215,34 @@ pub struct CaseFacts {
     /// Highest bus bandwidth that the machine file allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_bytes_per_second: Option<Rate>,
-    /// Calls in one optimizer step.
+    /// The steps that perform it; none for sweeps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<StepUse>,
+}
+
+impl CaseFacts {
+    /// Calls in one step: all uses in the first step that performs the call. `None` for sweeps.
+    pub fn count_per_step(&self) -> Option<u64> {
+        let first = self.uses.first()?.step;
+        Some(self.uses.iter().filter(|used| used.step == first).map(|used| used.count_per_step).sum())
+    }
+}
+
+/// A step that performs the call of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepUse {
+    /// Index in the plan's `steps`.
+    pub step: u32,
+    /// Who asks for it there.
+    pub style: Style,
+    /// Calls in a step, on the rank that the axis loads most.
+    pub count_per_step: u64,
+    /// Whether everybody waits for it.
+    pub exposed: bool,
+    /// What hides it, where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count_per_step: Option<u64>,
+    pub overlaps_with: Option<String>,
     /// Where the bytes come from.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 

@@ -78,7 +78,7 @@ impl Column {
             Element => (facts.bytes_total.0 > 0).then(|| facts.element_type.name().to_owned()),
             Reduce => facts.reduce_op.map(|op| op.name().to_owned()),
             Place => (facts.bytes_total.0 > 0).then(|| place(facts.placement).to_owned()),
-            PerStep => facts.count_per_step.map(|count| count.to_string()),
+            PerStep => facts.count_per_step().map(|count| count.to_string()),
             Samples => (row.samples > 0).then(|| row.samples.to_string()),
             Replicates => (row.replicates > 0).then(|| format!("{}/{}", row.replicates, row.replicates_planned)),
             Median => latency.map(|latency| microseconds(latency.median)),

@@ -95,7 +95,7 @@ fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()]
         facts.placement.to_string(),
         facts.cadence.to_string(),
         facts.transfers_per_call.to_string(),
-        text_or_empty(facts.count_per_step),
+        text_or_empty(facts.count_per_step()),
         row.status.label().to_owned(),
         row.status.reason().map(harmless).unwrap_or_default(),
         view.header.backend.synthetic.to_string(),

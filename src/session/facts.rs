@@ -4,9 +4,10 @@ use super::Request;
 use super::preflight::{Planned, Ranks};
 use crate::backend::Backend;
 use crate::layout::Locality;
-use crate::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings, VERSION};
+use crate::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings, StepUse, VERSION};
 use crate::record::provenance;
 use crate::units::Bytes;
+use crate::workload::Use;
 
 /// The first line.
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
@@ -79,12 +80,24 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
         case_lines: planned.len() as u64 * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
+        steps: request.plan.steps.clone(),
+    }
+}
+
+fn step_use(of: &Use) -> StepUse {
+    StepUse {
+        step: of.step as u32,
+        style: of.style,
+        count_per_step: of.count_per_step,
+        exposed: of.overlap.is_exposed(),
+        overlaps_with: (!of.overlap.is_exposed()).then(|| of.overlap.name().to_owned()),
+        why: of.why.clone(),
     }
 }
 
 fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
-    let groups = request.plan.groups_of(op.axis);
+    let groups = request.plan.groups_of(case);
     let group_size = groups.group_size();
     let locality = Locality::of(groups, planned.host_of_rank);
     let geometry = planned.geometry.as_ref().ok();
@@ -114,7 +127,6 @@ fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         transfers_per_call: op.collective.transfers_per_call(),
         bus_factor: op.collective.bus_factor(group_size),
         bound_bytes_per_second: bound,
-        count_per_step: op.count_per_step,
-        why: op.why.clone(),
+        uses: case.uses.iter().map(step_use).collect(),
     }
 }

@@ -110,7 +110,7 @@ fn shortened(text: &str) -> String {
 /// The element counts of every case.
 pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a>> {
     let planned = |case: &'a Case| {
-        let groups = request.plan.groups_of(case.op.axis);
+        let groups = request.plan.groups_of(case);
         Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank: &ranks.host_of_rank }
     };
     request.plan.cases.iter().map(planned).collect()
@@ -142,7 +142,8 @@ pub(super) fn binding<'a>(request: &'a Request, case: &'a Case, geometry: &'a Ge
     Binding {
         op: &case.op,
         placement: case.placement,
-        groups: request.plan.groups_of(case.op.axis),
+        groups: request.plan.groups_of(case),
+        groups_number: case.groups,
         geometry,
         seed: request.settings.seed,
         warm_buffers: request.settings.warm_buffers,

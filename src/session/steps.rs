@@ -52,8 +52,8 @@ impl Steps<'_> {
         let start = clock.method(world)?;
         self.write_clock(&clock, ClockMoment::Start, resolution, journal)?;
         for replicate in 0..request.settings.replicates {
-            for groups in &request.plan.groups {
-                backend.connect(groups)?;
+            for (number, groups) in request.plan.groups.iter().enumerate() {
+                backend.connect(number, groups)?;
             }
             for (position, case) in order(self.planned.len(), request.settings.seed, replicate).into_iter().enumerate()
             {

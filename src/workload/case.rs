@@ -1,18 +1,43 @@
-//! One op at one size with one placement and one cadence: the unit that is measured.
+//! One call at one size with one placement and one cadence: the unit that is measured, and the steps that it serves.
 
-use super::Op;
+use super::when::{Overlap, When};
+use super::{Op, Style};
 use crate::collective::Placement;
+use crate::geometry::Splits;
 use crate::sample::Cadence;
 
 /// What is measured as one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// The call.
+    /// The call. Its style, moment and reason are those of the first use.
     pub op: Op,
+    /// Index of the groups in the plan.
+    pub groups: usize,
+    /// Tells these groups from others of the same axis in the plan; empty for the first.
+    pub groups_label: String,
     /// Whether the result replaces the input.
     pub placement: Placement,
     /// What is timed.
     pub cadence: Cadence,
+    /// What the call is for: the steps of the plan that perform it. Empty for sweeps.
+    pub uses: Vec<Use>,
+}
+
+/// A step that performs a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Use {
+    /// Index of the step in the plan.
+    pub step: usize,
+    /// Who asks for it there.
+    pub style: Style,
+    /// How often and where in the step.
+    pub when: When,
+    /// Calls in a step on the rank that the axis loads most.
+    pub count_per_step: u64,
+    /// Whether anything useful is done meanwhile.
+    pub overlap: Overlap,
+    /// Where the bytes come from.
+    pub why: String,
 }
 
 impl Case {
@@ -22,8 +47,8 @@ impl Case {
     pub fn name(&self) -> String {
         let op = &self.op;
         let mut parts = vec![op.axis.name().to_owned()];
-        if op.style != super::Style::Sweep {
-            parts.push(op.style.name().to_owned());
+        if !self.groups_label.is_empty() {
+            parts.push(self.groups_label.clone());
         }
         parts.push(op.collective.name().to_owned());
         parts.extend(op.reduce_op.map(|reduce| reduce.name().to_owned()));
@@ -32,11 +57,11 @@ impl Case {
         }
         if op.collective.has_splits() {
             parts.push(match &op.splits {
-                crate::geometry::Splits::Equal => "equal".to_owned(),
-                crate::geometry::Splits::Given(weights) => {
+                Splits::Equal => "equal".to_owned(),
+                Splits::Given(weights) => {
                     format!("given-{}", weights.iter().map(u64::to_string).collect::<Vec<_>>().join("-"))
                 }
-                crate::geometry::Splits::Skewed { exponent } => format!("skewed-{exponent}"),
+                Splits::Skewed { exponent } => format!("skewed-{exponent}"),
             });
         }
         parts.push(op.element.name().to_owned());

@@ -2,17 +2,16 @@
 
 mod build;
 mod case;
-mod data;
-mod degrees;
 mod estimate;
 mod op;
-mod pipeline;
 mod plan;
+pub mod step;
+mod style;
 mod sweep;
-mod tensor;
-mod training_step;
+pub mod when;
+mod wire;
 
 pub use build::MOST_CASES;
-pub use case::Case;
+pub use case::{Case, Use};
 pub use op::{Op, Style};
-pub use plan::WorkPlan;
+pub use plan::{StepFacts, WorkPlan};

@@ -1,5 +1,6 @@
 //! One communication call as data.
 
+use super::when::{Overlap, When};
 use crate::collective::{Collective, ReduceOp};
 use crate::element::ElementType;
 use crate::geometry::{Geometry, Splits};
@@ -14,22 +15,56 @@ use serde::{Deserialize, Serialize};
 pub enum Style {
     /// A sweep over sizes.
     Sweep,
-    /// Tensor parallelism of a model.
+    /// All pairs of ranks.
+    Pairs,
+    /// Tensor parallelism of a model's layers.
     Tensor,
+    /// Tensor parallelism with Megatron-LM's sequence parallelism.
+    Sequence,
+    /// Vocabulary-parallel embedding, output projection and loss.
+    Vocabulary,
     /// Data parallelism of a model.
     Data,
     /// Pipeline parallelism of a model.
     Pipeline,
+    /// Context parallelism of a model.
+    Context,
+    /// Expert parallelism of a model.
+    Expert,
+    /// Small calls that everybody waits for: norms, flags, averages.
+    Control,
+    /// A model that serves requests.
+    Serving,
 }
 
 impl Style {
+    /// Every style of a model's step, in the order in which they are listed.
+    pub const OF_A_STEP: [Style; 9] = [
+        Style::Tensor,
+        Style::Sequence,
+        Style::Vocabulary,
+        Style::Data,
+        Style::Pipeline,
+        Style::Context,
+        Style::Expert,
+        Style::Control,
+        Style::Serving,
+    ];
+
     /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Style::Sweep => "sweep",
+            Style::Pairs => "pairs",
             Style::Tensor => "tensor",
+            Style::Sequence => "sequence",
+            Style::Vocabulary => "vocabulary",
             Style::Data => "data",
             Style::Pipeline => "pipeline",
+            Style::Context => "context",
+            Style::Expert => "expert",
+            Style::Control => "control",
+            Style::Serving => "serving",
         }
     }
 }
@@ -53,13 +88,32 @@ pub struct Op {
     pub bytes_total: Bytes,
     /// How the vector forms divide their elements.
     pub splits: Splits,
-    /// Calls in one optimizer step on the busiest rank; `None` for sweeps.
-    pub count_per_step: Option<u64>,
-    /// Where the bytes come from: formula with numbers put in; empty for sweeps.
+    /// How often in a step, and where in it.
+    pub when: When,
+    /// Whether anything useful is done meanwhile.
+    pub overlap: Overlap,
+    /// Where the bytes come from: formula with numbers put in, and its source; empty for sweeps.
     pub why: String,
 }
 
 impl Op {
+    /// A call of a step on equal shares, exposed, to be completed with `..` by the styles.
+    pub fn new(style: Style, axis: Axis, collective: Collective, element: ElementType, bytes_total: u64) -> Op {
+        Op {
+            style,
+            axis,
+            collective,
+            element,
+            reduce_op: collective.reduces().then_some(ReduceOp::Sum),
+            root: 0,
+            bytes_total: Bytes(bytes_total),
+            splits: Splits::Equal,
+            when: When::Outside,
+            overlap: Overlap::Exposed,
+            why: String::new(),
+        }
+    }
+
     /// The element counts on a group of `ranks` ranks, or why the call does not exist there.
     pub fn geometry(&self, ranks: u32) -> Result<Geometry, String> {
         if self.collective.reduces() && self.element.moves_only() {

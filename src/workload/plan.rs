@@ -1,30 +1,61 @@
-//! All that a run will do: the groups of every axis in use, and the cases on them.
+//! All that a run will do: the groups of every axis in use, the cases on them, and the steps that the cases belong to.
 
 use super::Case;
-use crate::layout::{Axis, Groups};
+use super::step::Step;
+use crate::layout::{Degrees, Groups};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The cases of a run and the groups that carry them out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkPlan {
-    /// The groups of every axis that a case uses, one entry per axis.
+    /// The groups that cases use.
     pub groups: Vec<Groups>,
     /// Every case, in the order in which it is shown. Names are unique.
     pub cases: Vec<Case>,
-    /// Name of the model that ops were sized from.
+    /// The steps that cases belong to.
+    pub steps: Vec<StepFacts>,
+    /// Names of the models that ops were sized from.
     pub model: Option<String>,
-    /// The layout as written, such as `tp 2 x dp 2`.
+    /// The layouts as written, such as `tp 2 x dp 2`.
     pub layout: Option<String>,
 }
 
+/// A step that cases belong to, as far as a reader of the record must know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepFacts {
+    /// The model.
+    pub model: String,
+    /// The degrees above 1, such as `tp 2 x dp 2`.
+    pub layout: String,
+    /// `training`, `prefill` or `decode`.
+    pub phase: String,
+    /// The degrees.
+    pub degrees: Degrees,
+    /// Micro-batches of one replica in a step.
+    pub micro_batches: u64,
+    /// Tokens of one replica in a step.
+    pub tokens_per_replica: u64,
+}
+
+impl StepFacts {
+    /// The facts of a step.
+    pub fn of(step: &Step) -> StepFacts {
+        let degrees = step.layout().degrees;
+        StepFacts {
+            model: step.model().shown_name(),
+            layout: degrees.name(),
+            phase: step.phase_name().to_owned(),
+            degrees,
+            micro_batches: step.micro_batches(),
+            tokens_per_replica: step.tokens_per_replica(),
+        }
+    }
+}
+
 impl WorkPlan {
-    /// The groups of an axis.
-    ///
-    /// # Panics
-    /// Where a case uses an axis that the plan has no groups for, which is a mistake in the making of the plan.
-    pub fn groups_of(&self, axis: Axis) -> &Groups {
-        self.groups
-            .iter()
-            .find(|groups| groups.axis == axis)
-            .expect("a plan holds the groups of every axis that its cases use")
+    /// The groups that carry a case out.
+    pub fn groups_of(&self, case: &Case) -> &Groups {
+        &self.groups[case.groups]
     }
 }

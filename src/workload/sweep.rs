@@ -10,13 +10,7 @@ use crate::units::Bytes;
 
 /// The axis that a sweep names.
 pub(super) fn axis_of(sweep: &Sweep) -> Axis {
-    match sweep.axis {
-        "tp" => Axis::Tp,
-        "cp" => Axis::Cp,
-        "dp" => Axis::Dp,
-        "pp" => Axis::Pp,
-        _ => Axis::World,
-    }
+    Axis::named(sweep.axis).unwrap_or(Axis::World)
 }
 
 /// The ops on groups of `ranks` ranks, at most `most`.
@@ -44,17 +38,12 @@ pub(super) fn ops(sweep: &Sweep, ranks: u32, most: usize) -> Result<Vec<Op>> {
                 for &root in &roots {
                     for splits in &splits {
                         for &bytes_total in &sizes {
+                            let axis = axis_of(sweep);
                             ops.push(Op {
-                                style: Style::Sweep,
-                                axis: axis_of(sweep),
-                                collective,
-                                element,
                                 reduce_op,
                                 root,
-                                bytes_total,
                                 splits: splits.clone(),
-                                count_per_step: None,
-                                why: String::new(),
+                                ..Op::new(Style::Sweep, axis, collective, element, bytes_total.0)
                             });
                         }
                     }

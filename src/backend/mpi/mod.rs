@@ -10,7 +10,7 @@ pub use call::{MpiCall, Parts};
 use super::{Backend, BackendFacts, Binding, Call};
 use crate::error::{Error, Result};
 use crate::host_clock;
-use crate::layout::{Axis, Groups};
+use crate::layout::Groups;
 use crate::mpi_call::{self, Communicator};
 use crate::pattern::segments::View;
 use crate::units::Bytes;
@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Carries ops out with MPI on host memory.
 pub struct MpiBackend {
     world: Communicator,
-    communicators: HashMap<Axis, Communicator>,
+    communicators: HashMap<usize, Communicator>,
     send: Arena,
     receive: Arena,
     last_level_cache_bytes: u64,
@@ -59,7 +59,7 @@ impl MpiBackend {
         // More ranks than processors: whoever waits must give way, or the one waited for may not run.
         let gives_way = self.ranks_on_host > host::processors();
         let unconnected = || Error::environment(format!("axis {axis} was not connected before its first case"));
-        let communicator = self.communicators.get(&axis).ok_or_else(unconnected)?;
+        let communicator = self.communicators.get(&binding.groups_number).ok_or_else(unconnected)?;
         MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, gives_way)
     }
 
@@ -106,14 +106,14 @@ impl Backend for MpiBackend {
         self.world.rank()..self.world.rank() + 1
     }
 
-    fn connect(&mut self, groups: &Groups) -> Result<()> {
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let rank = self.world.rank();
         let axis = groups.axis;
         let place = groups.place_of(rank);
         let (group, me) =
             place.ok_or_else(|| Error::environment(format!("rank {rank} is in no group of axis {axis}")))?;
         let fresh = self.world.split(group as u32, me)?;
-        match self.communicators.insert(axis, fresh) {
+        match self.communicators.insert(number, fresh) {
             Some(old) => old.free(),
             None => Ok(()),
         }
@@ -121,9 +121,9 @@ impl Backend for MpiBackend {
 
     fn disconnect(&mut self) -> Result<()> {
         // In the same order on all ranks: freeing is collective.
-        let mut axes: Vec<Axis> = self.communicators.keys().copied().collect();
-        axes.sort_unstable();
-        axes.into_iter().filter_map(|axis| self.communicators.remove(&axis)).try_for_each(Communicator::free)
+        let mut numbers: Vec<usize> = self.communicators.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers.into_iter().filter_map(|number| self.communicators.remove(&number)).try_for_each(Communicator::free)
     }
 
     fn bytes_needed(&self, binding: &Binding) -> Bytes {

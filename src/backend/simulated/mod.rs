@@ -25,6 +25,7 @@ use fleet::Fleet;
 use noise::Noise;
 use placing::Placed;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ops::Range;
 use work::Work;
 
@@ -36,7 +37,7 @@ const NANOSECONDS_PER_CLOCK_READING: u64 = 100;
 pub struct SimulatedBackend {
     fleet: Fleet,
     noise: Noise,
-    connected: Vec<Placed>,
+    connected: HashMap<usize, Placed>,
     now: Cell<u64>,
 }
 
@@ -49,7 +50,7 @@ impl SimulatedBackend {
         Ok(SimulatedBackend {
             fleet: Fleet::new(machine, world_size)?,
             noise: Noise::new(&machine.noise, seed),
-            connected: Vec::new(),
+            connected: HashMap::new(),
             now: Cell::new(0),
         })
     }
@@ -74,10 +75,9 @@ impl Backend for SimulatedBackend {
         0..self.fleet.ranks
     }
 
-    fn connect(&mut self, groups: &Groups) -> Result<()> {
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let placed = Placed::new(groups, &self.fleet)?;
-        self.connected.retain(|other| other.axis != groups.axis);
-        self.connected.push(placed);
+        self.connected.insert(number, placed);
         Ok(())
     }
 
@@ -99,8 +99,7 @@ impl Backend for SimulatedBackend {
         let SimulatedBackend { fleet, noise, connected, now } = self;
         let axis = binding.groups.axis;
         let placed = connected
-            .iter()
-            .find(|placed| placed.axis == axis)
+            .get(&binding.groups_number)
             .ok_or_else(|| Error::environment(format!("axis {axis} is not connected; no call can be bound to it")))?;
         let ranks = binding.geometry.ranks();
         if let Some((shape, _)) = placed.shapes.iter().find(|(shape, _)| shape.ranks != ranks) {

@@ -11,7 +11,6 @@ use std::ops::Range;
 /// The groups of one axis, placed.
 #[derive(Debug)]
 pub(super) struct Placed {
-    pub axis: Axis,
     /// World rank in each slot.
     pub rank_of_slot: Vec<u32>,
     /// Node of each slot.
@@ -44,7 +43,7 @@ impl Placed {
             }
         }
         let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
-        Ok(Placed { axis: groups.axis, rank_of_slot, node_of_slot, group_starts, shapes })
+        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes })
     }
 
     /// The slots of every group.

@@ -26,26 +26,22 @@ fn groups(world: u32, ranks: u32, stride: u32) -> Groups {
 }
 
 fn op(collective: Collective, bytes: u64, splits: Splits) -> Op {
-    Op {
-        style: Style::Sweep,
-        axis: Axis::Tp,
-        collective,
-        element: ElementType::Uint8,
-        reduce_op: None,
-        root: 0,
-        bytes_total: Bytes(bytes),
-        splits,
-        count_per_step: None,
-        why: String::new(),
-    }
+    Op { splits, ..Op::new(Style::Sweep, Axis::Tp, collective, ElementType::Uint8, bytes) }
 }
 
 /// Binds the op and hands the call over; what is returned besides is the call's.
 fn with_call<T>(backend: &mut SimulatedBackend, groups: &Groups, op: &Op, work: impl FnOnce(&mut dyn Call) -> T) -> T {
     let geometry = op.geometry(groups.group_size()).unwrap();
-    backend.connect(groups).unwrap();
-    let binding =
-        Binding { op, placement: Placement::OutOfPlace, groups, geometry: &geometry, seed: 1, warm_buffers: true };
+    backend.connect(0, groups).unwrap();
+    let binding = Binding {
+        op,
+        placement: Placement::OutOfPlace,
+        groups,
+        groups_number: 0,
+        geometry: &geometry,
+        seed: 1,
+        warm_buffers: true,
+    };
     work(&mut *backend.bind(&binding).unwrap())
 }
 
@@ -218,7 +214,7 @@ fn groups_that_do_not_hold_every_rank_once_are_refused() {
         (vec![vec![0, 1], vec![1, 2]], "rank 1 is in 2 groups"),
         (vec![vec![0, 1, 2]], "rank 3 is in 0 groups"),
     ] {
-        let error = backend.connect(&Groups { axis: Axis::Tp, groups: ranks }).unwrap_err();
+        let error = backend.connect(0, &Groups { axis: Axis::Tp, groups: ranks }).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
     }
 }
@@ -263,11 +259,12 @@ fn a_call_on_an_axis_that_is_not_connected_is_an_error() {
         op: &op,
         placement: Placement::InPlace,
         groups: &groups,
+        groups_number: 0,
         geometry: &geometry,
         seed: 1,
         warm_buffers: true,
     };
-    backend.connect(&groups).unwrap();
+    backend.connect(0, &groups).unwrap();
     backend.disconnect().unwrap();
     let error = backend.bind(&binding).err().unwrap();
     assert!(error.to_string().contains("axis tp is not connected"), "{error}");

@@ -74,6 +74,15 @@ impl Table {
         Ok(table(file, text, place, "", root.into_inner()))
     }
 
+    /// The flags of a command line as a table: for each the flag, the key that it stands for, and its text.
+    pub fn of_flags(flags: impl IntoIterator<Item = (&'static str, &'static str, String)>) -> Table {
+        let entry = |(flag, key, text): (&'static str, &'static str, String)| {
+            (key.to_owned(), Item { place: Place::flag(flag), value: value_of_flag(text) })
+        };
+        let entries = flags.into_iter().map(entry).collect();
+        Table { place: Place::flag("the command line"), entries, known: Vec::new() }
+    }
+
     /// The value of a key, if the file has it.
     pub fn take(&mut self, key: &'static str) -> Option<Item> {
         self.known.push(key);
@@ -111,6 +120,20 @@ impl Table {
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let suggestion = nearest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"));
         Err(item.place.wrong(format!("unknown key{suggestion} Known here: {}", known.join(", "))))
+    }
+}
+
+/// What a file would have said without quotes, else the text. A comma makes a list.
+fn value_of_flag(text: String) -> Value {
+    if text.contains(',') {
+        let item = |text: &str| Item { place: Place::flag(text), value: value_of_flag(text.trim().to_owned()) };
+        return Value::List(text.split(',').map(item).collect());
+    }
+    match (text.parse(), text.parse(), text.parse()) {
+        (Ok(whole), _, _) => Value::Whole(whole),
+        (_, Ok(truth), _) => Value::Truth(truth),
+        (_, _, Ok(fraction)) => Value::Fraction(fraction),
+        _ => Value::Text(text),
     }
 }
 

@@ -1,0 +1,12 @@
+//! How a model's work is divided, and what one step of it is: the `[[layout]]`, `[training]` and `[serving]` tables of a
+//! suite, and the flags that stand for them.
+
+mod choices;
+mod layout_table;
+mod serving;
+mod training;
+
+pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleName};
+pub use layout_table::{LayoutTable, ModelWork, STYLES, parse_order};
+pub use serving::Serving;
+pub use training::{Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training};

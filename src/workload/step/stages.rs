@@ -1,0 +1,226 @@
+//! Which layers each stage of a pipeline holds, chunk by chunk.
+
+use crate::config::step::{PipelineChoices, ScheduleName};
+
+/// The layers of every stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// Layers by stage and by the stage's own chunk, in the order of the model.
+    layers: Vec<Vec<Vec<u32>>>,
+    /// Chunks of the whole model.
+    model_chunks: u32,
+    /// Every layer is held twice, and each micro-batch passes one of the two (DualPipe).
+    mirrored: bool,
+    /// How layers were shared out, in words; empty where evenly.
+    pub rule: String,
+}
+
+impl Stages {
+    /// Shares the layers of a model out to `stages` stages.
+    ///
+    /// Evenly where that comes out. Where it does not, but would with the embedding and the output projection counted as a
+    /// layer each, the first and the last chunk have one layer less, as Llama 3 was trained (arXiv 2407.21783 section 3.3.2).
+    ///
+    /// # Errors
+    /// The rule that is broken, with the nearest degrees that keep it (a sentence without full stop).
+    pub fn share_out(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
+        let mirrored = choices.schedule == ScheduleName::DualPipe && stages > 1;
+        let chunks = if mirrored { 1 } else { chunks_per_stage(choices, stages) };
+        let Some(model_chunks) = stages.checked_mul(chunks).filter(|model_chunks| *model_chunks <= layers) else {
+            return Err(format!(
+                "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {}",
+                layers / chunks
+            ));
+        };
+        let (counts, rule) = match &choices.stage_layers {
+            Some(given) => (given_counts(given, layers, model_chunks)?, "as given by stage_layers".to_owned()),
+            None => even_counts(layers, stages, chunks)?,
+        };
+        let starts: Vec<u32> =
+            counts.iter().scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect();
+        let of_chunk = |chunk: u32| -> Vec<u32> {
+            let start = starts[chunk as usize];
+            (start..start + counts[chunk as usize]).collect()
+        };
+        let of_stage = |stage: u32| -> Vec<Vec<u32>> {
+            if mirrored {
+                return vec![of_chunk(stage), of_chunk(stages - 1 - stage)];
+            }
+            (0..chunks).map(|chunk| of_chunk(model_chunk(choices.schedule, stages, stage, chunk))).collect()
+        };
+        Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, mirrored, rule })
+    }
+
+    /// Number of stages.
+    pub fn count(&self) -> u32 {
+        self.layers.len() as u32
+    }
+
+    /// Chunks on each stage; with mirrored stages one for each direction.
+    pub fn chunks(&self) -> u32 {
+        self.layers[0].len() as u32
+    }
+
+    /// Chunks of the whole model.
+    pub fn model_chunks(&self) -> u32 {
+        self.model_chunks
+    }
+
+    /// The layers of one chunk of a stage.
+    pub fn layers_of_chunk(&self, stage: u32, chunk: u32) -> &[u32] {
+        &self.layers[stage as usize][chunk as usize]
+    }
+
+    /// All layers whose parameters a stage holds.
+    pub fn layers_held(&self, stage: u32) -> impl Iterator<Item = u32> {
+        self.layers[stage as usize].iter().flatten().copied()
+    }
+
+    /// The layers of a stage that a micro-batch passes: with mirrored stages those of one direction, the larger where the two
+    /// differ.
+    pub fn layers_passed(&self, stage: u32) -> impl Iterator<Item = u32> {
+        let chunks = &self.layers[stage as usize];
+        let passed = match (self.mirrored, chunks.as_slice()) {
+            (true, [one, other]) => std::slice::from_ref(if other.len() > one.len() { other } else { one }),
+            _ => chunks.as_slice(),
+        };
+        passed.iter().flatten().copied()
+    }
+
+    /// Whether a stage holds the first layer of the model, and so the embedding.
+    pub fn has_input(&self, stage: u32) -> bool {
+        self.layers_held(stage).any(|layer| layer == 0)
+    }
+
+    /// Whether a stage holds the last layer of the model, and so the output projection and the loss.
+    pub fn has_output(&self, stage: u32) -> bool {
+        let last = self.layers.iter().flatten().flatten().max();
+        self.layers_held(stage).any(|layer| Some(&layer) == last)
+    }
+
+    /// Whether every layer is held twice.
+    pub fn mirrored(&self) -> bool {
+        self.mirrored
+    }
+}
+
+/// Model chunks on each stage: given for interleaved schedules, two for those in the form of a V.
+pub fn chunks_per_stage(choices: &PipelineChoices, stages: u32) -> u32 {
+    use ScheduleName::*;
+    match choices.schedule {
+        _ if stages == 1 => 1,
+        Interleaved => choices.virtual_stages,
+        ZbV | VHalf | VMin | DualPipeV => 2,
+        Naive | GPipe | OneForwardOneBackward | ZbH1 | Zb1p | Zb2p | DualPipe => 1,
+    }
+}
+
+/// Which chunk of the model a stage's own chunk is.
+pub fn model_chunk(schedule: ScheduleName, stages: u32, stage: u32, chunk: u32) -> u32 {
+    use ScheduleName::*;
+    match (schedule, chunk) {
+        (ZbV | VHalf | VMin | DualPipeV, 1) => 2 * stages - 1 - stage,
+        _ => chunk * stages + stage,
+    }
+}
+
+fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, String), String> {
+    let all = stages * chunks;
+    if layers.is_multiple_of(all) {
+        return Ok((vec![layers / all; all as usize], String::new()));
+    }
+    if stages > 1 && (layers + 2).is_multiple_of(all) && (layers + 2) / all > 1 {
+        let each = (layers + 2) / all;
+        let mut counts = vec![each; all as usize];
+        counts[0] -= 1;
+        counts[all as usize - 1] -= 1;
+        let rule = format!(
+            "{each} layers, the first and the last chunk {}: embedding and output projection count as a layer each",
+            each - 1
+        );
+        return Ok((counts, rule));
+    }
+    let fits = |stages: &u32| layers.is_multiple_of(stages * chunks) || (layers + 2).is_multiple_of(stages * chunks);
+    let below = (1..stages).rev().find(fits);
+    let above = (stages + 1..=layers / chunks).find(fits);
+    let nearest: Vec<_> = below.into_iter().chain(above).map(|stages| stages.to_string()).collect();
+    let with_chunks = if chunks > 1 { format!(" with {chunks} chunks each") } else { String::new() };
+    Err(format!(
+        "pp = {stages}{with_chunks} does not divide the {layers} layers (num_hidden_layers), nor {} with embedding and output \
+         projection counted as a layer each; nearest that do: {}; or give stage_layers",
+        layers + 2,
+        nearest.join(", ")
+    ))
+}
+
+fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32>, String> {
+    let total: u64 = given.iter().copied().map(u64::from).sum();
+    if given.len() as u64 != u64::from(model_chunks) {
+        return Err(format!("stage_layers names {} chunks; there are {model_chunks}", given.len()));
+    }
+    if total != u64::from(layers) {
+        return Err(format!("stage_layers come to {total}; the model has {layers} layers (num_hidden_layers)"));
+    }
+    Ok(given.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Place;
+
+    fn choices(schedule: ScheduleName, virtual_stages: u32, stage_layers: Option<Vec<u32>>) -> PipelineChoices {
+        PipelineChoices {
+            schedule,
+            virtual_stages,
+            place: Place::flag("--schedule"),
+            stage_layers,
+            scatter_gather: false,
+        }
+    }
+
+    #[test]
+    fn layers_that_cannot_be_shared_out_are_refused_with_what_can() {
+        let plain = choices(ScheduleName::OneForwardOneBackward, 1, None);
+        let interleaved = choices(ScheduleName::Interleaved, 4, None);
+        let given = |layers: &[u32]| choices(ScheduleName::OneForwardOneBackward, 1, Some(layers.to_vec()));
+        for (layers, stages, choices, expected) in [
+            (32, 3, &plain, "nearest that do: 2, 4"),
+            (
+                8,
+                16,
+                &plain,
+                "pp = 16 stages of 1 chunks are more than the 8 layers (num_hidden_layers); accepted: up to 8",
+            ),
+            (80, 16, &interleaved, "pp = 16 with 4 chunks each does not divide the 80 layers"),
+            (8, 2, &given(&[3, 4]), "stage_layers come to 7; the model has 8 layers"),
+            (8, 2, &given(&[8]), "stage_layers names 1 chunks; there are 2"),
+        ] {
+            let problem = Stages::share_out(layers, stages, choices).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn llama_3_405b_has_one_layer_less_on_the_first_and_the_last_stage() {
+        let stages = Stages::share_out(126, 16, &choices(ScheduleName::OneForwardOneBackward, 1, None)).unwrap();
+        let counts: Vec<_> = (0..16).map(|stage| stages.layers_held(stage).count()).collect();
+        assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
+        assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
+        assert!(stages.rule.starts_with("8 layers, the first and the last chunk 7"), "{}", stages.rule);
+    }
+
+    #[test]
+    fn chunks_lie_as_the_schedule_wants_them() {
+        for (schedule, chunks, expected) in [
+            (ScheduleName::Interleaved, 2, [vec![0, 1, 4, 5], vec![2, 3, 6, 7]]),
+            (ScheduleName::ZbV, 1, [vec![0, 1, 6, 7], vec![2, 3, 4, 5]]),
+            (ScheduleName::DualPipe, 1, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![4, 5, 6, 7, 0, 1, 2, 3]]),
+        ] {
+            let stages = Stages::share_out(8, 2, &choices(schedule, chunks, None)).unwrap();
+            let held = [0, 1].map(|stage| stages.layers_held(stage).collect::<Vec<_>>());
+            assert_eq!(held, expected, "{schedule}");
+            assert_eq!(stages.layers_passed(0).count(), 4, "{schedule}");
+        }
+    }
+}

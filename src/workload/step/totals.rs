@@ -1,0 +1,91 @@
+//! Payload and wire bytes of a step, axis by axis, on the rank that each axis loads most.
+
+use super::Step;
+use crate::error::{Error, Result};
+use crate::layout::Axis;
+use crate::units::Bytes;
+use crate::workload::{Op, Style};
+
+/// The ops of a step and what they come to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepOps {
+    /// Every op, those of one axis as a rank of that axis's busiest stage performs them.
+    pub ops: Vec<Op>,
+    /// The totals of every axis that has ops, in the order of the ops.
+    pub axes: Vec<AxisTotals>,
+}
+
+/// What the groups of one axis move in a step, on the rank that the axis loads most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisTotals {
+    /// The axis.
+    pub axis: Axis,
+    /// The stage of that rank; of stages that are loaded equally the first.
+    pub stage: u32,
+    /// Sum of the size arguments of all calls.
+    pub payload_bytes_per_step: Bytes,
+    /// What the rank sends.
+    pub wire_bytes_per_step: Bytes,
+    /// What of it nothing hides.
+    pub exposed_wire_bytes_per_step: Bytes,
+}
+
+impl StepOps {
+    pub(super) fn busiest(step: &Step, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
+        let mut best: Vec<(AxisTotals, Vec<Op>)> = Vec::new();
+        for stage in 0..step.stages().count() {
+            let ops: Vec<Op> = step.ops_of_stage(stage)?.into_iter().filter(|op| wanted(op.style)).collect();
+            let mut axes: Vec<Axis> = Vec::new();
+            for op in &ops {
+                if !axes.contains(&op.axis) {
+                    axes.push(op.axis);
+                }
+            }
+            for axis in axes {
+                let of_axis: Vec<Op> = ops.iter().filter(|op| op.axis == axis).cloned().collect();
+                let totals = AxisTotals::of(step, stage, axis, &of_axis)?;
+                match best.iter_mut().find(|(known, _)| known.axis == axis) {
+                    None => best.push((totals, of_axis)),
+                    Some(known) if totals.wire_bytes_per_step > known.0.wire_bytes_per_step => {
+                        *known = (totals, of_axis)
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        let ops = best.iter().flat_map(|(_, ops)| ops.iter().cloned()).collect();
+        Ok(StepOps { ops, axes: best.into_iter().map(|(totals, _)| totals).collect() })
+    }
+}
+
+impl AxisTotals {
+    /// The totals of ops of one axis.
+    ///
+    /// # Errors
+    /// Where a total passes 64 bits.
+    pub fn of(step: &Step, stage: u32, axis: Axis, ops: &[Op]) -> Result<AxisTotals> {
+        let sum = |of: &dyn Fn(&Op, u64) -> Option<u64>| -> Result<Bytes> {
+            let mut total = 0u64;
+            for op in ops {
+                let bytes = op.when.count_per_step(step.micro_batches()).and_then(|count| of(op, count));
+                total = bytes.and_then(|bytes| total.checked_add(bytes)).ok_or_else(|| {
+                    Error::usage(format!(
+                        "the bytes that {axis} moves in a step of {} do not fit 64 bits; take a smaller batch",
+                        step.model().shown_name()
+                    ))
+                })?;
+            }
+            Ok(Bytes(total))
+        };
+        let ranks = step.group_size(axis);
+        Ok(AxisTotals {
+            axis,
+            stage,
+            payload_bytes_per_step: sum(&|op, count| op.bytes_total.0.checked_mul(count))?,
+            wire_bytes_per_step: sum(&|op, count| op.wire_bytes(ranks, count))?,
+            exposed_wire_bytes_per_step: sum(&|op, count| {
+                if op.overlap.is_exposed() { op.wire_bytes(ranks, count) } else { Some(0) }
+            })?,
+        })
+    }
+}

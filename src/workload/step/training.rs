@@ -1,0 +1,115 @@
+//! One optimizer step of a model in a layout: what the styles have in common.
+
+use super::check;
+use super::stages::Stages;
+use crate::config::step::{Batch, Training};
+use crate::config::{Model, Place};
+use crate::element::ElementType;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::workload::when::{LayerKind, Pass, When};
+
+/// A model, its training and the layout that divides it, checked against each other.
+#[derive(Clone, Debug)]
+pub struct TrainingStep<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The training.
+    pub training: &'a Training,
+    /// The layout.
+    pub layout: Layout,
+    /// The layers of every stage.
+    pub stages: Stages,
+    /// Micro-batches of one replica in a step: m.
+    pub micro_batches: u64,
+}
+
+impl<'a> TrainingStep<'a> {
+    /// `place` is where the layout stands.
+    ///
+    /// # Errors
+    /// Which rule is broken, with the numbers and what would keep it, at the layout's, the batch's or the choice's place.
+    pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
+        let data = &training.data;
+        let layout = layout
+            .with_replicas_of_shards(data.replicas_of_shards)
+            .map_err(|problem| data.replicas_place.wrong(problem))?;
+        let context = &training.context;
+        let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
+        let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
+            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
+        let micro_batches = micro_batches(training, layout.degrees.dp)?;
+        let step = TrainingStep { model, training, layout, stages, micro_batches };
+        check::training(&step, place)?;
+        Ok(step)
+    }
+
+    /// t, p, d, c, e: tensor, pipeline, data, context and expert parallel degrees.
+    pub fn degrees(&self) -> [u64; 5] {
+        let d = &self.layout.degrees;
+        [d.tp, d.pp, d.dp, d.cp, d.ep].map(u64::from)
+    }
+
+    /// Tokens of a replica in a step: T_d = m b s.
+    pub fn tokens_per_replica(&self) -> u64 {
+        self.micro_batches * self.training.micro_batch * self.training.sequence
+    }
+
+    /// Tokens of a micro-batch that one rank of cp works on: b s / c.
+    pub fn tokens_per_micro_batch(&self) -> u64 {
+        self.training.micro_batch * (self.training.sequence / u64::from(self.layout.degrees.cp))
+    }
+
+    /// Type of activations on the wire.
+    pub fn activation(&self) -> ElementType {
+        self.training.activation_element_type
+    }
+
+    /// Bytes of the activations of a micro-batch at a layer's boundary, E b (s/c) h, and the formula with its numbers.
+    pub fn activation_bytes(&self) -> (u64, String) {
+        let element = self.activation().size();
+        let (b, s, h, c) =
+            (self.training.micro_batch, self.training.sequence, self.model.hidden, self.layout.degrees.cp);
+        let bytes = element * self.tokens_per_micro_batch() * h;
+        (bytes, format!("E*b*(s/c)*h = {element} B*{b}*({s}/{c})*{h} = {bytes} B"))
+    }
+
+    /// Calls in every layer of a stage, in one pass of every micro-batch.
+    pub fn in_layers(&self, stage: u32, pass: Pass, kind: LayerKind, calls_per_layer: u64) -> When {
+        When::Layer { pass, kind, calls_per_layer, layers: self.layers_passed(stage, kind) }
+    }
+
+    /// Layers of a kind that a micro-batch passes on a stage.
+    pub fn layers_passed(&self, stage: u32, kind: LayerKind) -> u64 {
+        self.stages.layers_passed(stage).filter(|layer| self.is_of_kind(*layer, kind)).count() as u64
+    }
+
+    /// Whether a layer is of a kind.
+    pub fn is_of_kind(&self, layer: u32, kind: LayerKind) -> bool {
+        match kind {
+            LayerKind::Any => true,
+            LayerKind::Dense => !self.model.has_experts_in(layer),
+            LayerKind::Experts => self.model.has_experts_in(layer),
+        }
+    }
+}
+
+/// m = global batch / (micro-batch x replicas).
+fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
+    match &training.batch {
+        Batch::MicroBatches(count) => Ok(*count),
+        Batch::Global(global, place) => {
+            let (b, d) = (training.micro_batch, u64::from(replicas));
+            let together = b * d;
+            if global.is_multiple_of(together) {
+                return Ok(global / together);
+            }
+            let up = global.next_multiple_of(together);
+            let down = up.saturating_sub(together);
+            let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
+            Err(place.wrong(format!(
+                "{global} samples are no multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
+            )))
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Where in a step a call stands, how often it comes, and whether anything useful is done meanwhile.
+//!
+//! Counts and the replay of a step are both made from this, so that they cannot disagree.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A pass of a micro-batch through a model chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pass {
+    /// Forward.
+    Forward,
+    /// Forward again, for a backward pass that kept nothing.
+    Recompute,
+    /// Gradients of the inputs.
+    Backward,
+    /// Gradients of the weights, where they are computed apart.
+    WeightGradient,
+}
+
+/// The layers of a stage in which a call comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerKind {
+    /// All.
+    Any,
+    /// Those with a dense feed-forward.
+    Dense,
+    /// Those with experts.
+    Experts,
+}
+
+/// Where outside of layers a call comes in a pass of a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Before the first layer of the model, on the stage that holds it.
+    Input,
+    /// After the last layer of the model, on the stage that holds it.
+    Output,
+    /// With all layers of the stage done, on every stage.
+    Whole,
+}
+
+/// When in a step a call comes that does not come in every micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// While the first micro-batch goes forward.
+    FirstForward,
+    /// While the last micro-batch goes backward.
+    LastBackward,
+    /// When all gradients are there: reductions that nothing hides.
+    AfterBackward,
+    /// Around the optimizer: norms, flags, averages.
+    Optimizer,
+}
+
+/// Where in a step a call stands, as one rank of the stage in question sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// In no step: a sweep.
+    Outside,
+    /// In layers, in one pass of every micro-batch.
+    Layer {
+        /// The pass.
+        pass: Pass,
+        /// The layers.
+        kind: LayerKind,
+        /// Calls in each of these layers.
+        calls_per_layer: u64,
+        /// Such layers of the stage.
+        layers: u64,
+    },
+    /// Outside of layers, in one pass of every micro-batch.
+    MicroBatch {
+        /// The pass.
+        pass: Pass,
+        /// Where.
+        end: End,
+        /// Calls in each micro-batch.
+        calls: u64,
+    },
+    /// Messages to a neighbouring stage.
+    Boundary {
+        /// The pass after which they are sent.
+        pass: Pass,
+        /// Messages that the rank sends in a step.
+        sends_per_step: u64,
+    },
+    /// Once in a step, or a few times.
+    Step {
+        /// When.
+        moment: Moment,
+        /// Calls in a step.
+        calls: u64,
+    },
+}
+
+impl When {
+    /// Calls in each layer in which it comes.
+    pub fn count_per_layer(&self) -> Option<u64> {
+        match self {
+            When::Layer { calls_per_layer, .. } => Some(*calls_per_layer),
+            _ => None,
+        }
+    }
+
+    /// Calls in a micro-batch, where it comes in every one.
+    pub fn count_per_micro_batch(&self) -> Option<u64> {
+        match self {
+            When::Layer { calls_per_layer, layers, .. } => calls_per_layer.checked_mul(*layers),
+            When::MicroBatch { calls, .. } => Some(*calls),
+            When::Outside | When::Boundary { .. } | When::Step { .. } => None,
+        }
+    }
+
+    /// Calls in a step of so many micro-batches; `None` outside of steps, and where the number passes 64 bits.
+    pub fn count_per_step(&self, micro_batches: u64) -> Option<u64> {
+        match self {
+            When::Outside => None,
+            When::Boundary { sends_per_step, .. } => Some(*sends_per_step),
+            When::Step { calls, .. } => Some(*calls),
+            When::Layer { .. } | When::MicroBatch { .. } => {
+                self.count_per_micro_batch().and_then(|count| count.checked_mul(micro_batches))
+            }
+        }
+    }
+}
+
+/// Whether anything useful is done while a call is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// Nothing: everybody waits for it.
+    Exposed,
+    /// The weight-gradient product of the same layer.
+    WeightGradient,
+    /// The input-gradient product of the same layer.
+    InputGradient,
+    /// Attention over the blocks that are already there.
+    Attention,
+    /// The backward pass of the last micro-batch.
+    LastBackward,
+    /// The backward pass of every micro-batch.
+    Backward,
+    /// The forward pass of the first micro-batch.
+    FirstForward,
+    /// The layer before, whose successor's parameters are fetched ahead.
+    Prefetch,
+    /// The work of other micro-batches in the steady state of the pipeline.
+    SteadyState,
+}
+
+impl Overlap {
+    /// True where everybody waits.
+    pub fn is_exposed(self) -> bool {
+        self == Overlap::Exposed
+    }
+
+    /// What hides it, in words; `exposed` where nothing does.
+    pub fn name(self) -> &'static str {
+        match self {
+            Overlap::Exposed => "exposed",
+            Overlap::WeightGradient => "weight-gradient product",
+            Overlap::InputGradient => "input-gradient product",
+            Overlap::Attention => "attention of earlier blocks",
+            Overlap::LastBackward => "last micro-batch's backward",
+            Overlap::Backward => "backward",
+            Overlap::FirstForward => "first micro-batch's forward",
+            Overlap::Prefetch => "the layer before (prefetch)",
+            Overlap::SteadyState => "other micro-batches (steady state)",
+        }
+    }
+}
