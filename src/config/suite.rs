@@ -311,7 +311,7 @@ mod tests {
             (&sweep("bytes = 8\nelement_types = ['fp8_e4m3']"), "element_types: all_reduce cannot reduce fp8_e4m3"),
             (&sweep("bytes = 8\nroots = 1"), "bad.toml:4: sweep[0].roots: none of the collectives has a root"),
             (&sweep("bytes = 8\nplacements = 'inside'"), "found `inside`; accepted: in-place, out-of-place"),
-            (&sweep("bytes = 8\naxis = 'ep'"), "found axis `ep`; accepted: world, tp, cp, dp, pp"),
+            (&sweep("bytes = 8\naxis = 'up'"), "found axis `up`; accepted: world, tp, cp, ep, dp, pp"),
             (
                 "[[sweep]]\ncollectives = ['all_reduse']",
                 "sweep[0].collectives[0]: found collective `all_reduse`; accepted",
@@ -332,17 +332,19 @@ mod tests {
             ),
             ("[model]\nconfig = 'lacking/config.json'", "lacking/config.json: vocab_size: is missing"),
             ("[model]\nconfig = 'broken/config.json'", "broken/config.json:2:1: not JSON: "),
-            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [layout]"),
+            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [[layout]]"),
             ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] stands without [training]"),
             ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: stands without a [model]"),
             (&training("micro_batches = 2\nglobal_batch = 3"), "training.micro_batches: stands beside `global_batch`"),
             (&training(""), "bad.toml:3: training: the size of a step is missing"),
             (&training("micro_batches = 2\ngradient_element_type = 'int8'"), "found int8; accepted: bfloat16, float16"),
             (&MODEL.replace("128", "1024"), "bad.toml:4: training.sequence: found 1024; tiny allows up to 512"),
-            (&format!("{MODEL}ep = 2"), "layout.ep: expert parallelism is not offered yet"),
-            (&format!("{MODEL}order = 'tp-dp'"), "layout.order: `tp-dp` does not name cp"),
+            (&format!("{MODEL}ep = 0"), "layout.ep: found 0; accepted: a whole number from 1"),
+            (&format!("{MODEL}order = 'tp-up'"), "layout.order: found `up` in `tp-up`; accepted"),
+            (&format!("{MODEL}routing = 'odd'"), "layout.routing: unknown key"),
+            (&training("micro_batches = 2\nrouting = 'odd'"), "training.routing: found routing `odd`; accepted: uniform"),
             (&format!("{MODEL}order = 'tp-tp-cp-dp-pp'"), "layout.order: `tp-tp-cp-dp-pp` names tp twice"),
-            (&format!("{MODEL}styles = 'expert'"), "found style `expert`; accepted: tensor, data, pipeline"),
+            (&format!("{MODEL}styles = 'odd'"), "found style `odd`; accepted: tensor, sequence, vocabulary, data"),
         ] {
             let error = read_suite(text).expect_err(text);
             assert!(error.to_string().contains(expected), "{text}\n  gave     {error}\n  expected {expected}");
