@@ -3,8 +3,6 @@
 mod document;
 pub mod machine;
 mod model;
-mod model_parameters;
-mod model_reader;
 mod settings;
 mod suite;
 mod suite_layout;
@@ -13,7 +11,7 @@ mod suite_sweep;
 
 pub use document::Place;
 pub use machine::Machine;
-pub use model::{Family, LatentAttention, Mixture, Model};
+pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
 pub use settings::RunSettings;
 pub use suite::Suite;
 pub use suite_layout::{Batch, Layout, Training};

@@ -4,6 +4,7 @@
 //! a layout fit the number of ranks is known to `workload` only.
 
 use super::document::{Item, Place, Table};
+use super::model::find::{SHIPPED, name_of, names_in, preset_file, read_text};
 use super::suite_layout::{Layout, Training};
 use super::suite_measure::read_measure;
 use super::suite_sweep::Sweep;
@@ -12,12 +13,7 @@ use crate::digest::hexadecimal;
 use crate::error::{Error, Result};
 use crate::sample::Cadence;
 use sha2::{Digest, Sha256};
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// The folder of shipped suites, where a bare name is looked up.
-const SHIPPED: &str = "suites";
 
 /// What a suite file says, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +47,7 @@ impl Suite {
     /// Usage errors that name file, line and key.
     pub fn load(path: &Path) -> Result<Suite> {
         let path = find(path)?;
-        let text = read(&path, &Place::flag("SUITE"))?;
+        let text = read_text(&path, &Place::flag("SUITE"))?;
         Suite::parse(&path, &text)
     }
 
@@ -132,7 +128,7 @@ fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model
         }
         (None, Some(preset)) => {
             let name = preset.text()?.to_owned();
-            let file = preset_file(folder, &name).map_err(|problem| preset.wrong(problem))?;
+            let file = preset_file(Some(folder), &name).map_err(|problem| preset.wrong(problem))?;
             (preset.place, name, file)
         }
         _ => {
@@ -140,7 +136,7 @@ fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model
             return Err(table.place.wrong(accepted));
         }
     };
-    let text = read(&file, &place)?;
+    let text = read_text(&file, &place)?;
     add_to_hash(hash, &text);
     let mut model = Model::read(&file, &name, &text)?;
     if let Some(layers) = table.take("layers") {
@@ -148,24 +144,6 @@ fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model
     }
     table.finish()?;
     Ok(model)
-}
-
-/// The folder's name where the file is called config.json, else the file's own.
-fn name_of(file: &Path) -> String {
-    let named = if file.file_name().is_some_and(|name| name == "config.json") { file.parent() } else { None };
-    let stem = named.map_or(file.file_stem(), Path::file_name);
-    stem.or(file.file_stem()).unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// A preset lies in `models/` beside the suite, or among the shipped ones below the current directory.
-fn preset_file(folder: &Path, name: &str) -> std::result::Result<PathBuf, String> {
-    let folders = [folder.join("models"), Path::new(SHIPPED).join("models")];
-    let found = folders.iter().map(|models| models.join(name).join("config.json")).find(|file| file.is_file());
-    found.ok_or_else(|| {
-        let known = folders.iter().map(|models| names_in(models, "")).find(|names| !names.is_empty());
-        let searched = folders.map(|models| models.display().to_string()).join(" and ");
-        format!("found no model `{name}` in {searched}; there: {}", known.unwrap_or_default().join(", "))
-    })
 }
 
 fn find(path: &Path) -> Result<PathBuf> {
@@ -181,24 +159,6 @@ fn find(path: &Path) -> Result<PathBuf> {
     Err(Error::usage(format!("{}: no such suite; {shipped}", file.display())))
 }
 
-/// Names of a folder's entries that end in `ending`, without it, sorted.
-fn names_in(folder: &Path, ending: &str) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(ending).map(str::to_owned));
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
-}
-
-fn read(file: &Path, place: &Place) -> Result<String> {
-    fs::read_to_string(file).map_err(|cause| match cause.kind() {
-        ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.display())),
-        ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.display())),
-        ErrorKind::InvalidData => place.wrong(format!("{} is not text in UTF-8", file.display())),
-        _ => Error::file("read", file, cause),
-    })
-}
-
 /// The length goes first, so that no two lists of files can give the same bytes.
 fn add_to_hash(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
@@ -209,6 +169,7 @@ fn add_to_hash(hash: &mut Sha256, text: &str) {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Seconds};
+    use std::fs;
 
     const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8,
         "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
