@@ -27,6 +27,11 @@ impl<'a> Fields<'a> {
         Fields { file, object, root, inferred: RefCell::new(Vec::new()) }
     }
 
+    /// The file that the fields are of.
+    pub fn file(&self) -> &'a Path {
+        self.file
+    }
+
     /// Moves what was inferred into the model.
     pub fn note_in(self, model: &mut Model) {
         model.inferred = self.inferred.into_inner();

@@ -71,30 +71,34 @@ pub(in crate::config) fn name_of(file: &Path) -> String {
 pub(in crate::config) fn preset_file(beside: Option<&Path>, name: &str) -> std::result::Result<PathBuf, String> {
     let mut folders: Vec<PathBuf> = beside.map(|folder| folder.join("models")).into_iter().collect();
     folders.push(Path::new(SHIPPED).join("models"));
-    if let Some(folder) = of_source_tree() {
-        folders.push(folder);
-    }
+    let same = |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+    folders.extend(of_source_tree().filter(|last| !folders.iter().any(|folder| same(folder, last))));
     let found = folders.iter().map(|models| models.join(name).join(CONFIG)).find(|file| file.is_file());
     found.ok_or_else(|| not_found(name, &folders))
 }
 
 fn not_found(name: &str, folders: &[PathBuf]) -> String {
-    let known = folders.iter().map(|models| names_in(models, "")).find(|names| !names.is_empty()).unwrap_or_default();
-    let mut nearest: Vec<(f64, &String)> =
-        known.iter().map(|known| (strsim::jaro_winkler(&name.to_lowercase(), known), known)).collect();
+    let known = folders.iter().map(|models| presets_in(models)).find(|names| !names.is_empty()).unwrap_or_default();
+    let asked = name.to_lowercase();
+    let mut nearest: Vec<(f64, &str)> =
+        known.iter().map(|known| (strsim::jaro_winkler(&asked, known), known.as_str())).collect();
+    nearest.retain(|(likeness, _)| *likeness > 0.8);
     nearest.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let nearest: Vec<&str> =
-        nearest.iter().take_while(|(likeness, _)| *likeness > 0.8).take(5).map(|(_, known)| known.as_str()).collect();
-    let mut searched: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    searched.dedup();
-    let searched = searched.join(" and ");
-    let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    match nearest.as_slice() {
-        [] => format!("found no model `{name}` in {searched}; there: {there}"),
-        nearest => {
-            format!("found no model `{name}` in {searched}; did you mean {}? There: {there}", nearest.join(", "))
-        }
-    }
+    let nearest: Vec<&str> = nearest.into_iter().take(5).map(|(_, known)| known).collect();
+    let searched: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let known = match (known.len(), nearest.as_slice()) {
+        (0, _) => "there are none".to_owned(),
+        (_, []) => format!("there: {}", known.join(", ")),
+        (count, nearest) => format!("nearest of the {count} there: {}", nearest.join(", ")),
+    };
+    format!("found no model `{name}` in {}; {known}", searched.join(" and "))
+}
+
+/// Names of the presets in a folder of models, sorted.
+pub(super) fn presets_in(models: &Path) -> Vec<String> {
+    let mut names = names_in(models, "");
+    names.retain(|name| models.join(name).join(CONFIG).is_file());
+    names
 }
 
 /// `suites/models` of the source tree in which the program was built, wherever that is now.
@@ -144,9 +148,8 @@ mod tests {
         File::create(folder.path().join("long")).unwrap().set_len(LONGEST_FILE_BYTES + 1).unwrap();
         let inside = |name: &str| folder.path().join(name).display().to_string();
         for (asked, expected) in [
-            ("llama3-8b".to_owned(), "did you mean llama-3-8b"),
-            ("zzz".to_owned(), "MODEL: found no model `zzz` in suites/models"),
-            ("zzz".to_owned(), "; there: codegeex-13b, deepseek-v3"),
+            ("llama3-8b".to_owned(), "there: llama-3-8b, "),
+            ("zzz".to_owned(), "MODEL: found no model `zzz` in suites/models; there: codegeex-13b, "),
             ("no/config.json".to_owned(), "there is no file no/config.json; accepted: a config.json, its folder"),
             (inside(""), "holds no config.json"),
             (inside("binary"), "is not text in UTF-8"),

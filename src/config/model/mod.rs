@@ -12,6 +12,7 @@ mod parameters;
 #[cfg(test)]
 mod preset_tests;
 mod read;
+mod read_experts;
 #[cfg(test)]
 mod read_tests;
 
@@ -21,12 +22,15 @@ pub use mixture::Mixture;
 use crate::element::ElementType;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// The shape of a decoder-only transformer, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Name of the preset or of the file's folder.
     pub name: String,
+    /// The file that was read.
+    pub file: PathBuf,
     /// Which architecture the fields describe.
     pub family: Family,
     /// Transformer layers, as used; see `overrides` where the file says otherwise.

@@ -38,8 +38,10 @@ impl Model {
     /// (DeepSeek-V3, arXiv 2412.19437, equation 21).
     pub fn prediction_layer_parameters(&self) -> u64 {
         let join = 2 * self.hidden * self.hidden + 3 * self.norm_parameters();
-        let layers = self.layers..self.layers.saturating_add(self.prediction_layers);
-        layers.map(|layer| self.layer_parameters(layer, 1) + join).sum()
+        // Also where a suite keeps only a few layers, they are like the last layers and not like the dense ones in front.
+        let dense = self.mixture.as_ref().map_or(0, |mixture| mixture.first_dense_layers);
+        let like = dense.max(self.layers.saturating_sub(1));
+        u64::from(self.prediction_layers) * (self.layer_parameters(like, 1) + join)
     }
 
     /// The vocabulary padded as Megatron-LM pads it, to a multiple of 128 x `tensor_parallel`

@@ -1,7 +1,7 @@
 //! The shipped models against the numbers of parameters that their makers published.
 
 use super::Model;
-use super::find::names_in;
+use super::find::presets_in;
 use std::path::Path;
 
 fn shipped(name: &str) -> Model {
@@ -23,7 +23,7 @@ const TOTALS: [(&str, &str); 43] = [
     ("codegeex-13b", "12.863"),
     ("deepseek-v3", "671.026"),
     ("gpt-180b", "179.350419456"),
-    ("gpt-7.5b", "7.468"),
+    ("gpt-7.5b", "7.5"),
     ("gpt-neox-20b", "20.554567680"),
     ("gpt-oss-120b", "116.829156672"),
     ("gpt-oss-20b", "20.914757184"),
@@ -36,7 +36,7 @@ const TOTALS: [(&str, &str); 43] = [
     ("llama-3-70b", "70.554"),
     ("llama-3-8b", "8.030261248"),
     ("llama-3.1-405b", "405.853"),
-    ("megatron-1.7b", "1.653"),
+    ("megatron-1.7b", "1.7"),
     ("megatron-145b", "145.622"),
     ("megatron-18.4b", "18.4"),
     ("megatron-1t", "1008.039"),
@@ -67,8 +67,7 @@ const TOTALS: [(&str, &str); 43] = [
 
 #[test]
 fn every_shipped_model_has_its_published_number_of_parameters() {
-    let names = names_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/models"), "");
-    let models: Vec<&str> = names.iter().map(String::as_str).filter(|name| *name != "README.md").collect();
+    let models = presets_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/models"));
     assert_eq!(models, TOTALS.map(|(name, _)| name), "every model has a row, and every row a model");
     for (name, expected) in TOTALS {
         assert_eq!(billions(shipped(name).parameters(), expected), expected, "{name}");
@@ -185,4 +184,14 @@ fn the_vocabulary_is_padded_as_megatron_pads_it() {
     let model = shipped("gpt2");
     assert_eq!((model.padded_vocabulary(1), model.padded_vocabulary(8)), (50_304, 51_200));
     assert_eq!(shipped("llama-3-8b").padded_vocabulary(8), 129_024);
+}
+
+#[test]
+fn every_shipped_model_is_in_the_list_with_its_source() {
+    let list = include_str!("../../../suites/models/README.md");
+    for (name, _) in TOTALS {
+        let row = list.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).expect(name);
+        let total = shipped(name).parameters() as f64 * 1e-9;
+        assert!(row.contains(&format!("| {total:.3} |")), "{row}: {total:.3}");
+    }
 }

@@ -1,12 +1,12 @@
 //! Reads a Hugging Face config.json as it is: the names of every field, and what an absent one means.
 //!
-//! How a field is looked up is in `fields`, what a family has without any field in `family`, which values cannot be
+//! Experts have a file of their own, `read_experts`. How a field is looked up is in `fields`, what a family has without any field in `family`, which values cannot be
 //! together in `check`.
 
 use super::check::{MOST_LAYERS, check};
 use super::family::Family;
 use super::fields::Fields;
-use super::{LatentAttention, Mixture, Model, SlidingWindow};
+use super::{LatentAttention, Model, SlidingWindow};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use serde_json::Value;
@@ -18,9 +18,6 @@ const FEED_FORWARD: &[&str] = &["intermediate_size", "n_inner", "ffn_dim", "ffn_
 const HEADS: &[&str] = &["num_attention_heads", "n_head"];
 const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads"];
 const POSITIONS: &[&str] = &["max_position_embeddings", "n_positions", "seq_length"];
-const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
-const EXPERTS_PER_TOKEN: &[&str] = &["num_experts_per_tok", "experts_per_token"];
-const EXPERT_FEED_FORWARD: &[&str] = &["moe_intermediate_size"];
 
 impl Model {
     /// Reads the text of a config.json; `file` is named in errors, `name` in tables.
@@ -69,6 +66,7 @@ impl Fields<'_> {
         let (query_key_value_bias, attention_output_bias) = self.attention_bias(family)?;
         Ok(Model {
             name: name.to_owned(),
+            file: self.file().to_owned(),
             family,
             layers,
             hidden,
@@ -246,77 +244,6 @@ impl Fields<'_> {
             }
         }
         Ok(windowed)
-    }
-
-    fn mixture(&self, family: Family, feed_forward: u64) -> Result<Mixture> {
-        let groups = self.optional(&["n_group"])?.zip(self.optional(&["topk_group"])?);
-        let expert_feed_forward = match self.optional(EXPERT_FEED_FORWARD)? {
-            Some(width) => width,
-            // Mixtral and gpt-oss have only experts, whose width is the file's one width.
-            None if matches!(family, Family::Mixtral | Family::GptOss) => feed_forward,
-            None => return Err(self.missing(EXPERT_FEED_FORWARD)),
-        };
-        let (shared_experts, shared_feed_forward) = self.shared_experts(family, expert_feed_forward)?;
-        let (layer_step, layer_offset) = self.expert_layers()?;
-        Ok(Mixture {
-            experts: self.need(EXPERTS)?,
-            experts_per_token: self.need(EXPERTS_PER_TOKEN)?,
-            expert_feed_forward,
-            shared_experts,
-            shared_feed_forward,
-            shared_expert_gate: family == Family::Qwen2Moe,
-            router_bias: family == Family::GptOss,
-            first_dense_layers: self.first_dense_layers(family)?,
-            layer_step,
-            layer_offset,
-            dense_layers: self.dense_layers()?,
-            router_groups: groups,
-        })
-    }
-
-    /// How many shared experts, and how wide they are together.
-    fn shared_experts(&self, family: Family, expert_feed_forward: u64) -> Result<(u64, u64)> {
-        if let Some(width) = self.optional_from_zero(&["shared_expert_intermediate_size"])? {
-            return Ok((u64::from(width > 0), width));
-        }
-        let shared = match self.optional_from_zero(&["n_shared_experts"])? {
-            Some(shared) => shared,
-            None if family == Family::Qwen2Moe => return Err(self.missing(&["shared_expert_intermediate_size"])),
-            None if family == Family::DeepseekV3 => self.of_deepseek("n_shared_experts", 1),
-            None => 0,
-        };
-        Ok((shared, shared.saturating_mul(expert_feed_forward)))
-    }
-
-    fn first_dense_layers(&self, family: Family) -> Result<u32> {
-        let name = "first_k_dense_replace";
-        Ok(match self.optional_from_zero(&[name])? {
-            Some(layers) => layers as u32,
-            None if family == Family::DeepseekV3 => self.of_deepseek(name, 3) as u32,
-            None => 0,
-        })
-    }
-
-    /// DeepSeek's class has defaults for fields that are absent, and takes null as none.
-    fn of_deepseek(&self, name: &'static str, default: u64) -> u64 {
-        match self.is_absent(name) {
-            true => self.infer(name, default, "absent: the default of deepseek_v3"),
-            false => self.infer(name, 0, "null: none"),
-        }
-    }
-
-    /// Every how many layers there are experts, and from which on. DeepSeek counts layers from 0, Qwen from 1.
-    fn expert_layers(&self) -> Result<(u32, u32)> {
-        if let Some(step) = self.optional(&["decoder_sparse_step"])? {
-            return Ok((step as u32, step as u32 - 1));
-        }
-        Ok((self.optional(&["moe_layer_freq"])?.unwrap_or(1) as u32, 0))
-    }
-
-    fn dense_layers(&self) -> Result<Vec<u32>> {
-        let Some((name, value)) = self.first(&["mlp_only_layers"]) else { return Ok(Vec::new()) };
-        serde_json::from_value(value.clone())
-            .map_err(|_| self.wrong(name, format!("found {value}; accepted: a list of layers, counted from 0")))
     }
 
     fn latent_attention(&self, family: Family) -> Result<Option<LatentAttention>> {
