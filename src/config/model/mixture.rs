@@ -26,7 +26,7 @@ pub struct Mixture {
     pub layer_step: u32,
     /// Layer, counted from 0, that the steps are counted from; it has experts itself.
     pub layer_offset: u32,
-    /// Further layers that have a dense feed-forward.
+    /// Further layers that have a dense feed-forward, in order.
     pub dense_layers: Vec<u32>,
     /// Groups that the router chooses among, and how many it keeps.
     pub router_groups: Option<(u64, u64)>,
@@ -37,7 +37,7 @@ impl Mixture {
     pub fn is_in(&self, layer: u32) -> bool {
         layer >= self.first_dense_layers
             && layer % self.layer_step == self.layer_offset
-            && !self.dense_layers.contains(&layer)
+            && self.dense_layers.binary_search(&layer).is_err()
     }
 }
 

@@ -78,7 +78,9 @@ impl Fields<'_> {
 
     fn dense_layers(&self) -> Result<Vec<u32>> {
         let Some((name, value)) = self.first(&["mlp_only_layers"]) else { return Ok(Vec::new()) };
-        serde_json::from_value(value.clone())
-            .map_err(|_| self.wrong(name, format!("found {value}; accepted: a list of layers, counted from 0")))
+        let mut layers: Vec<u32> = serde_json::from_value(value.clone())
+            .map_err(|_| self.wrong(name, format!("found {value}; accepted: a list of layers, counted from 0")))?;
+        layers.sort_unstable();
+        Ok(layers)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Family, Model};
 use crate::error::Result;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -214,4 +215,49 @@ fn a_language_model_nested_in_a_multimodal_file_is_found() {
     let model = read(&outer).unwrap();
     assert_eq!((model.family, model.hidden, model.tied_embeddings), (Family::Llama, 4096, true));
     assert_eq!(model.element, Some(crate::element::ElementType::Float16));
+}
+
+/// Every number that a shape follows from.
+const NUMBERS: [&str; 21] = [
+    "num_hidden_layers",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "max_position_embeddings",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "shared_expert_intermediate_size",
+    "first_k_dense_replace",
+    "decoder_sparse_step",
+    "num_nextn_predict_layers",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+];
+
+proptest! {
+    #[test]
+    fn no_numbers_make_a_count_overflow(
+        family in proptest::sample::select(Family::ALL.to_vec()),
+        numbers in proptest::collection::vec(
+            prop_oneof![8 => 1u64..9, 2 => 1u64 << 10..1 << 24, 1 => (1u64 << 31)..(1 << 32) + 2], NUMBERS.len()),
+    ) {
+        let mut document = json!({"model_type": family.model_type()});
+        for (name, number) in NUMBERS.iter().zip(numbers) {
+            document[*name] = json!(number);
+        }
+        if let Ok(model) = read(&document) {
+            let total = model.parameters();
+            prop_assert!(model.parameters_active() <= total);
+            prop_assert_eq!(model.first_stage_parameters(1, 1) >= total, true, "a padded vocabulary only adds");
+            prop_assert!(u128::from(total) + u128::from(model.prediction_layer_parameters()) <= 1_000_000_000_000_000);
+        }
+    }
 }
