@@ -1,5 +1,6 @@
 //! The ops of a step as a document: plain data for JSON, with a published schema.
 
+use crate::cli::schema::published;
 use crate::collective::{Collective, ReduceOp};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -11,7 +12,13 @@ use crate::workload::when::When;
 use crate::workload::{Op, Style};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Name of the format.
+const FORMAT: &str = "commgauge-ops";
+/// Raised when something is taken away or changes its meaning.
+const VERSION: u32 = 1;
 
 /// Everything that one step of a model communicates, and what it comes to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -101,8 +108,9 @@ pub struct Totals {
 }
 
 /// The JSON Schema of the document.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(OpsDocument)
+pub fn schema() -> Value {
+    let title = "What commgauge ops --format json prints";
+    published(schemars::schema_for!(OpsDocument).to_value(), FORMAT, VERSION, title)
 }
 
 impl OpsDocument {
@@ -124,8 +132,8 @@ impl OpsDocument {
         let axes = chosen.axes.iter().map(|totals| (totals.axis.name(), Totals::of_axis(totals))).collect();
         let degrees = step.layout().degrees;
         Ok(OpsDocument {
-            format: "commgauge-ops",
-            version: 1,
+            format: FORMAT,
+            version: VERSION,
             model: step.model().shown_name(),
             layout: degrees.name(),
             degrees,

@@ -5,7 +5,6 @@ use crate::config::step::{ModelWork, parse_order};
 use crate::config::{LayoutTable, Model, Place, Serving, Table, Training};
 use crate::error::{Error, Result};
 use clap::Args;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A model, a layout and a step.
@@ -173,7 +172,8 @@ impl StepFlags {
         let mut model = Model::load(&self.model)?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
-            let layers = layers.parse().map_err(|_| place.wrong(format!("found `{layers}`; accepted: a whole number")))?;
+            let layers =
+                layers.parse().map_err(|_| place.wrong(format!("found `{layers}`; accepted: a whole number")))?;
             model.keep_layers(layers).map_err(|problem| place.wrong(problem))?;
         }
         if let Some(training) = training.as_ref().filter(|training| training.sequence > model.maximum_positions) {
@@ -254,7 +254,7 @@ impl StepFlags {
 
 /// The flags that were given.
 fn present<'a>(given: &'a [Given]) -> impl Iterator<Item = (&'static str, &'static str, String)> + 'a {
-    given.iter().filter_map(|(flag, key, text)| Some((*flag, *key, text.clone()?)))
+    given.iter().filter_map(|(flag, key, text)| Some((*flag, *key, (*text).clone()?)))
 }
 
 fn truth(given: bool, meaning: bool) -> Option<String> {
@@ -264,4 +264,3 @@ fn truth(given: bool, meaning: bool) -> Option<String> {
 fn checked_order(text: &str) -> std::result::Result<String, String> {
     parse_order(text).map(|_| text.to_owned())
 }
-
