@@ -223,7 +223,7 @@ fn layer_kind(model: &Model, kind: Kind, ranges: Vec<[u32; 2]>) -> LayerKind {
         count: ranges.iter().map(|[first, last]| last - first + 1).sum(),
         ranges,
         parameters,
-        parameters_active: model.layer_active(first),
+        parameters_active: model.layer_parameters_active(first),
         parameters_attention: attention,
         parameters_feed_forward: parameters - attention - norms,
         parameters_norms: norms,

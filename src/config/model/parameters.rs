@@ -19,7 +19,8 @@ impl Model {
     /// Parameters that take part in the computation of one token: all but the routed experts that it is not sent to.
     /// Both the embedding and the output projection count whole.
     pub fn parameters_active(&self) -> u64 {
-        let idle: u64 = (0..self.layers).map(|layer| self.layer_parameters(layer, 1) - self.layer_active(layer)).sum();
+        let idle: u64 =
+            (0..self.layers).map(|layer| self.layer_parameters(layer, 1) - self.layer_parameters_active(layer)).sum();
         self.parameters() - idle
     }
 
@@ -64,7 +65,7 @@ impl Model {
     }
 
     /// Parameters of one layer that take part in the computation of one token.
-    pub fn layer_active(&self, layer: u32) -> u64 {
+    pub fn layer_parameters_active(&self, layer: u32) -> u64 {
         let idle = match &self.mixture {
             Some(mixture) if mixture.is_in(layer) => {
                 (mixture.experts - mixture.experts_per_token) * self.one_expert_parameters(1)

@@ -145,7 +145,7 @@ fn the_parts_of_a_layer_add_up_and_are_those_worked_out_by_hand() {
         assert_eq!(model.layer_parameters(layer, 1), parts, "{}", model.name);
     }
     let dense = deepseek.attention_parameters(1) + deepseek.dense_feed_forward_parameters(1) + 2 * 7168;
-    assert_eq!((deepseek.layer_parameters(2, 1), deepseek.layer_active(2)), (dense, dense));
+    assert_eq!((deepseek.layer_parameters(2, 1), deepseek.layer_parameters_active(2)), (dense, dense));
     // Qwen1.5-MoE: a gate as wide as the residual stream before the shared expert.
     assert_eq!(shipped("qwen1.5-moe-a2.7b").shared_expert_parameters(1), 3 * 2048 * 5632 + 2048);
 }

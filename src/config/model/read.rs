@@ -250,10 +250,16 @@ impl Fields<'_> {
         if family != Family::DeepseekV3 {
             return Ok(None);
         }
-        let query_rank = self.optional(&["q_lora_rank"])?;
-        if query_rank.is_none() {
-            self.infer("q_lora_rank", Value::Null, "null or absent: queries are not compressed");
-        }
+        let query_rank = match self.optional(&["q_lora_rank"])? {
+            Some(rank) => Some(rank),
+            None if self.is_absent("q_lora_rank") => {
+                Some(self.infer("q_lora_rank", 1536, "absent: the default of deepseek_v3"))
+            }
+            None => {
+                self.infer("q_lora_rank", Value::Null, "null: queries are not compressed");
+                None
+            }
+        };
         Ok(Some(LatentAttention {
             query_rank,
             kv_rank: self.need(&["kv_lora_rank"])?,

@@ -141,11 +141,13 @@ fn whatever_is_inferred_is_said_with_the_reason() {
     assert_eq!(
         inferred(&deepseek),
         [
-            "q_lora_rank null null or absent: queries are not compressed",
+            "q_lora_rank null null: queries are not compressed",
             "n_shared_experts 1 absent: the default of deepseek_v3",
             "first_k_dense_replace 0 null: none",
         ]
     );
+    let absent = ["q_lora_rank 1536 absent: the default of deepseek_v3"];
+    assert_eq!(inferred(&without(shipped("deepseek-v3"), &["q_lora_rank"])), absent);
 }
 
 #[test]
