@@ -1,6 +1,8 @@
-//! Everything that needs no launch: starts suites, shows records, prints the schema. Links no MPI.
+//! Everything that needs no launch: starts suites, shows models and records, prints schemas. Links no MPI.
 
 use clap::{Parser, Subcommand};
+use commgauge::cli::model::ModelCommand;
+use commgauge::cli::ops::OpsCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
@@ -18,16 +20,22 @@ struct Program {
 enum Command {
     /// Launch a suite with mpirun, mpiexec or srun, follow it, and sum up what it measured
     Run(RunArguments),
+    /// List every communication of a training or serving step: bytes, counts, what hides it, and why
+    Ops(Box<OpsCommand>),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
-    /// Print the JSON Schema of a record's lines
+    /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
+    Model(ModelCommand),
+    /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
 
 fn main() {
     let done = match Program::parse().command {
         Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
+        Command::Ops(command) => command.execute(),
         Command::Report(command) => command.execute(),
+        Command::Model(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

@@ -1,23 +1,94 @@
-//! `commgauge schema`: the published JSON Schema of a line of a record.
+//! `commgauge schema`: the published JSON Schemas of what commgauge writes.
+//!
+//! A further document is one member of [`Document`], one arm of its `match`, and its golden file in `docs/`.
 
-use crate::error::{Error, Result};
+use super::model_document;
+use super::table_or_json::{json, print};
+use crate::error::Result;
 use crate::record;
-use std::io::{ErrorKind, Write};
+use serde_json::Value;
 
-/// Print the JSON Schema of the lines of a record
-#[derive(Clone, Debug, clap::Args)]
-pub struct SchemaCommand {}
+/// Print the JSON Schema of what commgauge writes
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SchemaCommand {
+    /// Of which document
+    #[arg(value_enum, default_value_t)]
+    pub document: Document,
+}
+
+/// Documents with a published schema, `docs/NAME.schema.json`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Document {
+    /// One line of a record
+    #[default]
+    Record,
+    /// What `commgauge model --format json` prints
+    Model,
+    /// What `commgauge ops --format json` prints
+    Ops,
+}
+
+impl Document {
+    /// Its JSON Schema (draft 2020-12).
+    pub fn schema(self) -> Value {
+        match self {
+            Document::Record => record::schema(),
+            Document::Model => model_document::schema(),
+            Document::Ops => super::ops::schema(),
+        }
+    }
+}
 
 impl SchemaCommand {
     /// Prints the schema on stdout.
     pub fn execute(&self) -> Result<i32> {
-        let text = serde_json::to_string_pretty(&record::schema())
-            .map_err(|cause| Error::environment(format!("cannot print the schema: {cause}")))?;
-        match writeln!(std::io::stdout().lock(), "{text}") {
-            Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
-                Err(Error::environment(format!("cannot write to stdout: {cause}")))
+        print(&json(&self.document.schema())?)?;
+        Ok(0)
+    }
+}
+
+/// A document's schema with its name and version, and with both as constants, which the types cannot say.
+pub(super) fn published(mut schema: Value, format: &str, version: u32, title: &str) -> Value {
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("$id".to_owned(), serde_json::json!(format!("urn:{format}:{version}")));
+        root.insert("title".to_owned(), serde_json::json!(title));
+        root.insert("version".to_owned(), serde_json::json!(version));
+    }
+    for (property, value) in [("format", serde_json::json!(format)), ("version", serde_json::json!(version))] {
+        if let Some(Value::Object(facts)) = schema.pointer_mut(&format!("/properties/{property}")) {
+            facts.insert("const".to_owned(), value);
+        }
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_published_schema_is_that_of_the_types() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        for document in Document::value_variants() {
+            let name = format!("{}.schema.json", document.to_possible_value().unwrap().get_name());
+            let published = std::fs::read_to_string(root.join("docs").join(&name)).unwrap_or_default();
+            let current = json(&document.schema()).unwrap();
+            if published != current {
+                let new = root.join("target").join(&name);
+                std::fs::write(&new, &current).unwrap();
+                panic!("docs/{name} is not that of the types; {} is", new.display());
             }
-            _ => Ok(0),
+        }
+    }
+
+    #[test]
+    fn every_schema_names_its_document_and_version() {
+        for document in Document::value_variants() {
+            let schema = document.schema();
+            let name = document.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(schema["$id"], format!("urn:commgauge-{name}:{}", schema["version"]));
+            assert!(schema["$schema"].as_str().unwrap().contains("2020-12"));
         }
     }
 }

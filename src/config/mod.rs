@@ -3,17 +3,16 @@
 mod document;
 pub mod machine;
 mod model;
-mod model_parameters;
-mod model_reader;
 mod settings;
 pub mod step;
 mod suite;
 mod suite_measure;
 mod suite_sweep;
+mod suite_work;
 
 pub use document::{Place, Table};
 pub use machine::Machine;
-pub use model::{Family, LatentAttention, Mixture, Model};
+pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
 pub use settings::RunSettings;
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
 pub use suite::Suite;

@@ -1,24 +1,20 @@
 //! A suite file: what to run, read once with every file that it names, and checked.
 //!
-//! The tables have readers of their own: `suite_measure`, `suite_sweep`, `suite_layout`. Whether the degrees of
+//! The tables have readers of their own: `suite_measure`, `suite_sweep`, `suite_work`. Whether the degrees of
 //! a layout fit the number of ranks is known to `workload` only.
 
+use super::RunSettings;
 use super::document::{Item, Place, Table};
-use super::step::{LayoutTable, ModelWork, Serving, Training};
+use super::model::find::{SHIPPED, names_in, read_text};
+use super::step::LayoutTable;
 use super::suite_measure::read_measure;
 use super::suite_sweep::Sweep;
-use super::{Model, RunSettings};
+use super::suite_work::WorkReader;
 use crate::digest::hexadecimal;
 use crate::error::{Error, Result};
 use crate::sample::Cadence;
 use sha2::{Digest, Sha256};
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// The folder of shipped suites, where a bare name is looked up.
-const SHIPPED: &str = "suites";
 
 /// What a suite file says, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +44,7 @@ impl Suite {
     /// Usage errors that name file, line and key.
     pub fn load(path: &Path) -> Result<Suite> {
         let path = find(path)?;
-        let text = read(&path, &Place::flag("SUITE"))?;
+        let text = read_text(&path, &Place::flag("SUITE"))?;
         Suite::parse(&path, &text)
     }
 
@@ -91,124 +87,6 @@ impl Suite {
     }
 }
 
-/// Reads the work of a suite: what stands at the top holds for every layout that does not say otherwise.
-struct WorkReader<'a> {
-    path: &'a Path,
-    hash: &'a mut Sha256,
-}
-
-/// The tables that say what is done with a model, each where it was given.
-#[derive(Clone, Default)]
-struct WorkTables {
-    model: Option<Model>,
-    training: Option<Training>,
-    serving: Option<Serving>,
-}
-
-impl WorkReader<'_> {
-    fn layouts(&mut self, root: &mut Table) -> Result<Vec<LayoutTable>> {
-        let common = self.tables(root)?;
-        let tables = root.tables("layout")?;
-        if tables.is_empty() && common.model.is_some() {
-            return Err(root.place.wrong(
-                "[model] stands without a [[layout]]; say how the model is divided, for example `[[layout]]` with `tp = 2`",
-            ));
-        }
-        if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty()) {
-            return Err(training.place.wrong("stands without a [model] that it trains"));
-        }
-        let mut layouts = Vec::new();
-        for mut table in tables {
-            let own = self.tables(&mut table)?;
-            let mut layout = LayoutTable::read(table)?;
-            layout.work = work(own, &common, &layout.place)?.map(Arc::new);
-            layouts.push(layout);
-        }
-        Ok(layouts)
-    }
-
-    fn tables(&mut self, table: &mut Table) -> Result<WorkTables> {
-        let model = match table.take("model") {
-            Some(item) => Some(read_model(self.path, item.table()?, self.hash)?),
-            None => None,
-        };
-        let training = table.take("training").map(|item| Training::read(item.table()?)).transpose()?;
-        let serving = table.take("serving").map(|item| Serving::read(item.table()?)).transpose()?;
-        Ok(WorkTables { model, training, serving })
-    }
-}
-
-/// A layout's own tables before those at the top of the suite; one that only serves is not trained as well.
-fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<ModelWork>> {
-    let names_work = own.training.is_some() || own.serving.is_some();
-    let (training, serving) = match names_work {
-        true => (own.training, own.serving),
-        false => (common.training.clone(), common.serving.clone()),
-    };
-    let Some(model) = own.model.or_else(|| common.model.clone()) else {
-        return match training {
-            Some(training) => Err(training.place.wrong("stands without a [model] that it trains")),
-            None => Ok(None),
-        };
-    };
-    if training.is_none() && serving.is_none() {
-        return Err(place.wrong("[model] stands without [training], which says `sequence` and batch, or [serving]"));
-    }
-    if let Some(training) = training.as_ref().filter(|training| training.sequence > model.maximum_positions) {
-        return Err(training.sequence_place.wrong(format!(
-            "found {}; {} allows up to {} (max_position_embeddings)",
-            training.sequence, model.name, model.maximum_positions
-        )));
-    }
-    Ok(Some(ModelWork { model, training, serving }))
-}
-
-fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
-    let folder = suite.parent().unwrap_or(Path::new(""));
-    let (config, preset) = (table.take("config"), table.take("preset"));
-    let (place, name, file) = match (config, preset) {
-        (Some(config), None) => {
-            let file = folder.join(config.text()?);
-            (config.place, name_of(&file), file)
-        }
-        (None, Some(preset)) => {
-            let name = preset.text()?.to_owned();
-            let file = preset_file(folder, &name).map_err(|problem| preset.wrong(problem))?;
-            (preset.place, name, file)
-        }
-        _ => {
-            let accepted = "accepted: either `config`, a path relative to the suite, or `preset`, a shipped model";
-            return Err(table.place.wrong(accepted));
-        }
-    };
-    let text = read(&file, &place)?;
-    add_to_hash(hash, &text);
-    let mut model = Model::read(&file, &name, &text)?;
-    if let Some(layers) = table.take("layers") {
-        model.keep_layers(layers.count()?).map_err(|problem| layers.wrong(problem))?;
-    }
-    table.finish()?;
-    Ok(model)
-}
-
-/// The folder's name where the file is called config.json, else the file's own.
-fn name_of(file: &Path) -> String {
-    let named = if file.file_name().is_some_and(|name| name == "config.json") { file.parent() } else { None };
-    let stem = named.map_or(file.file_stem(), Path::file_name);
-    stem.or(file.file_stem()).unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// A preset lies in `models/` beside the suite, or among the shipped ones below the current directory.
-fn preset_file(folder: &Path, name: &str) -> std::result::Result<PathBuf, String> {
-    let folders = [folder.join("models"), Path::new(SHIPPED).join("models")];
-    let found = folders.iter().map(|models| models.join(name).join("config.json")).find(|file| file.is_file());
-    found.ok_or_else(|| {
-        let known = folders.iter().map(|models| names_in(models, "")).find(|names| !names.is_empty());
-        let searched = folders.map(|models| models.display().to_string()).join(" and ");
-        format!("found no model `{name}` in {searched}; there: {}", known.unwrap_or_default().join(", "))
-    })
-}
-
 fn find(path: &Path) -> Result<PathBuf> {
     let bare = path.extension().is_none() && path.components().count() == 1 && !path.exists();
     let file = if bare { Path::new(SHIPPED).join(path).with_extension("toml") } else { path.to_owned() };
@@ -222,26 +100,8 @@ fn find(path: &Path) -> Result<PathBuf> {
     Err(Error::usage(format!("{}: no such suite; {shipped}", file.display())))
 }
 
-/// Names of a folder's entries that end in `ending`, without it, sorted.
-fn names_in(folder: &Path, ending: &str) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(ending).map(str::to_owned));
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
-}
-
-fn read(file: &Path, place: &Place) -> Result<String> {
-    fs::read_to_string(file).map_err(|cause| match cause.kind() {
-        ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.display())),
-        ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.display())),
-        ErrorKind::InvalidData => place.wrong(format!("{} is not text in UTF-8", file.display())),
-        _ => Error::file("read", file, cause),
-    })
-}
-
 /// The length goes first, so that no two lists of files can give the same bytes.
-fn add_to_hash(hash: &mut Sha256, text: &str) {
+pub(super) fn add_to_hash(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
 }
@@ -250,6 +110,7 @@ fn add_to_hash(hash: &mut Sha256, text: &str) {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Seconds};
+    use std::fs;
 
     const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8,
         "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
@@ -311,7 +172,7 @@ mod tests {
             (&sweep("bytes = 8\nelement_types = ['fp8_e4m3']"), "element_types: all_reduce cannot reduce fp8_e4m3"),
             (&sweep("bytes = 8\nroots = 1"), "bad.toml:4: sweep[0].roots: none of the collectives has a root"),
             (&sweep("bytes = 8\nplacements = 'inside'"), "found `inside`; accepted: in-place, out-of-place"),
-            (&sweep("bytes = 8\naxis = 'ep'"), "found axis `ep`; accepted: world, tp, cp, dp, pp"),
+            (&sweep("bytes = 8\naxis = 'up'"), "found axis `up`; accepted: world, tp, cp, ep, dp, pp"),
             (
                 "[[sweep]]\ncollectives = ['all_reduse']",
                 "sweep[0].collectives[0]: found collective `all_reduse`; accepted",
@@ -332,17 +193,22 @@ mod tests {
             ),
             ("[model]\nconfig = 'lacking/config.json'", "lacking/config.json: vocab_size: is missing"),
             ("[model]\nconfig = 'broken/config.json'", "broken/config.json:2:1: not JSON: "),
-            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [layout]"),
+            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [[layout]]"),
             ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] stands without [training]"),
             ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: stands without a [model]"),
             (&training("micro_batches = 2\nglobal_batch = 3"), "training.micro_batches: stands beside `global_batch`"),
             (&training(""), "bad.toml:3: training: the size of a step is missing"),
             (&training("micro_batches = 2\ngradient_element_type = 'int8'"), "found int8; accepted: bfloat16, float16"),
             (&MODEL.replace("128", "1024"), "bad.toml:4: training.sequence: found 1024; tiny allows up to 512"),
-            (&format!("{MODEL}ep = 2"), "layout.ep: expert parallelism is not offered yet"),
-            (&format!("{MODEL}order = 'tp-dp'"), "layout.order: `tp-dp` does not name cp"),
+            (&format!("{MODEL}ep = 0"), "layout.ep: found 0; accepted: a whole number from 1"),
+            (&format!("{MODEL}order = 'tp-up'"), "layout.order: found `up` in `tp-up`; accepted"),
+            (&format!("{MODEL}routing = 'odd'"), "layout.routing: unknown key"),
+            (
+                &training("micro_batches = 2\nrouting = 'odd'"),
+                "training.routing: found routing `odd`; accepted: uniform",
+            ),
             (&format!("{MODEL}order = 'tp-tp-cp-dp-pp'"), "layout.order: `tp-tp-cp-dp-pp` names tp twice"),
-            (&format!("{MODEL}styles = 'expert'"), "found style `expert`; accepted: tensor, data, pipeline"),
+            (&format!("{MODEL}styles = 'odd'"), "found style `odd`; accepted: tensor, sequence, vocabulary, data"),
         ] {
             let error = read_suite(text).expect_err(text);
             assert!(error.to_string().contains(expected), "{text}\n  gave     {error}\n  expected {expected}");

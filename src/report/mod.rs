@@ -11,6 +11,7 @@ mod provenance;
 mod row;
 mod table;
 mod text;
+pub(crate) use text::wrap;
 mod view;
 
 pub use color::ColorChoice;

@@ -17,7 +17,7 @@ pub(super) fn is_unseemly(c: char) -> bool {
 
 /// The text broken between words to lines of at most `width` characters. Longer words stand alone, uncut, so that they
 /// can be copied. Lines after the first are indented by `indent`.
-pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut column = 0;
     for word in text.split(' ').filter(|word| !word.is_empty()) {

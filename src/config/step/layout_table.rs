@@ -12,7 +12,9 @@ const DEFAULT_ORDER: [&str; 5] = ["tp", "cp", "ep", "dp", "pp"];
 pub const STYLES: [&str; 9] =
     ["tensor", "sequence", "vocabulary", "data", "pipeline", "context", "expert", "control", "serving"];
 /// The largest degree; more ranks than any machine has.
-const LARGEST_DEGREE: u32 = 1 << 20;
+const LARGEST_DEGREE: u32 = MOST_RANKS;
+/// The most ranks that a layout may have.
+pub const MOST_RANKS: u32 = 1 << 20;
 
 /// Degrees of parallelism, as written.
 #[derive(Clone, Debug, PartialEq)]

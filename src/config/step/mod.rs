@@ -7,6 +7,6 @@ mod serving;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleName};
-pub use layout_table::{LayoutTable, ModelWork, STYLES, parse_order};
+pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
 pub use training::{Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training};

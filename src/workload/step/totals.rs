@@ -34,28 +34,45 @@ impl StepOps {
     pub(super) fn busiest(step: &Step, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
         let mut best: Vec<(AxisTotals, Vec<Op>)> = Vec::new();
         for stage in 0..step.stages().count() {
-            let ops: Vec<Op> = step.ops_of_stage(stage)?.into_iter().filter(|op| wanted(op.style)).collect();
-            let mut axes: Vec<Axis> = Vec::new();
-            for op in &ops {
-                if !axes.contains(&op.axis) {
-                    axes.push(op.axis);
-                }
-            }
-            for axis in axes {
-                let of_axis: Vec<Op> = ops.iter().filter(|op| op.axis == axis).cloned().collect();
-                let totals = AxisTotals::of(step, stage, axis, &of_axis)?;
-                match best.iter_mut().find(|(known, _)| known.axis == axis) {
-                    None => best.push((totals, of_axis)),
-                    Some(known) if totals.wire_bytes_per_step > known.0.wire_bytes_per_step => {
-                        *known = (totals, of_axis)
-                    }
+            for (totals, ops) in by_axis(step, stage, &wanted)? {
+                match best.iter_mut().find(|(known, _)| known.axis == totals.axis) {
+                    None => best.push((totals, ops)),
+                    Some(known) if totals.wire_bytes_per_step > known.0.wire_bytes_per_step => *known = (totals, ops),
                     Some(_) => {}
                 }
             }
         }
-        let ops = best.iter().flat_map(|(_, ops)| ops.iter().cloned()).collect();
-        Ok(StepOps { ops, axes: best.into_iter().map(|(totals, _)| totals).collect() })
+        Ok(StepOps::of(best))
     }
+
+    /// The ops of the wanted styles on a rank of one stage.
+    ///
+    /// # Errors
+    /// A stage that is not there, and as [`Step::ops`].
+    pub fn of_stage(step: &Step, stage: u32, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
+        let stages = step.stages().count();
+        if stage >= stages {
+            return Err(Error::usage(format!("--stage: found {stage}; accepted: 0 to {}", stages - 1)));
+        }
+        Ok(StepOps::of(by_axis(step, stage, &wanted)?))
+    }
+
+    fn of(by_axis: Vec<(AxisTotals, Vec<Op>)>) -> StepOps {
+        let (axes, ops): (Vec<_>, Vec<_>) = by_axis.into_iter().unzip();
+        StepOps { ops: ops.concat(), axes }
+    }
+}
+
+/// The ops of a stage, axis by axis, with their totals.
+fn by_axis(step: &Step, stage: u32, wanted: &impl Fn(Style) -> bool) -> Result<Vec<(AxisTotals, Vec<Op>)>> {
+    let mut axes: Vec<(Axis, Vec<Op>)> = Vec::new();
+    for op in step.ops_of_stage(stage)?.into_iter().filter(|op| wanted(op.style)) {
+        match axes.iter_mut().find(|(axis, _)| *axis == op.axis) {
+            Some((_, ops)) => ops.push(op),
+            None => axes.push((op.axis, vec![op])),
+        }
+    }
+    axes.into_iter().map(|(axis, ops)| Ok((AxisTotals::of(step, stage, axis, &ops)?, ops))).collect()
 }
 
 impl AxisTotals {

@@ -1,14 +1,36 @@
 //! A language model's shape, as its own config.json says it.
 //!
-//! Reading the file is in `model_reader`, counting parameters in `model_parameters`.
+//! Where the file lies is found in `find`, its fields are read in `read`, what they mean by family stands in `family`,
+//! and the parameters are counted in `parameters`.
+
+mod check;
+mod family;
+mod fields;
+pub(in crate::config) mod find;
+mod mixture;
+mod parameters;
+#[cfg(test)]
+mod preset_tests;
+mod read;
+mod read_experts;
+#[cfg(test)]
+mod read_tests;
+
+pub use family::Family;
+pub use mixture::Mixture;
 
 use crate::element::ElementType;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::PathBuf;
 
 /// The shape of a decoder-only transformer, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Name of the preset or of the file's folder.
     pub name: String,
+    /// The file that was read.
+    pub file: PathBuf,
     /// Which architecture the fields describe.
     pub family: Family,
     /// Transformer layers, as used; see `overrides` where the file says otherwise.
@@ -33,55 +55,40 @@ pub struct Model {
     pub query_key_value_bias: bool,
     /// Bias on the attention's output projection.
     pub attention_output_bias: bool,
-    /// Bias on the feed-forward projections.
+    /// Bias on the feed-forward projections, those of experts too.
     pub feed_forward_bias: bool,
+    /// Attention and feed-forward read the same input and are added together, so that tensor parallelism may reduce both
+    /// at once (GPT-J's form of a layer).
+    pub parallel_residual: bool,
+    /// Name of the activation function, where the file says it. Whether the feed-forward is gated follows from the family.
+    pub activation: Option<String>,
     /// Type that the weights were published in, where the file says it.
     pub element: Option<ElementType>,
+    /// Layers that attend to a window only.
+    pub sliding_window: Option<SlidingWindow>,
     /// Experts, where the feed-forward layers have them.
     pub mixture: Option<Mixture>,
     /// Low-rank attention, where the model has it.
     pub latent_attention: Option<LatentAttention>,
+    /// Further layers that predict tokens beyond the next one (`num_nextn_predict_layers`); not among `layers`.
+    pub prediction_layers: u32,
     /// What a suite changed, such as `num_hidden_layers 2 of 32`; part of the name that is shown.
     pub overrides: Vec<String>,
+    /// Fields that the file leaves out, and what they were taken as.
+    pub inferred: Vec<Inferred>,
 }
 
-/// Architectures whose config.json is understood, by `model_type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it all")]
-pub enum Family {
-    Llama,
-    Mistral,
-    Mixtral,
-    Qwen2,
-    Qwen3,
-    Qwen3Moe,
-    DeepseekV3,
-    Gpt2,
-}
-
-/// Mixture of experts.
+/// Attention to the nearest tokens only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mixture {
-    /// Routed experts of a layer.
-    pub experts: u64,
-    /// Experts that each token goes to.
-    pub experts_per_token: u64,
-    /// Inner width of one routed expert.
-    pub expert_feed_forward: u64,
-    /// Experts that every token goes to, of the same inner width.
-    pub shared_experts: u64,
-    /// Layers at the front that have a dense feed-forward instead.
-    pub first_dense_layers: u32,
-    /// Every how many layers there are experts, 1 being every layer.
-    pub layer_step: u32,
-    /// Further layers that have a dense feed-forward.
-    pub dense_layers: Vec<u32>,
-    /// Groups that the router chooses among, and how many it keeps.
-    pub router_groups: Option<(u64, u64)>,
+pub struct SlidingWindow {
+    /// Tokens that a token sees, itself included.
+    pub tokens: u64,
+    /// The layers, counted from 0, in order; all others attend to everything.
+    pub layers: Vec<u32>,
 }
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LatentAttention {
     /// Rank of the query's compression; `None` where queries are not compressed.
     pub query_rank: Option<u64>,
@@ -95,58 +102,15 @@ pub struct LatentAttention {
     pub value_dimension: u64,
 }
 
-impl Family {
-    /// Every family, in the order in which they are listed to users.
-    pub const ALL: [Family; 8] = [
-        Family::Llama,
-        Family::Mistral,
-        Family::Mixtral,
-        Family::Qwen2,
-        Family::Qwen3,
-        Family::Qwen3Moe,
-        Family::DeepseekV3,
-        Family::Gpt2,
-    ];
-
-    /// The `model_type` of config.json.
-    pub fn model_type(self) -> &'static str {
-        match self {
-            Family::Llama => "llama",
-            Family::Mistral => "mistral",
-            Family::Mixtral => "mixtral",
-            Family::Qwen2 => "qwen2",
-            Family::Qwen3 => "qwen3",
-            Family::Qwen3Moe => "qwen3_moe",
-            Family::DeepseekV3 => "deepseek_v3",
-            Family::Gpt2 => "gpt2",
-        }
-    }
-
-    /// What an absent `tie_word_embeddings` means: the default of the family's own configuration class.
-    pub fn ties_embeddings_by_default(self) -> bool {
-        self == Family::Gpt2
-    }
-
-    /// Three feed-forward matrices (gate, up, down) instead of two. A property of the architecture: config.json only
-    /// names the activation (`silu` in all gated families here).
-    pub fn gated(self) -> bool {
-        self != Family::Gpt2
-    }
-
-    /// Layer norms with a bias, and positions as a learned table, as GPT-2 and GPT-3 have them.
-    pub fn has_learned_positions(self) -> bool {
-        self == Family::Gpt2
-    }
-
-    /// A norm on queries and keys, as wide as a head.
-    pub fn has_query_key_norm(self) -> bool {
-        matches!(self, Family::Qwen3 | Family::Qwen3Moe)
-    }
-
-    /// Experts instead of dense feed-forward layers.
-    pub fn has_experts(self) -> bool {
-        matches!(self, Family::Mixtral | Family::Qwen3Moe | Family::DeepseekV3)
-    }
+/// A field that the file leaves out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Inferred {
+    /// Its name in config.json.
+    pub field: String,
+    /// What it was taken as: a number, a truth value, a text, or null for "not said".
+    pub value: serde_json::Value,
+    /// The rule that gave the value.
+    pub why: String,
 }
 
 impl Model {
@@ -175,10 +139,11 @@ impl Model {
 
     /// Whether a layer, counted from 0, has experts.
     pub fn has_experts_in(&self, layer: u32) -> bool {
-        self.mixture.as_ref().is_some_and(|mixture| {
-            layer >= mixture.first_dense_layers
-                && (layer + 1).is_multiple_of(mixture.layer_step)
-                && !mixture.dense_layers.contains(&layer)
-        })
+        self.mixture.as_ref().is_some_and(|mixture| mixture.is_in(layer))
+    }
+
+    /// Whether a layer, counted from 0, attends to a window only.
+    pub fn has_sliding_window_in(&self, layer: u32) -> bool {
+        self.sliding_window.as_ref().is_some_and(|window| window.layers.binary_search(&layer).is_ok())
     }
 }

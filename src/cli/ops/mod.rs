@@ -1,0 +1,72 @@
+//! `commgauge ops`: everything that one step of a model communicates, op by op, without a launch.
+
+mod document;
+mod text;
+
+pub use document::{OpsDocument, schema};
+
+use super::step::StepFlags;
+use super::table_or_json::AnswerArguments;
+use crate::config::LayoutTable;
+use crate::error::{Error, Result};
+use crate::workload::Style;
+use crate::workload::step::Step;
+
+/// List every communication of a training or serving step: bytes, counts, what hides it, and why
+///
+/// commgauge ops --model llama-3-70b --tp 8 --pp 4 --dp 4 --sequence 8192 --global-batch 512 --sequence-parallel
+///
+/// Bytes are shown for the rank that each axis loads most; --stage shows the ranks of one pipeline stage instead.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OpsCommand {
+    #[command(flatten)]
+    step: StepFlags,
+
+    /// Number of ranks, where --dp is left out
+    #[arg(long, value_name = "N", help_heading = "Layout")]
+    world: Option<u32>,
+
+    /// Show the ranks of this pipeline stage [default: the rank that each axis loads most]
+    #[arg(long, value_name = "N")]
+    stage: Option<u32>,
+
+    /// Only these styles, a list with commas: tensor, sequence, vocabulary, data, pipeline, context, expert, control, serving
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style)]
+    style: Vec<Style>,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    shown: AnswerArguments,
+}
+
+impl OpsCommand {
+    /// Makes the list and shows it.
+    pub fn execute(&self) -> Result<i32> {
+        let table = self.step.table()?;
+        let ranks = self.ranks(&table)?;
+        let steps = Step::all_of(&table, ranks)?;
+        let step = match steps.as_slice() {
+            [step] => step,
+            _ => return Err(Error::usage("--serve: one phase can be listed at a time; accepted: prefill or decode")),
+        };
+        let wanted = |style| self.style.is_empty() || self.style.contains(&style);
+        let document = OpsDocument::new(step, self.stage, wanted)?;
+        self.shown.show(&document, |width| text::text(&document, width))?;
+        Ok(0)
+    }
+
+    fn ranks(&self, table: &LayoutTable) -> Result<u32> {
+        match (self.world, table.dp) {
+            (Some(0), _) => Err(Error::usage("--world: found 0; accepted: 1 and more")),
+            (Some(world), _) => Ok(world),
+            (None, _) => self.step.ranks(table),
+        }
+    }
+}
+
+fn parse_style(text: &str) -> std::result::Result<Style, String> {
+    Style::OF_A_STEP.into_iter().find(|style| style.name() == text).ok_or_else(|| {
+        let names: Vec<_> = Style::OF_A_STEP.iter().map(|style| style.name()).collect();
+        format!("accepted: {}", names.join(", "))
+    })
+}

@@ -1,0 +1,101 @@
+//! Plain tables for terminals: a rule under the headings and nothing else. Columns that do not fit are left out, the most
+//! expendable first.
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use std::fmt::Write;
+
+/// Spaces between columns.
+const GAP: u16 = 2;
+/// A rule under the headings and nothing else, so that the table can be copied anywhere.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    heading: &'static str,
+    right: bool,
+    /// The higher, the earlier it is left out; 0 is never.
+    expendable: u8,
+}
+
+impl Column {
+    /// A column of words.
+    pub fn left(heading: &'static str, expendable: u8) -> Column {
+        Column { heading, right: false, expendable }
+    }
+
+    /// A column of numbers.
+    pub fn right(heading: &'static str, expendable: u8) -> Column {
+        Column { heading, right: true, expendable }
+    }
+}
+
+/// The table in at most `width` columns of text, if the columns that are never left out allow it. What was left out is said in
+/// a line below.
+pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
+    let widths: Vec<usize> = columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| {
+            let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
+            cells.chain([column.heading.chars().count()]).max().unwrap_or(0)
+        })
+        .collect();
+    let mut shown: Vec<usize> = (0..columns.len()).collect();
+    let needed = |shown: &[usize]| {
+        shown.iter().map(|index| widths[*index] + usize::from(GAP)).sum::<usize>().saturating_sub(usize::from(GAP))
+    };
+    let mut left_out = Vec::new();
+    while needed(&shown) > usize::from(width) {
+        let most = shown.iter().copied().filter(|index| columns[*index].expendable > 0);
+        let Some(index) = most.max_by_key(|index| columns[*index].expendable) else { break };
+        shown.retain(|other| *other != index);
+        left_out.push(columns[index].heading);
+    }
+    let mut text = lines(columns, rows, &shown);
+    if !left_out.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "(columns left out for want of width: {})", left_out.join(", "));
+    }
+    text
+}
+
+fn lines(columns: &[Column], rows: &[Vec<String>], shown: &[usize]) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    table.set_header(shown.iter().map(|index| columns[*index].heading));
+    for row in rows {
+        table.add_row(shown.iter().map(|index| row.get(*index).map_or("", String::as_str)));
+    }
+    for (position, index) in shown.iter().enumerate() {
+        let Some(shape) = table.column_mut(position) else { continue };
+        shape.set_padding((0, if position + 1 == shown.len() { 0 } else { GAP }));
+        shape.set_cell_alignment(if columns[*index].right { CellAlignment::Right } else { CellAlignment::Left });
+    }
+    table.to_string().lines().fold(String::new(), |mut out, line| {
+        let _ = writeln!(out, "{}", line.trim_end());
+        out
+    })
+}
+
+/// A paragraph broken between words, further lines indented, with a line feed at the end.
+pub(crate) fn wrapped(text: &str, width: u16) -> String {
+    crate::report::wrap(text, usize::from(width), 4) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_left_out_by_rank_and_said() {
+        let columns = [Column::left("name", 0), Column::right("count", 2), Column::left("remark", 1)];
+        let rows = [vec!["one".to_owned(), "1".to_owned(), "a long remark".to_owned()]];
+        let wide = "name  count  remark\n--------------------------\none       1  a long remark\n";
+        assert_eq!(table(&columns, &rows, 80), wide);
+        let narrow = table(&columns, &rows, 20);
+        assert_eq!(narrow.lines().last(), Some("(columns left out for want of width: count)"));
+        assert!(narrow.contains("a long remark") && !narrow.contains(" 1"), "{narrow}");
+        assert!(table(&columns, &rows, 5).contains("left out for want of width: count, remark"));
+    }
+}

@@ -1,0 +1,64 @@
+//! For commands that show one answer, as a table for people or as JSON for programs, and the writing of it to stdout.
+
+use crate::error::{Error, Result};
+use serde::Serialize;
+use std::io::{ErrorKind, IsTerminal, Write};
+
+/// Columns of a table that goes into a file or a pipe.
+const WIDTH_WITHOUT_TERMINAL: u16 = 100;
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum TableOrJson {
+    /// For people, fitted to the width of the terminal.
+    #[default]
+    Table,
+    /// One JSON document in base units, whose schema `commgauge schema` prints.
+    Json,
+}
+
+/// How an answer is shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct AnswerArguments {
+    /// How to write the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TableOrJson,
+
+    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+impl AnswerArguments {
+    /// Prints on stdout: the document as JSON, or the table that is made for a width.
+    pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
+        match self.format {
+            TableOrJson::Table => print(&table(self.columns())),
+            TableOrJson::Json => print(&json(document)?),
+        }
+    }
+
+    fn columns(&self) -> u16 {
+        let is_terminal = std::io::stdout().is_terminal();
+        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
+        self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+    }
+}
+
+/// A document as indented JSON, with a line feed at the end.
+pub(crate) fn json(document: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
+    Ok(text + "\n")
+}
+
+/// Writes to stdout. A reader that closes the pipe early (`| head`) ends the writing quietly.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::environment(format!("cannot write to stdout: {cause}")))
+        }
+        _ => Ok(()),
+    }
+}

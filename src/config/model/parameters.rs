@@ -1,0 +1,174 @@
+//! How many parameters a model has, and how many of them one rank holds under tensor and pipeline parallelism.
+//!
+//! The splits are Megatron-LM's (`megatron/core/tensor_parallel/layers.py`): column- and row-parallel weights and
+//! the biases of column-parallel layers are divided by the degree; norms, routers and the biases of row-parallel layers
+//! are on every rank. With a degree of 1 the counts are the model's published totals.
+//!
+//! Counted is what training updates by gradients. DeepSeek's `e_score_correction_bias`, one number for each expert, is
+//! moved by a rule of its own and not counted.
+
+use super::{LatentAttention, Mixture, Model};
+
+impl Model {
+    /// All parameters, without the layers that predict further tokens.
+    pub fn parameters(&self) -> u64 {
+        let layers: u64 = (0..self.layers).map(|layer| self.layer_parameters(layer, 1)).sum();
+        self.embedding_parameters() + layers + self.norm_parameters() + self.output_projection_parameters()
+    }
+
+    /// Parameters that take part in the computation of one token: all but the routed experts that it is not sent to.
+    /// Both the embedding and the output projection count whole.
+    pub fn parameters_active(&self) -> u64 {
+        let idle: u64 =
+            (0..self.layers).map(|layer| self.layer_parameters(layer, 1) - self.layer_parameters_active(layer)).sum();
+        self.parameters() - idle
+    }
+
+    /// Parameters of the embedding of words and, where they are learned, of positions.
+    pub fn embedding_parameters(&self) -> u64 {
+        self.vocabulary * self.hidden + self.position_parameters()
+    }
+
+    /// Parameters of the output projection; 0 where it shares the word embedding.
+    pub fn output_projection_parameters(&self) -> u64 {
+        if self.tied_embeddings { 0 } else { self.vocabulary * self.hidden }
+    }
+
+    /// Parameters of the layers that predict further tokens, which [`Model::parameters`] leaves out. Each is one more
+    /// layer, the projection of two hidden states to one, and three norms; embedding and output projection are shared
+    /// (DeepSeek-V3, arXiv 2412.19437, equation 21).
+    pub fn prediction_layer_parameters(&self) -> u64 {
+        let join = 2 * self.hidden * self.hidden + 3 * self.norm_parameters();
+        // Also where a suite keeps only a few layers, they are like the last layers and not like the dense ones in front.
+        let dense = self.mixture.as_ref().map_or(0, |mixture| mixture.first_dense_layers);
+        let like = dense.max(self.layers.saturating_sub(1));
+        u64::from(self.prediction_layers) * (self.layer_parameters(like, 1) + join)
+    }
+
+    /// The vocabulary padded as Megatron-LM pads it, to a multiple of 128 x `tensor_parallel`
+    /// (`_vocab_size_with_padding`), so that every rank gets the same share.
+    pub fn padded_vocabulary(&self, tensor_parallel: u64) -> u64 {
+        self.vocabulary.next_multiple_of(128 * tensor_parallel)
+    }
+
+    /// Parameters of one layer that one of `tensor_parallel` ranks holds; experts are split by the same degree.
+    pub fn layer_parameters(&self, layer: u32, tensor_parallel: u64) -> u64 {
+        let feed_forward = match &self.mixture {
+            Some(mixture) if mixture.is_in(layer) => {
+                self.router_parameters()
+                    + mixture.experts * self.one_expert_parameters(tensor_parallel)
+                    + self.shared_expert_parameters(tensor_parallel)
+            }
+            _ => self.dense_feed_forward_parameters(tensor_parallel),
+        };
+        self.attention_parameters(tensor_parallel) + feed_forward + 2 * self.norm_parameters()
+    }
+
+    /// Parameters of one layer that take part in the computation of one token.
+    pub fn layer_parameters_active(&self, layer: u32) -> u64 {
+        let idle = match &self.mixture {
+            Some(mixture) if mixture.is_in(layer) => {
+                (mixture.experts - mixture.experts_per_token) * self.one_expert_parameters(1)
+            }
+            _ => 0,
+        };
+        self.layer_parameters(layer, 1) - idle
+    }
+
+    /// Parameters that a rank of the first of `pipeline_parallel` stages holds: its layers, its share of the word
+    /// embedding, and everything behind the last layer too where there is only one stage.
+    pub fn first_stage_parameters(&self, tensor_parallel: u64, pipeline_parallel: u32) -> u64 {
+        let layers = self.layers / pipeline_parallel;
+        let held: u64 = (0..layers).map(|layer| self.layer_parameters(layer, tensor_parallel)).sum();
+        let words = self.padded_vocabulary(tensor_parallel) / tensor_parallel * self.hidden;
+        let behind = match (pipeline_parallel, self.tied_embeddings) {
+            (1, true) => self.norm_parameters(),
+            (1, false) => self.norm_parameters() + words,
+            _ => 0,
+        };
+        held + words + self.position_parameters() + behind
+    }
+
+    /// One norm as wide as the residual stream: a weight, and in the GPT families a bias. Every layer has two, and one
+    /// follows the last layer. Never divided.
+    pub fn norm_parameters(&self) -> u64 {
+        if self.family.has_norm_bias() { 2 * self.hidden } else { self.hidden }
+    }
+
+    /// Attention of one layer on one of `tensor_parallel` ranks: projections, their biases, norms of queries and keys,
+    /// sinks.
+    pub fn attention_parameters(&self, tensor_parallel: u64) -> u64 {
+        match &self.latent_attention {
+            Some(latent) => self.latent_attention_parameters(latent, tensor_parallel),
+            None => self.plain_attention_parameters(tensor_parallel),
+        }
+    }
+
+    /// The feed-forward of a layer without experts on one of `tensor_parallel` ranks.
+    pub fn dense_feed_forward_parameters(&self, tensor_parallel: u64) -> u64 {
+        self.feed_forward_parameters(self.feed_forward, tensor_parallel)
+    }
+
+    /// The router of a layer with experts, which every rank holds whole; 0 for a model without experts.
+    pub fn router_parameters(&self) -> u64 {
+        self.mixture.as_ref().map_or(0, |mixture| {
+            let bias = if mixture.router_bias { mixture.experts } else { 0 };
+            self.hidden * mixture.experts + bias
+        })
+    }
+
+    /// One routed expert on one of `expert_tensor_parallel` ranks; 0 for a model without experts.
+    pub fn one_expert_parameters(&self, expert_tensor_parallel: u64) -> u64 {
+        self.mixture
+            .as_ref()
+            .map_or(0, |mixture| self.feed_forward_parameters(mixture.expert_feed_forward, expert_tensor_parallel))
+    }
+
+    /// The experts of a layer that every token goes to, together, on one of `tensor_parallel` ranks, with their gate.
+    pub fn shared_expert_parameters(&self, tensor_parallel: u64) -> u64 {
+        self.mixture.as_ref().map_or(0, |mixture| match mixture {
+            Mixture { shared_feed_forward: 0, .. } => 0,
+            Mixture { shared_feed_forward, shared_expert_gate, .. } => {
+                let gate = if *shared_expert_gate { self.hidden } else { 0 };
+                self.feed_forward_parameters(*shared_feed_forward, tensor_parallel) + gate
+            }
+        })
+    }
+
+    fn position_parameters(&self) -> u64 {
+        if self.family.has_learned_positions() { self.maximum_positions * self.hidden } else { 0 }
+    }
+
+    fn plain_attention_parameters(&self, t: u64) -> u64 {
+        let queries = self.heads / t * self.head_dimension;
+        // Where there are fewer key and value heads than ranks, each rank holds a copy of one.
+        let keys_and_values = 2 * (self.kv_heads / t).max(1) * self.head_dimension;
+        let biases = if self.query_key_value_bias { queries + keys_and_values } else { 0 }
+            + if self.attention_output_bias { self.hidden } else { 0 };
+        let norms = if self.family.has_query_key_norm() { 2 * self.head_dimension } else { 0 };
+        let sinks = if self.family.has_attention_sinks() { self.heads / t } else { 0 };
+        self.hidden * (2 * queries + keys_and_values) + biases + norms + sinks
+    }
+
+    fn latent_attention_parameters(&self, latent: &LatentAttention, t: u64) -> u64 {
+        let (h, heads) = (self.hidden, self.heads / t);
+        let query_width = heads * self.head_dimension;
+        let queries = match latent.query_rank {
+            Some(rank) => h * rank + rank * query_width + rank,
+            None => h * query_width,
+        };
+        let compressed_width = latent.kv_rank + latent.rotary_dimension;
+        let compressed = h * compressed_width + latent.kv_rank;
+        let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
+        // Only the projections down to the ranks have the bias, never those up from them.
+        let biases = if self.query_key_value_bias { latent.query_rank.unwrap_or(0) + compressed_width } else { 0 }
+            + if self.attention_output_bias { h } else { 0 };
+        queries + compressed + expanded + heads * latent.value_dimension * h + biases
+    }
+
+    fn feed_forward_parameters(&self, width: u64, t: u64) -> u64 {
+        let inputs = if self.family.gated() { 2 } else { 1 };
+        let biases = if self.feed_forward_bias { inputs * width / t + self.hidden } else { 0 };
+        (inputs + 1) * self.hidden * width / t + biases
+    }
+}
