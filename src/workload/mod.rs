@@ -8,6 +8,7 @@ mod estimate;
 mod op;
 mod pipeline;
 mod plan;
+pub mod schedule;
 mod sweep;
 mod tensor;
 mod training_step;
