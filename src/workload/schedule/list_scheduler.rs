@@ -9,11 +9,36 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::simulate::{PassCosts, StageCosts, simulate};
 use super::{Event, Pass, Schedule};
 
+/// What a searched order is fitted to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fitting {
+    /// How long passes and messages take.
+    pub costs: StageCosts,
+    /// The part of a forward's activations that is kept between input gradient and weight gradient: M_W / M_B of
+    /// arXiv 2401.10241 table 1, 32 / (34 + 5 a s / h) for a layer of GPT. 1 keeps all, the careful assumption.
+    pub weight_gradient_activations: f64,
+}
+
+impl Fitting {
+    /// Passes of equal length, messages that cost nothing, all activations kept until the weight gradient.
+    pub const EQUAL: Fitting = Fitting { costs: StageCosts::EQUAL, weight_gradient_activations: 1.0 };
+
+    /// Refuses what is no length of time and no part of the activations.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.costs.check()?;
+        let part = self.weight_gradient_activations;
+        if (0.0..=1.0).contains(&part) {
+            return Ok(());
+        }
+        Err(format!("{part} of the activations are kept for the weight gradient, must be 0 to 1"))
+    }
+}
+
 /// What the order is made of.
 pub(super) struct Search {
     /// For each rank its forwards and input gradients, in an order that cannot get stuck.
     pub skeleton: Vec<Vec<Event>>,
-    /// For each rank the most forwards whose weight gradient is still to come.
+    /// For each rank the most activations that it may hold, in forwards of a chunk.
     pub limits: Vec<u32>,
 }
 
@@ -28,14 +53,14 @@ struct Habit {
 
 /// The order of the shortest step among all searches and habits: shortest by the longest span of a rank, as the
 /// zero-bubble paper has it (arXiv 2401.10241 equation 3), then by the makespan; the first among equals.
-pub(super) fn best(schedule: &Schedule, costs: &StageCosts, searches: &[Search]) -> Result<Vec<Vec<Event>>, String> {
+pub(super) fn best(schedule: &Schedule, fitting: &Fitting, searches: &[Search]) -> Result<Vec<Vec<Event>>, String> {
     let mut best: Option<((f64, f64), Vec<Vec<Event>>)> = None;
     for search in searches {
         for overtakes in [false, true] {
             for least_gap in [1.0, 0.5, 0.0] {
-                let events = Ranks::new(schedule, costs, search, Habit { overtakes, least_gap }).run();
+                let events = Ranks::new(schedule, fitting, search, Habit { overtakes, least_gap }).run();
                 let candidate = Schedule { events, ..schedule.clone() };
-                let timeline = simulate(&candidate, costs)?;
+                let timeline = simulate(&candidate, &fitting.costs)?;
                 let longest = (0..schedule.stages).map(|rank| timeline.span(rank).0).fold(0.0, f64::max);
                 let cost = (longest, timeline.makespan().0);
                 if best.as_ref().is_none_or(|(least, _)| cost < *least) {
@@ -70,7 +95,7 @@ impl PartialOrd for Wake {
 
 struct Ranks<'a> {
     schedule: &'a Schedule,
-    costs: &'a StageCosts,
+    fitting: &'a Fitting,
     habit: Habit,
     /// How far ahead of its next event a rank looks for one that has arrived.
     window: usize,
@@ -95,7 +120,7 @@ struct Rank<'a> {
 }
 
 impl<'a> Ranks<'a> {
-    fn new(schedule: &'a Schedule, costs: &'a StageCosts, search: &'a Search, habit: Habit) -> Ranks<'a> {
+    fn new(schedule: &'a Schedule, fitting: &'a Fitting, search: &'a Search, habit: Habit) -> Ranks<'a> {
         let rank = |(skeleton, limit): (&'a Vec<Event>, &u32)| Rank {
             skeleton,
             limit: *limit,
@@ -108,7 +133,7 @@ impl<'a> Ranks<'a> {
         };
         Ranks {
             schedule,
-            costs,
+            fitting,
             habit,
             window: 2 * schedule.stages as usize * schedule.chunks as usize,
             ranks: search.skeleton.iter().zip(&search.limits).map(rank).collect(),
@@ -137,8 +162,9 @@ impl<'a> Ranks<'a> {
         let own = &self.ranks[rank as usize];
         let weight_gradient = || if own.owed.is_empty() { Decision::WaitForNews } else { Decision::WeightGradient };
         let Some(head) = own.skeleton.get(own.head) else { return weight_gradient() };
-        let held = own.in_flight as usize + own.owed.len();
-        let full = held >= own.limit as usize;
+        let held = f64::from(own.in_flight) + self.fitting.weight_gradient_activations * own.owed.len() as f64;
+        // The sum of parts may be off by a rounding.
+        let full = held + 1.0 > f64::from(own.limit) + 1e-9;
         if full && head.pass == Pass::Forward && !own.owed.is_empty() {
             return Decision::WeightGradient;
         }
@@ -151,7 +177,7 @@ impl<'a> Ranks<'a> {
         {
             return Decision::Run(index);
         }
-        let needed = self.habit.least_gap * self.costs.pass(self.schedule, rank, &weight(head)).0;
+        let needed = self.habit.least_gap * self.fitting.costs.pass(self.schedule, rank, &weight(head)).0;
         match arrival {
             Some(arrival) if own.owed.is_empty() || arrival - now < needed => Decision::WaitUntil(arrival),
             _ => weight_gradient(),
@@ -214,7 +240,7 @@ impl<'a> Ranks<'a> {
     }
 
     fn occupy(&mut self, now: f64, rank: u32, event: Event) -> f64 {
-        let finish = now + self.costs.pass(self.schedule, rank, &event).0;
+        let finish = now + self.fitting.costs.pass(self.schedule, rank, &event).0;
         let own = &mut self.ranks[rank as usize];
         own.order.push(event);
         own.free_at = finish;
@@ -232,7 +258,7 @@ impl<'a> Ranks<'a> {
             None => return,
         };
         let travel =
-            if to_rank == rank { 0.0 } else { self.costs.message(self.schedule, rank, to_rank, event).0 };
+            if to_rank == rank { 0.0 } else { self.fitting.costs.message(self.schedule, rank, to_rank, event).0 };
         let slot = self.schedule.slot(to_rank, chunk, event.micro_batch);
         let arrivals = if to_forward { &mut self.forward_arrival } else { &mut self.backward_arrival };
         arrivals[slot] = finish + travel;

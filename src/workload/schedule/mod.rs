@@ -18,6 +18,7 @@ mod zero_bubble;
 mod tests;
 
 pub use kind::ScheduleKind;
+pub use list_scheduler::Fitting;
 pub use simulate::{PassCosts, StageCosts, TimedEvent, Timeline, simulate};
 pub use text::{timeline_text, timeline_text_columns};
 
@@ -92,20 +93,20 @@ impl Schedule {
         virtual_stages: u32,
         micro_batches: u32,
     ) -> Result<Schedule, String> {
-        Schedule::searched(kind, stages, virtual_stages, micro_batches, &StageCosts::EQUAL)
+        Schedule::fitted(kind, stages, virtual_stages, micro_batches, &Fitting::EQUAL)
     }
 
     /// As [`Schedule::new`], but the kinds whose order is searched (zb-1p, zb-2p, zb-v, v-half, v-min) are fitted to
-    /// these costs. The order of the other kinds does not depend on them.
-    pub fn searched(
+    /// these costs and this memory. The order of the other kinds does not depend on them.
+    pub fn fitted(
         kind: ScheduleKind,
         stages: u32,
         virtual_stages: u32,
         micro_batches: u32,
-        costs: &StageCosts,
+        fitting: &Fitting,
     ) -> Result<Schedule, String> {
         let chunks = kind.check(stages, virtual_stages, micro_batches)?;
-        costs.check()?;
+        fitting.check()?;
         let mut schedule = Schedule { kind, stages, chunks, micro_batches, events: Vec::new() };
         schedule.events = match kind {
             ScheduleKind::Naive => single_chunk::naive(stages, micro_batches),
@@ -114,9 +115,9 @@ impl Schedule {
             ScheduleKind::Interleaved => interleaved::events(stages, chunks, micro_batches),
             ScheduleKind::ZbH1 => zero_bubble::handcrafted(stages, micro_batches, 1),
             ScheduleKind::ZbH2 => zero_bubble::handcrafted(stages, micro_batches, 2),
-            ScheduleKind::Zb1p => zero_bubble::searched(&schedule, costs, 1)?,
-            ScheduleKind::Zb2p => zero_bubble::searched(&schedule, costs, 2)?,
-            ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin => v_shape::events(&schedule, costs)?,
+            ScheduleKind::Zb1p => zero_bubble::searched(&schedule, fitting, 1)?,
+            ScheduleKind::Zb2p => zero_bubble::searched(&schedule, fitting, 2)?,
+            ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin => v_shape::events(&schedule, fitting)?,
             ScheduleKind::DualPipe => dual_pipe::two_directions(stages, micro_batches),
             ScheduleKind::DualPipeV => dual_pipe::v_shape(stages, micro_batches),
         };
@@ -192,8 +193,8 @@ impl Schedule {
     }
 
     /// The most forwards of a chunk whose activations a rank holds at once. They count until the whole backward or the
-    /// weight gradient has ended, as the zero-bubble papers count them; that the weight gradient needs fewer of them
-    /// (arXiv 2401.10241 table 1) is not used.
+    /// weight gradient has ended; that the weight gradient needs fewer of them is left to
+    /// [`Schedule::peak_activations_with`].
     pub fn peak_activation_chunks(&self, rank: u32) -> u32 {
         let mut held = 0u32;
         let mut peak = 0;
@@ -211,6 +212,23 @@ impl Schedule {
     /// [`Schedule::peak_activation_chunks`] in micro-batches of one whole stage: a chunk counts for its share of it.
     pub fn peak_activations(&self, rank: u32) -> f64 {
         f64::from(self.peak_activation_chunks(rank)) / f64::from(self.chunks_per_stage())
+    }
+
+    /// As [`Schedule::peak_activations`], where after the input gradient only `weight_gradient_activations` of a forward's
+    /// activations are kept for the weight gradient (arXiv 2401.10241 table 1: M_W / M_B).
+    pub fn peak_activations_with(&self, rank: u32, weight_gradient_activations: f64) -> f64 {
+        let (mut in_flight, mut owed) = (0i64, 0i64);
+        let mut peak = 0.0;
+        for event in self.events(rank) {
+            match event.pass {
+                Pass::Forward => in_flight += 1,
+                Pass::Backward => in_flight -= 1,
+                Pass::InputGradient => (in_flight, owed) = (in_flight - 1, owed + 1),
+                Pass::WeightGradient => owed -= 1,
+            }
+            peak = f64::max(peak, in_flight as f64 + weight_gradient_activations * owed as f64);
+        }
+        peak / f64::from(self.chunks_per_stage())
     }
 
     /// The largest [`Schedule::peak_activations`] of a rank.

@@ -1,17 +1,17 @@
 //! The schedules of two chunks per rank in a V: ZB-V, V-Half and V-Min.
 
-use super::list_scheduler::{self, Search};
-use super::{Event, Pass, Schedule, ScheduleKind, StageCosts};
+use super::list_scheduler::{self, Fitting, Search};
+use super::{Event, Pass, Schedule, ScheduleKind};
 
 /// The best order found within the memory that the kind promises.
-pub(super) fn events(schedule: &Schedule, costs: &StageCosts) -> Result<Vec<Vec<Event>>, String> {
+pub(super) fn events(schedule: &Schedule, fitting: &Fitting) -> Result<Vec<Vec<Event>>, String> {
     let stages = schedule.stages;
     let (skeleton, limit): (Vec<Vec<Event>>, u32) = match schedule.kind {
         ScheduleKind::VHalf => (blocks(schedule, half_block), 2 * ((stages + 2) / 2)),
         ScheduleKind::VMin => (blocks(schedule, third_block), 2 * ((stages + 4) / 3)),
         _ => ((0..stages).map(|rank| zero_bubble(schedule, rank)).collect(), 2 * stages),
     };
-    list_scheduler::best(schedule, costs, &[Search { skeleton, limits: vec![limit; stages as usize] }])
+    list_scheduler::best(schedule, fitting, &[Search { skeleton, limits: vec![limit; stages as usize] }])
 }
 
 /// The order of forwards and input gradients of ZB-V (arXiv 2401.10241 section 6 and figure 8): 2p - 1 forwards, then

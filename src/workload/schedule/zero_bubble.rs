@@ -1,6 +1,6 @@
 //! The zero-bubble schedules of one chunk per rank: ZB-H1 and ZB-H2 by hand, ZB-1p and ZB-2p searched.
 
-use super::list_scheduler::{self, Search};
+use super::list_scheduler::{self, Fitting, Search};
 use super::single_chunk::in_turn;
 use super::{Event, Pass, Schedule, StageCosts};
 
@@ -31,19 +31,19 @@ pub(super) fn handcrafted(stages: u32, micro_batches: u32, memory: u32) -> Vec<V
 /// The best order found within `memory` times the activations of 1F1B (arXiv 2401.10241 section 3.1): as many forwards
 /// as fit before the first backward arrives, then one forward and one backward in turn, weight gradients in the gaps
 /// and where the memory is full.
-pub(super) fn searched(schedule: &Schedule, costs: &StageCosts, memory: u32) -> Result<Vec<Vec<Event>>, String> {
+pub(super) fn searched(schedule: &Schedule, fitting: &Fitting, memory: u32) -> Result<Vec<Vec<Event>>, String> {
     let limit = memory * schedule.stages;
     let mut searches = Vec::new();
     // A forward more may delay the first backward by less than one forward, or leave that much idle.
     for round in [f64::floor, f64::ceil] {
-        let warm_up = forwards_before_first_backward(schedule, costs, limit, round);
+        let warm_up = forwards_before_first_backward(schedule, &fitting.costs, limit, round);
         let skeleton = warm_up
             .iter()
             .map(|forwards| in_turn(forwards - 1, schedule.micro_batches, forward, input_gradient))
             .collect();
         searches.push(Search { skeleton, limits: vec![limit; schedule.stages as usize] });
     }
-    list_scheduler::best(schedule, costs, &searches)
+    list_scheduler::best(schedule, fitting, &searches)
 }
 
 /// For each rank how many forwards fit between its first and the arrival of its first backward. Each rank has at least
