@@ -76,10 +76,7 @@ impl ScheduleKind {
 
     /// Whether a rank holds two chunks in a V: the one at its place going down, the other at its place coming back.
     pub fn is_v_shaped(self) -> bool {
-        matches!(
-            self,
-            ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV
-        )
+        matches!(self, ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV)
     }
 
     /// How many copies of its layers' parameters a rank holds, against the other kinds.

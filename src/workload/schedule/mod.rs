@@ -87,12 +87,7 @@ impl Schedule {
     /// it. `virtual_stages` 1 means "not set" for the kinds with two chunks in a V.
     ///
     /// The error names the rule that is broken and the nearest accepted values.
-    pub fn new(
-        kind: ScheduleKind,
-        stages: u32,
-        virtual_stages: u32,
-        micro_batches: u32,
-    ) -> Result<Schedule, String> {
+    pub fn new(kind: ScheduleKind, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<Schedule, String> {
         Schedule::fitted(kind, stages, virtual_stages, micro_batches, &Fitting::EQUAL)
     }
 

@@ -116,9 +116,8 @@ impl Timeline {
     /// waiting for the others. The zero-bubble papers print this one, as (cost - m(F + B + W)) / cost
     /// (arXiv 2401.10241 section 5.3).
     pub fn bubble_fraction_of_longest_span(&self) -> f64 {
-        let longest = (0..self.events.len() as u32)
-            .max_by(|a, b| self.span(*a).0.total_cmp(&self.span(*b).0))
-            .unwrap_or(0);
+        let longest =
+            (0..self.events.len() as u32).max_by(|a, b| self.span(*a).0.total_cmp(&self.span(*b).0)).unwrap_or(0);
         fraction_lost(self.busy(longest).0, self.span(longest).0)
     }
 
@@ -189,8 +188,7 @@ impl State {
         let Some((from_rank, chunk)) = schedule.producer_place(rank, event) else { return Some(from_self) };
         let slot = schedule.slot(from_rank, chunk, event.micro_batch);
         let finish = if event.pass == Pass::Forward { self.forward_finish[slot] } else { self.backward_finish[slot] };
-        let travel =
-            if from_rank == rank { 0.0 } else { costs.message(schedule, from_rank, rank, event).0 };
+        let travel = if from_rank == rank { 0.0 } else { costs.message(schedule, from_rank, rank, event).0 };
         Some(from_self.max(known(finish)? + travel))
     }
 
