@@ -27,7 +27,7 @@ pub(super) fn v_shape(stages: u32, micro_batches: u32) -> Vec<Vec<Event>> {
 
 /// The eight steps of one rank (repository deepseek-ai/DualPipe, dualpipe/dualpipe.py, `step`): `half` ranks from the
 /// outer end to the middle, this one `depth` from the outer end, `micro_batches` through each arm. A forward and a
-/// backward that DualPipe overlaps stand one after the other here.
+/// whole backward that DualPipe overlaps stand one after the other.
 fn arms(half: u32, depth: u32, micro_batches: u32) -> Vec<Event> {
     let to_middle = half - depth - 1;
     let mut list = List { events: Vec::with_capacity(6 * micro_batches as usize), ..List::default() };
@@ -68,6 +68,18 @@ fn arms(half: u32, depth: u32, micro_batches: u32) -> Vec<Event> {
         list.weight_gradient();
     }
     list.events
+}
+
+/// A forward that a whole backward follows overlaps with it; only the first such pair in the middle does not, which
+/// shortens the bubble (same source).
+pub(super) fn overlaps_next(half: u32, depth: u32, events: &[Event], place: usize) -> bool {
+    let first_in_the_middle = depth + 1 == half && place == 2 * half as usize;
+    match events.get(place..place + 2) {
+        Some([forward, backward]) => {
+            forward.pass == Pass::Forward && backward.pass == Pass::Backward && !first_in_the_middle
+        }
+        _ => false,
+    }
 }
 
 #[derive(Default)]

@@ -54,7 +54,7 @@ struct Habit {
 /// The order of the shortest step among all searches and habits: shortest by the longest span of a rank, as the
 /// zero-bubble paper has it (arXiv 2401.10241 equation 3), then by the makespan; the first among equals.
 pub(super) fn best(schedule: &Schedule, fitting: &Fitting, searches: &[Search]) -> Result<Vec<Vec<Event>>, String> {
-    let mut best: Option<((f64, f64), Vec<Vec<Event>>)> = None;
+    let mut best: Option<Candidate> = None;
     for search in searches {
         for overtakes in [false, true] {
             for least_gap in [1.0, 0.5, 0.0] {
@@ -71,6 +71,9 @@ pub(super) fn best(schedule: &Schedule, fitting: &Fitting, searches: &[Search]) 
     }
     Ok(best.map(|(_, events)| events).unwrap_or_default())
 }
+
+/// The longest span and the makespan, and the lists that take them.
+type Candidate = ((f64, f64), Vec<Vec<Event>>);
 
 /// A moment at which a rank may have something to do.
 #[derive(PartialEq)]

@@ -144,6 +144,23 @@ impl Schedule {
         self.events.get(rank as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether a rank runs this event and the next of its list as one, as DualPipe does with a forward and a whole
+    /// backward of the other direction.
+    pub fn overlaps_next(&self, rank: u32, event: usize) -> bool {
+        match self.kind {
+            ScheduleKind::DualPipe => {
+                dual_pipe::overlaps_next(self.stages / 2, self.mirrored(rank), self.events(rank), event)
+            }
+            ScheduleKind::DualPipeV => dual_pipe::overlaps_next(self.stages, rank, self.events(rank), event),
+            _ => false,
+        }
+    }
+
+    /// How far a rank is from the nearer end of the group.
+    fn mirrored(&self, rank: u32) -> u32 {
+        rank.min((self.stages - 1).saturating_sub(rank))
+    }
+
     /// The messages that a rank sends, in the order of the events that make them. Neighbouring chunks of one rank, as at
     /// the turning point of a V, exchange none.
     pub fn sends(&self, rank: u32) -> impl Iterator<Item = Message> + '_ {

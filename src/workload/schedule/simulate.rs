@@ -11,6 +11,12 @@ pub trait PassCosts {
     /// The seconds of one event on one rank, for its chunk and its micro-batch.
     fn pass(&self, schedule: &Schedule, rank: u32, event: &Event) -> Seconds;
 
+    /// The seconds of a forward and a whole backward that a rank runs as one, F&B of arXiv 2412.19437: as long as one
+    /// after the other unless overridden, as only their communication hides.
+    fn overlapped(&self, schedule: &Schedule, rank: u32, forward: &Event, backward: &Event) -> Seconds {
+        Seconds(self.pass(schedule, rank, forward).0 + self.pass(schedule, rank, backward).0)
+    }
+
     /// The seconds from the end of an event to the arrival of what it sends to another rank.
     fn message(&self, schedule: &Schedule, from_rank: u32, to_rank: u32, event: &Event) -> Seconds;
 }
@@ -142,16 +148,18 @@ pub fn simulate(schedule: &Schedule, costs: &impl PassCosts) -> Result<Timeline,
     };
     let mut runnable: Vec<u32> = (0..ranks).rev().collect();
     while let Some(rank) = runnable.pop() {
-        while let Some(event) = schedule.events(rank).get(state.timeline[rank as usize].len()) {
-            let Some(arrival) = state.arrival(schedule, costs, rank, event) else { break };
-            state.run(schedule, costs, rank, event, arrival);
+        while let Some(done) = state.run_next(schedule, costs, rank) {
             // A rank that already runs on finds the input by itself; one that stopped is woken by it.
-            if let Some((to_rank, chunk)) = schedule.consumer_place(rank, event)
-                && to_rank != rank
-                && let Some(next) = schedule.events(to_rank).get(state.timeline[to_rank as usize].len())
-                && (next.micro_batch, next.chunk) == (event.micro_batch, chunk)
-            {
-                runnable.push(to_rank);
+            for event in done {
+                if let Some((to_rank, chunk)) = schedule.consumer_place(rank, event)
+                    && to_rank != rank
+                    && state
+                        .next(schedule, to_rank)
+                        .iter()
+                        .any(|next| (next.micro_batch, next.chunk) == (event.micro_batch, chunk))
+                {
+                    runnable.push(to_rank);
+                }
             }
         }
     }
@@ -176,6 +184,43 @@ struct State {
 }
 
 impl State {
+    /// What a rank runs next: one event, two where a forward and a backward overlap, none at the end.
+    fn next<'a>(&self, schedule: &'a Schedule, rank: u32) -> &'a [Event] {
+        let events = schedule.events(rank);
+        let from = self.timeline[rank as usize].len();
+        let count = if schedule.overlaps_next(rank, from) { 2 } else { 1 };
+        &events[from..events.len().min(from + count)]
+    }
+
+    /// Runs what a rank runs next, or nothing where the rank is at its end or an input has not been made yet. Overlapping
+    /// events wait for the inputs of both, and what they make leaves when both have ended.
+    fn run_next<'a>(&mut self, schedule: &'a Schedule, costs: &impl PassCosts, rank: u32) -> Option<&'a [Event]> {
+        let next = self.next(schedule, rank);
+        let mut start = self.timeline[rank as usize].last().map_or(0.0, |last| last.finish.0);
+        for event in next {
+            start = start.max(self.arrival(schedule, costs, rank, event)?);
+        }
+        let (first, length) = match next {
+            [] => return None,
+            [only] => (only, costs.pass(schedule, rank, only).0),
+            [forward, backward, ..] => (forward, costs.overlapped(schedule, rank, forward, backward).0),
+        };
+        let finish = start + length;
+        // Drawn one after the other, the forward for as much of the whole as it can take.
+        let border = if next.len() == 1 { finish } else { finish.min(start + costs.pass(schedule, rank, first).0) };
+        for (event, (from, to)) in next.iter().zip([(start, border), (border, finish)]) {
+            let timed = TimedEvent { event: *event, start: Seconds(from), finish: Seconds(to) };
+            self.timeline[rank as usize].push(timed);
+            let slot = schedule.slot(rank, event.chunk, event.micro_batch);
+            match event.pass {
+                Pass::Forward => self.forward_finish[slot] = finish,
+                Pass::Backward | Pass::InputGradient => self.backward_finish[slot] = finish,
+                Pass::WeightGradient => {}
+            }
+        }
+        Some(next)
+    }
+
     /// When all that the event needs is there, or none where something of it has not run yet.
     fn arrival(&self, schedule: &Schedule, costs: &impl PassCosts, rank: u32, event: &Event) -> Option<f64> {
         let known = |finish: f64| (!finish.is_nan()).then_some(finish);
@@ -190,18 +235,5 @@ impl State {
         let finish = if event.pass == Pass::Forward { self.forward_finish[slot] } else { self.backward_finish[slot] };
         let travel = if from_rank == rank { 0.0 } else { costs.message(schedule, from_rank, rank, event).0 };
         Some(from_self.max(known(finish)? + travel))
-    }
-
-    fn run(&mut self, schedule: &Schedule, costs: &impl PassCosts, rank: u32, event: &Event, arrival: f64) {
-        let list = &mut self.timeline[rank as usize];
-        let start = list.last().map_or(0.0, |last| last.finish.0).max(arrival);
-        let finish = start + costs.pass(schedule, rank, event).0;
-        list.push(TimedEvent { event: *event, start: Seconds(start), finish: Seconds(finish) });
-        let slot = schedule.slot(rank, event.chunk, event.micro_batch);
-        match event.pass {
-            Pass::Forward => self.forward_finish[slot] = finish,
-            Pass::Backward | Pass::InputGradient => self.backward_finish[slot] = finish,
-            Pass::WeightGradient => {}
-        }
     }
 }

@@ -41,9 +41,8 @@ fn the_idle_time_of_the_longest_rank_is_the_papers() {
         (Zb1p, |p| p - 1.0, "arXiv 2401.10241 table 5: as ZB-H1"),
         (Zb2p, |_| 0.0, "arXiv 2401.10241 section 5.3"),
         (ZbV, |_| 0.0, "arXiv 2401.10241 section 6"),
-        // Passes that follow each other, B of the input alone: see docs/pipeline-schedules.md for F&B.
-        (DualPipe, |p| p / 2.0 - 1.0, "(p/2 - 1)(F + B - W)"),
-        (DualPipeV, |p| (p - 1.0) / 2.0, "(p - 1)(F + B - W), of half stages"),
+        (DualPipe, |p| p - 2.0, "arXiv 2412.19437 table 2: (p/2 - 1)(F&B + B - 3W), its B the whole backward"),
+        (DualPipeV, |p| p - 1.0, "the same for the 2p half stages of its V"),
     ];
     for (kind, idle, source) in rows {
         for (p, m) in SIZES {
@@ -55,8 +54,8 @@ fn the_idle_time_of_the_longest_rank_is_the_papers() {
 
 #[test]
 fn the_handcrafted_kinds_keep_their_formula_when_passes_differ() {
-    // F >= B >= W, as arXiv 2401.10241 section 2.3 finds for a transformer layer apart from B > F.
-    let (f, b, w) = (12.0, 11.0, 9.0);
+    // F = B, where the formula of dualpipe is exact; its F&B is F + B + W, its B is B + W.
+    let (f, b, w) = (11.0, 11.0, 9.0);
     let costs = StageCosts {
         forward: Seconds(f),
         input_gradient: Seconds(b),
@@ -67,7 +66,7 @@ fn the_handcrafted_kinds_keep_their_formula_when_passes_differ() {
         (OneForwardOneBackward, f + b + w, 1.0),
         (ZbH1, f + b - w, 1.0),
         (ZbH2, f + b - 2.0 * w, 1.0),
-        (DualPipe, f + b - w, 0.5),
+        (DualPipe, (f + b + w) + (b + w) - 3.0 * w, 0.5),
     ];
     for (kind, of_each, depth) in rows {
         for (p, m) in [(4, 32), (8, 64)] {
