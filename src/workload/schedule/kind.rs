@@ -108,10 +108,13 @@ impl ScheduleKind {
         }
         let events = 3 * u128::from(stages) * u128::from(chunks) * u128::from(micro_batches);
         if events > MOST_EVENTS {
-            let most = MOST_EVENTS / (3 * u128::from(stages) * u128::from(chunks));
+            let most = match MOST_EVENTS / (3 * u128::from(stages) * u128::from(chunks)) {
+                0 => "fewer stages or chunks".to_string(),
+                most => format!("at most {most} micro-batches"),
+            };
             return Err(format!(
-                "{name}: {micro_batches} micro-batches over {stages} stages of {chunks} chunks make {events} passes, \
-                 more than {MOST_EVENTS}; at most {most} micro-batches are accepted"
+                "{name}: {micro_batches} micro-batches over {stages} stages of {chunks} chunks make {events} passes, more \
+                 than {MOST_EVENTS}; {most} are accepted"
             ));
         }
         Ok(chunks)

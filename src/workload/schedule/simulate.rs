@@ -6,7 +6,7 @@
 use super::{Event, Pass, Schedule};
 use crate::units::Seconds;
 
-/// How long passes and messages take.
+/// How long passes and messages take: finite, 0 or more.
 pub trait PassCosts {
     /// The seconds of one event on one rank, for its chunk and its micro-batch.
     fn pass(&self, schedule: &Schedule, rank: u32, event: &Event) -> Seconds;

@@ -2,6 +2,9 @@
 
 use super::{Pass, TimedEvent, Timeline};
 
+/// Wider drawings are of no use, and very short events among long ones would ask for them.
+const MOST_COLUMNS: usize = 10_000;
+
 /// One line per rank. An event begins at its start in proportion to the whole and carries its letter and micro-batch:
 /// F forward, B backward (whole, or of the input where W follows), W weight gradient; lower case for a chunk other than
 /// 0. A label that does not fit is cut. Dots are idle time.
@@ -20,7 +23,8 @@ pub fn timeline_text(timeline: &Timeline, columns: usize) -> String {
     text
 }
 
-/// The columns at which the shortest event of a timeline takes `columns_of_shortest`, so that all labels fit.
+/// The columns at which the shortest event of a timeline takes `columns_of_shortest`, so that all labels fit; 10,000 at
+/// most.
 pub fn timeline_text_columns(timeline: &Timeline, columns_of_shortest: usize) -> usize {
     let shortest = timeline
         .events
@@ -30,7 +34,7 @@ pub fn timeline_text_columns(timeline: &Timeline, columns_of_shortest: usize) ->
         .filter(|length| *length > 0.0)
         .fold(f64::INFINITY, f64::min);
     // Infinite without events; the cast gives 0 columns then.
-    (timeline.makespan().0 / shortest * columns_of_shortest as f64).round() as usize
+    (timeline.makespan().0 / shortest * columns_of_shortest as f64).round().min(MOST_COLUMNS as f64) as usize
 }
 
 fn draw(cells: &mut [u8], timed: &TimedEvent, makespan: f64) {
@@ -43,7 +47,7 @@ fn draw(cells: &mut [u8], timed: &TimedEvent, makespan: f64) {
     };
     let letter = if timed.event.chunk == 0 { letter } else { letter.to_ascii_lowercase() };
     let label = format!("{letter}{}", timed.event.micro_batch);
-    for (cell, character) in cells[from..to].iter_mut().zip(label.bytes().chain(std::iter::repeat(b' '))) {
+    for (cell, character) in cells[from..to.max(from)].iter_mut().zip(label.bytes().chain(std::iter::repeat(b' '))) {
         *cell = character;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::units::Seconds;
+use crate::workload::schedule::{Event, PassCosts};
 
 const SIZES: [(u32, u32); 6] = [(2, 4), (2, 12), (4, 8), (4, 32), (6, 24), (8, 64)];
 
@@ -98,4 +99,29 @@ fn without_micro_batches_enough_a_searched_order_still_shortens_1f1b() {
             assert_eq!(timeline.makespan().0, f64::from(2 * (m + p - 1) + 1), "{kind} p={p} m={m}");
         }
     }
+}
+
+/// The last rank takes twice as long as the others.
+struct SlowLastRank;
+
+impl PassCosts for SlowLastRank {
+    fn pass(&self, schedule: &Schedule, rank: u32, event: &Event) -> Seconds {
+        let slowness = if rank + 1 == schedule.stages() { 2.0 } else { 1.0 };
+        Seconds(slowness * StageCosts::EQUAL.pass(schedule, rank, event).0)
+    }
+
+    fn message(&self, _schedule: &Schedule, _from_rank: u32, _to_rank: u32, _event: &Event) -> Seconds {
+        Seconds(0.5)
+    }
+}
+
+#[test]
+fn costs_may_differ_from_rank_to_rank_and_messages_delay_who_waits_for_them() {
+    // By hand: F 1, message 0.5; four times F 2 and B + W 4 without a gap; message 0.5, B + W 2.
+    let timeline = simulate(&schedule(OneForwardOneBackward, 2, 4), &SlowLastRank).unwrap();
+    assert_eq!(timeline.makespan().0, 1.0 + 0.5 + 4.0 * 6.0 + 0.5 + 2.0);
+    assert_eq!((timeline.busy(0).0, timeline.span(1).0), (12.0, 24.0));
+    // One micro-batch alone, there and back.
+    let timeline = simulate(&schedule(GPipe, 2, 1), &SlowLastRank).unwrap();
+    assert_eq!(timeline.makespan().0, 1.0 + 0.5 + 2.0 + 4.0 + 0.5 + 2.0);
 }

