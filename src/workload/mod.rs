@@ -5,6 +5,7 @@ mod case;
 mod estimate;
 mod op;
 mod plan;
+pub mod schedule;
 pub mod step;
 mod style;
 mod sweep;
