@@ -2,7 +2,7 @@
 
 use super::check;
 use super::stages::Stages;
-use crate::config::step::{PipelineChoices, ScheduleName, Serving};
+use crate::config::step::{PipelineChoices, ScheduleKind, Serving};
 use crate::config::{Model, Place};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -54,7 +54,7 @@ impl<'a> ServingStep<'a> {
         place: &Place,
     ) -> Result<ServingStep<'a>> {
         let choices = PipelineChoices {
-            schedule: ScheduleName::GPipe,
+            schedule: ScheduleKind::GPipe,
             virtual_stages: 1,
             place: place.clone(),
             stage_layers: None,
