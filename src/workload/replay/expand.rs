@@ -3,17 +3,15 @@
 use super::emit::Emitter;
 use super::layer_calls::LayerCalls;
 use super::spread::Spread;
-use super::timetable::{TimetableEvent, TimetablePass, Transfer};
+use super::timetable::{TimetableEvent, Transfer};
 use super::{Movement, ReplayProgram};
 use crate::config::step::Recompute;
 use crate::layout::Axis;
 use crate::workload::Op;
+use crate::workload::schedule::Pass as SchedulePass;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use std::collections::HashMap;
-
-/// Streams of one pass and receiving chunk that can be told apart.
-const STREAMS_PER_CHUNK: u32 = 16;
 
 /// What the expansion of a stage works with.
 pub(super) struct Expansion<'a> {
@@ -23,8 +21,8 @@ pub(super) struct Expansion<'a> {
     /// The stage's own ops, and behind them those that it receives.
     pub ops: &'a [Op],
     pub own_ops: usize,
-    /// For each stage that messages come from and each direction: the ops that arrive, as indices into `ops`.
-    pub received: &'a HashMap<(u32, bool), Vec<usize>>,
+    /// For each stage that messages come from and each direction: the message, as an index into `ops`.
+    pub received: &'a HashMap<(u32, bool), usize>,
     pub forward_nanoseconds: u64,
     emit: Emitter,
     weights_apart: bool,
@@ -33,7 +31,9 @@ pub(super) struct Expansion<'a> {
     first_forward: InStep,
     last_backward: InStep,
     /// Posted ahead, by event.
-    posted: HashMap<usize, Vec<u32>>,
+    posted: HashMap<usize, Option<u32>>,
+    /// By op, messages that are still to be sent.
+    to_send: Vec<u64>,
 }
 
 /// Calls spread over the layers of a few events of the step.
@@ -52,7 +52,7 @@ impl<'a> Expansion<'a> {
         stage: u32,
         events: &'a [TimetableEvent],
         (ops, own_ops): (&'a [Op], usize),
-        received: &'a HashMap<(u32, bool), Vec<usize>>,
+        received: &'a HashMap<(u32, bool), usize>,
         forward_nanoseconds: u64,
     ) -> Expansion<'a> {
         let mut expansion = Expansion {
@@ -64,11 +64,12 @@ impl<'a> Expansion<'a> {
             received,
             forward_nanoseconds,
             emit: Emitter::default(),
-            weights_apart: events.iter().any(|event| event.pass == TimetablePass::InputGradient),
+            weights_apart: events.iter().any(|event| event.pass == SchedulePass::InputGradient),
             layer_calls: HashMap::new(),
             first_forward: InStep::default(),
             last_backward: InStep::default(),
             posted: HashMap::new(),
+            to_send: ops.iter().map(|op| op.when.count_per_step(step.micro_batches).unwrap_or(0)).collect(),
         };
         expansion.first_forward = expansion.in_step(Moment::FirstForward);
         expansion.last_backward = expansion.in_step(Moment::LastBackward);
@@ -102,12 +103,12 @@ impl<'a> Expansion<'a> {
         let event = self.events[index];
         self.receive(index);
         match event.pass {
-            TimetablePass::Forward => {
+            SchedulePass::Forward => {
                 self.at_end(&event, Pass::Forward, End::Input);
                 self.layers(index, &[(Pass::Forward, self.forward_nanoseconds)]);
                 self.at_end(&event, Pass::Forward, End::Output);
             }
-            TimetablePass::Backward => {
+            SchedulePass::Backward => {
                 self.at_end(&event, Pass::Recompute, End::Input);
                 self.at_end(&event, Pass::Recompute, End::Output);
                 self.at_end(&event, Pass::Backward, End::Output);
@@ -120,14 +121,14 @@ impl<'a> Expansion<'a> {
                 self.at_end(&event, Pass::Backward, End::Input);
                 self.at_end(&event, Pass::WeightGradient, End::Input);
             }
-            TimetablePass::InputGradient => {
+            SchedulePass::InputGradient => {
                 self.at_end(&event, Pass::Recompute, End::Input);
                 self.at_end(&event, Pass::Recompute, End::Output);
                 self.at_end(&event, Pass::Backward, End::Output);
                 self.layers(index, &[(Pass::Recompute, self.again()), (Pass::Backward, self.forward_nanoseconds)]);
                 self.at_end(&event, Pass::Backward, End::Input);
             }
-            TimetablePass::WeightGradient => {
+            SchedulePass::WeightGradient => {
                 self.at_end(&event, Pass::WeightGradient, End::Output);
                 self.layers(index, &[(Pass::WeightGradient, self.forward_nanoseconds)]);
                 self.at_end(&event, Pass::WeightGradient, End::Input);
@@ -148,7 +149,7 @@ impl<'a> Expansion<'a> {
     fn layers(&mut self, index: usize, passes: &[(Pass, u64)]) {
         let event = self.events[index];
         let mut layers = self.step.stages.layers_of_chunk(self.stage, event.chunk).to_vec();
-        if event.pass != TimetablePass::Forward {
+        if event.pass != SchedulePass::Forward {
             layers.reverse();
         }
         let calls: Vec<Vec<LayerCalls>> =
@@ -235,13 +236,13 @@ impl<'a> Expansion<'a> {
     fn whole(&self, index: usize, units: usize) -> Whole {
         let event = self.events[index];
         let passes = |other: &&TimetableEvent| {
-            let forward = other.pass == TimetablePass::Forward;
-            other.micro_batch == event.micro_batch && forward == (event.pass == TimetablePass::Forward)
+            let forward = other.pass == SchedulePass::Forward;
+            other.micro_batch == event.micro_batch && forward == (event.pass == SchedulePass::Forward)
         };
         if self.events[index + 1..].iter().any(|other| passes(&other)) {
             return Whole::default();
         }
-        let forward = event.pass == TimetablePass::Forward;
+        let forward = event.pass == SchedulePass::Forward;
         let here = |pass: Pass| (pass == Pass::Forward) == forward;
         let mut whole = Whole::default();
         let (mut ahead, mut behind) = (Vec::new(), Vec::new());
@@ -287,45 +288,35 @@ impl<'a> Expansion<'a> {
     fn receive(&mut self, index: usize) {
         for event in [index, index + 1] {
             if !self.posted.contains_key(&event) {
-                let slots = self.post(event);
-                self.posted.insert(event, slots);
+                let slot = self.post(event);
+                self.posted.insert(event, slot);
             }
         }
-        for slot in self.posted.insert(index, Vec::new()).unwrap_or_default() {
+        if let Some(slot) = self.posted.insert(index, None).flatten() {
             self.emit.wait(slot);
         }
-        let event = self.events[index];
-        if event.receives.is_some() {
-            // What tensor-parallel ranks received in parts is put together by all of them.
-            for op in self.at_boundary(event.pass == TimetablePass::Forward, false) {
-                self.emit.exposed(op);
-            }
-        }
     }
 
-    fn post(&mut self, index: usize) -> Vec<u32> {
-        let Some(event) = self.events.get(index) else { return Vec::new() };
-        let Some(from) = event.receives else { return Vec::new() };
-        let forward = event.pass == TimetablePass::Forward;
-        let (received, emit) = (self.received, &mut self.emit);
-        let ops = received.get(&(from.stage, forward)).into_iter().flatten().enumerate();
-        ops.map(|(ordinal, op)| {
-            let stream = stream(from, forward, ordinal);
-            emit.start(*op, Movement::Receive { from: from.stage, stream })
-        })
-        .collect()
+    fn post(&mut self, index: usize) -> Option<u32> {
+        let event = self.events.get(index)?;
+        let from = event.receives?;
+        let forward = event.pass == SchedulePass::Forward;
+        let op = *self.received.get(&(from.stage, forward))?;
+        Some(self.emit.start(op, Movement::Receive { from: from.stage, stream: stream(from, forward) }))
     }
 
+    /// Sends the message of an event, counted where the list counts it: those that fill the pipeline are the first of the
+    /// forward ones, those that drain it the last of the others.
     fn send(&mut self, event: &TimetableEvent) {
         let Some(to) = event.sends else { return };
-        let forward = event.pass == TimetablePass::Forward;
-        for (ordinal, op) in self.at_boundary(forward, true).into_iter().enumerate() {
-            self.emit.send(op, to.stage, stream(to, forward, ordinal));
-        }
-    }
-
-    fn at_boundary(&self, forward: bool, messages: bool) -> Vec<usize> {
-        messages_of(&self.ops[..self.own_ops], forward, messages)
+        let forward = event.pass == SchedulePass::Forward;
+        let mut messages = messages_of(&self.ops[..self.own_ops], forward);
+        messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != forward);
+        let next = messages.iter().copied().find(|op| self.to_send[*op] > 0);
+        // One too many is sent all the same, and found when the program is held against the list.
+        let Some(op) = next.or_else(|| messages.last().copied()) else { return };
+        self.to_send[op] = self.to_send[op].saturating_sub(1);
+        self.emit.send(op, to.stage, stream(to, forward));
     }
 
     /// The ops of a moment, each as often as it comes.
@@ -349,8 +340,8 @@ impl<'a> Expansion<'a> {
 
     fn in_step(&self, moment: Moment) -> InStep {
         let wanted = |event: &TimetableEvent| match moment {
-            Moment::FirstForward => event.pass == TimetablePass::Forward,
-            _ => event.pass.makes_weight_gradients(),
+            Moment::FirstForward => event.pass == SchedulePass::Forward,
+            _ => event.makes_weight_gradients(),
         };
         let chunks = self.step.stages.chunks();
         let of_chunk = |chunk: u32| {
@@ -384,18 +375,16 @@ struct Whole {
     under_way: Vec<u32>,
 }
 
-/// The ops between stages: those that go to another stage, or those that follow when a message has come.
-pub(super) fn messages_of(ops: &[Op], forward: bool, messages: bool) -> Vec<usize> {
-    let of = |(index, op): (usize, &Op)| match op.when {
-        When::Boundary { pass, .. } if (pass == Pass::Forward) == forward && (op.axis == Axis::Pp) == messages => {
-            Some(index)
-        }
-        _ => None,
+/// The messages to other stages in one direction.
+pub(super) fn messages_of(ops: &[Op], forward: bool) -> Vec<usize> {
+    let here = |op: &Op| match op.when {
+        When::Boundary { pass, .. } => (pass == Pass::Forward) == forward && op.axis == Axis::Pp,
+        _ => false,
     };
-    ops.iter().enumerate().filter_map(of).collect()
+    ops.iter().enumerate().filter(|(_, op)| here(op)).map(|(index, _)| index).collect()
 }
 
-/// A number for the messages of an op from one stage to a chunk of another.
-fn stream(end: Transfer, forward: bool, ordinal: usize) -> u32 {
-    (2 * end.receiving_chunk + u32::from(forward)) * STREAMS_PER_CHUNK + ordinal as u32 % STREAMS_PER_CHUNK
+/// A number for the messages from one stage to a chunk of another.
+fn stream(end: Transfer, forward: bool) -> u32 {
+    2 * end.receiving_chunk + u32::from(forward)
 }

@@ -23,7 +23,7 @@ mod tests;
 
 pub use buffers::{Region, Regions, placement_of};
 pub use plan::{ReplayOptions, ReplayPlan};
-pub use timetable::{Timetable, TimetableEvent, TimetablePass, Transfer};
+pub use timetable::{Timetable, TimetableEvent, Transfer};
 
 use super::Op;
 use super::when::Pass;

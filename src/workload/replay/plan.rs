@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Axis, Groups};
 use crate::units::Seconds;
 use crate::workload::Op;
+use crate::workload::schedule::Pass;
 use crate::workload::step::{AxisTotals, Step, TrainingStep};
 use std::collections::HashMap;
 
@@ -123,18 +124,23 @@ fn program_of(
     let own = &ops[stage as usize];
     refuse_too_long(step, own)?;
     let mut all = own.clone();
-    let mut received: HashMap<(u32, bool), Vec<usize>> = HashMap::new();
+    let mut received: HashMap<(u32, bool), usize> = HashMap::new();
     for event in events {
         let Some(from) = event.receives else { continue };
-        let forward = event.pass == super::TimetablePass::Forward;
-        received.entry((from.stage, forward)).or_insert_with(|| {
-            let theirs = ops.get(from.stage as usize).map_or(&[][..], Vec::as_slice);
-            let messages = messages_of(theirs, forward, true);
-            let first = all.len();
-            all.extend(messages.iter().map(|op| theirs[*op].clone()));
-            (first..all.len()).collect()
-        });
+        let forward = event.pass == Pass::Forward;
+        if received.contains_key(&(from.stage, forward)) {
+            continue;
+        }
+        let theirs = ops.get(from.stage as usize).map_or(&[][..], Vec::as_slice);
+        let message = one_message(theirs, forward, from.stage)?.ok_or_else(|| {
+            let (to, from) = (stage, from.stage);
+            Error::usage(format!("stage {to} waits for stage {from}, whose list of ops has no message for it"))
+        })?;
+        received.insert((from.stage, forward), all.len());
+        all.push(message.clone());
     }
+    one_message(own, true, stage)?;
+    one_message(own, false, stage)?;
     let mut program = ReplayProgram {
         stage,
         own_ops: own.len(),
@@ -147,6 +153,19 @@ fn program_of(
     Expansion::new(step, stage, events, (&all, own.len()), &received, forward_nanoseconds).write(&mut program);
     as_listed(step, &program)?;
     Ok(program)
+}
+
+/// The message that a stage sends in one direction. The list may have it several times, for the phases of the pipeline.
+fn one_message(ops: &[Op], forward: bool, stage: u32) -> Result<Option<&Op>> {
+    let messages = messages_of(ops, forward);
+    let Some(first) = messages.first().map(|op| &ops[*op]) else { return Ok(None) };
+    match messages.iter().find(|op| (ops[**op].bytes_total, ops[**op].element) != (first.bytes_total, first.element)) {
+        None => Ok(Some(first)),
+        Some(other) => Err(Error::usage(format!(
+            "stage {stage} sends messages of {} and of {} in one direction; only messages of one length can be replayed",
+            first.bytes_total, ops[*other].bytes_total
+        ))),
+    }
 }
 
 fn geometry(op: &Op, step: &TrainingStep) -> Result<crate::geometry::Geometry> {

@@ -17,43 +17,24 @@ fn suite(model: &str, training: &str, layout: &str) -> Suite {
     Suite::parse(&path, &text).unwrap()
 }
 
-/// One forward, one backward over stages of one chunk (arXiv 2104.04473 section 2.2.1).
-fn one_forward_one_backward(stages: u32, micro_batches: u32) -> Timetable {
-    let of_stage = |stage: u32| {
-        let warm_up = (stages - 1 - stage).min(micro_batches);
-        let end = |there: bool, stage: u32| there.then_some(Transfer { stage, receiving_chunk: 0 });
-        let forward = |micro_batch| TimetableEvent {
-            pass: TimetablePass::Forward,
-            micro_batch,
-            chunk: 0,
-            receives: end(stage > 0, stage.wrapping_sub(1)),
-            sends: end(stage + 1 < stages, stage + 1),
-        };
-        let backward = |micro_batch| TimetableEvent {
-            pass: TimetablePass::Backward,
-            micro_batch,
-            chunk: 0,
-            receives: end(stage + 1 < stages, stage + 1),
-            sends: end(stage > 0, stage.wrapping_sub(1)),
-        };
-        let mut events: Vec<TimetableEvent> = (0..warm_up).map(forward).collect();
-        for micro_batch in warm_up..micro_batches {
-            events.push(forward(micro_batch));
-            events.push(backward(micro_batch - warm_up));
-        }
-        events.extend((micro_batches - warm_up..micro_batches).map(backward));
-        events
-    };
-    Timetable::checked("1f1b".to_owned(), (0..stages).map(of_stage).collect()).unwrap()
-}
-
 fn plan_of(suite: &Suite, ranks: u32) -> Result<ReplayPlan> {
     let steps = Step::all_of(&suite.layouts[0], ranks)?;
-    let timetable = one_forward_one_backward(steps[0].stages().count(), steps[0].micro_batches() as u32);
-    ReplayPlan::new(&steps[0], &timetable, &OPTIONS, |_| true)
+    ReplayPlan::new(&steps[0], &timetable(&steps[0])?, &OPTIONS, |_| true)
+}
+
+fn timetable(step: &Step) -> Result<Timetable> {
+    let Step::Training(training) = step else { panic!("the suite trains") };
+    Timetable::of(training)
+}
+
+/// The timetable of 1F1B in a step of so many micro-batches.
+fn of_micro_batches(micro_batches: u32) -> Timetable {
+    let suite = suite(SMALL, &format!("micro_batches = {micro_batches}"), "tp = 2\npp = 2");
+    timetable(&Step::all_of(&suite.layouts[0], 4).unwrap()[0]).unwrap()
 }
 
 const SMALL: &str = "preset = 'llama-3-8b'\nlayers = 4";
+const EIGHT: &str = "preset = 'llama-3-8b'\nlayers = 8";
 const EXPERTS: &str = "preset = 'mixtral-8x7b'\nlayers = 4";
 
 #[test]
@@ -74,6 +55,19 @@ fn every_call_of_the_list_is_replayed_as_often_as_it_is_listed_and_nobody_waits_
         (SMALL, "micro_batches = 2\ndata_style = 'zero2'", "dp = 2\npp = 2", 4),
         (SMALL, "micro_batches = 2\ncontext_style = 'all_to_all'", "cp = 2\npp = 2", 4),
         (SMALL, "micro_batches = 2\ncontext_style = 'hybrid'\ncontext_inner = 2", "cp = 4\npp = 2", 8),
+        (SMALL, "micro_batches = 4\nschedule = 'naive'", "tp = 2\npp = 2", 4),
+        (SMALL, "micro_batches = 4\nschedule = 'gpipe'", "tp = 2\npp = 4", 8),
+        (SMALL, "micro_batches = 8\nschedule = 'zb-h1'", "tp = 2\npp = 4", 8),
+        (SMALL, "micro_batches = 8\nschedule = 'zb-1p'", "tp = 2\npp = 4", 8),
+        (SMALL, "micro_batches = 8\nschedule = 'zb-2p'\nrecompute = 'full'", "tp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nvirtual_stages = 2", "tp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 4\nvirtual_stages = 4\ndata_style = 'zero1'", "dp = 2\npp = 2", 4),
+        (EIGHT, "micro_batches = 8\nschedule = 'zb-v'", "tp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nschedule = 'v-half'", "dp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nschedule = 'v-min'\nsequence_parallel = true", "tp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nschedule = 'dualpipe-v'", "tp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nschedule = 'dualpipe'", "dp = 2\npp = 4", 8),
+        (SMALL, "micro_batches = 4\nscatter_gather = true", "tp = 2\npp = 4", 8),
         (EXPERTS, "micro_batches = 2", "dp = 4\nep = 4", 4),
         (EXPERTS, "micro_batches = 2", "tp = 2\ndp = 4\nep = 2\netp = 1\npp = 2", 16),
     ] {
@@ -141,7 +135,7 @@ fn the_computing_of_a_step_is_that_of_its_layers() {
 fn what_has_no_sense_is_refused() {
     let suite = suite(SMALL, "micro_batches = 2", "tp = 2\npp = 2");
     let steps = Step::all_of(&suite.layouts[0], 4).unwrap();
-    let timetable = one_forward_one_backward(2, 2);
+    let timetable = of_micro_batches(2);
     for (options, expected) in [
         (ReplayOptions { repetitions: 0, ..OPTIONS }, "repetitions of a replay: found 0"),
         (ReplayOptions { forward_seconds_per_layer: Seconds(f64::NAN), ..OPTIONS }, "found NaN; accepted: 0"),
@@ -150,16 +144,16 @@ fn what_has_no_sense_is_refused() {
         let error = ReplayPlan::new(&steps[0], &timetable, &options, |_| true).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
-    let short = one_forward_one_backward(2, 1);
+    let short = of_micro_batches(1);
     let error = ReplayPlan::new(&steps[0], &short, &OPTIONS, |_| true).unwrap_err();
     assert!(error.to_string().contains("times in a step, the list of ops says"), "{error}");
-    let other = one_forward_one_backward(1, 2);
+    let other = Timetable { events: timetable.events[..1].to_vec(), ..timetable };
     assert!(ReplayPlan::new(&steps[0], &other, &OPTIONS, |_| true).is_err());
 }
 
 #[test]
 fn a_schedule_that_sends_what_nobody_waits_for_is_refused() {
-    let mut events = one_forward_one_backward(2, 2).events;
+    let mut events = of_micro_batches(2).events;
     events[1].swap(0, 2);
     let error = Timetable::checked("odd".to_owned(), events).unwrap_err();
     assert!(error.to_string().contains("stage 0 sends the micro-batches [0, 1], stage 1 waits for [1, 0]"), "{error}");
@@ -169,7 +163,7 @@ fn a_schedule_that_sends_what_nobody_waits_for_is_refused() {
 fn a_process_makes_the_programs_of_its_own_ranks_only() {
     let suite = suite(SMALL, "micro_batches = 2", "tp = 2\npp = 2");
     let steps = Step::all_of(&suite.layouts[0], 4).unwrap();
-    let plan = ReplayPlan::new(&steps[0], &one_forward_one_backward(2, 2), &OPTIONS, |rank| rank == 3).unwrap();
+    let plan = ReplayPlan::new(&steps[0], &of_micro_batches(2), &OPTIONS, |rank| rank == 3).unwrap();
     assert_eq!(plan.stage_of_rank, [0, 0, 1, 1]);
     assert!(plan.programs[0].is_none() && plan.program_of_rank(3).is_some());
     assert_eq!(plan.listed.len(), 2);
