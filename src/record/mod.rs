@@ -8,6 +8,7 @@ mod follower;
 mod journal;
 pub mod line;
 pub mod provenance;
+pub mod replay_line;
 mod reader;
 mod schema;
 
