@@ -211,9 +211,8 @@ fn as_listed(plan: &ReplayPlan, moved: &[Moved]) -> bool {
 }
 
 fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], (waiting, under_way): (u64, u64)) -> ReplayAxis {
-    let counted = |value: &dyn Fn(&Moved) -> u64| {
-        moved.iter().filter(|moved| moved.1 == axis).map(value).max().unwrap_or(0)
-    };
+    let counted =
+        |value: &dyn Fn(&Moved) -> u64| moved.iter().filter(|moved| moved.1 == axis).map(value).max().unwrap_or(0);
     let listed = || plan.listed.iter().flatten().filter(|totals| totals.axis == axis);
     ReplayAxis {
         axis,
@@ -238,7 +237,8 @@ fn median_of(values: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|cause| Error::environment(format!("cannot pass on what a replay found: {cause}")))
+    serde_json::to_vec(value)
+        .map_err(|cause| Error::environment(format!("cannot pass on what a replay found: {cause}")))
 }
 
 fn decoded<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {

@@ -8,8 +8,8 @@ mod follower;
 mod journal;
 pub mod line;
 pub mod provenance;
-pub mod replay_line;
 mod reader;
+pub mod replay_line;
 mod schema;
 
 pub use follower::Follower;
