@@ -17,8 +17,9 @@ pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let (model, element) = (step.model, step.training.data.gradient_element_type);
     let layers: Vec<u32> = step.stages.layers_held(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
-        let in_layers: u64 = layers.iter().map(|layer| of_layer(model, *layer)).sum();
-        let behind = if step.stages.has_output(stage) { norm(model) } else { 0 };
+        let norm = norm(model);
+        let in_layers: u64 = layers.iter().map(|layer| 2 * norm + beside_norms(model, *layer)).sum();
+        let behind = if step.stages.has_output(stage) { norm } else { 0 };
         let what = format!("{in_layers} in {} layers, {behind} behind the last: norms{}", layers.len(), beside(model));
         (in_layers + behind, what)
     } else {
@@ -41,8 +42,8 @@ pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     })
 }
 
-/// Parameters of one layer that are marked `sequence_parallel`.
-fn of_layer(model: &Model, layer: u32) -> u64 {
+/// Parameters of one layer, beside its two norms, that are marked `sequence_parallel`.
+fn beside_norms(model: &Model, layer: u32) -> u64 {
     let h = model.hidden;
     let attention = match &model.latent_attention {
         Some(latent) => {
@@ -57,7 +58,7 @@ fn of_layer(model: &Model, layer: u32) -> u64 {
         _ if model.feed_forward_bias => h,
         _ => 0,
     };
-    2 * norm(model) + attention + projection_bias + feed_forward
+    attention + projection_bias + feed_forward
 }
 
 /// What there is beside norms, in words.
