@@ -12,10 +12,10 @@ in_host() { # HOST COMMAND...; its network only
 address_of() { echo "10.77.$(($1 / 200)).$(($1 % 200 + 1))"; }
 login_address=10.77.250.1
 
-# What may pass at once: a few packets, and what a timer that comes 50 us late must make up for. Much less than a real
-# link's queue, as every byte of it passes at no cost and would make small messages look faster than the link.
+# What may pass at once: what a timer that comes 100 us late must make up for, and not below two packets. It is kept small, as
+# every byte of it passes at no cost and makes small messages look faster than the link.
 burst_of() { # BITS_PER_SECOND
-    local bytes=$(($1 / 8 / 20000))
+    local bytes=$(($1 / 8 / 10000))
     if [ "$bytes" -lt 3200 ]; then bytes=3200; fi
     echo "$bytes"
 }
@@ -36,8 +36,8 @@ shape_host() { # VERB HOST BITS_PER_SECOND
 }
 
 begin_shaping() { # HOST BITS_PER_SECOND
-    # Segments leave one by one: a bundle of 64 KiB would pass whole and late, unlike anything on a wire.
-    in_host "$1" ip link set eth0 gso_max_segs 1
+    # Packets leave in bundles of 8 instead of 45, as a bundle passes whole; single ones would cost more than processors have.
+    in_host "$1" ip link set eth0 gso_max_segs 8
     in_host "$1" tc qdisc add dev eth0 root handle 1: htb default 1
     shape_host add "$1" "$2"
 }
@@ -53,9 +53,9 @@ shape_direction() { # FROM TO BITS_PER_SECOND|down
     fi
     # A blackhole takes packets and says nothing, as a cut cable does.
     if [ "$3" = down ]; then
-        in_host "$1" tc qdisc replace dev eth0 parent "1:$class" handle "$class:" blackhole
+        in_host "$1" tc qdisc replace dev eth0 parent "1:$class" blackhole
     else
-        in_host "$1" tc qdisc replace dev eth0 parent "1:$class" handle "$class:" pfifo limit 1000
+        in_host "$1" tc qdisc replace dev eth0 parent "1:$class" pfifo limit 1000
         htb change "$1" 1:fffe "1:$class" 100kbit "$3"
     fi
 }
