@@ -2,18 +2,19 @@
 # Sourced by ../virtual-cluster.
 
 verb_run() {
-    local asked= ranks= each= mpi=open-mpi words=() flag
+    local asked= ranks= each= mpi=open-mpi on= words=() flag
     while [ $# -gt 0 ]; do
         flag=$1
         case "$flag" in
-            --name | -n | --ranks-per-host | --mpi | --launcher-arg) value_of "$@" >/dev/null ;;
+            --name | -n | --ranks-per-host | --on | --mpi | --launcher-arg) value_of "$@" >/dev/null ;;
             --) shift; break ;;
-            *) usage_error "unknown word $flag before --; run knows -n, --ranks-per-host, --mpi, --launcher-arg, --name" ;;
+            *) usage_error "unknown word $flag before --; run knows -n, --ranks-per-host, --on, --mpi, --launcher-arg, --name" ;;
         esac
         case "$flag" in
             --name) asked=$2 ;;
             -n) ranks=$(whole_number "$flag" "$2" 1 100000) || exit 2 ;;
             --ranks-per-host) each=$(whole_number "$flag" "$2" 1 100000) || exit 2 ;;
+            --on) on=$2 ;;
             --mpi) mpi=$2 ;;
             --launcher-arg) words+=("$2") ;;
         esac
@@ -25,9 +26,10 @@ verb_run() {
     choose_cluster "$asked"
     need_cluster
     find_entrance
-    local hosts program=$1
+    local hosts program=$1 chosen=()
     shift
-    hosts=$(setting hosts)
+    choose_hosts "$on"
+    hosts=${#chosen[@]}
     [ -n "$each" ] || each=$(((ranks + hosts - 1) / hosts))
     [ "$((each * hosts))" -ge "$ranks" ] \
         || usage_error "$ranks ranks do not fit on $hosts hosts with $each each; --ranks-per-host $(((ranks + hosts - 1) / hosts)) would do"
@@ -35,6 +37,18 @@ verb_run() {
     check_program "$program"
     launcher_words "$mpi" "$ranks" "$each"
     in_front "${entrance[@]}" "${launcher[@]}" "${words[@]}" "$program" "$@"
+}
+
+# Sets `chosen` to the numbers of the hosts that are named, or of all.
+choose_hosts() { # LIST
+    local hosts word
+    hosts=$(setting hosts)
+    if [ -z "$1" ]; then mapfile -t chosen < <(seq 0 "$((hosts - 1))"); return; fi
+    for word in ${1//,/ }; do
+        word=$(host_number --on "$word" "$hosts") || exit 2
+        [[ " ${chosen[*]} " != *" $word "* ]] || usage_error "--on $1: host$word is named twice"
+        chosen+=("$word")
+    done
 }
 
 # A program that only login sees would end in a message of the launcher's that helps nobody.
@@ -45,11 +59,11 @@ check_program() { # PROGRAM
         "there is no program $1 on the hosts; if it lies in /tmp, \`up --share FOLDER\` shares its folder"
 }
 
-# Sets `launcher`. Blocks of ranks: the hosts are filled one after the other.
+# Sets `launcher`. Blocks of ranks: the hosts in `chosen` are filled one after the other.
 launcher_words() { # MPI RANKS RANKS_PER_HOST
     local left=$2 host list=
     for ((host = 0; left > 0; host++)); do
-        list+="${list:+,}host$host:$((left < $3 ? left : $3))"
+        list+="${list:+,}host${chosen[host]}:$((left < $3 ? left : $3))"
         left=$((left - $3))
     done
     if [ "$1" = mpich ]; then
