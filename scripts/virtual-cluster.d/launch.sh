@@ -72,9 +72,9 @@ launcher_words() { # MPI RANKS RANKS_PER_HOST
         return
     fi
     need_tools mpirun
-    launcher=(mpirun -np "$2" --host "$list" --map-by slot --bind-to none)
-    # All hosts share the processors of this machine, which Open MPI cannot know.
-    if [ "$2" -gt "$(nproc)" ]; then launcher+=(--mca mpi_yield_when_idle 1); fi
+    # All hosts share the processors of this machine with the kernel, which plays the network. Open MPI cannot know that, and
+    # ranks that spin while they wait would keep the packets from moving.
+    launcher=(mpirun -np "$2" --host "$list" --map-by slot --bind-to none --mca mpi_yield_when_idle 1)
 }
 
 verb_exec() {
