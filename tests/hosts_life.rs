@@ -52,7 +52,9 @@ impl Around {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         left.extend(mounts.lines().filter(|line| line.contains(&state)).map(str::to_owned));
         let cables = fs::read_to_string("/proc/net/dev").unwrap();
-        left.extend(cables.lines().filter(|line| line.contains("port0") || line.contains("bridge:")).map(str::to_owned));
+        left.extend(
+            cables.lines().filter(|line| line.contains("port0") || line.contains("bridge:")).map(str::to_owned),
+        );
         left
     }
 
@@ -99,7 +101,8 @@ fn nothing_runs_on_of_a_cluster_that_was_asked_to_end_or_killed() {
 fn two_clusters_stand_side_by_side_and_each_goes_alone() {
     let Some(one) = VirtualCluster::up("beside-one", 2, "1gbit", &[]) else { return };
     let other = VirtualCluster::up("beside-other", 3, "100mbit", &[]).expect("what went once goes twice");
-    let name_and_neighbour = "hostname; getent hosts host1 | cut -d ' ' -f 1; mktemp -p /tmp only.XXX >/dev/null; ls /tmp/only.* | wc -l";
+    let name_and_neighbour =
+        "hostname; getent hosts host1 | cut -d ' ' -f 1; mktemp -p /tmp only.XXX >/dev/null; ls /tmp/only.* | wc -l";
     for cluster in [&one, &other, &one] {
         let ran = Ran::of(cluster.on("host0", "sh").args(["-c", name_and_neighbour]), 20).ended_with(0);
         assert!(ran.stdout.starts_with("host0\n10.77.0.2\n"), "{}", ran.stdout);
