@@ -14,10 +14,9 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     let (training, degrees) = (step.training, &step.layout.degrees);
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
         .map_err(|problem| training.sequence_place.wrong(problem))?;
+    super::check_context::check(step)?;
+    super::check_data::check(step)?;
     let (s, c) = (training.sequence, u64::from(degrees.cp));
-    if !s.is_multiple_of(c) {
-        return Err(training.sequence_place.wrong(format!("cp = {c} does not divide a sequence of {s}")));
-    }
     let t = u64::from(degrees.tp);
     if training.tensor.sequence_parallel && !(s / c).is_multiple_of(t) {
         return Err(training.sequence_place.wrong(format!(
@@ -70,7 +69,7 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
 /// The sentence for a degree that does not divide, with the nearest that do.
 pub fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str, model: &str) -> String {
     let divides = |degree: &u64| number.is_multiple_of(*degree);
-    let below = (1..degree.min(number)).rev().find(divides);
+    let below = (1..degree.min(number + 1)).rev().find(divides);
     let above = (degree + 1..=number).find(divides);
     let nearest: Vec<_> = below.into_iter().chain(above).map(|degree| degree.to_string()).collect();
     format!(

@@ -1,6 +1,9 @@
 //! One step of a model in a layout: training or serving, checked, with the ops that each of its stages performs.
 
 mod check;
+mod check_context;
+mod check_data;
+mod held;
 mod place;
 mod serving;
 mod stages;
@@ -8,6 +11,7 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
+pub use held::Held;
 pub use place::layout_on;
 pub use serving::{Phase, ServingStep};
 pub use stages::{Stages, chunks_per_stage, model_chunk};
