@@ -68,20 +68,23 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
     let (buckets, rule) = match (data.bucket_parameters, data.bucket_rule) {
         _ if !data.overlap_gradients => {
             let cut = Cut { first: u64::MAX, further: u64::MAX, alignment: (1, even) };
-            (close(chunks.iter().flatten(), cut, false), "one bucket without overlap (overlap_gradients)".to_owned())
+            (
+                close(chunks.iter().flatten(), cut, false),
+                "one bucket, because nothing overlaps (overlap_gradients = false)".to_owned(),
+            )
         }
         (Some(bucket), _) => {
             return Buckets {
                 runs: exactly(parameters, bucket, even),
                 parameters,
-                rule: "bucket_parameters".to_owned(),
+                rule: format!("after exactly bucket_parameters = {bucket}"),
             };
         }
         (None, BucketRule::PyTorch) => {
             let element = data.gradient_element_type.size();
             let cut =
                 Cut { first: FIRST_BUCKET_BYTES / element, further: BUCKET_BYTES / element, alignment: (1, even) };
-            let rule = "the first tensors from 1 MiB, then from 25 MiB, PyTorch c10d/reducer.cpp and arXiv 2006.15704 section 3.2.3";
+            let rule = "at 1 MiB, then at every 25 MiB, between tensors, PyTorch c10d/reducer.cpp";
             (close(chunks.iter().flatten(), cut, false), rule.to_owned())
         }
         (None, BucketRule::Megatron) => megatron(step, stage, &chunks, if sharded { Some(part.ranks) } else { None }),
@@ -106,10 +109,8 @@ fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Opt
         ));
     }
     let text = match stage {
-        0 => format!("max(40e6, 1e6*d) = {rule} with d = {d}, between tensors"),
-        _ => {
-            "one bucket for each model chunk, as on every stage but the first, whose end the step waits for".to_owned()
-        }
+        0 => format!("at max(40e6, 1e6*d) = {rule} parameters with d = {d}, between tensors"),
+        _ => "one bucket for each model chunk, because the stages before are still at work when it is full".to_owned(),
     };
     (buckets, format!("{text}, Megatron-LM core/distributed/param_and_grad_buffer.py"))
 }

@@ -68,23 +68,23 @@ impl Sharded<'_> {
                 _ => (Moment::FirstForward, Overlap::FirstForward),
             };
             let when = When::Step { moment, calls: self.calls() };
-            return vec![self.gather(when, overlap, "once per step, kept until the optimizer")];
+            return vec![self.gather(when, overlap, "once per step, and kept until the optimizer")];
         }
         // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 lets go of it in between.
         let again = training.data.style == DataStyle::Zero3 && training.tensor.recompute == Recompute::Full;
         let in_pass = |pass, what: &str| self.gather(self.when(pass), self.overlap_of_gather(pass), what);
-        let mut ops = vec![in_pass(Pass::Forward, "forward")];
+        let mut ops = vec![in_pass(Pass::Forward, "for the forward pass")];
         if again && self.unit.layers.is_some() {
-            ops.push(in_pass(Pass::Recompute, "recomputation, arXiv 2104.07857 section 4.1"));
+            ops.push(in_pass(Pass::Recompute, "for recomputation (arXiv 2104.07857 section 4.1)"));
         }
-        ops.push(in_pass(Pass::Backward, "backward"));
+        ops.push(in_pass(Pass::Backward, "again for the backward pass"));
         ops
     }
 
     fn gather(&self, when: When, overlap: Overlap, what: &str) -> Op {
         let element = self.step.training.data.parameter_element_type;
         let bytes = element.size() * self.padded();
-        let why = self.why("Ep", element.size(), bytes, &format!("gathered for {what}"));
+        let why = self.why("Ep", element.size(), bytes, &format!("gathered {what}"));
         let op = Op::new(Style::Data, self.part.axis, Collective::AllGather, element, bytes);
         Op { when, overlap, why, ..op }
     }
@@ -175,9 +175,14 @@ impl Sharded<'_> {
             DataStyle::Hsdp => "arXiv 2304.11277 section 3.2.2",
             _ => "arXiv 2304.11277 section 3.2.1",
         };
+        let (parameters, padded) = (self.unit.parameters, self.padded());
+        let rounded = if padded > parameters { format!(" of {parameters} parameters") } else { String::new() };
+        let (per, shards) = match element_bytes * padded / bytes {
+            1 => (String::new(), String::new()),
+            shards => ("/shards".to_owned(), format!("/{shards}")),
+        };
         format!(
-            "{symbol}*P_unit = {element_bytes} B*{} -> {bytes} B: {what}; {unit}, {} ({}; {source})",
-            self.unit.parameters,
+            "{symbol}*P_unit{per} = {element_bytes} B*{padded}{shards} = {bytes} B{rounded}: {what}; {unit}, {} ({}; {source})",
             self.part.name(),
             self.step.held_formula(self.stage),
         )

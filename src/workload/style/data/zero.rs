@@ -121,7 +121,7 @@ impl Bucketed<'_> {
         let bytes = element.size() * run.elements;
         let which = if run.last { "the last bucket".to_owned() } else { format!("{} of the buckets", run.buckets) };
         let why = format!(
-            "{symbol}*bucket = {} B*{} = {bytes} B: {which} of {} {}, cut by {} ({}; {source})",
+            "{symbol}*bucket = {} B*{} = {bytes} B: {which} of {} {}; cut: {} ({}; {source})",
             element.size(),
             run.elements,
             self.buckets.parameters,
