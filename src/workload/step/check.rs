@@ -12,13 +12,11 @@ const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 /// What must hold for a training step.
 pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
-    let (training, degrees) = (step.training, &step.layout.degrees);
+    let training = step.training;
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
         .map_err(|problem| training.sequence_place.wrong(problem))?;
-    let (s, c) = (training.sequence, u64::from(degrees.cp));
-    if !s.is_multiple_of(c) {
-        return Err(training.sequence_place.wrong(format!("cp = {c} does not divide a sequence of {s}")));
-    }
+    super::check_context::check(step)?;
+    super::check_data::check(step)?;
     let heads_and_sequence = tensor(step).and_then(|()| sequence_parallel(step));
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
@@ -154,7 +152,7 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
 /// The sentence for a degree that does not divide, with the nearest that do.
 pub fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str, model: &str) -> String {
     let divides = |degree: &u64| number.is_multiple_of(*degree);
-    let below = (1..degree.min(number)).rev().find(divides);
+    let below = (1..degree.min(number + 1)).rev().find(divides);
     let above = (degree + 1..=number).find(divides);
     let nearest: Vec<_> = below.into_iter().chain(above).map(|degree| degree.to_string()).collect();
     format!(
