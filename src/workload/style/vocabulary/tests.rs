@@ -81,7 +81,7 @@ fn learned_positions_are_added_to_whole_sequences() {
 
 #[test]
 fn a_word_embedding_of_two_stages_is_reduced_once_in_a_step() {
-    let gpt = "sequence = 1024\nmicro_batches = 2";
+    let gpt = "sequence = 1024\nmicro_batches = 4";
     let half = format!("{gpt}\ngradient_element_type = 'bfloat16'");
     let schedule = |name: &str| format!("{gpt}\nschedule = '{name}'");
     let (v_shaped, mirrored) = (schedule("zb-v"), schedule("dualpipe"));
