@@ -85,9 +85,14 @@ fn activations(
     Op {
         when: When::MicroBatch { pass, end, calls: 1 },
         overlap,
-        why: format!("{formula}: {what} ({source})"),
+        why: format!("{formula}: {what}{} ({source})", counted(step)),
         ..Op::new(Style::Vocabulary, Axis::Tp, collective, step.activation(), bytes)
     }
+}
+
+/// With mirrored stages a micro-batch comes in at one of two ends, but a call is counted in all or in none.
+fn counted(step: &TrainingStep) -> &'static str {
+    if step.stages.mirrored() { "; counted for every micro-batch, of which half go through the other end" } else { "" }
 }
 
 /// Each rank has the logits of its part of the vocabulary: the largest, the predicted one and the sum of exponentials are
@@ -114,10 +119,11 @@ fn cross_entropy(step: &TrainingStep) -> Result<Vec<Op>> {
             when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1 },
             reduce_op: Some(*reduce_op),
             why: format!(
-                "{}*b*(s/c) = {} B*{b}*({s}/{c}) = {bytes} B: {what} of every token, vocabulary-parallel cross entropy \
+                "{}*b*(s/c) = {} B*{b}*({s}/{c}) = {bytes} B: {what} of every token, vocabulary-parallel cross entropy{} \
                  (Megatron-LM {source})",
                 numbers * element.size(),
-                numbers * element.size()
+                numbers * element.size(),
+                counted(step)
             ),
             ..Op::new(Style::Vocabulary, Axis::Tp, Collective::AllReduce, element, bytes)
         })
