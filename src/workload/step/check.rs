@@ -127,10 +127,10 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
         }
     }
     if let Some(mixture) = model.mixture.as_ref().filter(|mixture| mixture.shared_experts > 0) {
-        let shared = mixture.shared_experts * mixture.expert_feed_forward;
+        let shared = mixture.shared_feed_forward;
         if !shared.is_multiple_of(t) {
             let what = "inner width of the shared experts";
-            return Err(must_divide("tp", t, shared, what, "moe_intermediate_size", &model.name));
+            return Err(must_divide("tp", t, shared, what, "shared_expert_intermediate_size", &model.name));
         }
     }
     if !k.is_multiple_of(t) && !t.is_multiple_of(k) {

@@ -17,7 +17,7 @@ pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let (model, element) = (step.model, step.training.data.gradient_element_type);
     let layers: Vec<u32> = step.stages.layers_held(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
-        let norm = norm(model);
+        let norm = model.norm_parameters();
         let in_layers: u64 = layers.iter().map(|layer| 2 * norm + beside_norms(model, *layer)).sum();
         let behind = if step.stages.has_output(stage) { norm } else { 0 };
         let what = format!("{in_layers} in {} layers, {behind} behind the last: norms{}", layers.len(), beside(model));
@@ -54,7 +54,9 @@ fn beside_norms(model: &Model, layer: u32) -> u64 {
     };
     let projection_bias = if model.attention_output_bias { h } else { 0 };
     let feed_forward = match &model.mixture {
-        Some(mixture) if model.has_experts_in(layer) => h * mixture.experts,
+        Some(mixture) if model.has_experts_in(layer) => {
+            model.router_parameters() + if mixture.shared_expert_gate { h } else { 0 }
+        }
         _ if model.feed_forward_bias => h,
         _ => 0,
     };
@@ -75,11 +77,4 @@ fn beside(model: &Model) -> String {
 
 fn query_key_norms(model: &Model) -> u64 {
     if model.family.has_query_key_norm() { 2 * model.head_dimension } else { 0 }
-}
-
-/// One norm as wide as the residual stream: what follows the last layer beside the output projection.
-fn norm(model: &Model) -> u64 {
-    let layers: u64 = (0..model.layers).map(|layer| model.layer_parameters(layer, 1)).sum();
-    let projection = if model.tied_embeddings { 0 } else { model.vocabulary * model.hidden };
-    model.parameters() - layers - model.embedding_parameters() - projection
 }

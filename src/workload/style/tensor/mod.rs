@@ -38,20 +38,26 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 /// on the way back.
 fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
     let (bytes, formula) = step.activation_bytes();
-    let op = |pass, overlap, what: &str| Op {
-        when: step.in_layers(stage, pass, LayerKind::Any, 2),
+    let op = |pass, calls, overlap, what: &str| Op {
+        when: step.in_layers(stage, pass, LayerKind::Any, calls),
         overlap,
         why: format!("{formula}: {what} ({SOURCE})"),
         ..Op::new(Style::Tensor, Axis::Tp, Collective::AllReduce, step.activation(), bytes)
     };
-    let outputs = "outputs of the row-parallel linears (attention projection, fc2)";
-    let mut ops = vec![op(Pass::Forward, Overlap::Exposed, &format!("{outputs}, forward"))];
+    // Attention and feed-forward that read the same input are added up before they are reduced (GPT-NeoX gpt_j_residual).
+    let (reductions, outputs) = match step.model.parallel_residual {
+        true => {
+            (1, "sum of the outputs of the row-parallel linears (EleutherAI/gpt-neox megatron/model/transformer.py)")
+        }
+        false => (2, "outputs of the row-parallel linears (attention projection, fc2)"),
+    };
+    let mut ops = vec![op(Pass::Forward, reductions, Overlap::Exposed, &format!("{outputs}, forward"))];
     if repeats_forward(step) {
         let again = format!("{outputs}, forward again for the backward pass (full recomputation, arXiv 2205.05198)");
-        ops.push(op(Pass::Recompute, Overlap::Exposed, &again));
+        ops.push(op(Pass::Recompute, reductions, Overlap::Exposed, &again));
     }
     let gradients = "input gradients of the column-parallel linears (QKV, fc1), backward, beside the weight gradients";
-    ops.push(op(Pass::Backward, Overlap::WeightGradient, gradients));
+    ops.push(op(Pass::Backward, 2, Overlap::WeightGradient, gradients));
     ops
 }
 

@@ -182,3 +182,13 @@ fn norms_of_queries_and_keys_are_reduced_once_in_a_step() {
         assert_eq!((norms.bytes, norms.calls_per_step, norms.overlap), (28 * 256 * 4, 1, Overlap::Exposed));
     });
 }
+
+#[test]
+fn a_parallel_residual_is_reduced_once_forward() {
+    let suite = training("gpt-neox-20b", "sequence = 2048\nmicro_batches = 1", "tp = 2");
+    with_steps(&suite, 2, |step| {
+        let rows = rows(step, 0, Style::Tensor);
+        let calls: Vec<_> = rows.iter().map(|row| (row.pass, row.calls)).collect();
+        assert_eq!(calls, [(Some(Pass::Forward), 1), (Some(Pass::Backward), 2)]);
+    });
+}
