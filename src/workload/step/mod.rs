@@ -1,6 +1,9 @@
 //! One step of a model in a layout: training or serving, checked, with the ops that each of its stages performs.
 
 mod check;
+mod check_context;
+mod check_data;
+mod held;
 mod messages;
 mod place;
 mod serving;
@@ -9,6 +12,7 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
+pub use held::Held;
 pub use messages::Messages;
 pub use place::layout_on;
 pub use serving::{Phase, ServingStep};

@@ -1,4 +1,6 @@
 //! One forward pass of a model that serves requests: the prompt of a batch, or one further token of every request.
+//!
+//! `context_tokens` is part of the step for those who reckon memory and attention; no message of a pass depends on it.
 
 use super::check;
 use super::stages::Stages;
