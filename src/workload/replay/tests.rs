@@ -69,7 +69,15 @@ fn every_call_of_the_list_is_replayed_as_often_as_it_is_listed_and_nobody_waits_
         (EIGHT, "micro_batches = 8\nschedule = 'dualpipe'", "dp = 2\npp = 4", 8),
         (SMALL, "micro_batches = 4\nscatter_gather = true", "tp = 2\npp = 4", 8),
         (EXPERTS, "micro_batches = 2", "dp = 4\nep = 4", 4),
-        (EXPERTS, "micro_batches = 2", "tp = 2\ndp = 4\nep = 2\netp = 1\npp = 2", 16),
+        (EXPERTS, "micro_batches = 2\nsequence_parallel = true", "tp = 2\ndp = 4\nep = 2\netp = 1\npp = 2", 16),
+        (SMALL, "micro_batches = 4\ndata_style = 'fsdp'\nschedule = 'zb-h1'", "dp = 2\npp = 4", 8),
+        (SMALL, "micro_batches = 2\ndata_style = 'zero2'\nschedule = 'zb-h1'", "dp = 2\npp = 2\ncp = 2", 8),
+        (SMALL, "micro_batches = 2\ndata_style = 'zero3'\nrecompute = 'full'", "dp = 2\npp = 2\ntp = 2", 8),
+        (SMALL, "micro_batches = 2\ndata_style = 'zero1'\nreplicas_of_shards = 2", "dp = 4", 4),
+        (SMALL, "micro_batches = 2\noverlap_gradients = false", "dp = 2\npp = 2", 4),
+        (SMALL, "micro_batches = 2\nbucket_rule = 'pytorch'", "dp = 2\npp = 2", 4),
+        (SMALL, "micro_batches = 2\nlinears = 'column'\nfused_cross_entropy = true", "tp = 2\npp = 2", 4),
+        ("preset = 'gpt-7.5b'\nlayers = 4", "micro_batches = 2\nsequence_parallel = true", "tp = 2\npp = 4", 8),
     ] {
         let plan = plan_of(&suite(model, training, layout), ranks).unwrap();
         carry_out(&plan);
