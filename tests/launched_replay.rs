@@ -24,6 +24,8 @@ const FORWARD_SECONDS_PER_LAYER: f64 = 0.5e-3;
 
 const DENSE: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
+const TIED: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
+    "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512, "tie_word_embeddings": true}"#;
 const EXPERTS: &str = r#"{"model_type": "mixtral", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
     "num_hidden_layers": 4, "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512,
     "num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": false, "sliding_window": null}"#;
@@ -36,8 +38,14 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
     (DENSE, "micro_batches = 4\nvirtual_stages = 2", "tp = 2\npp = 2", &["tp", "pp"]),
     (DENSE, "micro_batches = 4\nschedule = 'zb-h1'\nsequence_parallel = true", "tp = 2\npp = 2", &["pp"]),
     (DENSE, "micro_batches = 4\nschedule = 'zb-v'\nrecompute = 'full'", "tp = 2\npp = 2", &["tp", "pp"]),
-    (DENSE, "micro_batches = 2\ndata_style = 'fsdp'", "dp = 4", &[]),
-    (DENSE, "micro_batches = 2", "cp = 2\ntp = 2", &["tp"]),
+    (DENSE, "micro_batches = 2\ndata_style = 'fsdp'", "dp = 4", &["dp"]),
+    (DENSE, "micro_batches = 2\ndata_style = 'zero1'\nbucket_parameters = 20000", "dp = 2\npp = 2", &["dp", "pp"]),
+    (DENSE, "micro_batches = 2\ndata_style = 'zero2'\nbucket_parameters = 20000", "dp = 4", &["dp"]),
+    (DENSE, "micro_batches = 2\ndata_style = 'hsdp'\nreplicas_of_shards = 2", "dp = 4", &["dp_shard", "dp_replicate"]),
+    (DENSE, "micro_batches = 2", "cp = 2\ntp = 2", &["cp", "tp", "dp_cp"]),
+    (DENSE, "micro_batches = 2\ncontext_style = 'all_to_all'", "cp = 2\npp = 2", &["cp", "pp"]),
+    // Ranks of the inner stages are in no group of the embedding.
+    (TIED, "micro_batches = 4", "pp = 4", &["pp", "embedding"]),
     (EXPERTS, "micro_batches = 2", "dp = 2\nep = 2\npp = 2", &["pp"]),
 ];
 

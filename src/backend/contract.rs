@@ -188,7 +188,7 @@ pub struct ReplayBinding<'a> {
 pub struct AxisTimes {
     /// What the rank spent waiting for its calls.
     pub waiting_nanoseconds: u64,
-    /// From the start of each call to the moment at which it was seen done, added up.
+    /// Time in which at least one call was under way, as far as the rank saw it.
     pub under_way_nanoseconds: u64,
 }
 

@@ -27,7 +27,8 @@ pub struct ReplayLine {
     pub computing_nanoseconds_median: u64,
     /// What each axis cost and moved.
     pub axes: Vec<ReplayAxis>,
-    /// Share of the time of all calls but the pipeline's that the slowest rank did not wait for. Absent where there were none.
+    /// Share of the time under way, of all axes but the pipeline's, that the slowest rank did not wait for. Absent where there
+    /// was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_efficiency: Option<f64>,
     /// Each rank's own time; median over the repetitions.
@@ -43,7 +44,7 @@ pub struct ReplayAxis {
     pub axis: Axis,
     /// What the rank spent waiting for calls. On `pp` this holds the bubble of the pipeline.
     pub waiting_nanoseconds_median: u64,
-    /// From the start of each call to the moment at which it was seen done, added up.
+    /// Time in which at least one call was under way, as far as the rank saw it.
     pub under_way_nanoseconds_median: u64,
     /// Share of the time under way that the rank did not wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -121,3 +121,7 @@ fn replay_one(
     };
     measure_replay(&context, replayer.as_mut(), plan, options, step)
 }
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::collective::ReduceOp;
 use crate::error::{Error, Result};
 use crate::host_clock;
+use crate::layout::Axis;
 use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request};
 use crate::pattern::encode;
 use crate::pattern::segments::View;
@@ -28,6 +29,8 @@ pub(super) struct MpiReplayer<'b> {
     pub(super) receive: &'b mut Arena,
     /// Slots under way that nobody has seen done.
     under_way: Vec<u32>,
+    /// By axis: how many are under way, and since when there was any.
+    busy: [(u32, u64); Axis::ALL.len()],
     cursor: usize,
     gives_way: bool,
     counted: Vec<Counted>,
@@ -45,7 +48,6 @@ pub(super) struct SlotCall {
     axis: usize,
     payload_bytes: u64,
     divide: Option<Divide>,
-    started: u64,
 }
 
 pub(super) enum SlotKind {
@@ -114,6 +116,7 @@ impl<'b> MpiReplayer<'b> {
             slots,
             send,
             receive,
+            busy: [(0, 0); Axis::ALL.len()],
             cursor: 0,
             gives_way,
             times: [RankTimes::default()],
@@ -126,7 +129,11 @@ impl<'b> MpiReplayer<'b> {
         let call = &mut self.slots[slot as usize];
         let send = self.send.address().wrapping_add(call.send_offset);
         let receive = self.receive.address_mut().wrapping_add(call.receive_offset);
-        call.started = host_clock::now_nanoseconds();
+        let busy = &mut self.busy[call.axis];
+        if busy.0 == 0 {
+            busy.1 = host_clock::now_nanoseconds();
+        }
+        busy.0 += 1;
         // SAFETY: the arenas are borrowed for as long as this value lives (and are given up for ever if it dies with calls under
         // way) and hold all regions; regions that are written to are shared only by slots that are never under way together;
         // the program waits for a slot before it starts it again; the communicators are the backend's, which is borrowed.
@@ -153,15 +160,20 @@ impl<'b> MpiReplayer<'b> {
         let call = &mut self.slots[slot as usize];
         call.request.wait()?;
         let end = host_clock::now_nanoseconds();
-        let axis = &mut self.times[0].axes[call.axis];
-        axis.waiting_nanoseconds += end - begin;
-        axis.under_way_nanoseconds += end - call.started;
-        self.divide(slot);
+        let axis = call.axis;
+        self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+        self.done(slot, axis, end);
         Ok(())
     }
 
+    /// What follows when a call was seen done.
     #[inline]
-    fn divide(&mut self, slot: u32) {
+    fn done(&mut self, slot: u32, axis: usize, now: u64) {
+        let (under_way, since) = &mut self.busy[axis];
+        *under_way -= 1;
+        if *under_way == 0 {
+            self.times[0].axes[axis].under_way_nanoseconds += now - *since;
+        }
         let call = &self.slots[slot as usize];
         if let Some(Divide { element, ranks, bytes }) = call.divide {
             let result = &mut self.receive.bytes_mut()[call.receive_offset..call.receive_offset + bytes];
@@ -197,8 +209,8 @@ impl<'b> MpiReplayer<'b> {
         let call = &mut self.slots[slot as usize];
         if call.request.test()? {
             self.under_way.swap_remove(self.cursor);
-            self.times[0].axes[call.axis].under_way_nanoseconds += now - call.started;
-            self.divide(slot);
+            let axis = call.axis;
+            self.done(slot, axis, now);
         }
         Ok(())
     }
@@ -255,7 +267,6 @@ fn prepare(
         axis: program.groups[slot.op as usize],
         payload_bytes: named * geometry.element_bytes,
         divide,
-        started: 0,
     })
 }
 

@@ -79,6 +79,8 @@ struct RankState {
     /// Of each slot: when it was started, and when it is done.
     slots: Vec<(u64, u64)>,
     waits_for: Option<u32>,
+    /// By axis: up to when the time under way is counted.
+    covered_until: [u64; Axis::ALL.len()],
     counted: Vec<Counted>,
 }
 
@@ -119,6 +121,7 @@ impl<'b> SimulatedReplayer<'b> {
                 clock: 0,
                 slots: vec![(0, PENDING); program.slots.len()],
                 waits_for: None,
+                covered_until: [0; Axis::ALL.len()],
                 counted: vec![Counted::default(); program.ops.len()],
             });
         }
@@ -159,7 +162,10 @@ impl<'b> SimulatedReplayer<'b> {
                     let axis = program.groups[program.slots[slot as usize].op as usize];
                     let times = &mut self.times[rank as usize].axes[axis];
                     times.waiting_nanoseconds += end.saturating_sub(state.clock);
-                    times.under_way_nanoseconds += end - started;
+                    // Calls end in the order of their starts, but for messages, of which a little is lost here.
+                    let covered = &mut state.covered_until[axis];
+                    times.under_way_nanoseconds += end.saturating_sub(started.max(*covered));
+                    *covered = end.max(*covered);
                     state.clock = state.clock.max(end);
                 }
             }
@@ -342,6 +348,7 @@ impl Replayer for SimulatedReplayer<'_> {
         for state in &mut self.ranks {
             (state.next, state.clock, state.waits_for) = (0, begin, None);
             state.counted.fill(Counted::default());
+            state.covered_until.fill(0);
         }
         for (rank, delay) in &self.fleet.delays {
             self.ranks[*rank as usize].clock = begin.saturating_add(*delay);
