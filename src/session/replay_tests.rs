@@ -119,3 +119,15 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_measured() {
     let error = replayed(&suite("micro_batches = 2", "tp = 4"), machine(""), 4, f64::INFINITY).unwrap_err();
     assert!(error.to_string().contains("forward seconds per layer: found inf"), "{error}");
 }
+
+#[test]
+fn sixteen_thousand_ranks_of_405b_fit_into_one_process() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
+    let text = "[model]\npreset = 'llama-3-405b'\n[training]\nsequence = 8192\nsequence_parallel = true\nmicro_batches = 2\n\
+                data_style = 'zero1'\n[[layout]]\ntp = 8\npp = 16\ndp = 128\n";
+    let suite = Suite::parse(&path, text).unwrap();
+    let record = replayed(&suite, machine(""), 16_384, 5e-3).unwrap();
+    let replay = &record.replays[0];
+    assert!(replay.bytes_as_listed, "{replay:?}");
+    assert_eq!(replay.rank_nanoseconds_median.len(), 16_384);
+}
