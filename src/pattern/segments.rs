@@ -132,7 +132,8 @@ impl View<'_> {
             Broadcast if me == self.root => one(Buffer::Receive, 0, own, moved),
             Scatter if me == self.root => one(Buffer::Send, 0, all, moved),
             Broadcast | Scatter => vec![],
-            AllToAll | AllToAllV => one(buffer, 0, all, moved),
+            AllToAll => one(buffer, 0, all, moved),
+            AllToAllV => one(buffer, 0, self.geometry.send_elements(me, self.root), moved),
             SendRecv | SendRecvChain | PingPong | Bidirectional => one(Buffer::Send, 0, own, moved),
         }
     }
@@ -157,7 +158,8 @@ impl View<'_> {
             // In place the root's own block stays where it is, in the send buffer.
             Scatter if in_place_root => vec![],
             Scatter => whole(from(self.root, base + start)),
-            AllToAll | AllToAllV => self.blocks(|rank| (u64::from(rank) * own, from(rank, base + start), me)),
+            AllToAll => self.blocks(|rank| (u64::from(rank) * own, from(rank, base + start), me)),
+            AllToAllV => self.arrivals(base),
             SendRecv | SendRecvChain => self.previous().map_or(vec![], |rank| whole(from(rank, base))),
             PingPong | Bidirectional => self.partner().map_or(vec![], |rank| whole(from(rank, base))),
             Reduce | Gather => vec![],
@@ -172,6 +174,19 @@ impl View<'_> {
             Segment { buffer: Buffer::Receive, offset, elements, source }
         };
         (0..self.geometry.ranks()).map(segment).filter(|segment| segment.elements > 0).collect()
+    }
+
+    /// One segment for each rank that sends something in an all_to_all_v, end to end.
+    fn arrivals(&self, base: u64) -> Vec<Segment> {
+        let mut offset = 0;
+        let mut segments = Vec::new();
+        for (rank, arrival) in self.group.iter().zip(self.geometry.arrivals(self.me)) {
+            let source = Source::Moved { rank: *rank, first: base + arrival.first_at_sender };
+            segments.push(Segment { buffer: Buffer::Receive, offset, elements: arrival.elements, source });
+            offset += arrival.elements;
+        }
+        segments.retain(|segment| segment.elements > 0);
+        segments
     }
 
     /// Elements that the two buffers of this rank must have room for: send, receive.

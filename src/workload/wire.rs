@@ -20,7 +20,11 @@ impl Op {
             AllGather | ReduceScatter | Gather | Scatter | AllToAll | AllGatherV | ReduceScatterV => {
                 payload * (n - 1) / n
             }
-            AllToAllV => payload * (n - 1) / n,
+            // A call that does not exist in this group sends nothing.
+            AllToAllV => match self.geometry(ranks) {
+                Ok(geometry) => u128::from(geometry.busiest_bytes_with_others()?).checked_mul(u128::from(count))?,
+                Err(_) => 0,
+            },
             Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional if ranks < 2 => 0,
             Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => payload,
         };
