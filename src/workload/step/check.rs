@@ -1,6 +1,6 @@
 //! Whether a layout fits a model: the rules, each broken one said with the numbers and the nearest that keep it.
 
-use super::{ServingStep, TrainingStep};
+use super::{ServingStep, TrainingStep, experts};
 use crate::config::{Model, Place};
 use crate::error::Result;
 use crate::layout::Degrees;
@@ -12,6 +12,7 @@ const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let (training, degrees) = (step.training, &step.layout.degrees);
+    experts::choices(step)?;
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
         .map_err(|problem| training.sequence_place.wrong(problem))?;
     let (s, c) = (training.sequence, u64::from(degrees.cp));
@@ -57,14 +58,7 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
             model.name
         ));
     }
-    let e = u64::from(degrees.ep);
-    match &model.mixture {
-        Some(mixture) if !mixture.experts.is_multiple_of(e) => {
-            Err(must_divide("ep", e, mixture.experts, "experts", "num_experts", &model.name))
-        }
-        None if e > 1 => Err(format!("ep = {e}, but {} has no experts; accepted: 1", model.name)),
-        _ => Ok(()),
-    }
+    experts::shape(model, degrees)
 }
 
 /// The sentence for a degree that does not divide, with the nearest that do.

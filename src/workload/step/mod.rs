@@ -1,6 +1,7 @@
 //! One step of a model in a layout: training or serving, checked, with the ops that each of its stages performs.
 
 mod check;
+mod experts;
 mod place;
 mod serving;
 mod stages;
