@@ -156,7 +156,8 @@ mod tests {
                      capacity_factor = 1.25, seed = 7, back = true } }";
         let sweep = |splits: &str| {
             let text = format!("[[sweep]]\ncollectives = 'all_to_all_v'\nbytes = '1KiB'\nsplits = [{splits}]\n");
-            crate::config::Suite::parse(std::path::Path::new("s.toml"), &text).map(|suite| suite.sweeps[0].splits.clone())
+            crate::config::Suite::parse(std::path::Path::new("s.toml"), &text)
+                .map(|suite| suite.sweeps[0].splits.clone())
         };
         let read = sweep(table).unwrap();
         assert_eq!(read, [parse_splits(text).unwrap()]);

@@ -179,7 +179,8 @@ mod tests {
             (Exchange::SameFromAll(blocks()), [(2, 6), (2, 6), (2, 6)]),
             (Exchange::SameToAll(blocks()), [(5, 10), (1, 2), (2, 4)]),
         ] {
-            let arrivals = exchange.arrivals_at(2).into_iter().map(|arrival| (arrival.elements, arrival.first_at_sender));
+            let arrivals =
+                exchange.arrivals_at(2).into_iter().map(|arrival| (arrival.elements, arrival.first_at_sender));
             assert_eq!(arrivals.collect::<Vec<_>>(), expected);
         }
     }

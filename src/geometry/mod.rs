@@ -282,6 +282,54 @@ mod tests {
         assert_eq!(g.bytes_accounted, Bytes(280 * 4));
     }
 
+    fn hot(experts: u64, elements_per_token: u64, back: bool) -> Splits {
+        let routing = Routing::Hot(0.4);
+        let (capacity_factor, seed) = (None, 1);
+        Splits::Routed(Routed {
+            experts,
+            experts_per_token: 2,
+            elements_per_token,
+            routing,
+            capacity_factor,
+            seed,
+            back,
+        })
+    }
+
+    #[test]
+    fn routed_calls_are_named_by_the_tokens_of_a_rank_and_accounted_by_the_busiest() {
+        // 400 floats are 20 tokens of 10 elements for each of 2 experts; 16 of 40 copies go to the first of 4, 8 to the others.
+        for back in [false, true] {
+            let g = geometry(AllToAllV, 4 * 417, 4, hot(4, 10, back)).unwrap();
+            assert_eq!((g.bytes_total, g.bytes_accounted), (Bytes(1600), Bytes(4 * 4 * 160)));
+            assert_eq!(g.busiest_bytes_with_others(), Some(4 * 3 * 160));
+            let (there, here) = if back { (640, 400) } else { (400, 640) };
+            assert_eq!((g.send_elements(0, 0), g.receive_elements(0, 0)), (there, here));
+            assert_eq!(g.counts_sent(1), if back { [80; 4] } else { [160, 80, 80, 80] });
+            assert_eq!(g.arrivals(1)[0], Arrival { elements: if back { 160 } else { 80 }, first_at_sender: 160 });
+        }
+    }
+
+    #[test]
+    fn routed_calls_that_do_not_exist_say_why() {
+        for (collective, bytes, ranks, splits, expected) in [
+            (AllGatherV, 400, 4, hot(4, 1, false), "only all_to_all_v has them"),
+            (AllToAllV, 400, 3, hot(4, 1, false), "4 experts do not come out even on 3 ranks; nearest that do: 3 or 6"),
+            (
+                AllToAllV,
+                76,
+                4,
+                hot(4, 10, false),
+                "76 B is less than one token, which has 10 elements of float32 for each of 2",
+            ),
+            (AllToAllV, u64::MAX, 4, hot(4, 1, false), "more than 64 bits can count"),
+            (AllToAllV, 4, 4, Splits::Equal, "4 B over 4 ranks leaves less than one float32 for each"),
+        ] {
+            let problem = geometry(collective, bytes, ranks, splits).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
     #[test]
     fn splits_that_do_not_fit_the_group_are_refused() {
         for splits in [Splits::Given(vec![1, 2]), Splits::Given(vec![0; 4]), Splits::Skewed { exponent: f64::NAN }] {

@@ -116,7 +116,9 @@ impl Routed {
             return Err(format!("found {experts} experts; accepted: 1 to {MOST_EXPERTS}"));
         }
         if !(1..=experts).contains(&experts_per_token) {
-            return Err(format!("found {experts_per_token} experts for each token; accepted: 1 to {experts}, all of them"));
+            return Err(format!(
+                "found {experts_per_token} experts for each token; accepted: 1 to {experts}, all of them"
+            ));
         }
         if self.elements_per_token == 0 {
             return Err("found tokens of 0 elements; accepted: 1 and more".to_owned());

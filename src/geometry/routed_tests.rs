@@ -25,9 +25,9 @@ fn counts_are_those_worked_out_by_hand() {
         (Hot(0.25), 8, 2, 40, 4, vec![20 + 9, 17, 17, 17]),
         // 1, 1/2, 1/3, 1/4 of 25/12: 48, 24, 16, 12 of 100.
         (Zipf(1.0), 4, 1, 100, 4, vec![48, 24, 16, 12]),
-        // Two different experts for each of 52 tokens: the first takes 52, the others share 52 by 1/2 : 1/3 : 1/4.
         (Zipf(1.0), 4, 2, 52, 4, vec![50, 25, 17, 12]),
-        (Zipf(4.0), 4, 2, 52, 4, vec![52, 40, 8, 4]),
+        // A token goes to an expert once: of 104 the first takes 52, the others 52 by 1/16 : 1/81 : 1/256, or 41.3, 8.2, 2.6.
+        (Zipf(4.0), 4, 2, 52, 4, vec![52, 41, 8, 3]),
     ] {
         let rows = rows(&routed(routing, experts, k), tokens, ranks);
         assert!(rows.iter().all(|row| *row == expected), "{routing} {rows:?}, expected {expected:?}");

@@ -95,7 +95,8 @@ impl Prepared {
             AllToAll => Kind::AllToAll { block: mine },
             AllToAllV => {
                 let to_each = view.geometry.counts_sent(view.me);
-                let from_each: Vec<u64> = view.geometry.arrivals(view.me).iter().map(|arrival| arrival.elements).collect();
+                let from_each: Vec<u64> =
+                    view.geometry.arrivals(view.me).iter().map(|arrival| arrival.elements).collect();
                 Kind::AllToAllV { send: Counts::end_to_end(&to_each)?, receive: Counts::end_to_end(&from_each)? }
             }
             SendRecv | SendRecvChain => {

@@ -231,6 +231,50 @@ mod tests {
         }
     }
 
+    /// Carries an all_to_all_v out by hand on lists of (world rank, index) and compares with what the segments promise.
+    #[test]
+    fn what_arrives_in_an_all_to_all_v_is_what_was_sent() {
+        let group = [3, 5, 4, 9];
+        let routed = |text: &str| crate::geometry::Routed {
+            experts: 8,
+            experts_per_token: 2,
+            elements_per_token: 3,
+            routing: crate::geometry::Routing::Random,
+            capacity_factor: text.contains("capacity").then_some(0.9),
+            seed: 5,
+            back: text.contains("back"),
+        };
+        let kinds = ["", "back", "capacity", "capacity back"].map(|text| Splits::Routed(routed(text)));
+        for splits in kinds.into_iter().chain([Splits::Given(vec![3, 0, 2, 1])]) {
+            let geometry = Geometry::new(Collective::AllToAllV, ElementType::Uint8, Bytes(600), 4, &splits).unwrap();
+            let view = |me: usize| View {
+                collective: Collective::AllToAllV,
+                placement: Placement::OutOfPlace,
+                geometry: &geometry,
+                group: &group,
+                me: me as u32,
+                root: 0,
+            };
+            for me in 0..4 {
+                let mut expected: Vec<(u32, u64)> = Vec::new();
+                for from in 0..4 {
+                    let counts = geometry.counts_sent(from as u32);
+                    let start: u64 = 10 + counts[..me].iter().sum::<u64>();
+                    expected.extend((start..start + counts[me]).map(|index| (group[from], index)));
+                }
+                let mut promised = Vec::new();
+                for segment in view(me).outputs(10) {
+                    let Source::Moved { rank, first } = segment.source else { panic!("{segment:?}") };
+                    assert_eq!(segment.offset, promised.len() as u64);
+                    promised.extend((first..first + segment.elements).map(|index| (rank, index)));
+                }
+                assert_eq!(promised, expected, "{splits:?} rank {me}");
+                let sent: u64 = view(me).inputs(10).iter().map(|segment| segment.elements).sum();
+                assert_eq!((sent, promised.len() as u64), view(me).buffer_elements(), "{splits:?} rank {me}");
+            }
+        }
+    }
+
     #[test]
     fn an_odd_group_leaves_its_last_rank_without_a_partner() {
         let group = [0, 1, 2];

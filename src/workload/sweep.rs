@@ -142,7 +142,11 @@ mod tests {
         given.splits = vec![Splits::Given(vec![1, 2])];
         assert!(ops(&given, 4, 1000).unwrap_err().to_string().contains("the splits name 2 ranks"));
         for (collective, routed, expected) in [
-            (Collective::AllToAllV, "routed:random,experts=6,k=2", "6 experts do not come out even on 4 ranks; nearest that do: 4 or 8"),
+            (
+                Collective::AllToAllV,
+                "routed:random,experts=6,k=2",
+                "6 experts do not come out even on 4 ranks; nearest that do: 4 or 8",
+            ),
             (Collective::AllGatherV, "routed:random,experts=8,k=2", "routed splits are those of all_to_all_v"),
         ] {
             let mut sweep = sweep(&[collective]);

@@ -2,8 +2,8 @@
 
 use super::TrainingStep;
 use super::check::must_divide;
-use crate::config::Model;
 use crate::config::step::{Dispatcher, Routing};
+use crate::config::{Mixture, Model, Training};
 use crate::error::Result;
 use crate::geometry::Routed;
 use crate::layout::Degrees;
@@ -57,14 +57,20 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
             None => Ok(()),
         };
     }
-    let routed = Routed {
+    let routed = routed(step.training, mixture, 1, false);
+    routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
+}
+
+/// The exchange of a training's tokens, of so many elements each, to the experts or back.
+pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64, back: bool) -> Routed {
+    let choices = &training.expert;
+    Routed {
         experts: mixture.experts,
         experts_per_token: mixture.experts_per_token,
-        elements_per_token: 1,
+        elements_per_token,
         routing: choices.routing.into(),
         capacity_factor: choices.capacity_factor,
         seed: choices.routing_seed,
-        back: false,
-    };
-    routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
+        back,
+    }
 }

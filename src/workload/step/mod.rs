@@ -9,6 +9,7 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
+pub(super) use experts::routed;
 pub use place::layout_on;
 pub use serving::{Phase, ServingStep};
 pub use stages::{Stages, chunks_per_stage, model_chunk};

@@ -25,7 +25,8 @@ struct Parts {
 
 pub(super) fn ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
     let dispatched = layer.step.training.expert.dispatch_element_type;
-    let parts = Parts { dispatched, scales: dispatched.moves_only().then(|| layer.hidden.div_ceil(ELEMENTS_PER_SCALE)) };
+    let parts =
+        Parts { dispatched, scales: dispatched.moves_only().then(|| layer.hidden.div_ceil(ELEMENTS_PER_SCALE)) };
     let mut ops = Vec::new();
     for pass in layer.forward_passes() {
         ops.extend(forward(layer, &parts, pass)?);
@@ -77,7 +78,10 @@ fn forward_within_experts(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Res
     let gather = |element, what| Call { pass, axis: Axis::Etp, collective: Collective::AllGather, element, what };
     let received = layer.received_copies();
     let of = |name, elements| [("etp", layer.etp), ("received", received), (name, elements)];
-    let tokens = gather(parts.dispatched, "each part of an expert gets the tokens of all (token_dispatcher.py, dispatch_postprocess)");
+    let tokens = gather(
+        parts.dispatched,
+        "each part of an expert gets the tokens of all (token_dispatcher.py, dispatch_postprocess)",
+    );
     let mut ops = vec![layer.op(tokens, &of("h", layer.hidden))?];
     if let Some(scales) = parts.scales {
         ops.push(layer.op(gather(Float32, SCALES), &of("h/128", scales))?);

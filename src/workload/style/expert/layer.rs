@@ -5,10 +5,10 @@ use crate::config::Mixture;
 use crate::config::step::{Recompute, Routing, ScheduleName};
 use crate::element::ElementType;
 use crate::error::Result;
-use crate::geometry::{Geometry, Routed, Splits};
+use crate::geometry::{Geometry, Splits};
 use crate::layout::Axis;
 use crate::units::Bytes;
-use crate::workload::step::TrainingStep;
+use crate::workload::step::{TrainingStep, routed};
 use crate::workload::when::{LayerKind, Overlap, Pass};
 use crate::workload::{Op, Style};
 
@@ -125,11 +125,7 @@ impl<'a> ExpertLayer<'a> {
         if choices.routing == Routing::Uniform && !drops {
             return Splits::Equal;
         }
-        Splits::Routed(self.routed(elements_per_token, back))
-    }
-
-    fn routed(&self, elements_per_token: u64, back: bool) -> Routed {
-        routed(self.step, self.mixture, elements_per_token, back)
+        Splits::Routed(routed(self.step.training, self.mixture, elements_per_token, back))
     }
 
     /// Only a schedule that pairs micro-batches hides the exchange.
@@ -154,19 +150,5 @@ impl<'a> ExpertLayer<'a> {
         let numbers: Vec<_> = factors.iter().map(|(_, factor)| factor.to_string()).collect();
         let formula = format!("{}*E = {}*{size} B = {bytes} B", names.join("*"), numbers.join("*"));
         Ok((bytes as u64, formula))
-    }
-}
-
-/// The routing of a step's tokens.
-pub(super) fn routed(step: &TrainingStep, mixture: &Mixture, elements_per_token: u64, back: bool) -> Routed {
-    let choices = &step.training.expert;
-    Routed {
-        experts: mixture.experts,
-        experts_per_token: mixture.experts_per_token,
-        elements_per_token,
-        routing: choices.routing.into(),
-        capacity_factor: choices.capacity_factor,
-        seed: choices.routing_seed,
-        back,
     }
 }
