@@ -33,6 +33,7 @@ pub struct Routed {
     pub routing: Routing,
     /// An expert takes at most this many times the mean number of copies from each rank, rounded up; further ones are dropped
     /// (arXiv 2101.03961 section 2.2; Megatron-LM core/transformer/moe/moe_utils.py `get_capacity`, which counts on each rank).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_factor: Option<f64>,
     /// Seed of random choices.
     pub seed: u64,

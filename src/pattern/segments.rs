@@ -257,10 +257,10 @@ mod tests {
             };
             for me in 0..4 {
                 let mut expected: Vec<(u32, u64)> = Vec::new();
-                for from in 0..4 {
+                for (from, rank) in group.iter().enumerate() {
                     let counts = geometry.counts_sent(from as u32);
                     let start: u64 = 10 + counts[..me].iter().sum::<u64>();
-                    expected.extend((start..start + counts[me]).map(|index| (group[from], index)));
+                    expected.extend((start..start + counts[me]).map(|index| (*rank, index)));
                 }
                 let mut promised = Vec::new();
                 for segment in view(me).outputs(10) {
