@@ -102,7 +102,7 @@ impl Routed {
 
     /// Most copies that an expert takes from each rank: ceil(tokens K / experts x factor).
     pub fn capacity(&self, tokens: u64) -> Option<u64> {
-        let copies = (tokens * self.experts_per_token) as f64;
+        let copies = tokens.saturating_mul(self.experts_per_token) as f64;
         self.capacity_factor.map(|factor| (copies / self.experts as f64 * factor).ceil() as u64)
     }
 

@@ -7,20 +7,19 @@ use super::layer::{Call, ExpertLayer};
 use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::error::Result;
-use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::when::Pass;
 use Collective::{AllGather, ReduceScatter};
 use ElementType::{Float32, Uint8};
 
 pub(super) fn ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
-    let activation = layer.step.activation();
+    let (activation, axis) = (layer.step.activation(), layer.axis_of_all());
     let tokens = [("N", layer.tokens), ("e", layer.ep), ("etp", layer.etp), ("h", layer.hidden)];
     let choices = [("N", layer.tokens), ("e", layer.ep), ("etp", layer.etp), ("experts", layer.mixture.experts)];
     let mut ops = Vec::new();
     for pass in layer.forward_passes() {
         let op = |collective, element, what, factors: &[_]| {
-            layer.op(Call { pass, axis: Axis::EtpEp, collective, element, what }, factors)
+            layer.op(Call { pass, axis, collective, element, what }, factors)
         };
         ops.push(op(AllGather, Uint8, "which token goes to which expert (token_dispatcher.py)", &choices)?);
         ops.push(op(AllGather, Float32, "probabilities of all experts (token_dispatcher.py)", &choices)?);
@@ -29,7 +28,7 @@ pub(super) fn ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
         ops.push(op(ReduceScatter, Float32, what, &tokens)?);
     }
     let op = |collective, element, what, factors: &[_]| {
-        layer.op(Call { pass: Pass::Backward, axis: Axis::EtpEp, collective, element, what }, factors)
+        layer.op(Call { pass: Pass::Backward, axis, collective, element, what }, factors)
     };
     ops.push(op(AllGather, Float32, "backward of the sum over the experts", &tokens)?);
     ops.push(op(ReduceScatter, activation, "backward of the gather of tokens", &tokens)?);

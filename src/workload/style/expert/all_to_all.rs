@@ -39,7 +39,7 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     let call = |element, what| Call { pass, axis: Axis::Ep, collective: Collective::AllToAllV, element, what };
     let counts = Call {
         pass,
-        axis: Axis::EtpEp,
+        axis: layer.axis_of_all(),
         collective: Collective::AllGather,
         element: Int64,
         what: "how many tokens each rank has for each expert; the host must have the counts before it can issue the exchange, so \

@@ -57,6 +57,15 @@ impl<'a> ExpertLayer<'a> {
         })
     }
 
+    /// The axis of all ranks that have a part of any expert: etp x ep, by its simplest name, so that equal groups are one.
+    pub(super) fn axis_of_all(&self) -> Axis {
+        match (self.etp, self.ep) {
+            (1, _) => Axis::Ep,
+            (_, 1) => Axis::Etp,
+            _ => Axis::EtpEp,
+        }
+    }
+
     /// Passes in which the forward calls come: once more where everything is computed again.
     pub(super) fn forward_passes(&self) -> Vec<Pass> {
         match self.step.training.tensor.recompute {

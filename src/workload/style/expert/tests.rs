@@ -8,6 +8,7 @@ use crate::layout::Axis;
 use crate::workload::step::Step;
 use crate::workload::when::{Overlap, Pass, When};
 use crate::workload::{Op, Style, WorkPlan};
+use proptest::prelude::*;
 use std::path::Path;
 
 /// DeepSeek-V3 (deepseek-ai/DeepSeek-V3 config.json), as far as the reader of models wants it.
@@ -19,6 +20,10 @@ const DEEPSEEK_V3: &str = r#"{"model_type": "deepseek_v3", "num_hidden_layers": 
     "topk_group": 4, "attention_bias": false, "hidden_act": "silu"}"#;
 
 fn suite(model: &str, training: &str, layout: &str) -> crate::error::Result<Suite> {
+    suite_of(model, 4096, training, layout)
+}
+
+fn suite_of(model: &str, sequence: u64, training: &str, layout: &str) -> crate::error::Result<Suite> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("deepseek-v3")).unwrap();
     std::fs::write(folder.path().join("deepseek-v3/config.json"), DEEPSEEK_V3).unwrap();
@@ -27,7 +32,7 @@ fn suite(model: &str, training: &str, layout: &str) -> crate::error::Result<Suit
         preset => format!("preset = '{preset}'"),
     };
     let text = format!(
-        "[model]\n{which}\n[training]\nsequence = 4096\nmicro_batches = 2\n{training}\n[layout]\nstyles = ['expert']\n{layout}\n"
+        "[model]\n{which}\n[training]\nsequence = {sequence}\nmicro_batches = 2\n{training}\n[layout]\nstyles = ['expert']\n{layout}\n"
     );
     Suite::parse(&Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml"), &text)
 }
@@ -69,7 +74,7 @@ fn mixtral_on_8_ranks_of_experts_exchanges_two_copies_of_every_token() {
     // N = 4096, K = 2, h = 4096, E = 2: 64 MiB for each exchange of tokens.
     let forward = |pass| {
         [
-            (pass, EtpEp, AllGather, Int64, 8 * 8 * 8),
+            (pass, Ep, AllGather, Int64, 8 * 8 * 8),
             (pass, Ep, AllToAllV, Bfloat16, 64 << 20),
             (pass, Ep, AllToAllV, Float32, 4096 * 2 * 4),
             (pass, Ep, AllToAllV, Bfloat16, 64 << 20),
@@ -104,7 +109,7 @@ fn deepseek_v3_on_64_ranks_of_experts_dispatches_in_8_bits_and_combines_in_16() 
     let (tokens, scales) = (234_881_024, 32_768 * 56 * 4);
     let probabilities = 32_768 * 4;
     let expected = [
-        (Forward, EtpEp, AllGather, Int64, 8 * 256 * 64),
+        (Forward, Ep, AllGather, Int64, 8 * 256 * 64),
         (Forward, Ep, AllToAllV, Fp8E4m3, tokens),
         (Forward, Ep, AllToAllV, Float32, scales),
         (Forward, Ep, AllToAllV, Float32, probabilities),
@@ -151,7 +156,7 @@ fn experts_that_are_divided_gather_what_they_received_and_reduce_in_the_type_of_
     })
     .unwrap();
     with_ops("mixtral-8x7b", "sequence_parallel = true", "tp = 2", 8, |_, ops| {
-        assert!(ops.iter().all(|op| op.axis != Ep) && ops.iter().any(|op| op.axis == Etp));
+        assert!(ops.iter().all(|op| op.axis == Etp) && !ops.is_empty());
     })
     .unwrap();
 }
@@ -160,15 +165,21 @@ fn experts_that_are_divided_gather_what_they_received_and_reduce_in_the_type_of_
 fn gathering_dispatchers_move_all_tokens_whatever_the_routing() {
     let (choices, tokens) = (4096 * 8 * 8, 4096 * 8 * 4096);
     let expected = [
-        (Forward, EtpEp, AllGather, Uint8, choices),
-        (Forward, EtpEp, AllGather, Float32, 4 * choices),
-        (Forward, EtpEp, AllGather, Bfloat16, 2 * tokens),
-        (Forward, EtpEp, ReduceScatter, Float32, 4 * tokens),
-        (Backward, EtpEp, AllGather, Float32, 4 * tokens),
-        (Backward, EtpEp, ReduceScatter, Bfloat16, 2 * tokens),
-        (Backward, EtpEp, ReduceScatter, Float32, 4 * choices),
+        (Forward, Ep, AllGather, Uint8, choices),
+        (Forward, Ep, AllGather, Float32, 4 * choices),
+        (Forward, Ep, AllGather, Bfloat16, 2 * tokens),
+        (Forward, Ep, ReduceScatter, Float32, 4 * tokens),
+        (Backward, Ep, AllGather, Float32, 4 * tokens),
+        (Backward, Ep, ReduceScatter, Bfloat16, 2 * tokens),
+        (Backward, Ep, ReduceScatter, Float32, 4 * choices),
     ];
     assert_calls("mixtral-8x7b", "dispatcher = 'all_gather'", "ep = 8", 8, &expected);
+    // Divided experts: the same ranks twice over, of which half have each token.
+    let training = "dispatcher = 'all_gather'\nsequence_parallel = true";
+    with_ops("mixtral-8x7b", training, "tp = 2\netp = 2\nep = 4", 8, |_, ops| {
+        assert_eq!(facts(&ops[2]), (Forward, EtpEp, AllGather, Bfloat16, 2048 * 2 * 4 * 4096 * 2));
+    })
+    .unwrap();
 }
 
 #[test]
@@ -268,4 +279,41 @@ fn cases_of_every_routing_have_names_of_their_own() {
     let name =
         "ep/all_to_all_v/routed-random-experts8-k2-hidden4096-seed9-back/bfloat16/67108864/out-of-place/streaming";
     assert!(names.contains(name), "{names:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn whatever_numbers_are_written_there_are_ops_or_a_message(
+        sequence in prop_oneof![(0u32..16).prop_map(|power| 1u64 << power), 1u64..40_000],
+        micro_batch in prop_oneof![1u64..8, 1u64..u64::from(u32::MAX)],
+        routing in prop_oneof![Just("uniform"), Just("random"), Just("zipf:8"), Just("zipf:0.1"), Just("hot:0.5"), Just("hot:0.001")],
+        dispatcher in prop_oneof![Just("all_to_all"), Just("all_gather")],
+        capacity in prop_oneof![Just(""), Just("capacity_factor = 0.000001"), Just("capacity_factor = 1e6")],
+        powers in (0u32..3, 0u32..4, 0u32..3),
+    ) {
+        let (tp, ep, etp) = (1 << powers.0, 1 << powers.1, 1 << powers.2);
+        let training = format!(
+            "micro_batch = {micro_batch}\nrouting = '{routing}'\ndispatcher = '{dispatcher}'\n{capacity}\nsequence_parallel = true"
+        );
+        let ranks: u32 = tp * ep * etp;
+        let text = format!("tp = {tp}\nep = {ep}\netp = {etp}");
+        let of_sequence = |suite: Suite| -> crate::error::Result<()> {
+            let layout = &suite.layouts[0];
+            for step in Step::all_of(layout, ranks)? {
+                for op in step.ops_of_stage(0)?.iter().filter(|op| op.style == Style::Expert) {
+                    let group = step.group_size(op.axis);
+                    assert!(op.wire_bytes(group, 1).is_some(), "{op:?}");
+                    if let Ok(geometry) = op.geometry(group) {
+                        assert!(geometry.bytes_total <= op.bytes_total, "{op:?}");
+                    }
+                }
+            }
+            Ok(())
+        };
+        let suite = suite_of("mixtral-8x7b", sequence, &training, &text);
+        if let Err(error) = suite.and_then(of_sequence) {
+             prop_assert_eq!(error.exit_code(), 2, "{}", error);
+        }
+    }
 }
