@@ -339,6 +339,36 @@ mod tests {
 
     proptest::proptest! {
         #[test]
+        fn uniform_routing_is_the_balanced_exchange_wherever_copies_come_out_even(
+            ranks in 1u32..17,
+            experts_on_rank in 1u64..9,
+            k in 1u64..9,
+            width in 1u64..50,
+            share in 1u64..500,
+        ) {
+            let experts = experts_on_rank * u64::from(ranks);
+            let bytes = 4 * width * k * share * u64::from(ranks);
+            for back in [false, true] {
+                let routed = Routed {
+                    experts,
+                    experts_per_token: k,
+                    elements_per_token: width,
+                    routing: Routing::Uniform,
+                    capacity_factor: Some(1.0),
+                    seed: 1,
+                    back,
+                };
+                let Ok(routed) = geometry(AllToAllV, bytes, ranks, Splits::Routed(routed)) else { continue };
+                let equal = geometry(AllToAllV, bytes, ranks, Splits::Equal).unwrap();
+                proptest::prop_assert_eq!(&routed.blocks, &equal.blocks);
+                proptest::prop_assert_eq!(
+                    (routed.bytes_total, routed.bytes_accounted, routed.busiest_bytes_with_others()),
+                    (equal.bytes_total, equal.bytes_accounted, equal.busiest_bytes_with_others())
+                );
+            }
+        }
+
+        #[test]
         fn bytes_in_and_out_agree_over_the_group(bytes in 1u64..1 << 20, ranks in 2u32..17, exponent in 0f64..3.0) {
             for collective in Collective::ALL {
                 let Ok(g) = geometry(collective, bytes, ranks, Splits::Skewed { exponent }) else { continue };

@@ -28,10 +28,10 @@ impl RandomCounts {
 
     /// The counts of one sender, the same for the same seed.
     pub(super) fn of_sender(&mut self, seed: u64, sender: u32, ties: &[usize]) -> Vec<u64> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        // Streams that do not meet: each jump is 2^128 steps, but takes time, so seeds are mixed instead.
-        let mixed = random.next_u64() ^ u64::from(sender).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed);
+        // Mixed once, so that neighbouring seeds do not give neighbouring senders' streams.
+        let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
+        let sender = u64::from(sender).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed ^ sender);
         if self.tokens * self.experts_per_token <= DRAWN_CHOICES.max(DRAWN_CHOICES_PER_EXPERT * self.experts) {
             return self.drawn(&mut random);
         }
