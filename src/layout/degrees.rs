@@ -28,22 +28,28 @@ impl Degrees {
         Degrees { tp, cp, dp, pp, ep: 1, etp: tp }
     }
 
-    /// Ranks that the layout needs.
-    pub fn world(&self) -> u64 {
-        [self.tp, self.cp, self.dp, self.pp].into_iter().map(u64::from).product()
+    /// Ranks that the layout needs, exactly, however large the degrees are.
+    pub fn world(&self) -> u128 {
+        self.ranks_of_stage() * u128::from(self.pp)
     }
 
     /// Ranks of one pipeline stage, all replicas together.
-    pub fn ranks_of_stage(&self) -> u64 {
-        [self.tp, self.cp, self.dp].into_iter().map(u64::from).product()
+    pub fn ranks_of_stage(&self) -> u128 {
+        [self.tp, self.cp, self.dp].into_iter().map(u128::from).product()
     }
 
     /// Replicas of each expert: what is left of a stage's ranks once experts are divided; `None` where it does not come out
     /// even.
     pub fn edp(&self) -> Option<u32> {
-        let divided = u64::from(self.etp) * u64::from(self.ep);
+        let divided = u128::from(self.etp) * u128::from(self.ep);
         let even = divided > 0 && self.ranks_of_stage().is_multiple_of(divided);
-        even.then(|| (self.ranks_of_stage() / divided) as u32)
+        even.then(|| u32::try_from(self.ranks_of_stage() / divided).ok()).flatten()
+    }
+
+    /// True where experts are divided in a way of their own. Where they are not, they lie as the dense layers do, and
+    /// their replicas are the groups of `dp_cp`.
+    pub fn divides_experts(&self) -> bool {
+        self.ep != 1 || self.etp != self.tp
     }
 
     /// The degrees above 1, such as `tp 2 x dp 2`.
@@ -63,5 +69,50 @@ impl Degrees {
             .map(|(axis, degree)| format!("{axis} {degree}"))
             .collect();
         if parts.is_empty() { "one rank".to_owned() } else { parts.join(" x ") }
+    }
+}
+
+/// The divisors of `number` next to `wanted`, the one below (or equal) first; for messages that say what would fit.
+pub fn nearest_divisors(number: u64, wanted: u64) -> Vec<u64> {
+    let (mut below, mut above) = (None, None);
+    let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
+    for divisor in small.flat_map(|divisor| [divisor, number / divisor]) {
+        if divisor <= wanted {
+            below = below.max(Some(divisor));
+        } else {
+            above = Some(above.map_or(divisor, |other: u64| other.min(divisor)));
+        }
+    }
+    below.into_iter().chain(above).collect()
+}
+
+/// Numbers as a choice: `4 or 8`.
+pub fn either(numbers: &[u64]) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_divisors_lie_on_both_sides() {
+        for (number, wanted, expected) in [
+            (16, 3, vec![2, 4]),
+            (16, 16, vec![16]),
+            (16, 99, vec![16]),
+            (12, 5, vec![4, 6]),
+            (7, 3, vec![1, 7]),
+            (1, 0, vec![1]),
+        ] {
+            assert_eq!(nearest_divisors(number, wanted), expected, "{number} {wanted}");
+        }
+    }
+
+    #[test]
+    fn degrees_whose_product_passes_64_bits_are_multiplied_all_the_same() {
+        let vast = Degrees { tp: u32::MAX, cp: u32::MAX, dp: u32::MAX, pp: u32::MAX, ep: 1, etp: 1 };
+        assert_eq!(vast.world(), u128::from(u32::MAX).pow(4));
+        assert_eq!(vast.edp(), None, "more replicas than 32 bits can count");
     }
 }

@@ -8,7 +8,7 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
-pub use place::layout_on;
+pub use place::{layout_on, ranks_of};
 pub use serving::{Phase, ServingStep};
 pub use stages::{Stages, chunks_per_stage, model_chunk};
 pub use totals::{AxisTotals, StepOps};
