@@ -1,6 +1,7 @@
 //! Everything that needs no launch: starts suites, shows records, prints the schema. Links no MPI.
 
 use clap::{Parser, Subcommand};
+use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
@@ -20,7 +21,9 @@ enum Command {
     Run(RunArguments),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
-    /// Print the JSON Schema of a record's lines
+    /// Show the groups of every axis of a layout, and how they lie on the nodes
+    Layout(LayoutCommand),
+    /// Print the JSON Schema of a record's lines, or of another document
     Schema(SchemaCommand),
 }
 
@@ -28,6 +31,7 @@ fn main() {
     let done = match Program::parse().command {
         Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
         Command::Report(command) => command.execute(),
+        Command::Layout(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mpi")]
 pub mod launched;
+pub mod layout;
 mod output;
 mod places;
 pub mod report;

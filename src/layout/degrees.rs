@@ -52,22 +52,13 @@ impl Degrees {
         self.ep != 1 || self.etp != self.tp
     }
 
-    /// The degrees above 1, such as `tp 2 x dp 2`.
+    /// The degrees above 1, such as `tp 2 x dp 2`; that inside experts also where it is 1, if the dense layers' is not.
     pub fn name(&self) -> String {
-        let etp = if self.etp == self.tp { 1 } else { self.etp };
-        let all = [
-            (Axis::Tp, self.tp),
-            (Axis::Cp, self.cp),
-            (Axis::Dp, self.dp),
-            (Axis::Pp, self.pp),
-            (Axis::Ep, self.ep),
-            (Axis::Etp, etp),
-        ];
-        let parts: Vec<_> = all
-            .into_iter()
-            .filter(|(_, degree)| *degree > 1)
-            .map(|(axis, degree)| format!("{axis} {degree}"))
-            .collect();
+        let dense =
+            [(Axis::Tp, self.tp), (Axis::Cp, self.cp), (Axis::Dp, self.dp), (Axis::Pp, self.pp), (Axis::Ep, self.ep)];
+        let etp = Some((Axis::Etp, self.etp)).filter(|_| self.etp != self.tp);
+        let all = dense.into_iter().filter(|(_, degree)| *degree > 1).chain(etp);
+        let parts: Vec<_> = all.map(|(axis, degree)| format!("{axis} {degree}")).collect();
         if parts.is_empty() { "one rank".to_owned() } else { parts.join(" x ") }
     }
 }
@@ -107,6 +98,14 @@ mod tests {
         ] {
             assert_eq!(nearest_divisors(number, wanted), expected, "{number} {wanted}");
         }
+    }
+
+    #[test]
+    fn the_name_tells_layouts_apart() {
+        let degrees = Degrees { tp: 8, cp: 1, dp: 4, pp: 2, ep: 8, etp: 8 };
+        assert_eq!(degrees.name(), "tp 8 x dp 4 x pp 2 x ep 8");
+        assert_eq!(Degrees { etp: 1, ..degrees }.name(), "tp 8 x dp 4 x pp 2 x ep 8 x etp 1");
+        assert_eq!(Degrees::dense(1, 1, 1, 1).name(), "one rank");
     }
 
     #[test]
