@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Groups of an axis that are listed without leaving any out.
 const MOST_LISTED: usize = 32;
 /// Columns that a group needs at least to stand in the table.
-const LEAST_GROUP_COLUMNS: usize = 13;
+const LEAST_GROUP_COLUMNS: usize = 24;
 /// Columns beyond which a group is elided, however wide the terminal is.
 const MOST_GROUP_COLUMNS: usize = 40;
 /// Spaces between columns.
