@@ -11,11 +11,11 @@ pub(super) fn check_degrees(d: &Degrees) -> Result<()> {
     if let Some((axis, _)) = all.into_iter().find(|(_, degree)| *degree == 0) {
         return Err(Error::usage(format!("{axis} is 0; a degree is 1 or more")));
     }
-    let (dense, world) = (dense_name(d), d.world());
+    let (dense, world) = (dense_name(d), d.world_exactly());
     if world > u128::from(MOST_RANKS) {
         return Err(Error::usage(format!("{dense} x pp {} = {world} ranks; the most are {MOST_RANKS} (2^20)", d.pp)));
     }
-    let (stage, etp, ep) = (d.ranks_of_stage() as u64, u64::from(d.etp), u64::from(d.ep));
+    let (stage, etp, ep) = (d.ranks_of_stage(), u64::from(d.etp), u64::from(d.ep));
     if d.edp().is_some() {
         return Ok(());
     }

@@ -28,20 +28,25 @@ impl Degrees {
         Degrees { tp, cp, dp, pp, ep: 1, etp: tp }
     }
 
-    /// Ranks that the layout needs, exactly, however large the degrees are.
-    pub fn world(&self) -> u128 {
-        self.ranks_of_stage() * u128::from(self.pp)
+    /// Ranks that the layout needs; `u64::MAX` for more, which no checked layout has.
+    pub fn world(&self) -> u64 {
+        u64::try_from(self.world_exactly()).unwrap_or(u64::MAX)
     }
 
-    /// Ranks of one pipeline stage, all replicas together.
-    pub fn ranks_of_stage(&self) -> u128 {
-        [self.tp, self.cp, self.dp].into_iter().map(u128::from).product()
+    /// Ranks that the layout needs, however large the degrees are.
+    pub fn world_exactly(&self) -> u128 {
+        [self.tp, self.cp, self.dp, self.pp].into_iter().map(u128::from).product()
+    }
+
+    /// Ranks of one pipeline stage, all replicas together; `u64::MAX` for more.
+    pub fn ranks_of_stage(&self) -> u64 {
+        Degrees { pp: 1, ..*self }.world()
     }
 
     /// Replicas of each expert: what is left of a stage's ranks once experts are divided; `None` where it does not come out
     /// even.
     pub fn edp(&self) -> Option<u32> {
-        let divided = u128::from(self.etp) * u128::from(self.ep);
+        let divided = u64::from(self.etp) * u64::from(self.ep);
         let even = divided > 0 && self.ranks_of_stage().is_multiple_of(divided);
         even.then(|| u32::try_from(self.ranks_of_stage() / divided).ok()).flatten()
     }
@@ -111,7 +116,7 @@ mod tests {
     #[test]
     fn degrees_whose_product_passes_64_bits_are_multiplied_all_the_same() {
         let vast = Degrees { tp: u32::MAX, cp: u32::MAX, dp: u32::MAX, pp: u32::MAX, ep: 1, etp: 1 };
-        assert_eq!(vast.world(), u128::from(u32::MAX).pow(4));
+        assert_eq!((vast.world_exactly(), vast.world()), (u128::from(u32::MAX).pow(4), u64::MAX));
         assert_eq!(vast.edp(), None, "more replicas than 32 bits can count");
     }
 }
