@@ -16,7 +16,7 @@ pub use check::must_divide;
 pub(super) use experts::routed;
 pub use held::Held;
 pub use messages::Messages;
-pub use place::layout_on;
+pub use place::{layout_on, ranks_of};
 pub use serving::{Phase, ServingStep};
 pub use stages::Stages;
 pub use totals::{AxisTotals, StepOps};
