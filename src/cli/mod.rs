@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mpi")]
 pub mod launched;
+pub mod layout;
 pub mod model;
 mod model_document;
 mod model_table;

@@ -145,6 +145,16 @@ impl Prepared {
             Kind::Idle | Kind::Barrier => 0,
         }
     }
+
+    /// Elements that rank `me` of the group sends to others in an all_to_all_v or receives from them, whichever is more, from the
+    /// counts that are handed to MPI. `None` of other calls.
+    pub fn elements_exchanged_with_others(&self, me: u32) -> Option<u64> {
+        let Kind::AllToAllV { send, receive } = &self.call else { return None };
+        let others = |counts: &[c_int]| -> u64 {
+            counts.iter().enumerate().filter(|(rank, _)| *rank != me as usize).map(|(_, count)| *count as u64).sum()
+        };
+        Some(others(&send.counts).max(others(&receive.counts)))
+    }
 }
 
 /// A message to or from one rank, with everything but the address of its buffer.

@@ -12,10 +12,12 @@ use crate::world::SoloWorld;
 use std::path::Path;
 
 fn suite(training: &str, layout: &str) -> Suite {
+    suite_of("preset = 'llama-3-8b'\nlayers = 8", training, layout)
+}
+
+fn suite_of(model: &str, training: &str, layout: &str) -> Suite {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
-    let text = format!(
-        "[model]\npreset = 'llama-3-8b'\nlayers = 8\n[training]\nsequence = 512\n{training}\n[[layout]]\n{layout}\n"
-    );
+    let text = format!("[model]\n{model}\n[training]\nsequence = 512\n{training}\n[[layout]]\n{layout}\n");
     Suite::parse(&path, &text).unwrap()
 }
 
@@ -73,6 +75,17 @@ fn simulated_ranks_move_the_bytes_of_the_list_whatever_the_schedule() {
         assert!(replay.axes.iter().all(|axis| axis.calls_counted > 0), "{replay:?}");
         // Without noise every repetition is like the first.
         assert!(replay.slowest_nanoseconds.iter().all(|time| *time == replay.slowest_nanoseconds[0]));
+    }
+}
+
+#[test]
+fn uneven_exchanges_of_experts_count_the_busiest_rank_as_the_list_does() {
+    for routing in ["uniform", "random", "hot:0.5", "zipf:1.0"] {
+        let training = format!("micro_batches = 2\nrouting = '{routing}'\ncapacity_factor = 1.5");
+        let suite = suite_of("preset = 'mixtral-8x7b'\nlayers = 4", &training, "dp = 8\nep = 4\npp = 2");
+        let record = replayed(&suite, machine(""), 16, 1e-3).unwrap();
+        let replay = &record.replays[0];
+        assert!(replay.bytes_as_listed, "{routing}: {replay:?}");
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::arena::Arena;
 use super::replay_data::SlotData;
-use crate::backend::counted::{Counted, by_axis};
+use crate::backend::counted::{CallBytes, Counted, by_axis};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::collective::ReduceOp;
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ pub(super) struct SlotCall {
     receive_offset: usize,
     op: usize,
     axis: usize,
-    payload_bytes: u64,
+    bytes: CallBytes,
     divide: Option<Divide>,
 }
 
@@ -145,7 +145,7 @@ impl<'b> MpiReplayer<'b> {
             }
         }
         if !matches!(call.kind, SlotKind::Receive(_)) {
-            self.counted[call.op].add(call.payload_bytes);
+            self.counted[call.op].add(call.bytes);
         }
         self.under_way.push(slot);
         Ok(())
@@ -253,10 +253,16 @@ fn prepare(
             (SlotKind::Together(prepared), SlotData::collective(op.element, reduce_op, &view, seed), divide)
         }
     };
-    let named = match &kind {
-        SlotKind::Together(prepared) => prepared.elements_named(group.len() as u32),
-        SlotKind::Send(message) | SlotKind::Receive(message) => message.elements(),
+    let (named, crossing) = match &kind {
+        SlotKind::Together(prepared) => {
+            let crossing = prepared.elements_exchanged_with_others(me);
+            // Tokens that are dropped are named and not sent: no count that MPI sees says how many there were.
+            let named = crossing.map_or_else(|| prepared.elements_named(group.len() as u32), |_| elements);
+            (named, crossing.unwrap_or(0))
+        }
+        SlotKind::Send(message) | SlotKind::Receive(message) => (message.elements(), 0),
     };
+    let of = |elements: u64| elements * geometry.element_bytes;
     Ok(SlotCall {
         kind,
         data,
@@ -265,7 +271,7 @@ fn prepare(
         receive_offset: 0,
         op: slot.op as usize,
         axis: program.groups[slot.op as usize],
-        payload_bytes: named * geometry.element_bytes,
+        bytes: CallBytes { payload: of(named), crossing: of(crossing) },
         divide,
     })
 }

@@ -10,8 +10,9 @@ use super::noise::Noise;
 use super::placing::Placed;
 use super::time_model::{Hop, message_seconds};
 use super::work::{Work, nanoseconds};
-use crate::backend::counted::{Counted, by_axis};
+use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::layout::Axis;
 use crate::workload::replay::{Action, Movement, ReplayPlan, ReplayProgram};
@@ -32,6 +33,8 @@ pub(super) struct SimulatedReplayer<'b> {
     axes: Vec<AxisPlaces>,
     /// By stage and op: nanoseconds in each group.
     durations: Vec<Vec<Vec<f64>>>,
+    /// By stage and op: of an all_to_all_v, what each rank of a group exchanges with others.
+    crossing: Vec<Vec<Vec<u64>>>,
     /// Index in `axes` of the pipelines, where there are any.
     pipelines: Option<usize>,
     ranks: Vec<RankState>,
@@ -45,6 +48,8 @@ pub(super) struct SimulatedReplayer<'b> {
 /// The groups of one axis.
 struct AxisPlaces {
     group_of_rank: Vec<u32>,
+    /// Rank within its group.
+    place_in_group: Vec<u32>,
     groups: Vec<GroupState>,
     /// Ranks on each node that use the network.
     ranks_at_work: Vec<u32>,
@@ -54,13 +59,13 @@ struct GroupState {
     members: Vec<u32>,
     /// Turn of the first of `open`.
     first_turn: u32,
-    open: VecDeque<Collective>,
+    open: VecDeque<Gathering>,
     free_at: u64,
 }
 
 /// A collective that not all have come to.
 #[derive(Default)]
-struct Collective {
+struct Gathering {
     latest: u64,
     arrived: Vec<(u32, u32)>,
 }
@@ -135,6 +140,7 @@ impl<'b> SimulatedReplayer<'b> {
             now,
             axes,
             durations,
+            crossing: plan.programs.iter().map(|program| program.as_ref().map_or_else(Vec::new, crossing)).collect(),
             ranks,
             runnable: Vec::new(),
             messages: HashMap::new(),
@@ -181,7 +187,10 @@ impl<'b> SimulatedReplayer<'b> {
         let clock = state.clock;
         state.slots[index as usize] = (clock, PENDING);
         if !matches!(slot.movement, Movement::Receive { .. }) {
-            state.counted[op].add(program.geometries[op].bytes_total.0);
+            let places = &self.axes[program.groups[op]];
+            let crossing = &self.crossing[program.stage as usize][op];
+            let crossing = crossing.get(places.place_in_group[rank as usize] as usize).copied().unwrap_or(0);
+            state.counted[op].add(CallBytes { payload: program.geometries[op].bytes_total.0, crossing });
         }
         match slot.movement {
             Movement::Together => self.join(program, rank, index),
@@ -218,7 +227,7 @@ impl<'b> SimulatedReplayer<'b> {
         let open = (*turn - group.first_turn) as usize;
         *turn += 1;
         while group.open.len() <= open {
-            group.open.push_back(Collective::default());
+            group.open.push_back(Gathering::default());
         }
         let collective = &mut group.open[open];
         collective.latest = collective.latest.max(self.ranks[rank as usize].clock);
@@ -281,6 +290,10 @@ impl<'b> SimulatedReplayer<'b> {
 impl AxisPlaces {
     fn new(groups: &[Vec<u32>], placed: &Placed, fleet: &Fleet) -> AxisPlaces {
         let mut group_of_rank = vec![NOWHERE; fleet.ranks as usize];
+        let mut place_in_group = group_of_rank.clone();
+        for (place, rank) in groups.iter().flat_map(|group| (0u32..).zip(group)) {
+            place_in_group[*rank as usize] = place;
+        }
         for (number, rank) in
             groups.iter().enumerate().flat_map(|(number, group)| group.iter().map(move |r| (number, r)))
         {
@@ -298,7 +311,7 @@ impl AxisPlaces {
             open: VecDeque::new(),
             free_at: 0,
         };
-        AxisPlaces { group_of_rank, groups: groups.iter().map(state).collect(), ranks_at_work }
+        AxisPlaces { group_of_rank, place_in_group, groups: groups.iter().map(state).collect(), ranks_at_work }
     }
 }
 
@@ -306,6 +319,15 @@ impl AxisPlaces {
 fn program(plan: &ReplayPlan, rank: u32) -> Result<&ReplayProgram> {
     let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
     plan.program_of_rank(rank).ok_or_else(missing)
+}
+
+/// For each op of a stage what each rank of a group exchanges with others; nothing but for all_to_all_v.
+fn crossing(program: &ReplayProgram) -> Vec<Vec<u64>> {
+    let of = |(op, geometry): (&crate::workload::Op, &crate::geometry::Geometry)| match op.collective {
+        Collective::AllToAllV => (0..geometry.ranks()).map(|me| crossing_bytes(op, geometry, me)).collect(),
+        _ => Vec::new(),
+    };
+    program.ops.iter().zip(&program.geometries).map(of).collect()
 }
 
 /// Nanoseconds of a collective in each group: of a ring or a chain those of its slowest message.

@@ -69,6 +69,8 @@ fn every_call_of_the_list_is_replayed_as_often_as_it_is_listed_and_nobody_waits_
         (EIGHT, "micro_batches = 8\nschedule = 'dualpipe'", "dp = 2\npp = 4", 8),
         (SMALL, "micro_batches = 4\nscatter_gather = true", "tp = 2\npp = 4", 8),
         (EXPERTS, "micro_batches = 2", "dp = 4\nep = 4", 4),
+        (EXPERTS, "micro_batches = 2\nrouting = 'random'\nrecompute = 'full'", "dp = 4\nep = 4\npp = 2", 8),
+        ("preset = 'deepseek-v3'\nlayers = 6", "micro_batches = 2", "dp = 4\nep = 4\npp = 2", 8),
         (EXPERTS, "micro_batches = 2\nsequence_parallel = true", "tp = 2\ndp = 4\nep = 2\netp = 1\npp = 2", 16),
         (SMALL, "micro_batches = 4\ndata_style = 'fsdp'\nschedule = 'zb-h1'", "dp = 2\npp = 4", 8),
         (SMALL, "micro_batches = 2\ndata_style = 'zero2'\nschedule = 'zb-h1'", "dp = 2\npp = 2\ncp = 2", 8),

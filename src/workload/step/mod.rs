@@ -3,6 +3,7 @@
 mod check;
 mod check_context;
 mod check_data;
+mod experts;
 mod held;
 mod messages;
 mod place;
@@ -12,9 +13,10 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
+pub(super) use experts::routed;
 pub use held::Held;
 pub use messages::Messages;
-pub use place::layout_on;
+pub use place::{layout_on, ranks_of};
 pub use serving::{Phase, ServingStep};
 pub use stages::Stages;
 pub use totals::{AxisTotals, StepOps};
