@@ -47,7 +47,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
     // Ranks of the inner stages are in no group of the embedding.
     (TIED, "micro_batches = 4", "pp = 4", &["pp", "embedding"]),
     (EXPERTS, "micro_batches = 2", "dp = 2\nep = 2\npp = 2", &["pp", "ep"]),
-    (EXPERTS, "micro_batches = 2\nrouting = 'hot:0.7'", "dp = 4\nep = 4", &["ep"]),
+    (EXPERTS, "micro_batches = 2\nrouting = 'hot:0.45'", "dp = 4\nep = 4", &["ep"]),
     (
         EXPERTS,
         "micro_batches = 2\ndispatcher = 'all_gather'\nsequence_parallel = true",
