@@ -245,3 +245,7 @@ fn decoded<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
         .map_err(|cause| Error::environment(format!("what a rank found in a replay does not read: {cause}")))
 }
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;
