@@ -70,6 +70,7 @@ fn main() {
     if words.iter().filter(|word| !word.starts_with('-')).any(|word| !name.contains(word.as_str())) {
         return;
     }
+    too_large_is_refused();
     for case in CASES {
         replayed(case);
     }
@@ -79,6 +80,19 @@ fn main() {
 fn println_line(text: &str) {
     use std::io::Write;
     writeln!(std::io::stdout(), "{text}").expect("stdout is open");
+}
+
+/// Gradients of 405e9 parameters on every rank: refused before anything is measured, and no record is left.
+fn too_large_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("suite.toml");
+    let text = "[model]\npreset = 'llama-3-405b'\n[training]\nsequence = 64\nmicro_batches = 1\n[[layout]]\ndp = 4\n";
+    std::fs::write(&suite, text).unwrap();
+    let record = record_in(&folder);
+    let mut command = launcher(4);
+    command.arg(std::env::current_exe().unwrap()).env(SUITE, &suite).env(RECORD, &record);
+    Ran::of(&mut command, 90).ended_with(2).said("replaying a step of llama-3-405b needs 1.");
+    assert!(!record.exists());
 }
 
 fn replayed((model, training, layout, axes): &(&str, &str, &str, &[&str])) {
