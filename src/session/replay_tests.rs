@@ -125,7 +125,7 @@ fn a_late_rank_makes_all_others_wait() {
 
 #[test]
 fn what_cannot_be_replayed_is_refused_before_anything_is_measured() {
-    let two_directions = suite("micro_batches = 8\nschedule = 'dualpipe'", "tp = 2\npp = 4");
+    let two_directions = suite("micro_batches = 8\nschedule = 'dualpipe'\nstage_layers = [3, 2, 2, 1]", "tp = 2\npp = 4");
     let error = replayed(&two_directions, machine(""), 8, 1e-3).unwrap_err();
     assert!(error.to_string().contains("pass different layers of a stage cannot be replayed"), "{error}");
     assert_eq!(error.exit_code(), 2);

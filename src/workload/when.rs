@@ -82,6 +82,8 @@ pub enum When {
         end: End,
         /// Calls in each micro-batch.
         calls: u64,
+        /// 1 where every micro-batch comes by, 2 where every second one does: DualPipe's go in at either of two ends.
+        one_in: u64,
     },
     /// Messages to a neighbouring stage.
     Boundary {
@@ -123,9 +125,8 @@ impl When {
             When::Outside => None,
             When::Boundary { sends_per_step, .. } => Some(*sends_per_step),
             When::Step { calls, .. } => Some(*calls),
-            When::Layer { .. } | When::MicroBatch { .. } => {
-                self.count_per_micro_batch().and_then(|count| count.checked_mul(micro_batches))
-            }
+            When::Layer { .. } => self.count_per_micro_batch().and_then(|count| count.checked_mul(micro_batches)),
+            When::MicroBatch { calls, one_in, .. } => calls.checked_mul(micro_batches / one_in),
         }
     }
 }

@@ -247,7 +247,7 @@ impl<'a> Expansion<'a> {
         let mut whole = Whole::default();
         let (mut ahead, mut behind) = (Vec::new(), Vec::new());
         for (index, op) in self.ops[..self.own_ops].iter().enumerate() {
-            let When::MicroBatch { pass, end: End::Whole, calls } = op.when else { continue };
+            let When::MicroBatch { pass, end: End::Whole, calls, .. } = op.when else { continue };
             match op.overlap {
                 _ if !here(pass) => {}
                 Overlap::Exposed => whole.exposed.extend(std::iter::repeat_n(index, calls as usize)),
@@ -273,7 +273,7 @@ impl<'a> Expansion<'a> {
         }
         let ops = self.ops;
         for (index, op) in ops[..self.own_ops].iter().enumerate() {
-            let When::MicroBatch { pass: when, end: at, calls } = op.when else { continue };
+            let When::MicroBatch { pass: when, end: at, calls, .. } = op.when else { continue };
             if when != pass || at != end {
                 continue;
             }

@@ -67,6 +67,8 @@ fn every_call_of_the_list_is_replayed_as_often_as_it_is_listed_and_nobody_waits_
         (EIGHT, "micro_batches = 8\nschedule = 'v-min'\nsequence_parallel = true", "tp = 2\npp = 4", 8),
         (EIGHT, "micro_batches = 8\nschedule = 'dualpipe-v'", "tp = 2\npp = 4", 8),
         (EIGHT, "micro_batches = 8\nschedule = 'dualpipe'", "dp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nschedule = 'dualpipe'", "tp = 2\npp = 4", 8),
+        (EIGHT, "micro_batches = 8\nschedule = 'dualpipe'\nsequence_parallel = true", "tp = 2\npp = 2", 4),
         (SMALL, "micro_batches = 4\nscatter_gather = true", "tp = 2\npp = 4", 8),
         (EXPERTS, "micro_batches = 2", "dp = 4\nep = 4", 4),
         (EXPERTS, "micro_batches = 2\nrouting = 'random'\nrecompute = 'full'", "dp = 4\nep = 4\npp = 2", 8),

@@ -67,12 +67,15 @@ mod tests {
     use crate::config::Suite;
     use std::path::Path;
 
+    /// Model, layout, training, ranks, and GB by axis, the most first.
+    type Row = (&'static str, &'static str, &'static str, u32, &'static [(&'static str, &'static str)]);
+
     /// Where the rows come from, and what a GPU sends in a step by axis, in GB: counter-examples to TP > DP > PP.
     ///
     /// Layouts: arXiv 2104.04473 table 2 and its run of 1 T parameters (gathered at the receivers, its section 4.1); arXiv
     /// 2407.21783 table 4; MLPerf Training v4.0, GPT-3 on 10,752 H100; vTrain (arXiv 2312.12391); Megatron-LM's 16-GPU example;
     /// the others are usual fine-tuning and pre-training layouts of Llama 2 and 3.
-    const ROWS: [(&str, &str, &str, u32, &[(&str, &str)]); 12] = [
+    const ROWS: [Row; 12] = [
         (
             "gpt3-175b",
             "tp = 8\npp = 12\ndp = 16",

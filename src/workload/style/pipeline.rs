@@ -72,7 +72,7 @@ fn gather(step: &TrainingStep, stage: u32, pass: Pass) -> Op {
         _ => 0,
     };
     Op {
-        when: When::MicroBatch { pass, end: End::Whole, calls: received / step.micro_batches },
+        when: When::MicroBatch { pass, end: End::Whole, calls: received / step.micro_batches, one_in: 1 },
         why: format!(
             "{formula}: the parts that the ranks of tp received, put together (scatter/gather, arXiv 2104.04473 section 4.1)"
         ),

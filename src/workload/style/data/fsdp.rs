@@ -142,7 +142,7 @@ impl Sharded<'_> {
         };
         match self.unit.layers {
             Some((kind, _)) => self.step.in_layers(self.stage, pass, kind, 1),
-            None => When::MicroBatch { pass, end, calls: 1 },
+            None => When::MicroBatch { pass, end, calls: 1, one_in: 1 },
         }
     }
 
@@ -151,7 +151,7 @@ impl Sharded<'_> {
         let end = if self.step.stages.has_input(self.stage) { End::Input } else { End::Output };
         match self.unit.layers {
             Some(_) => self.when(Pass::Backward),
-            None => When::MicroBatch { pass: Pass::Backward, end, calls: 1 },
+            None => When::MicroBatch { pass: Pass::Backward, end, calls: 1, one_in: 1 },
         }
     }
 

@@ -89,7 +89,7 @@ impl Bucketed<'_> {
     fn reduce_every_micro_batch(&self, run: &Run) -> Op {
         let exposed = run.last || !self.step.training.data.overlap_gradients;
         let overlap = if exposed { Overlap::Exposed } else { Overlap::Backward };
-        let when = When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls: run.buckets };
+        let when = When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls: run.buckets, one_in: 1 };
         let source = "in every micro-batch, DeepSpeed runtime/zero/stage_1_and_2.py partition_gradients";
         self.op(Collective::ReduceScatter, self.gradients(), run, when, overlap, source)
     }

@@ -81,7 +81,7 @@ fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: 
 }
 
 fn at_end(end: End) -> When {
-    When::MicroBatch { pass: Pass::Forward, end, calls: 1 }
+    When::MicroBatch { pass: Pass::Forward, end, calls: 1, one_in: 1 }
 }
 
 fn embedding(step: &ServingStep) -> Result<Op> {

@@ -83,16 +83,20 @@ fn activations(
 ) -> Op {
     let (bytes, formula) = step.activation_bytes();
     Op {
-        when: When::MicroBatch { pass, end, calls: 1 },
+        when: When::MicroBatch { pass, end, calls: 1, one_in: one_in(step) },
         overlap,
         why: format!("{formula}: {what}{} ({source})", counted(step)),
         ..Op::new(Style::Vocabulary, Axis::Tp, collective, step.activation(), bytes)
     }
 }
 
-/// With mirrored stages a micro-batch comes in at one of two ends, but a call is counted in all or in none.
+/// With mirrored stages every second micro-batch comes in at the other end.
+fn one_in(step: &TrainingStep) -> u64 {
+    if step.stages.mirrored() { 2 } else { 1 }
+}
+
 fn counted(step: &TrainingStep) -> &'static str {
-    if step.stages.mirrored() { "; counted for every micro-batch, of which half go through the other end" } else { "" }
+    if step.stages.mirrored() { "; every second micro-batch goes through the other end" } else { "" }
 }
 
 /// Each rank has the logits of its part of the vocabulary: the largest, the predicted one and the sum of exponentials are
@@ -116,7 +120,7 @@ fn cross_entropy(step: &TrainingStep) -> Result<Vec<Op>> {
     let op = |(numbers, reduce_op, what, source): &(u64, ReduceOp, &str, &str)| {
         let bytes = product(what, &[element.size(), *numbers, tokens])?;
         Ok(Op {
-            when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1 },
+            when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1, one_in: one_in(step) },
             reduce_op: Some(*reduce_op),
             why: format!(
                 "{}*b*(s/c) = {} B*{b}*({s}/{c}) = {bytes} B: {what} of every token, vocabulary-parallel cross entropy{} \
