@@ -180,3 +180,52 @@ fn a_process_makes_the_programs_of_its_own_ranks_only() {
     assert!(plan.programs[0].is_none() && plan.program_of_rank(3).is_some());
     assert_eq!(plan.listed.len(), 2);
 }
+
+#[test]
+fn the_quick_suite_can_be_replayed_layout_by_layout() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/quick.toml");
+    let quick = Suite::load(&path).unwrap();
+    let mut replayed = 0;
+    for table in &quick.layouts {
+        for step in Step::all_of(table, 4).unwrap().iter().filter(|step| matches!(step, Step::Training(_))) {
+            let plan = ReplayPlan::new(step, &timetable(step).unwrap(), &OPTIONS, |_| true);
+            carry_out(&plan.unwrap_or_else(|error| panic!("{}: {error}", step.layout().degrees.name())));
+            replayed += 1;
+        }
+    }
+    assert!(replayed > 1, "{replayed}");
+}
+
+#[test]
+fn every_schedule_with_every_data_style_is_replayed_as_listed() {
+    use crate::config::step::{DataStyle, ScheduleKind};
+    let mut replayed = 0;
+    for &schedule in ScheduleKind::ALL {
+        for style in DataStyle::ALL {
+            for (others, layout, ranks) in [
+                ("recompute = 'full'\n", "tp = 2\npp = 4", 16),
+                ("sequence_parallel = true\nbucket_parameters = 50000000\n", "tp = 2\ncp = 2\npp = 2", 16),
+                ("", "pp = 4", 8),
+            ] {
+                let chunks = if schedule == ScheduleKind::Interleaved { "virtual_stages = 2\n" } else { "" };
+                let training = format!(
+                    "micro_batches = 8\nschedule = '{schedule}'\n{chunks}data_style = '{style}'\n{others}{}",
+                    if *style == DataStyle::Hsdp { "replicas_of_shards = 2\n" } else { "" }
+                );
+                match plan_of(&suite(EIGHT, &training, layout), ranks) {
+                    Ok(plan) => {
+                        carry_out(&plan);
+                        replayed += 1;
+                    }
+                    Err(error) => {
+                        let text = error.to_string();
+                        let rules = ["pass different layers of a stage cannot be replayed", "is not offered for"];
+                        let known = rules.iter().any(|rule| text.contains(rule));
+                        assert!(known && schedule == ScheduleKind::DualPipe, "{training}{layout}: {text}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(replayed >= 200, "{replayed}");
+}
