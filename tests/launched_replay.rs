@@ -125,10 +125,10 @@ fn replayed((model, training, layout, axes): &(&str, &str, &str, &[&str])) {
     }
     let slowest = replay["slowest_nanoseconds"].as_array().unwrap();
     assert_eq!(slowest.len() as u32, REPETITIONS, "{said}");
-    // Nobody is faster than the computing of its own layers.
-    let computing = replay["computing_nanoseconds_median"].as_u64().unwrap();
-    assert!(slowest.iter().all(|time| time.as_u64() >= Some(computing)), "{said}");
-    assert!(computing as f64 >= 3.0 * FORWARD_SECONDS_PER_LAYER * 1e9, "{said}");
+    // Nobody is faster than the forward and backward computing of a layer; how much slower is a matter of the machine.
+    let least = (3.0 * FORWARD_SECONDS_PER_LAYER * 1e9) as u64;
+    assert!(slowest.iter().all(|time| time.as_u64() >= Some(least)), "{said}");
+    assert!(replay["computing_nanoseconds_median"].as_u64() >= Some(least), "{said}");
     assert_eq!(replay["rank_nanoseconds_median"].as_array().unwrap().len(), 4, "{said}");
 }
 
