@@ -88,8 +88,10 @@ impl Suite {
 }
 
 fn find(path: &Path) -> Result<PathBuf> {
-    let bare = path.extension().is_none() && path.components().count() == 1 && !path.exists();
-    let file = if bare { Path::new(SHIPPED).join(path).with_extension("toml") } else { path.to_owned() };
+    // Names have dots of their own, as in `gpt-7.5b-16gpu`.
+    let named_file = path.extension().is_some_and(|extension| extension == "toml");
+    let bare = !named_file && path.components().count() == 1 && !path.exists();
+    let file = if bare { Path::new(SHIPPED).join(format!("{}.toml", path.display())) } else { path.to_owned() };
     if file.exists() {
         return Ok(file);
     }
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn a_suite_that_is_not_there_is_refused_with_those_that_are() {
         let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
-        assert_eq!(message, "suites/quik.toml: no such suite; shipped suites: quick, smoke");
+        assert_eq!(message, "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, codegeex, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, quick, serving, smoke");
         assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
     }
 
