@@ -5,6 +5,7 @@ mod case;
 mod estimate;
 mod op;
 mod plan;
+mod solo;
 pub mod step;
 mod style;
 mod sweep;
