@@ -221,7 +221,10 @@ mod tests {
     #[test]
     fn a_suite_that_is_not_there_is_refused_with_those_that_are() {
         let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
-        assert_eq!(message, "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, codegeex, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, quick, serving, smoke");
+        assert_eq!(
+            message,
+            "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, codegeex, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, quick, serving, smoke"
+        );
         assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
     }
 

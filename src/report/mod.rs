@@ -2,6 +2,7 @@
 
 mod color;
 mod columns;
+mod contention;
 mod csv;
 mod json;
 mod late;
@@ -10,14 +11,17 @@ mod nccl_tests;
 pub(crate) mod plain_table;
 mod provenance;
 mod row;
+mod step;
 mod table;
 mod text;
 pub(crate) use text::wrap;
 mod view;
 
 pub use color::ColorChoice;
+pub use contention::Contention;
 pub use late::Late;
 pub use row::{Latency, Row, Status};
+pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
 pub use view::View;
 
 use crate::error::{Error, Result};

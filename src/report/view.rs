@@ -1,8 +1,10 @@
 //! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
 
+use super::contention::Contention;
 use super::late::{self, Late};
 use super::provenance;
 use super::row::{Row, Status};
+use super::step::StepView;
 use crate::record::Record;
 use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header};
 use crate::sample::Cadence;
@@ -21,6 +23,10 @@ pub struct View {
     pub rows: Vec<Row>,
     /// The late rank of each row, where one is named.
     pub late: Vec<Option<Late>>,
+    /// What each step costs, op by op; none where only sweeps were measured.
+    pub steps: Vec<StepView>,
+    /// Calls that were measured on all groups at once and on one alone.
+    pub contention: Vec<Contention>,
     /// What the numbers say beyond the rows, as sentences.
     pub findings: Vec<String>,
     /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
@@ -53,6 +59,8 @@ impl View {
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
+            steps: StepView::all_of(record, &rows),
+            contention: Contention::all_of(&rows, &lines_of_case),
             rows,
             late,
             end: record.end.clone(),
