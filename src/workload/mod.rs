@@ -6,6 +6,7 @@ mod estimate;
 mod op;
 mod plan;
 mod solo;
+pub mod schedule;
 pub mod step;
 mod style;
 mod sweep;

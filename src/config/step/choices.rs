@@ -8,7 +8,7 @@ use std::fmt;
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$member_doc:meta])* $member:ident = $text:literal,)+ }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         pub enum $name {
             $($(#[$member_doc])* #[serde(rename = $text)] $member,)+
         }
@@ -95,31 +95,33 @@ choice! {
 }
 
 choice! {
-    /// The order in which a pipeline's stages work.
-    ScheduleName, "schedule" {
-        /// One micro-batch at a time, one stage at work.
+    /// A family of pipeline schedules: the order in which the stages work.
+    ScheduleKind, "schedule" {
+        /// One micro-batch in flight, one rank at work.
         Naive = "naive",
-        /// All forward passes, then all backward passes.
+        /// All forwards, then all backwards (arXiv 1811.06965).
         GPipe = "gpipe",
-        /// One forward, one backward.
+        /// One forward, one backward (arXiv 2104.04473 section 2.2.1).
         OneForwardOneBackward = "1f1b",
-        /// 1F1B with several model chunks on each stage.
+        /// 1F1B over several chunks per rank (arXiv 2104.04473 section 2.2.2).
         Interleaved = "interleaved",
-        /// Zero bubble with the memory of 1F1B, weight gradients handled apart.
+        /// 1F1B with its weight gradients moved into the bubble by hand (arXiv 2401.10241 section 2.1).
         ZbH1 = "zb-h1",
-        /// The same, found automatically.
+        /// Twice the forwards in flight, no bubble where F = B = W (arXiv 2401.10241 section 2.2).
+        ZbH2 = "zb-h2",
+        /// Searched within the memory of 1F1B (arXiv 2401.10241 section 3).
         Zb1p = "zb-1p",
-        /// Zero bubble with twice the memory of 1F1B.
+        /// Searched within twice the memory of 1F1B (arXiv 2401.10241 section 3).
         Zb2p = "zb-2p",
-        /// Two chunks in the form of a V, the memory of 1F1B.
+        /// Two chunks in a V, the memory of 1F1B (arXiv 2401.10241 section 6, arXiv 2405.15362).
         ZbV = "zb-v",
-        /// V with half the memory.
+        /// Two chunks in a V, half the memory of 1F1B (arXiv 2405.15362).
         VHalf = "v-half",
-        /// V with the least memory.
+        /// Two chunks in a V, a third of the memory of 1F1B (arXiv 2405.15362).
         VMin = "v-min",
-        /// Both directions at once, two copies of the parameters.
+        /// Micro-batches from both ends over two copies of the model (arXiv 2412.19437 section 3.2.1).
         DualPipe = "dualpipe",
-        /// DualPipe cut in half: a V without the second copy.
+        /// DualPipe cut in half and folded to a V: one copy of the model.
         DualPipeV = "dualpipe-v",
     }
 }
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_name_reads_back_and_others_are_refused_with_the_list() {
-        assert!(ScheduleName::ALL.iter().all(|schedule| schedule.name().parse() == Ok(*schedule)));
+        assert!(ScheduleKind::ALL.iter().all(|schedule| schedule.name().parse() == Ok(*schedule)));
         assert!(DataStyle::ALL.iter().all(|style| style.name().parse() == Ok(*style)));
         let message = "zero4".parse::<DataStyle>().unwrap_err();
         assert_eq!(message, "found data style `zero4`; accepted: ddp, zero1, zero2, zero3, fsdp, hsdp");

@@ -6,7 +6,7 @@ mod layout_table;
 mod serving;
 mod training;
 
-pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleName};
+pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
 pub use training::{Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training};

@@ -13,7 +13,8 @@ pub struct Serving {
     pub batch: u64,
     /// Tokens of the prompt, all of them in one prefill.
     pub prompt_tokens: u64,
-    /// Tokens that a request's keys and values hold when a further one is decoded.
+    /// Tokens that a request's keys and values hold when a further one is decoded. They decide how much a rank must hold and
+    /// read; what ranks send each other does not depend on them, since keys and values stay where their heads are.
     pub context_tokens: u64,
     /// Micro-batches that the batch is cut into for the stages of a pipeline.
     pub micro_batches: u64,

@@ -1,6 +1,6 @@
 //! Reads what one training step is: its batch, and the choices of every style that change the bytes on the wire.
 
-use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleName};
+use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 use crate::collective::Placement;
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
@@ -88,7 +88,7 @@ pub struct DataChoices {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineChoices {
     /// The schedule.
-    pub schedule: ScheduleName,
+    pub schedule: ScheduleKind,
     /// Model chunks on each rank; 1 where the schedule has none or decides itself.
     pub virtual_stages: u32,
     /// Where the schedule or its chunks stand.
@@ -205,7 +205,7 @@ fn read_pipeline(table: &mut Table) -> Result<PipelineChoices> {
     };
     let virtual_stages = chunks.as_ref().map(|item| item.count_within(1..=1024)).transpose()?.unwrap_or(1);
     // Chunks make a schedule interleaved; saying so twice is not needed.
-    let default = if virtual_stages > 1 { ScheduleName::Interleaved } else { ScheduleName::OneForwardOneBackward };
+    let default = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
     let place = chunks.as_ref().or(schedule.as_ref()).map_or_else(|| table.place.clone(), |item| item.place.clone());
     Ok(PipelineChoices {
         schedule: schedule.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(default),

@@ -1,6 +1,7 @@
 //! Whether a layout fits a model: the rules, each broken one said with the numbers and the nearest that keep it.
 
 use super::{ServingStep, TrainingStep};
+use crate::config::step::Linears;
 use crate::config::{Model, Place};
 use crate::error::Result;
 use crate::layout::Degrees;
@@ -11,19 +12,69 @@ const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 /// What must hold for a training step.
 pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
-    let (training, degrees) = (step.training, &step.layout.degrees);
+    let training = step.training;
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
         .map_err(|problem| training.sequence_place.wrong(problem))?;
-    let (s, c) = (training.sequence, u64::from(degrees.cp));
-    if !s.is_multiple_of(c) {
-        return Err(training.sequence_place.wrong(format!("cp = {c} does not divide a sequence of {s}")));
+    super::check_context::check(step)?;
+    super::check_data::check(step)?;
+    let heads_and_sequence = tensor(step).and_then(|()| sequence_parallel(step));
+    heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
+}
+
+/// A problem, and where what causes it was written.
+type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
+
+/// How linears are divided.
+fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let (model, training, t) = (step.model, step.training, u64::from(step.layout.degrees.tp));
+    let tensor = &training.tensor;
+    if t == 1 || tensor.linears == Linears::Pair {
+        return Ok(());
     }
-    let t = u64::from(degrees.tp);
+    let linears = tensor.linears;
+    if tensor.sequence_parallel {
+        return Err((
+            &training.place,
+            format!(
+                "linears = {linears} stands beside sequence_parallel, but linears that stand alone take and give whole \
+                 sequences; accepted: linears = pair, or no sequence_parallel"
+            ),
+        ));
+    }
+    if !model.hidden.is_multiple_of(t) {
+        let problem = must_divide("tp", t, model.hidden, "hidden width", "hidden_size", &model.name);
+        return Err((&training.place, format!("linears = {linears}: {problem}")));
+    }
+    Ok(())
+}
+
+/// Where the sequence is divided between linears, and where it must be.
+fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let (model, training, degrees) = (step.model, step.training, &step.layout.degrees);
+    let (s, c, t) = (training.sequence, u64::from(degrees.cp), u64::from(degrees.tp));
     if training.tensor.sequence_parallel && !(s / c).is_multiple_of(t) {
-        return Err(training.sequence_place.wrong(format!(
-            "sequence parallelism divides {s} / cp {c} = {} tokens by tp = {t}, which does not come out even",
-            s / c
-        )));
+        let even = c * t;
+        let (below, above) = (s / even * even, s.next_multiple_of(even));
+        let nearest = if below == 0 { above.to_string() } else { format!("{below}, {above}") };
+        return Err((
+            &training.sequence_place,
+            format!(
+                "sequence parallelism divides {s} / cp {c} = {} tokens by tp = {t}, which does not come out even; nearest \
+                 sequences that do: {nearest}",
+                s / c
+            ),
+        ));
+    }
+    // Megatron-LM core/transformer/moe/moe_layer.py refuses to train without.
+    if t > 1 && !training.tensor.sequence_parallel && (0..model.layers).any(|layer| model.has_experts_in(layer)) {
+        return Err((
+            &training.place,
+            format!(
+                "tp = {t} with the experts of {} needs sequence parallelism, or every rank of tp would send the same tokens; \
+                 accepted: sequence_parallel = true, or tp = 1",
+                model.name
+            ),
+        ));
     }
     Ok(())
 }
@@ -31,8 +82,29 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
 /// What must hold for a model that serves.
 pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
+    division_of_serving(step).map_err(|problem| place.wrong(problem))?;
     widest(step.model, u128::from(step.serving.batch) * u128::from(step.serving.prompt_tokens))
         .map_err(|problem| step.serving.place.wrong(problem))
+}
+
+/// How a model that serves may be divided.
+fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
+    let d = &step.layout.degrees;
+    if d.cp > 1 {
+        return Err(format!(
+            "cp = {}, but a model that serves keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1",
+            d.cp
+        ));
+    }
+    let etp = if d.ep == 1 { d.tp } else { 1 };
+    if step.model.mixture.is_some() && d.etp != etp {
+        return Err(format!(
+            "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
+             the ranks of ep otherwise; accepted: etp = {etp}",
+            d.etp, d.tp, d.ep
+        ));
+    }
+    Ok(())
 }
 
 fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
@@ -44,11 +116,21 @@ fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
 
 fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
     let (t, k) = (u64::from(degrees.tp), model.kv_heads);
+    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
+    // Where every layer has experts, no rank holds a part of a dense feed-forward.
+    let inner = if dense { model.feed_forward } else { t };
     for (what, field, number) in
-        [("query heads", "num_attention_heads", model.heads), ("inner width", "intermediate_size", model.feed_forward)]
+        [("query heads", "num_attention_heads", model.heads), ("inner width", "intermediate_size", inner)]
     {
         if !number.is_multiple_of(t) {
             return Err(must_divide("tp", t, number, what, field, &model.name));
+        }
+    }
+    if let Some(mixture) = model.mixture.as_ref().filter(|mixture| mixture.shared_experts > 0) {
+        let shared = mixture.shared_feed_forward;
+        if !shared.is_multiple_of(t) {
+            let what = "inner width of the shared experts";
+            return Err(must_divide("tp", t, shared, what, "shared_expert_intermediate_size", &model.name));
         }
     }
     if !k.is_multiple_of(t) && !t.is_multiple_of(k) {
@@ -70,7 +152,7 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
 /// The sentence for a degree that does not divide, with the nearest that do.
 pub fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str, model: &str) -> String {
     let divides = |degree: &u64| number.is_multiple_of(*degree);
-    let below = (1..degree.min(number)).rev().find(divides);
+    let below = (1..degree.min(number + 1)).rev().find(divides);
     let above = (degree + 1..=number).find(divides);
     let nearest: Vec<_> = below.into_iter().chain(above).map(|degree| degree.to_string()).collect();
     format!(

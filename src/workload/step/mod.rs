@@ -1,6 +1,10 @@
 //! One step of a model in a layout: training or serving, checked, with the ops that each of its stages performs.
 
 mod check;
+mod check_context;
+mod check_data;
+mod held;
+mod messages;
 mod place;
 mod serving;
 mod stages;
@@ -8,9 +12,11 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
+pub use held::Held;
+pub use messages::Messages;
 pub use place::layout_on;
 pub use serving::{Phase, ServingStep};
-pub use stages::{Stages, chunks_per_stage, model_chunk};
+pub use stages::Stages;
 pub use totals::{AxisTotals, StepOps};
 pub use training::TrainingStep;
 

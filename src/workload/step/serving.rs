@@ -1,8 +1,10 @@
 //! One forward pass of a model that serves requests: the prompt of a batch, or one further token of every request.
+//!
+//! `context_tokens` is part of the step for those who reckon memory and attention; no message of a pass depends on it.
 
 use super::check;
 use super::stages::Stages;
-use crate::config::step::{PipelineChoices, ScheduleName, Serving};
+use crate::config::step::{PipelineChoices, ScheduleKind, Serving};
 use crate::config::{Model, Place};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -54,7 +56,7 @@ impl<'a> ServingStep<'a> {
         place: &Place,
     ) -> Result<ServingStep<'a>> {
         let choices = PipelineChoices {
-            schedule: ScheduleName::GPipe,
+            schedule: ScheduleKind::GPipe,
             virtual_stages: 1,
             place: place.clone(),
             stage_layers: None,

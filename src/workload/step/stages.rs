@@ -1,6 +1,6 @@
 //! Which layers each stage of a pipeline holds, chunk by chunk.
 
-use crate::config::step::{PipelineChoices, ScheduleName};
+use crate::config::step::PipelineChoices;
 
 /// The layers of every stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,13 @@ impl Stages {
     /// # Errors
     /// The rule that is broken, with the nearest degrees that keep it (a sentence without full stop).
     pub fn share_out(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
-        let mirrored = choices.schedule == ScheduleName::DualPipe && stages > 1;
-        let chunks = if mirrored { 1 } else { chunks_per_stage(choices, stages) };
+        let kind = choices.schedule;
+        // One stage is no pipeline: its layers are one chunk whatever the schedule.
+        let (held, copies) = match stages {
+            1 => (1, 1),
+            _ => (kind.chunks_of(choices.virtual_stages)?, kind.parameter_copies()),
+        };
+        let (mirrored, chunks) = (copies > 1, held / copies);
         let Some(model_chunks) = stages.checked_mul(chunks).filter(|model_chunks| *model_chunks <= layers) else {
             return Err(format!(
                 "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {}",
@@ -43,10 +48,7 @@ impl Stages {
             (start..start + counts[chunk as usize]).collect()
         };
         let of_stage = |stage: u32| -> Vec<Vec<u32>> {
-            if mirrored {
-                return vec![of_chunk(stage), of_chunk(stages - 1 - stage)];
-            }
-            (0..chunks).map(|chunk| of_chunk(model_chunk(choices.schedule, stages, stage, chunk))).collect()
+            (0..held).map(|chunk| of_chunk(kind.model_chunk(stages, stage, chunk))).collect()
         };
         Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, mirrored, rule })
     }
@@ -104,26 +106,6 @@ impl Stages {
     }
 }
 
-/// Model chunks on each stage: given for interleaved schedules, two for those in the form of a V.
-pub fn chunks_per_stage(choices: &PipelineChoices, stages: u32) -> u32 {
-    use ScheduleName::*;
-    match choices.schedule {
-        _ if stages == 1 => 1,
-        Interleaved => choices.virtual_stages,
-        ZbV | VHalf | VMin | DualPipeV => 2,
-        Naive | GPipe | OneForwardOneBackward | ZbH1 | Zb1p | Zb2p | DualPipe => 1,
-    }
-}
-
-/// Which chunk of the model a stage's own chunk is.
-pub fn model_chunk(schedule: ScheduleName, stages: u32, stage: u32, chunk: u32) -> u32 {
-    use ScheduleName::*;
-    match (schedule, chunk) {
-        (ZbV | VHalf | VMin | DualPipeV, 1) => 2 * stages - 1 - stage,
-        _ => chunk * stages + stage,
-    }
-}
-
 fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, String), String> {
     let all = stages * chunks;
     if layers.is_multiple_of(all) {
@@ -168,8 +150,9 @@ fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32
 mod tests {
     use super::*;
     use crate::config::Place;
+    use crate::config::step::ScheduleKind;
 
-    fn choices(schedule: ScheduleName, virtual_stages: u32, stage_layers: Option<Vec<u32>>) -> PipelineChoices {
+    fn choices(schedule: ScheduleKind, virtual_stages: u32, stage_layers: Option<Vec<u32>>) -> PipelineChoices {
         PipelineChoices {
             schedule,
             virtual_stages,
@@ -181,9 +164,9 @@ mod tests {
 
     #[test]
     fn layers_that_cannot_be_shared_out_are_refused_with_what_can() {
-        let plain = choices(ScheduleName::OneForwardOneBackward, 1, None);
-        let interleaved = choices(ScheduleName::Interleaved, 4, None);
-        let given = |layers: &[u32]| choices(ScheduleName::OneForwardOneBackward, 1, Some(layers.to_vec()));
+        let plain = choices(ScheduleKind::OneForwardOneBackward, 1, None);
+        let interleaved = choices(ScheduleKind::Interleaved, 4, None);
+        let given = |layers: &[u32]| choices(ScheduleKind::OneForwardOneBackward, 1, Some(layers.to_vec()));
         for (layers, stages, choices, expected) in [
             (32, 3, &plain, "nearest that do: 2, 4"),
             (
@@ -203,7 +186,7 @@ mod tests {
 
     #[test]
     fn llama_3_405b_has_one_layer_less_on_the_first_and_the_last_stage() {
-        let stages = Stages::share_out(126, 16, &choices(ScheduleName::OneForwardOneBackward, 1, None)).unwrap();
+        let stages = Stages::share_out(126, 16, &choices(ScheduleKind::OneForwardOneBackward, 1, None)).unwrap();
         let counts: Vec<_> = (0..16).map(|stage| stages.layers_held(stage).count()).collect();
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
@@ -213,9 +196,9 @@ mod tests {
     #[test]
     fn chunks_lie_as_the_schedule_wants_them() {
         for (schedule, chunks, expected) in [
-            (ScheduleName::Interleaved, 2, [vec![0, 1, 4, 5], vec![2, 3, 6, 7]]),
-            (ScheduleName::ZbV, 1, [vec![0, 1, 6, 7], vec![2, 3, 4, 5]]),
-            (ScheduleName::DualPipe, 1, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![4, 5, 6, 7, 0, 1, 2, 3]]),
+            (ScheduleKind::Interleaved, 2, [vec![0, 1, 4, 5], vec![2, 3, 6, 7]]),
+            (ScheduleKind::ZbV, 1, [vec![0, 1, 6, 7], vec![2, 3, 4, 5]]),
+            (ScheduleKind::DualPipe, 1, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![4, 5, 6, 7, 0, 1, 2, 3]]),
         ] {
             let stages = Stages::share_out(8, 2, &choices(schedule, chunks, None)).unwrap();
             let held = [0, 1].map(|stage| stages.layers_held(stage).collect::<Vec<_>>());

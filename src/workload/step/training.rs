@@ -1,6 +1,7 @@
 //! One optimizer step of a model in a layout: what the styles have in common.
 
 use super::check;
+use super::messages::Messages;
 use super::stages::Stages;
 use crate::config::step::{Batch, Training};
 use crate::config::{Model, Place};
@@ -22,6 +23,8 @@ pub struct TrainingStep<'a> {
     pub stages: Stages,
     /// Micro-batches of one replica in a step: m.
     pub micro_batches: u64,
+    /// What each stage sends to its neighbours.
+    pub messages: Vec<Messages>,
 }
 
 impl<'a> TrainingStep<'a> {
@@ -39,7 +42,9 @@ impl<'a> TrainingStep<'a> {
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
-        let step = TrainingStep { model, training, layout, stages, micro_batches };
+        let messages = Messages::of_stages(&training.pipeline, &stages, micro_batches)
+            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+        let step = TrainingStep { model, training, layout, stages, micro_batches, messages };
         check::training(&step, place)?;
         Ok(step)
     }

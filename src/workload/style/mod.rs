@@ -4,10 +4,14 @@ mod context;
 mod control;
 mod data;
 mod expert;
+mod held_whole;
 mod pipeline;
+mod product;
 mod sequence;
 mod serving;
 mod tensor;
+#[cfg(test)]
+mod testing;
 mod vocabulary;
 
 use super::Op;

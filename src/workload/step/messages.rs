@@ -1,0 +1,145 @@
+//! How many messages a stage sends to its neighbours in a step, and how many of them nothing hides.
+//!
+//! In the steady state one message goes with the work of other micro-batches. While the pipeline fills and while it drains,
+//! somebody waits for every one (Megatron-Bridge, performance guide, pipeline parallelism).
+
+use super::stages::Stages;
+use crate::config::step::{PipelineChoices, ScheduleKind};
+use crate::workload::schedule::{Pass, Schedule};
+
+/// Micro-batches, as a multiple of the stages, after which filling and draining no longer change with more of them.
+const ENOUGH_PER_STAGE: u32 = 4;
+
+/// Messages that one rank of a stage sends in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    /// Activations to the stage that works on them next.
+    pub forward: u64,
+    /// Those of them while the pipeline fills.
+    pub forward_exposed: u64,
+    /// Gradients to the stage that made the activations.
+    pub backward: u64,
+    /// Those of them while the pipeline drains.
+    pub backward_exposed: u64,
+}
+
+impl Messages {
+    /// The messages of every stage.
+    ///
+    /// # Errors
+    /// The rule of the schedule that is broken, with the nearest numbers that keep it.
+    pub(super) fn of_stages(
+        choices: &PipelineChoices,
+        stages: &Stages,
+        micro_batches: u64,
+    ) -> Result<Vec<Messages>, String> {
+        let (kind, p) = (choices.schedule, stages.count());
+        if p == 1 {
+            return Ok(vec![Messages::default()]);
+        }
+        // Whether the numbers keep the schedule's rules is asked of all micro-batches, what comes of them of enough.
+        let asked = u32::try_from(micro_batches).unwrap_or(u32::MAX);
+        kind.check_rules(p, choices.virtual_stages, asked)?;
+        let few = asked.min(p.saturating_mul(ENOUGH_PER_STAGE));
+        let schedule = Schedule::new(kind, p, choices.virtual_stages, few)?;
+        Ok((0..p).map(|stage| Messages::of_stage(&schedule, stage, micro_batches)).collect())
+    }
+
+    /// `schedule` may have fewer micro-batches than the step: every further one adds what each crossing adds.
+    fn of_stage(schedule: &Schedule, stage: u32, micro_batches: u64) -> Messages {
+        let seen = u64::from(schedule.micro_batches());
+        let all = |sends: u64| sends * micro_batches / seen;
+        let (forward, backward) = (all(schedule.forward_sends(stage)), all(schedule.backward_sends(stage)));
+        match schedule.kind() {
+            ScheduleKind::Naive => Messages { forward, forward_exposed: forward, backward, backward_exposed: backward },
+            // Filling lasts until the last micro-batch, whose message goes with the first backward pass.
+            ScheduleKind::GPipe => Messages {
+                forward,
+                forward_exposed: forward.saturating_sub(1),
+                backward,
+                backward_exposed: backward.saturating_sub(1),
+            },
+            _ => {
+                let (filling, draining) = filling_and_draining(schedule, stage);
+                Messages { forward, forward_exposed: filling, backward, backward_exposed: draining }
+            }
+        }
+    }
+}
+
+/// Messages of forward passes before the one that the first backward pass follows, and of backward passes after the one that
+/// follows the last forward pass.
+fn filling_and_draining(schedule: &Schedule, stage: u32) -> (u64, u64) {
+    let events = schedule.events(stage);
+    let is_forward = |pass: Pass| pass == Pass::Forward;
+    let is_backward = |pass: Pass| matches!(pass, Pass::Backward | Pass::InputGradient);
+    let first_backward = events.iter().position(|event| is_backward(event.pass)).unwrap_or(0);
+    let last_filling = events[..first_backward].iter().rposition(|event| is_forward(event.pass)).unwrap_or(0);
+    let last_forward = events.iter().rposition(|event| is_forward(event.pass)).unwrap_or(0);
+    let first_draining = events.iter().skip(last_forward).position(|event| is_backward(event.pass));
+    let first_draining = first_draining.map_or(events.len(), |after| last_forward + after);
+    let sends = |wanted: &dyn Fn(bool, usize) -> bool| {
+        schedule.sends(stage).filter(|message| wanted(message.forward, message.event)).count() as u64
+    };
+    (
+        sends(&|forward, event| forward && event < last_filling),
+        sends(&|forward, event| !forward && event > first_draining),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Place;
+
+    fn messages(schedule: ScheduleKind, virtual_stages: u32, p: u32, m: u64) -> Result<Vec<Messages>, String> {
+        let place = Place::flag("--schedule");
+        let choices = PipelineChoices { schedule, virtual_stages, place, stage_layers: None, scatter_gather: false };
+        let stages = Stages::share_out(p * virtual_stages * 2, p, &choices)?;
+        Messages::of_stages(&choices, &stages, m)
+    }
+
+    #[test]
+    fn every_schedule_sends_what_the_papers_count() {
+        use ScheduleKind::*;
+        // Forward and backward messages of the second of four stages, and those that nothing hides.
+        for (schedule, v, m, expected) in [
+            (Naive, 1, 8, (8, 8, 8, 8)),
+            (GPipe, 1, 8, (8, 7, 8, 7)),
+            (OneForwardOneBackward, 1, 8, (8, 2, 8, 2)),
+            (OneForwardOneBackward, 1, 1_000_000, (1_000_000, 2, 1_000_000, 2)),
+            (Interleaved, 2, 1000, (2000, 8, 2000, 8)),
+            (DualPipe, 1, 1000, (1000, 4, 1000, 4)),
+        ] {
+            let found = messages(schedule, v, 4, m).unwrap()[1];
+            let found = (found.forward, found.forward_exposed, found.backward, found.backward_exposed);
+            assert_eq!(found, expected, "{schedule} of {m}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_a_pipeline_send_in_one_direction_only() {
+        let all = messages(ScheduleKind::OneForwardOneBackward, 1, 4, 8).unwrap();
+        assert_eq!((all[0].forward, all[0].backward), (8, 0));
+        assert_eq!((all[3].forward, all[3].backward), (0, 8));
+    }
+
+    #[test]
+    fn micro_batches_that_break_the_rule_are_refused_with_the_nearest() {
+        for (schedule, v, m, expected) in [
+            (
+                ScheduleKind::Interleaved,
+                2,
+                1001,
+                "1001 micro-batches, must be a multiple of the 4 pipeline stages: 1000 or 1004",
+            ),
+            (ScheduleKind::Interleaved, 2, 6, "must be a multiple of the 4 pipeline stages: 4 or 8"),
+            (ScheduleKind::DualPipe, 1, 1001, "must be even"),
+            (ScheduleKind::DualPipe, 1, 6, "at least 2 x pipeline stages = 8"),
+            (ScheduleKind::OneForwardOneBackward, 2, 8, "2 virtual stages, must be 1; interleaved takes more"),
+        ] {
+            let problem = messages(schedule, v, 4, m).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+}

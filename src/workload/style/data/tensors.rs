@@ -1,0 +1,172 @@
+//! The parameters that a rank holds, tensor by tensor in the order of the model: buckets close between tensors only.
+//!
+//! Order and fusion are those of Megatron-LM (core/models/gpt/gpt_model.py, core/transformer/attention.py and moe/, with
+//! Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees them. How
+//! many parameters there are is counted in `step::held`; a test holds the two together.
+
+use crate::config::{LatentAttention, Model};
+use crate::workload::step::TrainingStep;
+
+/// More local experts than this are taken as one grouped weight, as grouped matrix products hold them.
+const MOST_EXPERT_TENSORS: u64 = 4096;
+
+/// One parameter tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tensor {
+    /// Its elements on the rank.
+    pub elements: u64,
+    /// Whether it belongs to a routed expert.
+    pub expert: bool,
+    /// Word embedding and head share their values across stages, so that both are sharded alike in a bucket of their own.
+    pub shared_embedding: bool,
+}
+
+/// Whose order of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Queries, keys and values in one tensor, gate and up projection in one.
+    Megatron,
+    /// Each for itself.
+    PyTorch,
+}
+
+/// The tensors of one model chunk of a stage.
+pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order) -> Vec<Tensor> {
+    let (model, layers) = (step.model, step.stages.layers_of_chunk(stage, chunk));
+    let last = model.layers.saturating_sub(1);
+    let apart = model.tied_embeddings && !(step.stages.has_input(stage) && step.stages.has_output(stage));
+    let words = |elements| Tensor { elements, expert: false, shared_embedding: apart };
+    let mut list = Vec::new();
+    if layers.contains(&0) {
+        list.push(words(step.words_held()));
+        list.push(dense(step.positions_held()));
+    }
+    for layer in layers {
+        of_layer(step, *layer, order, &mut list);
+    }
+    if layers.contains(&last) {
+        list.extend(norm(model));
+        list.push(words(step.head_held(stage)));
+    }
+    list.retain(|tensor| tensor.elements > 0);
+    list
+}
+
+fn dense(elements: u64) -> Tensor {
+    Tensor { elements, expert: false, shared_embedding: false }
+}
+
+/// A weight, and in some families a bias as wide.
+fn norm(model: &Model) -> Vec<Tensor> {
+    vec![dense(model.hidden); (model.norm_parameters() / model.hidden) as usize]
+}
+
+fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor>) {
+    let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
+    let output = output_projection(model, t).map(dense);
+    let before = list.len();
+    if order == Order::Megatron {
+        list.extend(output);
+    }
+    list.extend(norm(model));
+    list.extend(inputs_of_attention(model, t, order).into_iter().map(dense));
+    if order == Order::PyTorch {
+        list.extend(output);
+    }
+    // Sinks and whatever else a family adds stand last.
+    let counted: u64 = list[before..].iter().map(|tensor| tensor.elements).sum();
+    let others = (model.attention_parameters(t) + model.norm_parameters()).saturating_sub(counted);
+    list.push(dense(others));
+    list.extend(norm(model));
+    match &model.mixture {
+        Some(mixture) if model.has_experts_in(layer) => {
+            let router = model.hidden * mixture.experts;
+            list.extend([dense(router), dense(model.router_parameters().saturating_sub(router))]);
+            of_experts(step, mixture.expert_feed_forward, order, list);
+            let (width, whole) = (mixture.shared_feed_forward, model.shared_expert_parameters(t));
+            list.extend(feed_forward(model, width, t, whole, order).into_iter().map(dense));
+        }
+        _ => {
+            let whole = model.dense_feed_forward_parameters(t);
+            list.extend(feed_forward(model, model.feed_forward, t, whole, order).into_iter().map(dense));
+        }
+    }
+}
+
+/// Weight and bias of the attention's output projection.
+fn output_projection(model: &Model, t: u64) -> [u64; 2] {
+    let value = model.latent_attention.as_ref().map_or(model.head_dimension, |latent| latent.value_dimension);
+    let bias = if model.attention_output_bias { model.hidden } else { 0 };
+    [model.heads / t * value * model.hidden, bias]
+}
+
+fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<u64> {
+    if let Some(latent) = &model.latent_attention {
+        return inputs_of_latent_attention(model, latent, t);
+    }
+    let queries = model.heads / t * model.head_dimension;
+    let keys = (model.kv_heads / t).max(1) * model.head_dimension;
+    let bias = |width: u64| if model.query_key_value_bias { width } else { 0 };
+    let mut list = match order {
+        Order::Megatron => {
+            let width = queries + 2 * keys;
+            vec![width * model.hidden, bias(width)]
+        }
+        Order::PyTorch => [queries, keys, keys].iter().flat_map(|width| [width * model.hidden, bias(*width)]).collect(),
+    };
+    if model.family.has_query_key_norm() {
+        list.extend([model.head_dimension; 2]);
+    }
+    list
+}
+
+fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -> Vec<u64> {
+    let (h, heads) = (model.hidden, model.heads / t);
+    let bias = |width: u64| if model.query_key_value_bias { width } else { 0 };
+    let queries = match latent.query_rank {
+        Some(rank) => vec![h * rank, bias(rank), rank, rank * heads * model.head_dimension],
+        None => vec![h * heads * model.head_dimension],
+    };
+    let compressed = latent.kv_rank + latent.rotary_dimension;
+    let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
+    queries.into_iter().chain([h * compressed, bias(compressed), latent.kv_rank, expanded]).collect()
+}
+
+/// The tensors of a feed-forward of `whole` parameters on the rank: first projection or projections, bias, second, bias.
+fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> Vec<u64> {
+    if width == 0 {
+        return vec![whole];
+    }
+    let inputs = if model.family.gated() { 2 } else { 1 };
+    let (first, first_bias) = (inputs * model.hidden * width / t, inputs * width / t);
+    let (first_bias, second_bias) = if model.feed_forward_bias { (first_bias, model.hidden) } else { (0, 0) };
+    let second = (model.hidden * width / t).min(whole.saturating_sub(first + first_bias + second_bias));
+    let others = whole.saturating_sub(first + first_bias + second + second_bias);
+    let mut list = match order {
+        Order::PyTorch if inputs == 2 => {
+            vec![first / 2, first_bias / 2, first - first / 2, first_bias - first_bias / 2]
+        }
+        _ => vec![first, first_bias],
+    };
+    list.extend([second, second_bias, others]);
+    list
+}
+
+/// Routed experts: all first projections, then all second ones where they are grouped; else expert by expert.
+fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tensor>) {
+    let (model, etp, experts) = (step.model, u64::from(step.layout.degrees.etp), step.experts_held());
+    let one = feed_forward(model, width, etp, model.one_expert_parameters(etp), order);
+    let expert = |elements: &u64| Tensor { elements: *elements, expert: true, shared_embedding: false };
+    if experts > MOST_EXPERT_TENSORS {
+        list.extend(one.iter().map(|elements| expert(&(elements * experts))));
+        return;
+    }
+    match order {
+        Order::Megatron => {
+            for tensor in &one {
+                list.extend(std::iter::repeat_n(expert(tensor), experts as usize));
+            }
+        }
+        Order::PyTorch => (0..experts).for_each(|_| list.extend(one.iter().map(expert))),
+    }
+}
