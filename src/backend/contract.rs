@@ -8,9 +8,10 @@
 use crate::collective::Placement;
 use crate::error::Result;
 use crate::geometry::Geometry;
-use crate::layout::Groups;
+use crate::layout::{Axis, Groups};
 use crate::units::Bytes;
 use crate::workload::Op;
+use crate::workload::replay::ReplayPlan;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -105,6 +106,15 @@ pub trait Backend {
     /// (see [`crate::world::agree`]) before anything is enqueued.
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>>;
 
+    /// Bytes of buffers that a replay would take on the neediest rank of this process.
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes>;
+
+    /// Reserves the buffers of a whole step and returns it, ready to be replayed. All groups of the plan must have been connected.
+    ///
+    /// # Errors
+    /// As [`Backend::bind`].
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>>;
+
     /// The clock of the marks, in nanoseconds, now.
     fn now_nanoseconds(&self) -> u64;
 
@@ -160,4 +170,66 @@ pub trait Call {
 
     /// Gives up what is enqueued, so that a later `complete` returns an error instead of waiting.
     fn abort(&mut self);
+}
+
+/// All that a backend needs to replay a step.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayBinding<'a> {
+    /// The programs of this process's ranks, and the groups.
+    pub plan: &'a ReplayPlan,
+    /// The number under which the plan's first groups were connected; the others follow.
+    pub first_groups_number: usize,
+    /// Seed of the data that is checked.
+    pub seed: u64,
+}
+
+/// Times on one axis in one replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AxisTimes {
+    /// What the rank spent waiting for its calls.
+    pub waiting_nanoseconds: u64,
+    /// From the start of each call to the moment at which it was seen done, added up.
+    pub under_way_nanoseconds: u64,
+}
+
+/// Times of one rank in one replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankTimes {
+    /// From the common start to the rank's own end.
+    pub total_nanoseconds: u64,
+    /// What it spent computing.
+    pub computing_nanoseconds: u64,
+    /// By index of the plan's groups.
+    pub axes: [AxisTimes; Axis::ALL.len()],
+}
+
+/// What a rank moved on one axis in one replay, counted from what was handed to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisBytes {
+    /// The axis.
+    pub axis: Axis,
+    /// Calls that were started; of messages, those that were sent.
+    pub calls: u64,
+    /// Their size arguments, in the sense of [`crate::geometry`].
+    pub payload: Bytes,
+    /// What of it went out, by the counts of bandwidth-optimal algorithms.
+    pub wire: Bytes,
+}
+
+/// A bound step. Methods are called by all processes in the same order.
+pub trait Replayer {
+    /// Performs every call of the step once, one after another, on data that is known, and checks what arrives. Untimed.
+    fn check(&mut self) -> Result<Option<Mismatch>>;
+
+    /// False where no data exists.
+    fn verifies(&self) -> bool;
+
+    /// Carries the step out once, from start to end. In it: no allocation, no lock.
+    fn run(&mut self) -> Result<()>;
+
+    /// The times of the last run, by local rank.
+    fn times(&self) -> &[RankTimes];
+
+    /// What a local rank moved in the last run.
+    fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;
 }

@@ -1,8 +1,11 @@
 //! Who carries an op out. The contract fits host memory, a simulated fleet, and streams of a GPU.
 
 mod contract;
+mod counted;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod simulated;
 
-pub use contract::{Backend, BackendFacts, Binding, Call, Marks, Mismatch};
+pub use contract::{
+    AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, Marks, Mismatch, RankTimes, ReplayBinding, Replayer,
+};

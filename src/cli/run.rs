@@ -194,7 +194,7 @@ impl Seen {
             Line::Plan(plan) => self.planned = Some(plan.case_lines),
             Line::Case(_) => self.cases += 1,
             Line::End(end) => self.end = Some(end),
-            Line::Clock(_) => {}
+            Line::Clock(_) | Line::Replay(_) => {}
         }
     }
 }

@@ -10,6 +10,7 @@ mod clock_exchange;
 mod data_check;
 mod isolated;
 mod own_times;
+mod replay;
 mod sampling;
 mod stop;
 mod streaming;
@@ -24,6 +25,7 @@ pub use case::{CaseResult, measure_case};
 pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;
 pub use isolated::{Lead, isolated_batch};
+pub use replay::{ReplayContext, line_without_numbers as replay_line_without_numbers, measure_replay};
 pub use stop::{Decision, Progress, StopRule, precision_reached};
 pub use streaming::{stream, streaming_batch};
 

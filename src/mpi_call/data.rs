@@ -13,13 +13,13 @@ unsafe extern "C" {
 }
 
 /// Tag of timed point-to-point messages, on communicators of their own.
-const TAG: c_int = 0;
+pub(super) const TAG: c_int = 0;
 
 /// Element counts and displacements as the C interface wants them.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    counts: Vec<c_int>,
-    displacements: Vec<c_int>,
+    pub(super) counts: Vec<c_int>,
+    pub(super) displacements: Vec<c_int>,
 }
 
 impl Counts {
@@ -40,17 +40,17 @@ impl Counts {
 /// A call with everything but the addresses of its buffers.
 #[derive(Debug)]
 pub struct Prepared {
-    call: Kind,
-    communicator: ffi::MPI_Comm,
-    datatype: ffi::MPI_Datatype,
+    pub(super) call: Kind,
+    pub(super) communicator: ffi::MPI_Comm,
+    pub(super) datatype: ffi::MPI_Datatype,
     operation: Option<Operation>,
-    in_place: bool,
-    at_root: bool,
-    root: c_int,
+    pub(super) in_place: bool,
+    pub(super) at_root: bool,
+    pub(super) root: c_int,
 }
 
 #[derive(Debug)]
-enum Kind {
+pub(super) enum Kind {
     AllReduce { count: c_int },
     AllGather { block: c_int },
     AllGatherV { mine: c_int, all: Counts },
@@ -202,7 +202,7 @@ impl Prepared {
         }
     }
 
-    fn op(&self) -> ffi::MPI_Op {
+    pub(super) fn op(&self) -> ffi::MPI_Op {
         match &self.operation {
             Some(operation) => operation.raw,
             None => unreachable!("reducing calls are prepared with an operation"),
@@ -210,7 +210,7 @@ impl Prepared {
     }
 }
 
-fn count(elements: u64) -> Result<c_int> {
+pub(super) fn count(elements: u64) -> Result<c_int> {
     usize::try_from(elements)
         .map_err(|_| Error::usage("more elements than this machine can address"))
         .and_then(|e| int(e, "elements"))

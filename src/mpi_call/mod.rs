@@ -7,10 +7,12 @@
 mod communicator;
 mod data;
 mod kinds;
+mod nonblocking;
 
 pub use communicator::Communicator;
 pub use data::{Counts, Prepared};
 pub use kinds::{Datatype, Operation};
+pub use nonblocking::{Message, Request};
 
 use crate::error::{Error, Result};
 use mpi::ffi;

@@ -4,6 +4,7 @@
 //! length.
 
 use super::line::{CaseLine, End, Header, Outcome, Plan, Samples};
+use super::replay_line::ReplayLine;
 use super::{Line, Record};
 use crate::units::Seconds;
 use std::collections::HashSet;
@@ -15,6 +16,7 @@ pub(super) struct Assembly {
     plan: Option<Plan>,
     clocks: Vec<super::line::ClockLine>,
     cases: Vec<CaseLine>,
+    replays: Vec<ReplayLine>,
     seen: HashSet<(u32, u32)>,
     end: Option<End>,
 }
@@ -45,6 +47,10 @@ impl Assembly {
                 }
                 self.cases.push(*case);
             }
+            (Line::Replay(replay), _, Some(plan)) => {
+                check_replay(&replay, plan)?;
+                self.replays.push(*replay);
+            }
         }
         Ok(())
     }
@@ -68,8 +74,8 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let (clocks, cases, end) = (self.clocks, self.cases, self.end);
-        Some(Record { header, plan, clocks, cases, end, torn, running, warnings })
+        let (clocks, cases, replays, end) = (self.clocks, self.cases, self.replays, self.end);
+        Some(Record { header, plan, clocks, cases, replays, end, torn, running, warnings })
     }
 }
 
@@ -85,6 +91,16 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
             let steps = plan.steps.len();
             return Err(format!("case {index} serves step {}, but the plan has {steps} steps", used.step));
         }
+    }
+    Ok(())
+}
+
+fn check_replay(replay: &ReplayLine, plan: &Plan) -> Result<(), String> {
+    if replay.step as usize >= plan.steps.len() {
+        return Err(format!("the replay is of step {}, the plan has {} steps", replay.step, plan.steps.len()));
+    }
+    if replay.slowest_rank.len() != replay.slowest_nanoseconds.len() {
+        return Err(format!("the replay of step {}: the columns of the repetitions differ in length", replay.step));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
+use super::replay_line::ReplayLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::geometry::Splits;
@@ -31,6 +32,8 @@ pub enum Line {
     Clock(ClockLine),
     /// One case of one replicate.
     Case(Box<CaseLine>),
+    /// A whole step, replayed.
+    Replay(Box<ReplayLine>),
     /// Last line; a record without it was cut off.
     End(End),
 }

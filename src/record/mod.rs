@@ -9,6 +9,7 @@ mod journal;
 pub mod line;
 pub mod provenance;
 mod reader;
+pub mod replay_line;
 mod schema;
 
 pub use follower::Follower;

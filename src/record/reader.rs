@@ -5,6 +5,7 @@
 
 use super::assemble::Assembly;
 use super::line::{CaseLine, ClockLine, End, Header, Plan};
+use super::replay_line::ReplayLine;
 use super::{FORMAT, Line, VERSION, path_error};
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub struct Record {
     pub clocks: Vec<ClockLine>,
     /// What was measured, in the order of measuring.
     pub cases: Vec<CaseLine>,
+    /// Every replay that was written.
+    pub replays: Vec<ReplayLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.

@@ -4,9 +4,11 @@
 
 mod facts;
 mod preflight;
+mod replay;
 mod signals;
 mod steps;
 
+pub use replay::ReplayRequest;
 pub use signals::Signals;
 
 use crate::backend::Backend;
@@ -55,15 +57,34 @@ pub struct Request {
 /// What stopped the run before its first line, or an error that the launch cannot survive (the caller must then abort
 /// it). Once the record is begun, its end line says what happened.
 pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, signals: &Signals) -> Result<End> {
+    run_with_replays(world, backend, request, &[], signals)
+}
+
+/// As [`run`], and then replays steps of the plan as a whole.
+///
+/// # Errors
+/// As [`run`], and steps that cannot be replayed.
+pub fn run_with_replays(
+    world: &dyn World,
+    backend: &mut dyn Backend,
+    request: &Request,
+    replays: &[ReplayRequest],
+    signals: &Signals,
+) -> Result<End> {
     let begun = Instant::now();
     let ranks = preflight::ranks(world, backend, request)?;
     let planned = preflight::plan(&ranks, request);
     preflight::memory(world, backend, request, &planned)?;
+    let replays = replay::plan(world, backend, request, replays)?;
     let mut journal = open(world, request)?;
     journal.write(world, || Line::Header(Box::new(facts::header(backend, request, &ranks))))?;
     journal.write(world, || Line::Plan(facts::plan_line(request, &planned)))?;
 
-    let measured = Steps { world, request, planned: &planned, signals }.measure_all(backend, &mut journal);
+    let steps = Steps { world, request, planned: &planned, signals };
+    let measured = steps.measure_all(backend, &mut journal).and_then(|mut tally| {
+        replay::replay_all(world, backend, request, &replays, signals, (&mut journal, &mut tally))?;
+        Ok(tally)
+    });
     conclude(world, journal, measured, begun)
 }
 

@@ -4,11 +4,13 @@ mod arena;
 mod call;
 mod host;
 mod idle;
+mod replay;
+mod replay_data;
 
 pub use arena::Rotation;
 pub use call::{MpiCall, Parts};
 
-use super::{Backend, BackendFacts, Binding, Call};
+use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::host_clock;
@@ -16,8 +18,10 @@ use crate::layout::Groups;
 use crate::mpi_call::{self, Communicator};
 use crate::pattern::segments::View;
 use crate::units::Bytes;
+use crate::workload::replay::Regions;
 use arena::Arena;
 use idle::IdleCall;
+use replay::MpiReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -67,6 +71,12 @@ impl MpiBackend {
     /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
     fn gives_way(&self) -> bool {
         self.ranks_on_host > host::processors()
+    }
+
+    /// Where a replay's calls have their buffers.
+    fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
+        let rank = self.world.rank();
+        Regions::of(replay::program_of(binding, rank)?, replay::place(binding, rank))
     }
 
     /// This rank's part in a binding.
@@ -160,6 +170,21 @@ impl Backend for MpiBackend {
             return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, gives_way)));
         }
         Ok(Box::new(self.bind_call(binding)?))
+    }
+
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
+        let regions = self.regions(binding)?;
+        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
+    }
+
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
+        let regions = self.regions(binding)?;
+        let gives_way = self.gives_way();
+        self.send.reserve(regions.send_bytes as usize)?;
+        self.receive.reserve(regions.receive_bytes as usize)?;
+        let arenas = (&mut self.send, &mut self.receive);
+        let rank = self.world.rank();
+        Ok(Box::new(MpiReplayer::new(binding, rank, &regions, &self.communicators, arenas, gives_way)?))
     }
 
     fn now_nanoseconds(&self) -> u64 {

@@ -65,15 +65,7 @@ impl Call for SimulatedCall<'_> {
 
     /// There is no data; only a fault of the kind `corrupt` is ever found.
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        let noise = &mut *self.noise;
-        let found = self.corrupt.iter().find(|(_, probability)| noise.happens(*probability));
-        Ok(found.map(|(rank, _)| Mismatch {
-            rank: *rank,
-            element: 0,
-            expected: "0x00".to_owned(),
-            got: "0x01 (a simulated fault)".to_owned(),
-            count: 1,
-        }))
+        Ok(corrupted(self.corrupt, self.noise))
     }
 
     fn verifies(&self) -> bool {
@@ -95,4 +87,16 @@ impl Call for SimulatedCall<'_> {
     fn abort(&mut self) {
         self.aborted = true;
     }
+}
+
+/// What the first of the corrupt ranks (with the probability) that fails this time finds.
+pub(super) fn corrupted(ranks: &[(u32, f64)], noise: &mut Noise) -> Option<Mismatch> {
+    let found = ranks.iter().find(|(_, probability)| noise.happens(*probability));
+    found.map(|(rank, _)| Mismatch {
+        rank: *rank,
+        element: 0,
+        expected: "0x00".to_owned(),
+        got: "0x01 (a simulated fault)".to_owned(),
+        count: 1,
+    })
 }

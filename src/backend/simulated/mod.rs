@@ -9,12 +9,13 @@ mod clocks;
 mod fleet;
 mod noise;
 mod placing;
+mod replay;
 #[cfg(test)]
 mod tests;
 mod time_model;
 mod work;
 
-use super::{Backend, BackendFacts, Binding, Call};
+use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Groups;
@@ -24,6 +25,7 @@ use clocks::{Clocks, MarkLog};
 use fleet::Fleet;
 use noise::Noise;
 use placing::Placed;
+use replay::SimulatedReplayer;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -121,6 +123,15 @@ impl Backend for SimulatedBackend {
             ranks: fleet.ranks,
             placed,
         }))
+    }
+
+    fn replay_bytes_needed(&self, _: &ReplayBinding) -> Result<Bytes> {
+        Ok(Bytes(0))
+    }
+
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
+        let SimulatedBackend { fleet, noise, connected, now } = self;
+        Ok(Box::new(SimulatedReplayer::new(binding, fleet, connected, noise, now)?))
     }
 
     /// The furthest of the virtual clocks, moved on a little by every reading.

@@ -51,7 +51,8 @@ impl Work {
     }
 }
 
-fn nanoseconds(seconds: f64) -> f64 {
+/// Seconds as nanoseconds, at least one and not beyond the clock.
+pub(super) fn nanoseconds(seconds: f64) -> f64 {
     (seconds * 1e9).clamp(1.0, LONGEST_NANOSECONDS)
 }
 

@@ -1,0 +1,49 @@
+//! What a rank moved in a replay: calls and bytes per op, summed up by axis.
+
+use super::AxisBytes;
+use crate::error::{Error, Result};
+use crate::layout::Axis;
+use crate::units::Bytes;
+use crate::workload::Op;
+use crate::workload::replay::ReplayProgram;
+
+/// Calls of an op that were started, and the bytes of their size arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub calls: u64,
+    pub payload_bytes: u64,
+}
+
+impl Counted {
+    #[inline]
+    pub(super) fn add(&mut self, payload_bytes: u64) {
+        self.calls += 1;
+        self.payload_bytes += payload_bytes;
+    }
+}
+
+/// Sums up by axis; `counted` has one entry for each op of the program.
+///
+/// # Errors
+/// Where the bytes pass 64 bits.
+pub(super) fn by_axis(program: &ReplayProgram, counted: &[Counted]) -> Result<Vec<AxisBytes>> {
+    let mut axes: Vec<AxisBytes> = Vec::new();
+    for axis in Axis::ALL {
+        let mut sum = AxisBytes { axis, calls: 0, payload: Bytes(0), wire: Bytes(0) };
+        for ((op, geometry), counted) in program.ops.iter().zip(&program.geometries).zip(counted) {
+            if op.axis == axis {
+                sum.calls += counted.calls;
+                sum.payload.0 += counted.payload_bytes;
+                // All calls of an op as one: what each sends is a share of its payload, rounded down over the step and not call by call.
+                let together = Op { bytes_total: Bytes(counted.payload_bytes), ..op.clone() };
+                let wire = together.wire_bytes(geometry.ranks(), 1);
+                let too_many = || Error::usage(format!("the bytes that a replay moves on {axis} do not fit 64 bits"));
+                sum.wire.0 += wire.ok_or_else(too_many)?;
+            }
+        }
+        if sum.calls > 0 {
+            axes.push(sum);
+        }
+    }
+    Ok(axes)
+}

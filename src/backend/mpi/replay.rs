@@ -1,0 +1,316 @@
+//! A whole step on host memory: calls that are started and go on while the rank computes or does something else.
+//!
+//! Computing is a loop on the clock. MPI moves data only while somebody calls it, so the loop tests one of the calls under way
+//! every few microseconds, as a library with a thread of its own would have to.
+
+use super::arena::Arena;
+use super::replay_data::SlotData;
+use crate::backend::counted::{Counted, by_axis};
+use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::collective::ReduceOp;
+use crate::error::{Error, Result};
+use crate::host_clock;
+use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request};
+use crate::pattern::encode;
+use crate::pattern::segments::View;
+use crate::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
+use std::collections::HashMap;
+
+/// Between two tests of calls under way.
+const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
+
+/// A bound step.
+pub(super) struct MpiReplayer<'b> {
+    pub(super) rank: u32,
+    program: &'b ReplayProgram,
+    pub(super) slots: Vec<SlotCall>,
+    pub(super) send: &'b mut Arena,
+    pub(super) receive: &'b mut Arena,
+    /// Slots under way that nobody has seen done.
+    under_way: Vec<u32>,
+    cursor: usize,
+    gives_way: bool,
+    counted: Vec<Counted>,
+    times: [RankTimes; 1],
+}
+
+/// A slot, ready to be started.
+pub(super) struct SlotCall {
+    pub kind: SlotKind,
+    pub data: SlotData,
+    request: Request,
+    send_offset: usize,
+    receive_offset: usize,
+    op: usize,
+    axis: usize,
+    payload_bytes: u64,
+    divide: Option<Divide>,
+    started: u64,
+}
+
+pub(super) enum SlotKind {
+    Together(Prepared),
+    Send(Message),
+    Receive(Message),
+}
+
+/// The second half of an average.
+#[derive(Clone, Copy)]
+struct Divide {
+    element: crate::element::ElementType,
+    ranks: u32,
+    bytes: usize,
+}
+
+/// Where this rank stands in the groups of a plan.
+pub(super) fn place<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
+    let places: Vec<Option<(&'a [u32], u32)>> = binding
+        .plan
+        .groups
+        .iter()
+        .map(|groups| groups.place_of(rank).map(|(group, me)| (groups.groups[group].as_slice(), me)))
+        .collect();
+    move |groups| places.get(groups).copied().flatten()
+}
+
+/// The program of this rank.
+pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
+    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
+    binding.plan.program_of_rank(rank).ok_or_else(missing)
+}
+
+impl<'b> MpiReplayer<'b> {
+    /// Prepares every slot; the arenas hold the regions.
+    pub(super) fn new(
+        binding: &ReplayBinding<'b>,
+        rank: u32,
+        regions: &Regions,
+        communicators: &HashMap<usize, Option<Communicator>>,
+        (send, receive): (&'b mut Arena, &'b mut Arena),
+        gives_way: bool,
+    ) -> Result<MpiReplayer<'b>> {
+        let program = program_of(binding, rank)?;
+        let place = place(binding, rank);
+        let mut slots = Vec::with_capacity(program.slots.len());
+        for (index, slot) in program.slots.iter().enumerate() {
+            let groups = program.groups[slot.op as usize];
+            let unconnected = || {
+                let axis = program.op_of(slot).axis;
+                Error::environment(format!("axis {axis} was not connected before the replay"))
+            };
+            let communicator = communicators.get(&(binding.first_groups_number + groups)).and_then(Option::as_ref);
+            let communicator = communicator.ok_or_else(unconnected)?;
+            let (group, me) = place(groups).ok_or_else(unconnected)?;
+            let mut call = prepare(program, slot, communicator, (group, me), binding.seed)?;
+            call.send_offset = regions.send[index].offset as usize;
+            call.receive_offset = regions.receive[index].offset as usize;
+            slots.push(call);
+        }
+        Ok(MpiReplayer {
+            rank,
+            under_way: Vec::with_capacity(slots.len()),
+            counted: vec![Counted::default(); program.ops.len()],
+            program,
+            slots,
+            send,
+            receive,
+            cursor: 0,
+            gives_way,
+            times: [RankTimes::default()],
+        })
+    }
+
+    /// Starts a slot.
+    #[inline]
+    pub(super) fn start(&mut self, slot: u32) -> Result<()> {
+        let call = &mut self.slots[slot as usize];
+        let send = self.send.address().wrapping_add(call.send_offset);
+        let receive = self.receive.address_mut().wrapping_add(call.receive_offset);
+        call.started = host_clock::now_nanoseconds();
+        // SAFETY: the arenas are borrowed for as long as this value lives (and are given up for ever if it dies with calls under
+        // way) and hold all regions; regions that are written to are shared only by slots that are never under way together;
+        // the program waits for a slot before it starts it again; the communicators are the backend's, which is borrowed.
+        unsafe {
+            match &call.kind {
+                SlotKind::Together(prepared) => prepared.start(send, receive, &mut call.request)?,
+                SlotKind::Send(message) => message.start_sending(send, &mut call.request)?,
+                SlotKind::Receive(message) => message.start_receiving(receive, &mut call.request)?,
+            }
+        }
+        if !matches!(call.kind, SlotKind::Receive(_)) {
+            self.counted[call.op].add(call.payload_bytes);
+        }
+        self.under_way.push(slot);
+        Ok(())
+    }
+
+    /// Waits for a slot.
+    #[inline]
+    pub(super) fn wait(&mut self, slot: u32) -> Result<()> {
+        let Some(place) = self.under_way.iter().position(|other| *other == slot) else { return Ok(()) };
+        self.under_way.swap_remove(place);
+        let begin = host_clock::now_nanoseconds();
+        let call = &mut self.slots[slot as usize];
+        call.request.wait()?;
+        let end = host_clock::now_nanoseconds();
+        let axis = &mut self.times[0].axes[call.axis];
+        axis.waiting_nanoseconds += end - begin;
+        axis.under_way_nanoseconds += end - call.started;
+        self.divide(slot);
+        Ok(())
+    }
+
+    #[inline]
+    fn divide(&mut self, slot: u32) {
+        let call = &self.slots[slot as usize];
+        if let Some(Divide { element, ranks, bytes }) = call.divide {
+            let result = &mut self.receive.bytes_mut()[call.receive_offset..call.receive_offset + bytes];
+            encode::divide_all(element, result, ranks);
+        }
+    }
+
+    /// Works for a time.
+    #[inline]
+    fn compute(&mut self, nanoseconds: u64) -> Result<()> {
+        let begin = host_clock::now_nanoseconds();
+        let (end, mut next_test) = (begin + nanoseconds, begin);
+        let mut now = begin;
+        while now < end {
+            if now >= next_test && !self.under_way.is_empty() {
+                self.test_one(now)?;
+                next_test = now + NANOSECONDS_BETWEEN_TESTS;
+            } else if self.gives_way {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            now = host_clock::now_nanoseconds();
+        }
+        self.times[0].computing_nanoseconds += now - begin;
+        Ok(())
+    }
+
+    #[inline]
+    fn test_one(&mut self, now: u64) -> Result<()> {
+        self.cursor = if self.cursor + 1 < self.under_way.len() { self.cursor + 1 } else { 0 };
+        let slot = self.under_way[self.cursor];
+        let call = &mut self.slots[slot as usize];
+        if call.request.test()? {
+            self.under_way.swap_remove(self.cursor);
+            self.times[0].axes[call.axis].under_way_nanoseconds += now - call.started;
+            self.divide(slot);
+        }
+        Ok(())
+    }
+}
+
+fn prepare(
+    program: &ReplayProgram,
+    slot: &Slot,
+    communicator: &Communicator,
+    (group, me): (&[u32], u32),
+    seed: u64,
+) -> Result<SlotCall> {
+    let op = program.op_of(slot);
+    let geometry = &program.geometries[slot.op as usize];
+    let elements = geometry.bytes_total.0 / geometry.element_bytes;
+    let message = |peer, stream| Message::new(elements, Datatype::of(op.element), peer, stream, communicator);
+    let seed = seed_of(seed, group[0]);
+    let (kind, data, divide) = match slot.movement {
+        Movement::Send { to, stream } => (
+            SlotKind::Send(message(to, stream)?),
+            SlotData::message(op.element, elements, group[me as usize], stream),
+            None,
+        ),
+        Movement::Receive { from, stream } => {
+            let data = SlotData::message(op.element, elements, group[from as usize], stream);
+            (SlotKind::Receive(message(from, stream)?), data, None)
+        }
+        Movement::Together => {
+            let placement = placement_of(op.collective);
+            let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
+            let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
+            let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
+            let prepared = Prepared::new(&view, communicator, Datatype::of(op.element), operation)?;
+            let own = geometry.blocks[me as usize] * geometry.element_bytes;
+            let divide = (reduce_op == Some(ReduceOp::Avg)).then_some(Divide {
+                element: op.element,
+                ranks: group.len() as u32,
+                bytes: own as usize,
+            });
+            (SlotKind::Together(prepared), SlotData::collective(op.element, reduce_op, &view, seed), divide)
+        }
+    };
+    let named = match &kind {
+        SlotKind::Together(prepared) => prepared.elements_named(group.len() as u32),
+        SlotKind::Send(message) | SlotKind::Receive(message) => message.elements(),
+    };
+    Ok(SlotCall {
+        kind,
+        data,
+        request: Request::none(),
+        send_offset: 0,
+        receive_offset: 0,
+        op: slot.op as usize,
+        axis: program.groups[slot.op as usize],
+        payload_bytes: named * geometry.element_bytes,
+        divide,
+        started: 0,
+    })
+}
+
+/// Groups differ in their data, so that a message that strays is found.
+fn seed_of(seed: u64, first_rank: u32) -> u64 {
+    seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
+}
+
+impl SlotCall {
+    pub(super) fn offsets(&self) -> (usize, usize) {
+        (self.send_offset, self.receive_offset)
+    }
+}
+
+impl Replayer for MpiReplayer<'_> {
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        self.check_all(self.program)
+    }
+
+    fn verifies(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self) -> Result<()> {
+        self.counted.fill(Counted::default());
+        self.times = [RankTimes::default()];
+        let program = self.program;
+        let begin = host_clock::now_nanoseconds();
+        for action in &program.actions {
+            match action {
+                Action::Compute { nanoseconds, .. } => self.compute(*nanoseconds)?,
+                Action::Start { slot } => self.start(*slot)?,
+                Action::Wait { slot } => self.wait(*slot)?,
+            }
+        }
+        self.times[0].total_nanoseconds = host_clock::now_nanoseconds() - begin;
+        Ok(())
+    }
+
+    fn times(&self) -> &[RankTimes] {
+        &self.times
+    }
+
+    fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
+        by_axis(self.program, &self.counted)
+    }
+}
+
+impl Drop for MpiReplayer<'_> {
+    /// Calls under way may still write: the memory is then never given back, and the launch is about to be aborted.
+    fn drop(&mut self) {
+        if !self.under_way.is_empty() {
+            std::mem::forget(std::mem::take(self.send));
+            std::mem::forget(std::mem::take(self.receive));
+            std::mem::forget(std::mem::take(&mut self.slots));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The data by which the calls of a replay are checked, each once, before anything is timed.
+
+use super::replay::{MpiReplayer, SlotKind};
+use crate::backend::Mismatch;
+use crate::collective::ReduceOp;
+use crate::element::ElementType;
+use crate::error::Result;
+use crate::pattern::segments::View;
+use crate::pattern::{Buffer, Pattern, Segment, Source};
+use crate::workload::replay::{Movement, ReplayProgram};
+use std::ops::Range;
+
+/// What the buffers of a slot hold before its call, and after it.
+pub(super) struct SlotData {
+    pattern: Pattern,
+    inputs: Vec<Segment>,
+    outputs: Vec<Segment>,
+    element_bytes: u64,
+}
+
+impl SlotData {
+    pub(super) fn collective(element: ElementType, reduce_op: Option<ReduceOp>, view: &View, seed: u64) -> SlotData {
+        let with_elements = |segments: Vec<Segment>| segments.into_iter().filter(|s| s.elements > 0).collect();
+        SlotData {
+            pattern: Pattern::new(element, reduce_op, view.group.len() as u32, seed),
+            inputs: with_elements(view.inputs(0)),
+            outputs: with_elements(view.outputs(0)),
+            element_bytes: element.size(),
+        }
+    }
+
+    /// A message of a world rank's data.
+    pub(super) fn message(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
+        let source = Source::Moved { rank: sender, first: 0 };
+        let segment = |buffer| vec![Segment { buffer, offset: 0, elements, source }];
+        SlotData {
+            pattern: Pattern::new(element, None, 2, u64::from(stream)),
+            inputs: segment(Buffer::Send),
+            outputs: segment(Buffer::Receive),
+            element_bytes: element.size(),
+        }
+    }
+
+    fn range(&self, segment: &Segment, offset: usize) -> Range<usize> {
+        let start = offset + (segment.offset * self.element_bytes) as usize;
+        start..start + (segment.elements * self.element_bytes) as usize
+    }
+}
+
+impl MpiReplayer<'_> {
+    /// Every slot once, alone: collectives in the order in which the program starts them, then the messages from stage to stage
+    /// in one order for all ranks. Then the buffers are cleared, as sums of sums would soon be infinite.
+    pub(super) fn check_all(&mut self, program: &ReplayProgram) -> Result<Option<Mismatch>> {
+        let together = (0..program.slots.len()).filter(|slot| program.slots[*slot].movement == Movement::Together);
+        let mut messages: Vec<(u32, u32, u32, usize)> = Vec::new();
+        for (index, slot) in program.slots.iter().enumerate() {
+            let message = match slot.movement {
+                Movement::Together => continue,
+                Movement::Send { to, stream } => (program.stage, to, stream, index),
+                Movement::Receive { from, stream } => (from, program.stage, stream, index),
+            };
+            // One of each stream: the others are the same message in other buffers.
+            if !messages.iter().any(|known| (known.0, known.1, known.2) == (message.0, message.1, message.2)) {
+                messages.push(message);
+            }
+        }
+        messages.sort_unstable();
+        let mut first_wrong = None;
+        for slot in together.chain(messages.into_iter().map(|message| message.3)) {
+            let wrong = self.check_slot(slot)?;
+            first_wrong = first_wrong.or(wrong);
+        }
+        self.send.bytes_mut().fill(0);
+        self.receive.bytes_mut().fill(0);
+        Ok(first_wrong)
+    }
+
+    fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
+        let call = &self.slots[slot];
+        let (send, receive) = call.offsets();
+        let data = &call.data;
+        if !matches!(call.kind, SlotKind::Send(_)) {
+            for segment in &data.outputs {
+                let range = data.range(segment, receive);
+                data.pattern.poison(segment.source, &mut self.receive.bytes_mut()[range]);
+            }
+        }
+        if !matches!(call.kind, SlotKind::Receive(_)) {
+            for segment in &data.inputs {
+                let (arena, offset) = match segment.buffer {
+                    Buffer::Send => (&mut *self.send, send),
+                    Buffer::Receive => (&mut *self.receive, receive),
+                };
+                data.pattern.write(segment.source, &mut arena.bytes_mut()[data.range(segment, offset)]);
+            }
+        }
+        self.start(slot as u32)?;
+        self.wait(slot as u32)?;
+        let call = &self.slots[slot];
+        if matches!(call.kind, SlotKind::Send(_)) {
+            return Ok(None);
+        }
+        let wrong = call.data.outputs.iter().find_map(|segment| {
+            let bytes = &self.receive.bytes()[call.data.range(segment, receive)];
+            call.data.pattern.check(segment.source, bytes).map(|wrong| (segment.offset + wrong.first, wrong))
+        });
+        Ok(wrong.map(|(element, wrong)| Mismatch {
+            rank: self.rank,
+            element,
+            expected: wrong.expected,
+            got: wrong.got,
+            count: wrong.count,
+        }))
+    }
+}

@@ -1,0 +1,123 @@
+//! The replays of a run: each step as a whole, after the cases, with communicators of all its axes alive together.
+
+use super::{Request, SharedJournal, Signals};
+use crate::backend::{Backend, ReplayBinding};
+use crate::error::{Error, Result};
+use crate::measure::{ReplayContext, measure_replay, replay_line_without_numbers};
+use crate::record::line::{Line, Outcome};
+use crate::record::provenance;
+use crate::record::replay_line::ReplayLine;
+use crate::session::steps::Tally;
+use crate::workload::replay::{ReplayOptions, ReplayPlan, Timetable};
+use crate::workload::step::Step;
+use crate::world::{World, agree};
+
+/// A step to be replayed.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayRequest<'a> {
+    /// The step, of as many ranks as the run has.
+    pub step: &'a Step<'a>,
+    /// Its index among the steps of the plan.
+    pub step_index: u32,
+    /// How it is replayed.
+    pub options: ReplayOptions,
+}
+
+/// A replay that can be carried out.
+pub(super) struct Planned<'a> {
+    request: &'a ReplayRequest<'a>,
+    plan: ReplayPlan,
+}
+
+/// Plans every replay and refuses what does not fit into memory, before anything is measured.
+pub(super) fn plan<'a>(
+    world: &dyn World,
+    backend: &dyn Backend,
+    request: &Request,
+    replays: &'a [ReplayRequest<'a>],
+) -> Result<Vec<Planned<'a>>> {
+    let one = |replay: &'a ReplayRequest<'a>| plan_one(backend, request, replay);
+    agree(world, replays.iter().map(one).collect())
+}
+
+fn plan_one<'a>(backend: &dyn Backend, request: &Request, replay: &'a ReplayRequest<'a>) -> Result<Planned<'a>> {
+    let Step::Training(training) = replay.step else {
+        let phase = replay.step.phase_name();
+        return Err(Error::usage(format!("a step of {phase} has no schedule; only training can be replayed")));
+    };
+    let ranks = replay.step.layout().degrees.world();
+    if ranks != u64::from(request.world_size) {
+        let found = request.world_size;
+        return Err(Error::usage(format!("the step to be replayed is of {ranks} ranks, the run of {found}")));
+    }
+    let local_ranks = backend.local_ranks();
+    let timetable = Timetable::of(training)?;
+    let plan = ReplayPlan::new(replay.step, &timetable, &replay.options, |rank| local_ranks.contains(&rank))?;
+    let needed = backend.replay_bytes_needed(&binding(&plan, request))?;
+    let available = backend.bytes_available();
+    if needed > available {
+        let (host, model) = (provenance::rank_facts(0).host, replay.step.model().shown_name());
+        return Err(Error::usage(format!(
+            "replaying a step of {model} needs {needed} of buffers on each rank; host {host} has {available} for each; \
+             choose a shorter sequence, fewer layers or smaller buckets"
+        )));
+    }
+    Ok(Planned { request: replay, plan })
+}
+
+fn binding<'a>(plan: &'a ReplayPlan, request: &Request) -> ReplayBinding<'a> {
+    ReplayBinding { plan, first_groups_number: 0, seed: request.settings.seed }
+}
+
+/// Carries the replays out, one line each.
+pub(super) fn replay_all(
+    world: &dyn World,
+    backend: &mut dyn Backend,
+    request: &Request,
+    replays: &[Planned],
+    signals: &Signals,
+    (journal, tally): (&mut SharedJournal, &mut Tally),
+) -> Result<()> {
+    for replay in replays {
+        if tally.signal != 0 {
+            return Ok(());
+        }
+        for (number, groups) in replay.plan.groups.iter().enumerate() {
+            backend.connect(number, groups)?;
+        }
+        let line = replay_one(world, backend, request, replay, signals)?;
+        backend.disconnect()?;
+        tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
+        tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
+        journal.write(world, || Line::Replay(Box::new(line)))?;
+        tally.signal = signals.agreed(world)?;
+    }
+    Ok(())
+}
+
+fn replay_one(
+    world: &dyn World,
+    backend: &mut dyn Backend,
+    request: &Request,
+    replay: &Planned,
+    signals: &Signals,
+) -> Result<ReplayLine> {
+    let (plan, options, step) = (&replay.plan, &replay.request.options, replay.request.step_index);
+    let context = ReplayContext {
+        world,
+        local_ranks: backend.local_ranks(),
+        verify: request.settings.verify,
+        interrupted: signals.raised(),
+    };
+    // Nothing is started before all have their buffers: a rank without would leave the others waiting.
+    let bound = backend.bind_replay(&binding(plan, request));
+    let mut replayer = match agree(world, bound) {
+        Ok(replayer) => replayer,
+        Err(error) if error.is_shared() => {
+            let failed = Outcome::Failed { reason: error.to_string() };
+            return Ok(replay_line_without_numbers(plan, options, step, failed));
+        }
+        Err(error) => return Err(error),
+    };
+    measure_replay(&context, replayer.as_mut(), plan, options, step)
+}

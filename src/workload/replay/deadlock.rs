@@ -1,0 +1,104 @@
+//! A checker for tests: carries out the programs of all ranks at once under the strictest rules, and says who waits for ever.
+//!
+//! A collective is done when all its members started it, a message when both its ends did. Messages find each other by sender,
+//! receiver and stream, in order; collectives by group, in order.
+
+use super::{Action, Movement, ReplayPlan};
+use crate::collective::Collective;
+use crate::layout::Axis;
+use std::collections::HashMap;
+
+/// Where a call meets its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Meeting {
+    Group { groups: usize, group: usize, turn: u64 },
+    Message { from: u32, to: u32, stream: u32, turn: u64 },
+}
+
+#[derive(Debug)]
+struct Call {
+    what: (Collective, u64),
+    there: u32,
+    needed: u32,
+}
+
+/// Carries out all ranks; panics where calls do not fit each other, and with the ranks that wait for ever.
+pub(super) fn carry_out(plan: &ReplayPlan) {
+    let ranks = plan.stage_of_rank.len();
+    let mut calls: HashMap<Meeting, Call> = HashMap::new();
+    let mut turns: HashMap<(u32, Meeting), u64> = HashMap::new();
+    let mut next = vec![0usize; ranks];
+    let mut meetings: Vec<HashMap<u32, Meeting>> = vec![HashMap::new(); ranks];
+    loop {
+        let mut moved = false;
+        for rank in 0..ranks as u32 {
+            let program = plan.program_of_rank(rank).expect("every rank has a program");
+            while let Some(action) = program.actions.get(next[rank as usize]) {
+                match action {
+                    Action::Compute { .. } => {}
+                    Action::Start { slot } => {
+                        let meeting = start(plan, rank, *slot, &mut calls, &mut turns);
+                        let before = meetings[rank as usize].insert(*slot, meeting);
+                        assert_eq!(before, None, "rank {rank} starts slot {slot}, which is under way");
+                    }
+                    Action::Wait { slot } => {
+                        let meeting = meetings[rank as usize][slot];
+                        if calls[&meeting].there < calls[&meeting].needed {
+                            break;
+                        }
+                        meetings[rank as usize].remove(slot);
+                    }
+                }
+                next[rank as usize] += 1;
+                moved = true;
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    for rank in 0..ranks {
+        let program = plan.program_of_rank(rank as u32).unwrap();
+        let (done, all) = (next[rank], program.actions.len());
+        assert_eq!(done, all, "rank {rank} waits for ever at {:?}", &program.actions[done..all.min(done + 2)]);
+        assert!(meetings[rank].is_empty(), "rank {rank} never waits for {:?}", meetings[rank]);
+    }
+    let alone: Vec<_> = calls.iter().filter(|(_, call)| call.there != call.needed).collect();
+    assert!(alone.is_empty(), "calls that not all came to: {alone:?}");
+}
+
+fn start(
+    plan: &ReplayPlan,
+    rank: u32,
+    slot: u32,
+    calls: &mut HashMap<Meeting, Call>,
+    turns: &mut HashMap<(u32, Meeting), u64>,
+) -> Meeting {
+    let program = plan.program_of_rank(rank).unwrap();
+    let slot = program.slots[slot as usize];
+    let (op, groups) = (program.op_of(&slot), program.groups[slot.op as usize]);
+    let pipeline = |stage: u32| {
+        let pipelines = plan.groups.iter().find(|groups| groups.axis == Axis::Pp).unwrap();
+        let (group, _) = pipelines.place_of(rank).unwrap();
+        pipelines.groups[group][stage as usize]
+    };
+    let (meeting, needed) = match slot.movement {
+        Movement::Together => {
+            let (group, _) = plan.groups[groups].place_of(rank).expect("only members start a collective");
+            (Meeting::Group { groups, group, turn: 0 }, plan.groups[groups].groups[group].len() as u32)
+        }
+        Movement::Send { to, stream } => (Meeting::Message { from: rank, to: pipeline(to), stream, turn: 0 }, 2),
+        Movement::Receive { from, stream } => (Meeting::Message { from: pipeline(from), to: rank, stream, turn: 0 }, 2),
+    };
+    let now = turns.entry((rank, meeting)).or_default();
+    let meeting = match meeting {
+        Meeting::Group { groups, group, .. } => Meeting::Group { groups, group, turn: *now },
+        Meeting::Message { from, to, stream, .. } => Meeting::Message { from, to, stream, turn: *now },
+    };
+    *now += 1;
+    let what = (op.collective, op.bytes_total.0);
+    let call = calls.entry(meeting).or_insert(Call { what, there: 0, needed });
+    assert_eq!(call.what, what, "rank {rank} at {meeting:?}");
+    call.there += 1;
+    meeting
+}

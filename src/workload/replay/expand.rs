@@ -1,0 +1,390 @@
+//! Walks through the events of a stage and writes what each comes to, layer by layer.
+
+use super::emit::Emitter;
+use super::layer_calls::LayerCalls;
+use super::spread::Spread;
+use super::timetable::{TimetableEvent, Transfer};
+use super::{Movement, ReplayProgram};
+use crate::config::step::Recompute;
+use crate::layout::Axis;
+use crate::workload::Op;
+use crate::workload::schedule::Pass as SchedulePass;
+use crate::workload::step::TrainingStep;
+use crate::workload::when::{End, Moment, Overlap, Pass, When};
+use std::collections::HashMap;
+
+/// What the expansion of a stage works with.
+pub(super) struct Expansion<'a> {
+    pub step: &'a TrainingStep<'a>,
+    pub stage: u32,
+    pub events: &'a [TimetableEvent],
+    /// The stage's own ops, and behind them those that it receives.
+    pub ops: &'a [Op],
+    pub own_ops: usize,
+    /// For each stage that messages come from and each direction: the message, as an index into `ops`.
+    pub received: &'a HashMap<(u32, bool), usize>,
+    pub forward_nanoseconds: u64,
+    emit: Emitter,
+    weights_apart: bool,
+    layer_calls: HashMap<(Pass, bool), LayerCalls>,
+    /// Started with the layers of the first forward passes and the last backward passes.
+    first_forward: InStep,
+    last_backward: InStep,
+    /// Posted ahead, by event.
+    posted: HashMap<usize, Option<u32>>,
+    /// By op, messages that are still to be sent.
+    to_send: Vec<u64>,
+}
+
+/// Calls spread over the layers of a few events of the step.
+#[derive(Default)]
+struct InStep {
+    events: Vec<usize>,
+    spreads: Vec<Spread>,
+    /// Layers of these events that are done.
+    units_done: usize,
+    under_way: Vec<u32>,
+}
+
+impl<'a> Expansion<'a> {
+    pub(super) fn new(
+        step: &'a TrainingStep<'a>,
+        stage: u32,
+        events: &'a [TimetableEvent],
+        (ops, own_ops): (&'a [Op], usize),
+        received: &'a HashMap<(u32, bool), usize>,
+        forward_nanoseconds: u64,
+    ) -> Expansion<'a> {
+        let mut expansion = Expansion {
+            step,
+            stage,
+            events,
+            ops,
+            own_ops,
+            received,
+            forward_nanoseconds,
+            emit: Emitter::default(),
+            weights_apart: events.iter().any(|event| event.pass == SchedulePass::InputGradient),
+            layer_calls: HashMap::new(),
+            first_forward: InStep::default(),
+            last_backward: InStep::default(),
+            posted: HashMap::new(),
+            to_send: ops.iter().map(|op| op.when.count_per_step(step.micro_batches).unwrap_or(0)).collect(),
+        };
+        expansion.first_forward = expansion.in_step(Moment::FirstForward);
+        expansion.last_backward = expansion.in_step(Moment::LastBackward);
+        expansion
+    }
+
+    /// Writes the whole step.
+    pub(super) fn write(mut self, program: &mut ReplayProgram) {
+        for op in self.of_step(Moment::FirstForward, true) {
+            self.emit.exposed(op);
+        }
+        for event in 0..self.events.len() {
+            self.event(event);
+        }
+        self.emit.wait_for_hidden();
+        for slot in std::mem::take(&mut self.last_backward.under_way) {
+            self.emit.wait(slot);
+        }
+        self.emit.wait_for_sent();
+        let ends = [(Moment::LastBackward, true), (Moment::AfterBackward, true), (Moment::AfterBackward, false)];
+        for (moment, exposed) in ends.into_iter().chain([(Moment::Optimizer, true), (Moment::Optimizer, false)]) {
+            for op in self.of_step(moment, exposed) {
+                self.emit.exposed(op);
+            }
+        }
+        program.slots = self.emit.slots;
+        program.actions = self.emit.actions;
+    }
+
+    fn event(&mut self, index: usize) {
+        let event = self.events[index];
+        self.receive(index);
+        match event.pass {
+            SchedulePass::Forward => {
+                self.at_end(&event, Pass::Forward, End::Input);
+                self.layers(index, &[(Pass::Forward, self.forward_nanoseconds)]);
+                self.at_end(&event, Pass::Forward, End::Output);
+            }
+            SchedulePass::Backward => {
+                self.at_end(&event, Pass::Recompute, End::Input);
+                self.at_end(&event, Pass::Recompute, End::Output);
+                self.at_end(&event, Pass::Backward, End::Output);
+                self.at_end(&event, Pass::WeightGradient, End::Output);
+                let forward = self.forward_nanoseconds;
+                self.layers(
+                    index,
+                    &[(Pass::Recompute, self.again()), (Pass::Backward, forward), (Pass::WeightGradient, forward)],
+                );
+                self.at_end(&event, Pass::Backward, End::Input);
+                self.at_end(&event, Pass::WeightGradient, End::Input);
+            }
+            SchedulePass::InputGradient => {
+                self.at_end(&event, Pass::Recompute, End::Input);
+                self.at_end(&event, Pass::Recompute, End::Output);
+                self.at_end(&event, Pass::Backward, End::Output);
+                self.layers(index, &[(Pass::Recompute, self.again()), (Pass::Backward, self.forward_nanoseconds)]);
+                self.at_end(&event, Pass::Backward, End::Input);
+            }
+            SchedulePass::WeightGradient => {
+                self.at_end(&event, Pass::WeightGradient, End::Output);
+                self.layers(index, &[(Pass::WeightGradient, self.forward_nanoseconds)]);
+                self.at_end(&event, Pass::WeightGradient, End::Input);
+            }
+        }
+        self.send(&event);
+    }
+
+    /// Nanoseconds of computing a layer again.
+    fn again(&self) -> u64 {
+        match self.step.training.tensor.recompute {
+            Recompute::Full => self.forward_nanoseconds,
+            Recompute::None | Recompute::Selective => 0,
+        }
+    }
+
+    /// The layers of an event in their order, each with its passes, and what is spread over them.
+    fn layers(&mut self, index: usize, passes: &[(Pass, u64)]) {
+        let event = self.events[index];
+        let mut layers = self.step.stages.layers_of_chunk(self.stage, event.chunk).to_vec();
+        if event.pass != SchedulePass::Forward {
+            layers.reverse();
+        }
+        let calls: Vec<Vec<LayerCalls>> =
+            layers.iter().map(|layer| passes.iter().map(|(pass, _)| self.calls_of(*pass, *layer)).collect()).collect();
+        let ahead = |unit: usize| calls.get(unit).into_iter().flatten().flat_map(|calls| calls.ahead.iter().copied());
+        let units = layers.len().max(1);
+        let mut whole = self.whole(index, units);
+        let (mut fetched, mut behind): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        fetched.extend(ahead(0).map(|op| self.emit.start(op, Movement::Together)));
+        for unit in 0..units {
+            self.before_layer(index, &mut whole, unit);
+            for slot in std::mem::take(&mut fetched) {
+                self.emit.wait(slot);
+            }
+            fetched.extend(ahead(unit + 1).map(|op| self.emit.start(op, Movement::Together)));
+            for (calls, pass) in calls.get(unit).into_iter().flatten().zip(passes) {
+                self.layer(calls, *pass);
+            }
+            for slot in std::mem::take(&mut behind) {
+                self.emit.wait(slot);
+            }
+            for op in calls.get(unit).into_iter().flatten().flat_map(|calls| &calls.behind) {
+                behind.push(self.emit.start(*op, Movement::Together));
+            }
+            self.after_layer(index, &mut whole, unit);
+        }
+        self.emit.hide(behind);
+        self.emit.hide(whole.under_way);
+        for op in whole.exposed {
+            self.emit.exposed(op);
+        }
+    }
+
+    fn calls_of(&mut self, pass: Pass, layer: u32) -> LayerCalls {
+        let has_experts = self.step.model.has_experts_in(layer);
+        let (ops, apart) = (&self.ops[..self.own_ops], self.weights_apart);
+        let known = self.layer_calls.entry((pass, has_experts));
+        known.or_insert_with(|| LayerCalls::of(ops, pass, has_experts, apart)).clone()
+    }
+
+    /// One layer in one pass: its computing in equal stretches around its calls.
+    fn layer(&mut self, calls: &LayerCalls, (pass, nanoseconds): (Pass, u64)) {
+        let stretch = nanoseconds / (calls.within.len() as u64 + 1);
+        for (op, hidden) in &calls.within {
+            self.emit.compute(pass, stretch);
+            if *hidden { self.emit.hidden(*op) } else { self.emit.exposed(*op) }
+        }
+        self.emit.compute(pass, nanoseconds - stretch * calls.within.len() as u64);
+    }
+
+    fn before_layer(&mut self, index: usize, whole: &mut Whole, unit: usize) {
+        let in_step = &mut self.first_forward;
+        if in_step.events.contains(&index) {
+            // What this layer needs was started with the layer before; the first must wait for its own.
+            let needed = if in_step.units_done == 0 { in_step.needed(0) } else { Vec::new() };
+            let first: Vec<u32> = needed.into_iter().map(|op| self.emit.start(op, Movement::Together)).collect();
+            let needed_now = [std::mem::take(&mut in_step.under_way), first].concat();
+            let next = in_step.needed(in_step.units_done + 1);
+            in_step.under_way = next.into_iter().map(|op| self.emit.start(op, Movement::Together)).collect();
+            in_step.units_done += 1;
+            needed_now.into_iter().for_each(|slot| self.emit.wait(slot));
+        }
+        let needed: Vec<usize> = whole.ahead.iter_mut().flat_map(|spread| spread.needed_before(unit)).collect();
+        needed.into_iter().for_each(|op| self.emit.hidden(op));
+    }
+
+    fn after_layer(&mut self, index: usize, whole: &mut Whole, unit: usize) {
+        let in_step = &mut self.last_backward;
+        if in_step.events.contains(&index) {
+            let unit = in_step.units_done;
+            in_step.units_done += 1;
+            let ready: Vec<usize> = in_step.spreads.iter_mut().flat_map(|spread| spread.ready_after(unit)).collect();
+            for op in ready {
+                in_step.under_way.push(self.emit.start(op, Movement::Together));
+            }
+        }
+        let ready: Vec<usize> = whole.behind.iter_mut().flat_map(|spread| spread.ready_after(unit)).collect();
+        for op in ready {
+            whole.under_way.push(self.emit.start(op, Movement::Together));
+        }
+    }
+
+    /// The calls that come once for a micro-batch that passed all chunks of the stage, where this event is its last.
+    fn whole(&self, index: usize, units: usize) -> Whole {
+        let event = self.events[index];
+        let passes = |other: &&TimetableEvent| {
+            let forward = other.pass == SchedulePass::Forward;
+            other.micro_batch == event.micro_batch && forward == (event.pass == SchedulePass::Forward)
+        };
+        if self.events[index + 1..].iter().any(|other| passes(&other)) {
+            return Whole::default();
+        }
+        let forward = event.pass == SchedulePass::Forward;
+        let here = |pass: Pass| (pass == Pass::Forward) == forward;
+        let mut whole = Whole::default();
+        let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+        for (index, op) in self.ops[..self.own_ops].iter().enumerate() {
+            let When::MicroBatch { pass, end: End::Whole, calls } = op.when else { continue };
+            match op.overlap {
+                _ if !here(pass) => {}
+                Overlap::Exposed => whole.exposed.extend(std::iter::repeat_n(index, calls as usize)),
+                _ if forward => ahead.push((index, calls)),
+                _ => behind.push((index, calls)),
+            }
+        }
+        whole.ahead = Spread::by_axis(self.ops, &ahead, units);
+        whole.behind = Spread::by_axis(self.ops, &behind, units);
+        whole
+    }
+
+    /// The calls before the first or after the last layer of the model.
+    fn at_end(&mut self, event: &TimetableEvent, pass: Pass, end: End) {
+        let layers = self.step.stages.layers_of_chunk(self.stage, event.chunk);
+        let here = match end {
+            End::Input => layers.contains(&0),
+            End::Output => layers.contains(&(self.step.model.layers - 1)),
+            End::Whole => false,
+        };
+        if !here {
+            return;
+        }
+        let ops = self.ops;
+        for (index, op) in ops[..self.own_ops].iter().enumerate() {
+            let When::MicroBatch { pass: when, end: at, calls } = op.when else { continue };
+            if when != pass || at != end {
+                continue;
+            }
+            let alone = op.overlap.is_exposed() || (self.weights_apart && op.overlap == Overlap::WeightGradient);
+            for _ in 0..calls {
+                if alone { self.emit.exposed(index) } else { self.emit.hidden(index) }
+            }
+        }
+    }
+
+    /// Waits for the message of an event, and posts the one of the next event before that is needed.
+    fn receive(&mut self, index: usize) {
+        for event in [index, index + 1] {
+            if !self.posted.contains_key(&event) {
+                let slot = self.post(event);
+                self.posted.insert(event, slot);
+            }
+        }
+        if let Some(slot) = self.posted.insert(index, None).flatten() {
+            self.emit.wait(slot);
+        }
+    }
+
+    fn post(&mut self, index: usize) -> Option<u32> {
+        let event = self.events.get(index)?;
+        let from = event.receives?;
+        let forward = event.pass == SchedulePass::Forward;
+        let op = *self.received.get(&(from.stage, forward))?;
+        Some(self.emit.start(op, Movement::Receive { from: from.stage, stream: stream(from, forward) }))
+    }
+
+    /// Sends the message of an event, counted where the list counts it: those that fill the pipeline are the first of the
+    /// forward ones, those that drain it the last of the others.
+    fn send(&mut self, event: &TimetableEvent) {
+        let Some(to) = event.sends else { return };
+        let forward = event.pass == SchedulePass::Forward;
+        let mut messages = messages_of(&self.ops[..self.own_ops], forward);
+        messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != forward);
+        let next = messages.iter().copied().find(|op| self.to_send[*op] > 0);
+        // One too many is sent all the same, and found when the program is held against the list.
+        let Some(op) = next.or_else(|| messages.last().copied()) else { return };
+        self.to_send[op] = self.to_send[op].saturating_sub(1);
+        self.emit.send(op, to.stage, stream(to, forward));
+    }
+
+    /// The ops of a moment, each as often as it comes.
+    fn of_step(&self, moment: Moment, exposed: bool) -> Vec<usize> {
+        let mut found = Vec::new();
+        for (index, calls) in self.calls_of_step(moment, exposed) {
+            found.extend(std::iter::repeat_n(index, calls as usize));
+        }
+        found
+    }
+
+    fn calls_of_step(&self, moment: Moment, exposed: bool) -> Vec<(usize, u64)> {
+        let of = |(index, op): (usize, &Op)| match op.when {
+            When::Step { moment: when, calls } if when == moment && op.overlap.is_exposed() == exposed => {
+                Some((index, calls))
+            }
+            _ => None,
+        };
+        self.ops[..self.own_ops].iter().enumerate().filter_map(of).collect()
+    }
+
+    fn in_step(&self, moment: Moment) -> InStep {
+        let wanted = |event: &TimetableEvent| match moment {
+            Moment::FirstForward => event.pass == SchedulePass::Forward,
+            _ => event.makes_weight_gradients(),
+        };
+        let chunks = self.step.stages.chunks();
+        let of_chunk = |chunk: u32| {
+            let mut events = self.events.iter().enumerate();
+            let here = |(_, event): &(usize, &TimetableEvent)| event.chunk == chunk && wanted(event);
+            let found = if moment == Moment::FirstForward { events.find(here) } else { events.rfind(here) };
+            found.map(|(index, _)| index)
+        };
+        let mut events: Vec<usize> = (0..chunks).filter_map(of_chunk).collect();
+        events.sort_unstable();
+        let layers =
+            |event: &usize| self.step.stages.layers_of_chunk(self.stage, self.events[*event].chunk).len().max(1);
+        let units = events.iter().map(layers).sum();
+        let spreads = Spread::by_axis(self.ops, &self.calls_of_step(moment, false), units);
+        InStep { events, spreads, units_done: 0, under_way: Vec::new() }
+    }
+}
+
+impl InStep {
+    fn needed(&mut self, unit: usize) -> Vec<usize> {
+        self.spreads.iter_mut().flat_map(|spread| spread.needed_before(unit)).collect()
+    }
+}
+
+/// Calls of a micro-batch that passed all chunks of the stage.
+#[derive(Default)]
+struct Whole {
+    ahead: Vec<Spread>,
+    behind: Vec<Spread>,
+    exposed: Vec<usize>,
+    under_way: Vec<u32>,
+}
+
+/// The messages to other stages in one direction.
+pub(super) fn messages_of(ops: &[Op], forward: bool) -> Vec<usize> {
+    let here = |op: &Op| match op.when {
+        When::Boundary { pass, .. } => (pass == Pass::Forward) == forward && op.axis == Axis::Pp,
+        _ => false,
+    };
+    ops.iter().enumerate().filter(|(_, op)| here(op)).map(|(index, _)| index).collect()
+}
+
+/// A number for the messages from one stage to a chunk of another.
+fn stream(end: Transfer, forward: bool) -> u32 {
+    2 * end.receiving_chunk + u32::from(forward)
+}

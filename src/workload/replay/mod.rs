@@ -1,0 +1,128 @@
+//! One training step as a program for each rank: what it computes, what it starts and what it waits for, in order.
+//!
+//! Nothing is sent here; a backend carries the programs out. All ranks of a stage have the same program, since every group but
+//! those of the pipeline lies within a stage; messages name the stage at their other end.
+//!
+//! Why no rank waits for ever. Within a stage all ranks start the same calls in the same order. Groups across stages (the
+//! embedding, all ranks of a replica) have calls only after the last pass, in the order of the list of ops, which is the same on
+//! every stage. Messages are started, never waited for, until all passes are done, and what is received is posted before it is
+//! waited for: so a pass waits only for passes before it in the schedule, which has no circle.
+
+mod buffers;
+mod emit;
+mod expand;
+mod layer_calls;
+mod plan;
+mod spread;
+mod timetable;
+
+#[cfg(test)]
+mod deadlock;
+#[cfg(test)]
+mod tests;
+
+pub use buffers::{Region, Regions, placement_of};
+pub use plan::{ReplayOptions, ReplayPlan};
+pub use timetable::{Timetable, TimetableEvent, Transfer};
+
+use super::Op;
+use super::when::Pass;
+use crate::geometry::Geometry;
+
+/// What a rank of a stage does in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayProgram {
+    /// The stage.
+    pub stage: u32,
+    /// The ops of the stage, and behind them those of its neighbours that it receives.
+    pub ops: Vec<Op>,
+    /// How many of `ops` are the stage's own.
+    pub own_ops: usize,
+    /// Element counts of each op.
+    pub geometries: Vec<Geometry>,
+    /// Index of each op's groups in the plan.
+    pub groups: Vec<usize>,
+    /// Every call that can be under way beside the others, once.
+    pub slots: Vec<Slot>,
+    /// What is done, in order.
+    pub actions: Vec<Action>,
+}
+
+/// A call that can be under way beside others. Two of one op that overlap in time are two slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// Index of the op.
+    pub op: u32,
+    /// What moves.
+    pub movement: Movement,
+}
+
+/// What moves in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Movement {
+    /// All ranks of the group at once.
+    Together,
+    /// A message to the rank of another stage in the same pipeline.
+    Send {
+        /// Its stage, which is its rank in the pipeline's group.
+        to: u32,
+        /// Messages of one stream arrive in the order in which they were sent.
+        stream: u32,
+    },
+    /// A message from the rank of another stage in the same pipeline.
+    Receive {
+        /// Its stage, which is its rank in the pipeline's group.
+        from: u32,
+        /// Messages of one stream arrive in the order in which they were sent.
+        stream: u32,
+    },
+}
+
+/// One thing that a rank does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Works for a time, in which calls that were started go on.
+    Compute {
+        /// What would be computed.
+        pass: Pass,
+        /// How long.
+        nanoseconds: u64,
+    },
+    /// Starts a call.
+    Start {
+        /// Index of the slot.
+        slot: u32,
+    },
+    /// Waits until a call that was started is done.
+    Wait {
+        /// Index of the slot.
+        slot: u32,
+    },
+}
+
+impl ReplayProgram {
+    /// The op of a slot.
+    pub fn op_of(&self, slot: &Slot) -> &Op {
+        &self.ops[slot.op as usize]
+    }
+
+    /// How often each op of the list is started in the program.
+    pub fn starts_per_op(&self) -> Vec<u64> {
+        let mut starts = vec![0; self.ops.len()];
+        for action in &self.actions {
+            if let Action::Start { slot } = action {
+                starts[self.slots[*slot as usize].op as usize] += 1;
+            }
+        }
+        starts
+    }
+
+    /// Nanoseconds of all computing.
+    pub fn compute_nanoseconds(&self) -> u64 {
+        let of = |action: &Action| match action {
+            Action::Compute { nanoseconds, .. } => *nanoseconds,
+            _ => 0,
+        };
+        self.actions.iter().map(of).sum()
+    }
+}

@@ -1,0 +1,149 @@
+//! Whole steps replayed on real ranks: every call carries right data, and the bytes are those of the list of ops, by axis. Needs
+//! the launcher of the MPI that was built with. The launched program is this file itself, told so by its environment.
+
+mod common;
+
+use commgauge::backend::mpi::MpiBackend;
+use commgauge::config::{RunSettings, Suite};
+use commgauge::error::Result;
+use commgauge::mpi_call;
+use commgauge::record::line::SuiteFacts;
+use commgauge::session::{ReplayRequest, Request, Signals, run_with_replays};
+use commgauge::units::Seconds;
+use commgauge::workload::replay::ReplayOptions;
+use commgauge::workload::step::Step;
+use commgauge::workload::{StepFacts, WorkPlan};
+use commgauge::world::{MpiWorld, World};
+use common::{Ran, launcher, lines, of_kind, record_in};
+use std::path::{Path, PathBuf};
+
+const SUITE: &str = "COMMGAUGE_TEST_REPLAY_SUITE";
+const RECORD: &str = "COMMGAUGE_TEST_REPLAY_RECORD";
+const REPETITIONS: u32 = 3;
+const FORWARD_SECONDS_PER_LAYER: f64 = 0.5e-3;
+
+const DENSE: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
+    "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
+const EXPERTS: &str = r#"{"model_type": "mixtral", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "num_hidden_layers": 4, "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512,
+    "num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": false, "sliding_window": null}"#;
+
+/// Model, keys of the training, layout, axes that must be seen at work.
+const CASES: &[(&str, &str, &str, &[&str])] = &[
+    (DENSE, "micro_batches = 4", "tp = 2\npp = 2", &["tp", "pp"]),
+    (DENSE, "micro_batches = 2\nbucket_parameters = 20000", "tp = 2\ndp = 2", &["tp", "dp"]),
+    (DENSE, "micro_batches = 4\nbucket_parameters = 20000", "dp = 2\npp = 2", &["dp", "pp"]),
+    (DENSE, "micro_batches = 4\nvirtual_stages = 2", "tp = 2\npp = 2", &["tp", "pp"]),
+    (DENSE, "micro_batches = 4\nschedule = 'zb-h1'\nsequence_parallel = true", "tp = 2\npp = 2", &["pp"]),
+    (DENSE, "micro_batches = 4\nschedule = 'zb-v'\nrecompute = 'full'", "tp = 2\npp = 2", &["tp", "pp"]),
+    (DENSE, "micro_batches = 2\ndata_style = 'fsdp'", "dp = 4", &[]),
+    (DENSE, "micro_batches = 2", "cp = 2\ntp = 2", &["tp"]),
+    (EXPERTS, "micro_batches = 2", "dp = 2\nep = 2\npp = 2", &["pp"]),
+];
+
+fn main() {
+    if let (Some(suite), Some(record)) = (std::env::var_os(SUITE), std::env::var_os(RECORD)) {
+        std::process::exit(rank(Path::new(&suite), PathBuf::from(record)));
+    }
+    // As the harness of other tests does, run what was asked for only, and list on request.
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let name = "a_replay_on_four_ranks_moves_exactly_the_bytes_that_are_listed";
+    if words.iter().any(|word| word == "--list") {
+        println_line(&format!("{name}: test"));
+        return;
+    }
+    if words.iter().filter(|word| !word.starts_with('-')).any(|word| !name.contains(word.as_str())) {
+        return;
+    }
+    for case in CASES {
+        replayed(case);
+    }
+    println_line(&format!("test {name} ... ok ({} steps)", CASES.len()));
+}
+
+fn println_line(text: &str) {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{text}").expect("stdout is open");
+}
+
+fn replayed((model, training, layout, axes): &(&str, &str, &str, &[&str])) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("tiny")).unwrap();
+    std::fs::write(folder.path().join("tiny/config.json"), model).unwrap();
+    let suite = folder.path().join("suite.toml");
+    let text =
+        format!("[model]\nconfig = 'tiny/config.json'\n[training]\nsequence = 64\n{training}\n[[layout]]\n{layout}\n");
+    std::fs::write(&suite, text).unwrap();
+    let record = record_in(&folder);
+    let mut command = launcher(4);
+    command.arg(std::env::current_exe().unwrap()).env(SUITE, &suite).env(RECORD, &record);
+    Ran::of(&mut command, 90).ended_with(0);
+
+    let lines = lines(&record);
+    let replay = of_kind(&lines, "replay")[0];
+    let said = format!("{training} {layout}: {replay}");
+    assert_eq!(replay["outcome"]["status"], "measured", "{said}");
+    assert_eq!(replay["outcome"]["verified"], true, "{said}");
+    assert_eq!(replay["bytes_as_listed"], true, "{said}");
+    let found: Vec<&str> =
+        replay["axes"].as_array().unwrap().iter().map(|axis| axis["axis"].as_str().unwrap()).collect();
+    assert!(!found.is_empty() && axes.iter().all(|axis| found.contains(axis)), "{said}");
+    for axis in replay["axes"].as_array().unwrap() {
+        for what in ["payload", "wire"] {
+            assert_eq!(axis[format!("{what}_bytes_counted")], axis[format!("{what}_bytes_listed")], "{said}");
+        }
+        assert!(axis["payload_bytes_counted"].as_u64() > Some(0), "{said}");
+    }
+    let slowest = replay["slowest_nanoseconds"].as_array().unwrap();
+    assert_eq!(slowest.len() as u32, REPETITIONS, "{said}");
+    // Nobody is faster than the computing of its own layers.
+    let computing = replay["computing_nanoseconds_median"].as_u64().unwrap();
+    assert!(slowest.iter().all(|time| time.as_u64() >= Some(computing)), "{said}");
+    assert!(computing as f64 >= 3.0 * FORWARD_SECONDS_PER_LAYER * 1e9, "{said}");
+    assert_eq!(replay["rank_nanoseconds_median"].as_array().unwrap().len(), 4, "{said}");
+}
+
+/// One rank of a launch.
+fn rank(suite: &Path, record: PathBuf) -> i32 {
+    let mpi = mpi_call::initialize().unwrap();
+    let code = run_rank(suite, record).unwrap_or_else(|error| {
+        eprintln!("{error}");
+        mpi_call::abort(error.exit_code())
+    });
+    drop(mpi);
+    code
+}
+
+fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
+    let world = MpiWorld::new()?;
+    let suite = Suite::load(suite)?;
+    let steps = Step::all_of(&suite.layouts[0], world.processes())?;
+    let plan = WorkPlan {
+        groups: Vec::new(),
+        cases: Vec::new(),
+        steps: steps.iter().map(StepFacts::of).collect(),
+        model: None,
+        layout: None,
+    };
+    let request = Request {
+        program: "launched_replay",
+        run_id: "test".to_owned(),
+        suite: SuiteFacts { name: "test".to_owned(), path: None, sha256: String::new(), model: None, layout: None },
+        plan,
+        settings: RunSettings::default(),
+        machine: None,
+        world_size: world.processes(),
+        record,
+        launch_command: None,
+        injected_delay: None,
+        injected_panic: None,
+    };
+    let options = ReplayOptions {
+        repetitions: REPETITIONS,
+        warm_up: 1,
+        forward_seconds_per_layer: Seconds(FORWARD_SECONDS_PER_LAYER),
+    };
+    let replays = [ReplayRequest { step: &steps[0], step_index: 0, options }];
+    let mut backend = MpiBackend::new(world.processes())?;
+    Ok(run_with_replays(&world, &mut backend, &request, &replays, &Signals::default())?.exit_code)
+}
