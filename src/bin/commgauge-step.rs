@@ -4,10 +4,11 @@ use clap::Parser;
 use commgauge::cli::LaunchedArguments;
 use commgauge::cli::launched::{self, Work};
 use commgauge::cli::step::StepArguments;
-use commgauge::config::RunSettings;
+use commgauge::config::{LayoutTable, RunSettings};
 use commgauge::error::Result;
 use commgauge::record::line::SuiteFacts;
-use commgauge::workload::WorkPlan;
+use commgauge::workload::replay::ReplayOptions;
+use commgauge::workload::{Interference, WorkPlan};
 use std::process::exit;
 
 /// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
@@ -29,6 +30,14 @@ impl Work for StepRun {
 
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         self.step.work(world_size)
+    }
+
+    fn interference(&self, world_size: u32) -> Result<Option<Interference>> {
+        self.step.interference(world_size)
+    }
+
+    fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        self.step.replay()
     }
 }
 

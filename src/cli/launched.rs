@@ -3,15 +3,18 @@
 use super::launched_arguments::LaunchedArguments;
 use super::places;
 use super::run::{Backend, NO_NCCL};
+use super::step::replays_of;
 use crate::backend::mpi::MpiBackend;
-use crate::config::{Machine, RunSettings};
+use crate::config::{LayoutTable, Machine, RunSettings};
 use crate::error::{Error, Result};
 use crate::mpi_call;
 use crate::record::line::SuiteFacts;
 use crate::record::{Record, provenance};
 use crate::report::View;
 use crate::session::{self, Request, Signals};
-use crate::workload::WorkPlan;
+use crate::workload::replay::ReplayOptions;
+use crate::workload::step::Step;
+use crate::workload::{Interference, WorkPlan};
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
 
@@ -21,6 +24,14 @@ pub trait Work {
     fn launched(&self) -> &LaunchedArguments;
     /// What to measure.
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
+    /// Two calls to be measured at once, too.
+    fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
+        Ok(None)
+    }
+    /// The layout whose step is to be replayed as a whole, too, and how.
+    fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        Ok(None)
+    }
 }
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
@@ -73,7 +84,14 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
     let request = agree(world, request(work, program, world.processes()))?;
     let signals = agree(world, Signals::catch())?;
     let mut backend = MpiBackend::new(ranks_on_this_host(world)?)?;
-    let end = session::run(world, &mut backend, &request, &signals);
+    let replay = agree(world, work.replay())?;
+    let end = match &replay {
+        None => session::run(world, &mut backend, &request, &signals),
+        Some((table, options)) => {
+            let steps = agree(world, Step::all_of(table, request.world_size))?;
+            session::run_with_replays(world, &mut backend, &request, &replays_of(&steps, *options), &signals)
+        }
+    };
     let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
@@ -136,6 +154,7 @@ fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
+        interference: work.interference(world_size)?,
     })
 }
 

@@ -10,6 +10,7 @@ mod work;
 pub use arguments::{Backend, RunArguments};
 
 use super::places;
+use super::step::replays_of;
 use super::suite::{SuiteWork, plan_text};
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
@@ -19,10 +20,12 @@ use crate::record::line::{End, RankFacts};
 use crate::record::{Line, Record};
 use crate::report::View;
 use crate::session;
+use crate::workload::step::Step;
 use crate::world::SoloWorld;
 use progress::Progress;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use work::Wanted;
 
 /// The answer to `--backend nccl`.
 pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
@@ -31,21 +34,21 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
-    let work = work::of(arguments)?;
+    let wanted = work::of(arguments)?;
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
-        Backend::Simulated => run_here(arguments, work, machine, out),
-        Backend::Mpi if arguments.dry_run => dry_run(arguments, &work, out),
+        Backend::Simulated => run_here(arguments, wanted, machine, out),
+        Backend::Mpi if arguments.dry_run => dry_run(arguments, &wanted.work, out),
         Backend::Mpi => launch_all(arguments, out),
     }
 }
 
 /// The simulated backend plays all ranks in this process, so there is nothing to launch.
-fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>, out: &mut dyn Write) -> Result<i32> {
+fn run_here(arguments: &RunArguments, wanted: Wanted, machine: Option<Machine>, out: &mut dyn Write) -> Result<i32> {
     if arguments.dry_run {
         write_out(out, "runs in this process, without a launcher\n")?;
-        write_out(out, &plan_text(&work, arguments.ranks))?;
+        write_out(out, &plan_text(&wanted.work, arguments.ranks))?;
         return Ok(0);
     }
     let machine = machine.ok_or_else(|| {
@@ -53,7 +56,7 @@ fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>,
             "--backend simulated needs --machine FILE: the latencies and rates to simulate (suites/machines/*.toml)",
         )
     })?;
-    let (plan, settings, suite) = work;
+    let (plan, settings, suite) = wanted.work;
     let record = places::record_path(arguments.record.as_deref())?;
     let request = session::Request {
         program: "commgauge",
@@ -65,11 +68,20 @@ fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>,
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        interference: wanted.interference,
         machine: Some(machine.clone()),
         settings,
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
-    let end = session::run(&SoloWorld, &mut backend, &request, &session::Signals::catch()?)?;
+    let signals = session::Signals::catch()?;
+    let end = match &wanted.replay {
+        None => session::run(&SoloWorld, &mut backend, &request, &signals)?,
+        Some((table, options)) => {
+            let steps = Step::all_of(table, arguments.ranks)?;
+            let replays = replays_of(&steps, *options);
+            session::run_with_replays(&SoloWorld, &mut backend, &request, &replays, &signals)?
+        }
+    };
     summarise(arguments, &request.record, out)?;
     Ok(end.exit_code)
 }
@@ -194,7 +206,7 @@ impl Seen {
             Line::Plan(plan) => self.planned = Some(plan.case_lines),
             Line::Case(_) => self.cases += 1,
             Line::End(end) => self.end = Some(end),
-            Line::Clock(_) | Line::Replay(_) => {}
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) => {}
         }
     }
 }

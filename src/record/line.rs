@@ -2,6 +2,7 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
+use super::interference_line::InterferenceLine;
 use super::replay_line::ReplayLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
@@ -34,6 +35,8 @@ pub enum Line {
     Case(Box<CaseLine>),
     /// A whole step, replayed.
     Replay(Box<ReplayLine>),
+    /// A call alone and beside calls of another axis, in one replicate.
+    Interference(Box<InterferenceLine>),
     /// Last line; a record without it was cut off.
     End(End),
 }

@@ -53,16 +53,16 @@ impl Contention {
             replicates: ratios.len() as u32,
         }
     }
+}
 
-    /// What the factor says.
-    pub fn reading(&self) -> String {
-        match (self.factor, self.interval) {
-            (None, _) => "no time of both".to_owned(),
-            (_, None) => format!("not known: an interval needs {FEWEST_FOR_INTERVAL} replicates"),
-            (_, Some(interval)) if interval.low > 1.0 => "slower beside the others".to_owned(),
-            (_, Some(interval)) if interval.high < 1.0 => "faster beside the others".to_owned(),
-            _ => "no difference seen".to_owned(),
-        }
+/// What a factor says.
+pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String {
+    match (factor, interval) {
+        (None, _) => "no time of both".to_owned(),
+        (_, None) => format!("not known: an interval needs {FEWEST_FOR_INTERVAL} replicates"),
+        (_, Some(interval)) if interval.low > 1.0 => "slower beside the others".to_owned(),
+        (_, Some(interval)) if interval.high < 1.0 => "faster beside the others".to_owned(),
+        _ => "no difference seen".to_owned(),
     }
 }
 
@@ -100,7 +100,7 @@ fn cells(pair: &Contention, row: &Row) -> Vec<String> {
         pair.factor.map_or_else(|| "-".to_owned(), three_digits),
         interval.unwrap_or_else(|| "n/a".to_owned()),
         pair.replicates.to_string(),
-        pair.reading(),
+        reading(pair.factor, pair.interval),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
 
 use super::contention::Contention;
+use super::json_whole::{JsonDisturbed, JsonReplay};
 use super::late::Late;
 use super::row::Row;
 use super::step::JsonStep;
@@ -28,6 +29,10 @@ struct Document<'a> {
     steps: Vec<JsonStep<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     contention: Vec<JsonContention<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interference: Vec<JsonDisturbed<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replays: Vec<JsonReplay<'a>>,
     findings: &'a [String],
     doubts: &'a [String],
     end: Option<&'a End>,
@@ -85,6 +90,8 @@ pub(super) fn text(view: &View) -> Result<String> {
         rows: view.rows.iter().zip(&view.late).map(|(row, late)| json_row(row, late.as_ref())).collect(),
         steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
         contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
+        interference: view.interference.iter().map(JsonDisturbed::new).collect(),
+        replays: view.replays.iter().map(JsonReplay::new).collect(),
         findings: &view.findings,
         doubts: &view.doubts,
         end: view.end.as_ref(),

@@ -1,11 +1,11 @@
 //! The report as Markdown: the facts as a list, one table, findings and doubts. For issues and pages.
 
-use super::contention;
 use super::plain_table::markdown_table;
 use super::row::Row;
 use super::step::{self, Part};
 use super::text::visible;
 use super::view::View;
+use super::{contention, interference, replay};
 use crate::units::{Rate, Seconds, three_digits};
 
 const HEADINGS: [(&str, bool); 14] = [
@@ -44,6 +44,8 @@ pub(super) fn text(view: &View) -> String {
             the replicates' own 95 % intervals. GB = 10^9 B, sizes are binary.\n";
     let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::markdown(step, &view.rows)).collect();
     parts.extend(contention::part(view, &markdown_table));
+    parts.extend(interference::part(view, &markdown_table));
+    parts.extend(replay::parts(view, &markdown_table, &bullets));
     for part in parts {
         let level = if part.below { "###" } else { "##" };
         out += &format!("\n{level} {}\n\n{}", escaped(&part.title), part.body);
@@ -92,6 +94,12 @@ fn cells(row: &Row) -> [String; HEADINGS.len()] {
         busbw.unwrap_or_else(dash),
         escaped(&row.status.to_string()),
     ]
+}
+
+/// Sentences as a list.
+pub(super) fn bullets(sentences: Vec<String>) -> String {
+    let bullets = sentences.iter().map(|sentence| format!("* {}\n", escaped(sentence)));
+    std::iter::once("\n".to_owned()).chain(bullets).collect()
 }
 
 /// A text from the record that Markdown shows as it is.

@@ -9,7 +9,7 @@ use super::row::Row;
 use super::step::{self, Part};
 use super::text::{visible, wrap};
 use super::view::View;
-use super::{contention, plain_table};
+use super::{contention, interference, plain_table, replay};
 use crate::units::Bytes;
 
 /// The whole report, fitted to a width.
@@ -55,6 +55,10 @@ fn step_parts(view: &View, width: usize) -> Vec<Part> {
     let columns = u16::try_from(width).unwrap_or(u16::MAX);
     let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::text(step, &view.rows, columns)).collect();
     parts.extend(contention::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
+    parts.extend(interference::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
+    let lines =
+        |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
+    parts.extend(replay::parts(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
     parts
 }
 

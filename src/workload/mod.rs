@@ -3,6 +3,7 @@
 mod build;
 mod case;
 mod estimate;
+mod interference;
 mod op;
 mod plan;
 pub mod replay;
@@ -16,5 +17,6 @@ mod wire;
 
 pub use build::MOST_CASES;
 pub use case::{Case, Use};
+pub use interference::Interference;
 pub use op::{Op, Style};
 pub use plan::{StepFacts, WorkPlan};

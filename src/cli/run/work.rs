@@ -4,7 +4,10 @@ use super::RunArguments;
 use crate::cli::launched_arguments::LaunchedArguments;
 use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
+use crate::config::LayoutTable;
 use crate::error::{Error, Result};
+use crate::workload::Interference;
+use crate::workload::replay::ReplayOptions;
 use clap::Parser;
 
 /// The program that measures it.
@@ -12,12 +15,27 @@ pub(super) fn program(arguments: &RunArguments) -> &'static str {
     if arguments.step { "commgauge-step" } else { "commgauge-suite" }
 }
 
+/// What is to be measured.
+pub(super) struct Wanted {
+    /// The cases.
+    pub work: SuiteWork,
+    /// Two calls at once, too.
+    pub interference: Option<Interference>,
+    /// The layout whose step is replayed as a whole, too.
+    pub replay: Option<(LayoutTable, ReplayOptions)>,
+}
+
 /// What it will measure, checked here so that mistakes are told before anything is started.
-pub(super) fn of(arguments: &RunArguments) -> Result<SuiteWork> {
-    match &arguments.suite {
-        Some(suite) => suite_work(suite, arguments.ranks),
-        None => flags_of_step(&arguments.extra)?.work(arguments.ranks),
+pub(super) fn of(arguments: &RunArguments) -> Result<Wanted> {
+    if let Some(suite) = &arguments.suite {
+        return Ok(Wanted { work: suite_work(suite, arguments.ranks)?, interference: None, replay: None });
     }
+    let step = flags_of_step(&arguments.extra)?;
+    Ok(Wanted {
+        work: step.work(arguments.ranks)?,
+        interference: step.interference(arguments.ranks)?,
+        replay: step.replay()?,
+    })
 }
 
 /// The flags of `commgauge-step` as it will read them.
@@ -67,8 +85,14 @@ mod tests {
                 "accepted: tensor",
             ),
             ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --solo", "nothing to compare"),
+            ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp,up", "found `up`"),
+            (
+                "--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp,dp",
+                "dp has no call",
+            ),
+            ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp", "found 1 axes"),
         ] {
-            let error = of(&run(line)).unwrap_err();
+            let Err(error) = of(&run(line)) else { panic!("{line} is accepted") };
             assert_eq!(error.exit_code(), 2, "{error}");
             assert!(error.to_string().contains(expected), "{line}: {error}");
         }
@@ -86,7 +110,7 @@ mod tests {
     #[test]
     fn a_step_comes_to_the_plan_of_its_flags() {
         let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
-        let (plan, settings, facts) = of(&run(line)).unwrap();
+        let (plan, settings, facts) = of(&run(line)).unwrap().work;
         assert_eq!(program(&run(line)), "commgauge-step");
         assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
         assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");

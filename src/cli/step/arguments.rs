@@ -5,11 +5,15 @@ use crate::cli::sampling::SamplingArguments;
 use crate::cli::suite::SuiteWork;
 use crate::config::{BOTH_CADENCES, LayoutTable, RunSettings};
 use crate::digest;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::layout::Axis;
 use crate::record::line::SuiteFacts;
 use crate::sample::Cadence;
 use crate::stats::FEWEST_FOR_INTERVAL;
-use crate::workload::{Style, WorkPlan};
+use crate::units::{Seconds, parse_seconds};
+use crate::workload::replay::ReplayOptions;
+use crate::workload::step::Step;
+use crate::workload::{Interference, Style, WorkPlan};
 use clap::Args;
 
 /// The calls of a step, measured op by op.
@@ -30,6 +34,24 @@ pub struct StepArguments {
     /// others; takes 6 replicates unless --replicates says otherwise
     #[arg(long, help_heading = "Measurement")]
     solo: bool,
+
+    /// Measure the largest calls of two axes at once too, such as tp,dp: each alone and while the other is under way; takes 6
+    /// replicates unless --replicates says otherwise
+    #[arg(long, value_name = "AXES", value_delimiter = ',', num_args = 1, value_parser = parse_axis, help_heading = "Measurement")]
+    interfere: Vec<Axis>,
+
+    /// Replay the step as a whole too: all calls in the order of the schedule, on all ranks at once
+    #[arg(long, help_heading = "Replay")]
+    replay: bool,
+
+    /// What the forward pass of a micro-batch through one layer would take to compute, such as 2ms; each gradient takes as long
+    /// again [default: no computing]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, requires = "replay", help_heading = "Replay")]
+    forward_per_layer: Option<Seconds>,
+
+    /// How often the step is replayed and timed
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "replay", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Replay")]
+    replay_repetitions: u32,
 
     #[command(flatten)]
     sampling: SamplingArguments,
@@ -52,11 +74,54 @@ impl StepArguments {
         let facts = SuiteFacts {
             name: format!("step of {model}"),
             path: None,
-            sha256: digest::sha256(format!("{table:?} {settings:?} {} {}", self.cadence, self.solo)),
+            sha256: digest::sha256(format!(
+                "{table:?} {settings:?} {} {} {:?} {:?}",
+                self.cadence,
+                self.solo,
+                self.interfere,
+                self.replay()?
+            )),
             model: plan.model.clone(),
             layout: plan.layout.clone(),
         };
         Ok((plan, settings, facts))
+    }
+
+    /// The calls of two axes that are to be measured at once, if any.
+    ///
+    /// # Errors
+    /// Usage errors: not two axes, or axes that cannot meet.
+    pub fn interference(&self, world_size: u32) -> Result<Option<Interference>> {
+        let axes = match self.interfere.as_slice() {
+            [] => return Ok(None),
+            [a, b] => [*a, *b],
+            others => {
+                let found = others.len();
+                return Err(Error::usage(format!("--interfere: found {found} axes; accepted: two, such as tp,dp")));
+            }
+        };
+        let table = self.table()?;
+        let steps = Step::all_of(&table, world_size)?;
+        let [step] = steps.as_slice() else {
+            return Err(Error::usage("--interfere: takes one phase at a time; accepted: --serve prefill or decode"));
+        };
+        Interference::of(step, 0, axes, |style| table.styles.contains(&style.name())).map(Some)
+    }
+
+    /// The layout whose step is to be replayed, if it is.
+    ///
+    /// # Errors
+    /// As [`StepArguments::work`].
+    pub fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        if !self.replay {
+            return Ok(None);
+        }
+        let options = ReplayOptions {
+            repetitions: self.replay_repetitions,
+            warm_up: 2,
+            forward_seconds_per_layer: self.forward_per_layer.unwrap_or(Seconds(0.0)),
+        };
+        Ok(Some((self.table()?, options)))
     }
 
     /// The layout with the wanted styles.
@@ -71,7 +136,7 @@ impl StepArguments {
     /// A factor of two times needs as many pairs of them as an interval takes.
     fn settings(&self) -> RunSettings {
         let mut settings = self.sampling.settings();
-        if self.solo && self.sampling.replicates.is_none() {
+        if (self.solo || !self.interfere.is_empty()) && self.sampling.replicates.is_none() {
             settings.replicates = FEWEST_FOR_INTERVAL as u32;
         }
         settings
@@ -83,4 +148,11 @@ impl StepArguments {
             name => BOTH_CADENCES.into_iter().filter(|cadence| cadence.name() == name).collect(),
         }
     }
+}
+
+fn parse_axis(text: &str) -> std::result::Result<Axis, String> {
+    Axis::named(text).ok_or_else(|| {
+        let names: Vec<_> = Axis::ALL.iter().map(|axis| axis.name()).collect();
+        format!("found `{text}`; accepted: two axes that the step communicates on, of {}", names.join(", "))
+    })
 }

@@ -7,7 +7,15 @@ mod flags;
 pub use arguments::StepArguments;
 pub use flags::StepFlags;
 
+use crate::session::ReplayRequest;
 use crate::workload::Style;
+use crate::workload::replay::ReplayOptions;
+use crate::workload::step::Step;
+
+/// Every step of a layout as it is to be replayed.
+pub(crate) fn replays_of<'a>(steps: &'a [Step<'a>], options: ReplayOptions) -> Vec<ReplayRequest<'a>> {
+    (0..).zip(steps).map(|(step_index, step)| ReplayRequest { step, step_index, options }).collect()
+}
 
 /// Reads the name of a style of a model's step.
 pub(super) fn parse_style(text: &str) -> std::result::Result<Style, String> {

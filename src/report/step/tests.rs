@@ -231,7 +231,10 @@ fn contention_is_the_median_of_paired_ratios_and_has_an_interval_from_six_replic
     let [pair] = view.contention.as_slice() else { panic!("{:?}", view.contention) };
     assert!(near(pair.factor.unwrap(), 1.25), "{pair:?}");
     assert!(pair.interval.unwrap().low > 1.24);
-    assert_eq!((pair.replicates, pair.groups, pair.reading().as_str()), (7, 2, "slower beside the others"));
+    assert_eq!(
+        (pair.replicates, pair.groups, crate::report::contention::reading(pair.factor, pair.interval).as_str()),
+        (7, 2, "slower beside the others")
+    );
     assert_eq!(view.steps[0].ops.len(), 3, "the case on one group alone belongs to no step");
 
     record.cases.retain(|line| line.replicate < 3);

@@ -5,6 +5,7 @@ use super::op::StepOp;
 use super::span::Span;
 use super::totals::{Sum, Totals};
 use super::{Ranking, StepView};
+use crate::report::markdown::bullets;
 use crate::report::plain_table::{Column, markdown_table, table, wrapped};
 use crate::report::row::Row;
 use crate::report::text::visible;
@@ -28,11 +29,7 @@ pub(in crate::report) fn text(step: &StepView, rows: &[Row], width: u16) -> Vec<
 
 /// The same as Markdown.
 pub(in crate::report) fn markdown(step: &StepView, rows: &[Row]) -> Vec<Part> {
-    let lines = |sentences: Vec<String>| {
-        let bullets = sentences.iter().map(|sentence| format!("* {}\n", crate::report::markdown::escaped(sentence)));
-        std::iter::once("\n".to_owned()).chain(bullets).collect()
-    };
-    parts(step, rows, &markdown_table, &lines)
+    parts(step, rows, &markdown_table, &bullets)
 }
 
 type Table<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> String;
