@@ -3,11 +3,13 @@
 //! Calls that come in every micro-batch grow with the tokens T of a replica in a step, calls that come once in a step do not. With
 //! a1, a0 what a parallelism spends on the one and on the other in the step that was measured, of T_d tokens, it spends
 //! a0 + a1 T/T_d at T; two of them are equal at T* = T_d (b0 - a0)/(a1 - b1). Where only the one comes in every micro-batch and
-//! only the other once, that is T_d b0/a1. Exact for as long as only the number of micro-batches changes.
+//! only the other once, that is T_d b0/a1. Exact for as long as only the number of micro-batches changes. A crossing below one
+//! micro-batch is none.
 
 use super::family::Family;
 use super::op::StepOp;
 use super::span::Span;
+use crate::workload::StepFacts;
 
 /// Where two parallelisms are equal.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +32,7 @@ pub enum Crossing {
         /// The larger above it.
         larger_above: Family,
     },
-    /// Nowhere: the named one is the larger whatever the tokens.
+    /// Nowhere from one micro-batch on: the named one is the larger whatever the tokens.
     Never(Family),
     /// Both are equal, or nothing is known of one of them.
     Unknown,
@@ -38,7 +40,8 @@ pub enum Crossing {
 
 impl Crossover {
     /// Every pair of parallelisms that cross somewhere, and the pairs of the rule in any case.
-    pub(super) fn all_of(ops: &[StepOp], tokens: u64) -> Vec<Crossover> {
+    pub(super) fn all_of(ops: &[StepOp], facts: &StepFacts) -> Vec<Crossover> {
+        let tokens = [facts.tokens_per_replica, facts.tokens_per_replica / facts.micro_batches.max(1)];
         let there: Vec<Family> = Family::ALL
             .into_iter()
             .filter(|family| ops.iter().any(|op| Family::of(op.axis) == Some(*family)))
@@ -59,7 +62,12 @@ impl Crossover {
     }
 }
 
-fn crossing(ops: &[StepOp], (a, b): (Family, Family), tokens: u64, amount: fn(&StepOp) -> Option<Span>) -> Crossing {
+fn crossing(
+    ops: &[StepOp],
+    (a, b): (Family, Family),
+    [tokens, tokens_per_micro_batch]: [u64; 2],
+    amount: fn(&StepOp) -> Option<Span>,
+) -> Crossing {
     let sum = |family, every_micro_batch| {
         let chosen =
             ops.iter().filter(|op| Family::of(op.axis) == Some(family) && op.every_micro_batch == every_micro_batch);
@@ -70,7 +78,10 @@ fn crossing(ops: &[StepOp], (a, b): (Family, Family), tokens: u64, amount: fn(&S
     let (steeper, slope, head_start) =
         if a1.middle >= b1.middle { (a, a1.minus(b1), b0.minus(a0)) } else { (b, b1.minus(a1), a0.minus(b0)) };
     match head_start.over(slope) {
-        Some(share) => Crossing::At { tokens: share.times(tokens as f64), larger_above: steeper },
+        Some(share) if share.middle * tokens as f64 >= tokens_per_micro_batch as f64 => {
+            Crossing::At { tokens: share.times(tokens as f64), larger_above: steeper }
+        }
+        Some(_) => Crossing::Never(steeper),
         None if slope.middle > 0.0 => Crossing::Never(steeper),
         None if head_start.middle != 0.0 => Crossing::Never(if head_start.middle > 0.0 { b } else { a }),
         None => Crossing::Unknown,

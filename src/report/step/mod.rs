@@ -59,7 +59,7 @@ impl StepView {
             axes: Totals::by_name(&ops, |op| op.axis.name()),
             styles: Totals::by_name(&ops, |op| op.style.name()),
             rankings: Measure::ALL.into_iter().map(|measure| Ranking::of(measure, &ops)).collect(),
-            crossovers: Crossover::all_of(&ops, facts.tokens_per_replica),
+            crossovers: Crossover::all_of(&ops, facts),
             ops,
         }
     }

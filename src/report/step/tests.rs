@@ -181,6 +181,12 @@ fn the_order_turns_round_where_the_calls_of_every_micro_batch_have_grown_enough(
     let dp_pp = pair(Family::Data, Family::Pipeline);
     assert_eq!(at(dp_pp.wire), (Span::exact(81_920.0), Family::Pipeline));
     assert_eq!(pair(Family::Tensor, Family::Pipeline).time, Crossing::Never(Family::Tensor));
+    // A few bytes of PP once in a step are more than TP only below one micro-batch.
+    let mut calls = USUAL;
+    calls[2] = called(Axis::Pp, Style::Control, ONCE, 1, 4, &[1.0, 1.01, 0.99]);
+    let tiny = self::step(&calls);
+    let tp_pp = tiny.crossovers.iter().find(|crossover| crossover.families.1 == Family::Pipeline).unwrap();
+    assert_eq!((tp_pp.wire, tp_pp.time), (Crossing::Never(Family::Tensor), Crossing::Never(Family::Tensor)));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::report::markdown::bullets;
 use crate::report::plain_table::{Column, markdown_table, table, wrapped};
 use crate::report::row::Row;
 use crate::report::text::visible;
+use crate::sample::Cadence;
 use crate::units::{Bytes, Seconds, three_digits};
 
 /// A title, and what stands below it.
@@ -63,23 +64,29 @@ fn parts(step: &StepView, rows: &[Row], table: Table, lines: Lines) -> Vec<Part>
 }
 
 fn ops(step: &StepView, rows: &[Row], table: Table) -> String {
-    let columns = [
+    let mut columns = vec![
         Column::left("axis", 0),
-        Column::left("style", 4),
+        Column::left("style", 3),
         Column::left("call", 0),
         Column::left("type", 5),
         Column::right("groups x ranks", 6),
         Column::right("size", 0),
         Column::right("a step", 0),
         Column::right("one call", 2),
-        Column::left("taken from", 3),
         Column::right("in a step", 0),
         Column::left("[95 %]", 1),
         Column::right("share", 0),
         Column::left("exposed", 0),
         Column::left("hidden by", 7),
     ];
-    let cells: Vec<Vec<String>> = step.ops.iter().map(|op| op_cells(step, op, rows)).collect();
+    let mut cells: Vec<Vec<String>> = step.ops.iter().map(|op| op_cells(step, op, rows)).collect();
+    // Where all agree it is said in a sentence.
+    if cadence_of_all(step).is_none() {
+        columns.push(Column::left("taken from", 4));
+        for (cells, op) in cells.iter_mut().zip(&step.ops) {
+            cells.push(op.seconds_per_call.map_or_else(|| "-".to_owned(), |_| op.cadence.to_string()));
+        }
+    }
     table(&columns, &cells)
 }
 
@@ -98,7 +105,6 @@ fn op_cells(step: &StepView, op: &StepOp, rows: &[Row]) -> Vec<String> {
         facts.map_or_else(dash, |facts| facts.bytes_total.to_string()),
         op.count_per_step.to_string(),
         op.seconds_per_call.map_or_else(status, |call| Seconds(call.middle).to_string()),
-        op.seconds_per_call.map_or_else(dash, |_| op.cadence.to_string()),
         cost.map_or_else(status, |cost| Seconds(cost.middle).to_string()),
         cost.map_or_else(dash, seconds_interval),
         step.share(op).map_or_else(dash, |share| format!("{:.1} %", share * 100.0)),
@@ -107,8 +113,18 @@ fn op_cells(step: &StepView, op: &StepOp, rows: &[Row]) -> Vec<String> {
     ]
 }
 
+/// The cadence that all times were taken from, if it is one.
+fn cadence_of_all(step: &StepView) -> Option<Cadence> {
+    let mut cadences = step.ops.iter().filter(|op| op.seconds_per_call.is_some()).map(|op| op.cadence);
+    let first = cadences.next()?;
+    cadences.all(|cadence| cadence == first).then_some(first)
+}
+
 fn below_ops(step: &StepView) -> Vec<String> {
     let mut sentences = Vec::new();
+    if let Some(cadence) = cadence_of_all(step) {
+        sentences.push(format!("times of one call are those of {cadence} calls"));
+    }
     for (what, sum) in
         [("all calls one after another", &step.whole.time), ("the exposed alone", &step.whole.exposed_time)]
     {
