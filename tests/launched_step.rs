@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// Small enough for buffers of a few KiB, and with groups on three axes.
 const MODEL: &str = "--model llama-3-8b --layers 2 --sequence 16 --micro-batches 4 --bucket-parameters 100000";
+const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
+    "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 const QUICK: &str = "-n 3 -w 1 --replicates 2 --warm-buffers --format json";
 
 /// Runs `commgauge-step` and gives its report and the lines of its record.
@@ -122,12 +124,39 @@ fn a_step_is_launched_or_simulated_by_commgauge_run() {
 }
 
 #[test]
+fn calls_of_two_axes_are_timed_at_once_and_the_step_is_replayed_as_a_whole() {
+    // A model of a few thousand parameters: a replay has the buffers of all calls at once.
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("config.json");
+    std::fs::write(&model, TINY).unwrap();
+    let flags = format!("--model {} --sequence 16 --micro-batches 2 --tp 2 --dp 2", model.display());
+    let (report, record) = step(4, &format!("{flags} --interfere tp,dp --replay --replay-repetitions 3 {QUICK}"));
+    let pairs = report["interference"].as_array().unwrap();
+    let axes: Vec<_> =
+        pairs.iter().map(|pair| (pair["timed"]["axis"].as_str(), pair["beside"]["axis"].as_str())).collect();
+    assert_eq!(axes, [(Some("tp"), Some("dp")), (Some("dp"), Some("tp"))]);
+    for pair in pairs {
+        assert!(pair["factor_median"].as_f64().unwrap() > 0.0 && pair["factor_interval_low"].is_null(), "{pair}");
+        assert_eq!((pair["replicates"].as_u64(), pair["trouble"].is_null()), (Some(2), true), "{pair}");
+        assert!((0.0..=1.0).contains(&pair["surely_beside_share"].as_f64().unwrap()), "{pair}");
+    }
+    assert_eq!(of_kind(&record, "interference").len(), 4, "two directions in two replicates");
+    let [replay] = report["replays"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!(
+        (replay["bytes_as_listed"].as_bool(), replay["outcome"]["verified"].as_bool()),
+        (Some(true), Some(true))
+    );
+    assert!(replay["seconds_median"].as_f64().unwrap() > 0.0, "{replay}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_exit_code_2() {
     for (ranks, flags, said) in [
         (2, "--tp 4", "a multiple of 4 ranks, but there are 2"),
         (2, "--tp 2 --solo", "every axis has a single group, so there is nothing to compare"),
         (2, "--tp 2 --style pipeline", "so there is nothing to measure"),
         (2, "--tp 2 --style tensors", "accepted: tensor"),
+        (2, "--tp 2 --interfere tp,dp", "dp has no call in this step (tp 2)"),
     ] {
         let mut command = launcher(ranks);
         command.arg(STEP).args(words(MODEL)).args(words(flags));

@@ -1,6 +1,7 @@
 //! Everything that needs no launch: starts suites, shows models and records, prints schemas. Links no MPI.
 
 use clap::{Parser, Subcommand};
+use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::model::ModelCommand;
 use commgauge::cli::ops::OpsCommand;
 use commgauge::cli::report::ReportCommand;
@@ -26,6 +27,8 @@ enum Command {
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
     Model(ModelCommand),
+    /// Show the groups of every axis of a layout, and how they lie on the nodes
+    Layout(LayoutCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -36,6 +39,7 @@ fn main() {
         Command::Ops(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
+        Command::Layout(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

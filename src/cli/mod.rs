@@ -3,6 +3,7 @@
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
+pub mod layout;
 pub mod model;
 mod model_document;
 mod model_table;

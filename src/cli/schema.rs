@@ -26,6 +26,8 @@ pub enum Document {
     Model,
     /// What `commgauge ops --format json` prints
     Ops,
+    /// What `commgauge layout --format json` prints
+    Layout,
 }
 
 impl Document {
@@ -35,6 +37,7 @@ impl Document {
             Document::Record => record::schema(),
             Document::Model => model_document::schema(),
             Document::Ops => super::ops::schema(),
+            Document::Layout => super::layout::schema(),
         }
     }
 }

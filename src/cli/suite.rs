@@ -37,6 +37,7 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, world_size: u32) ->
     let replicates = settings.replicates;
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\n{} cases x {replicates} replicates:\n", plan.cases.len());
+    let longest = plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0);
     for case in &plan.cases {
         let groups = plan.groups_of(case);
         let shape = format!("{} x {}", groups.groups.len(), groups.group_size());
@@ -45,7 +46,7 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, world_size: u32) ->
             Err(reason) => format!("{} (will be waived: {reason})", case.op.bytes_total),
         };
         let name = case.name();
-        let _ = writeln!(text, "  {name:<70} {shape:>9} groups x ranks  {note:>10}");
+        let _ = writeln!(text, "  {name:<longest$} {shape:>9} groups x ranks  {note:>10}");
     }
     let largest: Bytes = plan.largest_bytes();
     let seconds = plan.estimated_seconds(settings);

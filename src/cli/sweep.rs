@@ -83,7 +83,9 @@ pub struct SweepArguments {
     #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["streaming", "isolated", "both"])]
     pub cadence: String,
 
-    /// How the vector forms divide their elements: equal, skewed:EXPONENT (rank 0 is the hot one), given:3,1,1
+    /// How the vector forms divide their elements: equal, skewed:EXPONENT (rank 0 is the hot one), given:3,1,1; or, of
+    /// all_to_all_v, routed:ROUTING,experts=COUNT,k=COUNT[,hidden=COUNT][,capacity=FACTOR][,seed=NUMBER][,back] as a router
+    /// of experts divides tokens, with ROUTING uniform, random, zipf:EXPONENT or hot:SHARE
     #[arg(long, value_name = "SPLITS", default_value = "equal", value_parser = crate::config::parse_splits)]
     pub splits: Splits,
 

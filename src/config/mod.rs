@@ -7,6 +7,7 @@ mod settings;
 pub mod step;
 mod suite;
 mod suite_measure;
+mod suite_splits;
 mod suite_sweep;
 mod suite_work;
 
@@ -17,4 +18,5 @@ pub use settings::RunSettings;
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
 pub use suite::Suite;
 pub use suite_measure::{BOTH_CADENCES, MOST_REPLICATES};
-pub use suite_sweep::{AXES, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits};
+pub use suite_splits::parse_splits;
+pub use suite_sweep::{AXES, Growth, MOST_SIZES, Roots, Sweep, growing_sizes};

@@ -2,6 +2,7 @@
 
 use super::document::{Item, Place, Table};
 use super::suite_measure::read_cadences;
+use super::suite_splits::read_splits;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::error::Result;
@@ -236,40 +237,6 @@ fn read_roots(item: Item) -> Result<Roots> {
         return Ok(Roots::All);
     }
     Ok(Roots::These(item.items()?.iter().map(|item| item.count_within(0..=u32::MAX)).collect::<Result<_>>()?))
-}
-
-fn read_splits(item: Item) -> Result<Splits> {
-    if !item.is_table() {
-        return item.parsed(parse_splits);
-    }
-    let mut table = item.table()?;
-    let splits = match (table.take("given"), table.take("skewed")) {
-        (Some(given), None) => {
-            let weights = given.items()?.iter().map(|item| item.whole(0..=u64::MAX)).collect::<Result<_>>()?;
-            Splits::Given(weights)
-        }
-        (None, Some(skewed)) => Splits::Skewed { exponent: skewed.fraction(0.0, 8.0)? },
-        _ => return Err(table.place.wrong("accepted: { given = [3, 1, 1] } or { skewed = 1.0 }")),
-    };
-    table.finish()?;
-    Ok(splits)
-}
-
-/// Reads `equal`, `skewed:1.5` or `given:3,1,1`.
-pub fn parse_splits(text: &str) -> std::result::Result<Splits, String> {
-    let wrong = || format!("found `{text}`; accepted: equal, skewed:EXPONENT (above 0, up to 8) or given:3,1,1");
-    match text.split_once(':') {
-        None if text == "equal" => Ok(Splits::Equal),
-        Some(("skewed", exponent)) => match exponent.parse() {
-            Ok(exponent) if exponent > 0.0 && exponent <= 8.0 => Ok(Splits::Skewed { exponent }),
-            _ => Err(wrong()),
-        },
-        Some(("given", weights)) => {
-            let weights = weights.split(',').map(str::trim).map(str::parse);
-            weights.collect::<std::result::Result<_, _>>().map(Splits::Given).map_err(|_| wrong())
-        }
-        _ => Err(wrong()),
-    }
 }
 
 /// Reads `in-place` or `out-of-place`.

@@ -3,7 +3,7 @@
 use super::Groups;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::fmt;
 
 /// How one group of an axis lies on the hosts (the busiest group where they differ).
@@ -19,33 +19,60 @@ pub struct Locality {
     pub concurrent_groups_per_node: u32,
 }
 
+/// What is counted on one host.
+#[derive(Clone, Copy, Default)]
+struct Host {
+    /// The last group, counted from 1, that had a rank here.
+    last_group: usize,
+    ranks_of_last_group: u32,
+    groups: u32,
+}
+
 impl Locality {
-    /// The locality of an axis whose ranks lie on `host_of_rank` (any number that tells hosts apart).
+    /// The locality of an axis whose ranks lie on `host_of_rank` (any number that tells hosts apart). Time and memory are
+    /// linear in the ranks.
     pub fn of(groups: &Groups, host_of_rank: &[u32]) -> Locality {
-        let mut groups_on_host: HashMap<u32, u32> = HashMap::new();
-        let (mut nodes_spanned, mut ranks_per_node) = (1, 1);
-        for group in &groups.groups {
-            let mut ranks_on_host: HashMap<u32, u32> = HashMap::new();
-            for rank in group {
-                *ranks_on_host.entry(host_of_rank[*rank as usize]).or_default() += 1;
-            }
-            nodes_spanned = nodes_spanned.max(ranks_on_host.len() as u32);
-            ranks_per_node = ranks_per_node.max(ranks_on_host.values().copied().max().unwrap_or(1));
-            for host in ranks_on_host.into_keys() {
-                *groups_on_host.entry(host).or_default() += 1;
-            }
-        }
-        Locality {
-            nodes_spanned,
-            ranks_per_node,
+        let host_of_rank = small_numbers(host_of_rank);
+        let mut hosts = vec![Host::default(); host_of_rank.len()];
+        let mut locality = Locality {
+            nodes_spanned: 1,
+            ranks_per_node: 1,
             stride: common_stride(groups),
-            concurrent_groups_per_node: groups_on_host.values().copied().max().unwrap_or(1),
+            concurrent_groups_per_node: 1,
+        };
+        for (index, group) in groups.groups.iter().enumerate() {
+            let mut spanned = 0;
+            for rank in group {
+                let host = &mut hosts[host_of_rank[*rank as usize] as usize];
+                if host.last_group != index + 1 {
+                    *host = Host { last_group: index + 1, ranks_of_last_group: 0, groups: host.groups + 1 };
+                    spanned += 1;
+                    locality.concurrent_groups_per_node = locality.concurrent_groups_per_node.max(host.groups);
+                }
+                host.ranks_of_last_group += 1;
+                locality.ranks_per_node = locality.ranks_per_node.max(host.ranks_of_last_group);
+            }
+            locality.nodes_spanned = locality.nodes_spanned.max(spanned);
         }
+        locality
     }
 }
 
+/// Hosts numbered by less than the number of ranks, so that they can be the index of a list.
+fn small_numbers(host_of_rank: &[u32]) -> Cow<'_, [u32]> {
+    if host_of_rank.iter().all(|host| (*host as usize) < host_of_rank.len()) {
+        return Cow::Borrowed(host_of_rank);
+    }
+    let mut hosts = host_of_rank.to_vec();
+    hosts.sort_unstable();
+    hosts.dedup();
+    // Every host is among them, so its place is its number either way.
+    Cow::Owned(host_of_rank.iter().map(|host| hosts.partition_point(|other| other < host) as u32).collect())
+}
+
+/// 1 where no group has two ranks; 0 also where ranks descend, which only a mapping by hand can do.
 fn common_stride(groups: &Groups) -> u32 {
-    let mut strides = groups.groups.iter().flat_map(|group| group.array_windows().map(|[a, b]| b.wrapping_sub(*a)));
+    let mut strides = groups.groups.iter().flat_map(|group| group.array_windows().map(|[a, b]| b.saturating_sub(*a)));
     let first = strides.next().unwrap_or(1);
     if strides.all(|stride| stride == first) { first } else { 0 }
 }
@@ -61,14 +88,33 @@ mod tests {
     use super::*;
     use crate::layout::Axis;
 
+    fn groups(groups: Vec<Vec<u32>>) -> Groups {
+        Groups { axis: Axis::Pp, groups }
+    }
+
+    fn lies(nodes_spanned: u32, ranks_per_node: u32, stride: u32, concurrent_groups_per_node: u32) -> Locality {
+        Locality { nodes_spanned, ranks_per_node, stride, concurrent_groups_per_node }
+    }
+
     #[test]
     fn a_pipeline_of_four_stages_over_two_hosts_spans_both() {
-        let groups = Groups {
-            axis: Axis::Pp,
-            groups: (0..4).map(|first| vec![first, first + 4, first + 8, first + 12]).collect(),
-        };
+        let pipelines = groups((0..4).map(|first| vec![first, first + 4, first + 8, first + 12]).collect());
         let hosts: Vec<u32> = (0..16).map(|rank| rank / 8).collect();
-        let expected = Locality { nodes_spanned: 2, ranks_per_node: 2, stride: 4, concurrent_groups_per_node: 4 };
-        assert_eq!(Locality::of(&groups, &hosts), expected);
+        assert_eq!(Locality::of(&pipelines, &hosts), lies(2, 2, 4, 4));
+        let named: Vec<u32> = hosts.iter().map(|host| u32::MAX - host).collect();
+        assert_eq!(Locality::of(&pipelines, &named), lies(2, 2, 4, 4), "hosts may have any number");
+    }
+
+    #[test]
+    fn the_busiest_group_counts_and_strides_that_differ_are_none() {
+        for (ranks, hosts, expected) in [
+            (vec![vec![0, 1, 3], vec![2]], vec![0, 0, 0, 1], lies(2, 2, 0, 2)),
+            (vec![vec![1, 0], vec![3, 2]], vec![0, 0, 1, 1], lies(1, 2, 0, 1)),
+            (vec![vec![0], vec![1]], vec![0, 1], lies(1, 1, 1, 1)),
+            (vec![vec![0, 1, 2]], vec![0, 1, 0], lies(2, 2, 1, 1)),
+            (vec![], vec![], lies(1, 1, 1, 1)),
+        ] {
+            assert_eq!(Locality::of(&groups(ranks.clone()), &hosts), expected, "{ranks:?}");
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Ranks to groups: degrees of parallelism and an axis order become named process groups.
 
 mod axes;
+mod check;
 mod degrees;
 mod locality;
 mod plan;
 
 pub use axes::{Axis, Groups};
-pub use degrees::Degrees;
+pub use degrees::{Degrees, either, nearest_divisors};
 pub use locality::Locality;
-pub use plan::{DEFAULT_ORDER, Layout};
+pub use plan::{DEFAULT_ORDER, Layout, MOST_RANKS};

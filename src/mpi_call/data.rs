@@ -94,8 +94,10 @@ impl Prepared {
             Scatter => Kind::Scatter { block: mine },
             AllToAll => Kind::AllToAll { block: mine },
             AllToAllV => {
-                let from_each = vec![blocks[view.me as usize]; blocks.len()];
-                Kind::AllToAllV { send: Counts::end_to_end(blocks)?, receive: Counts::end_to_end(&from_each)? }
+                let to_each = view.geometry.counts_sent(view.me);
+                let from_each: Vec<u64> =
+                    view.geometry.arrivals(view.me).iter().map(|arrival| arrival.elements).collect();
+                Kind::AllToAllV { send: Counts::end_to_end(&to_each)?, receive: Counts::end_to_end(&from_each)? }
             }
             SendRecv | SendRecvChain => {
                 Kind::Shift { count: mine, next: peer(view.next()), previous: peer(view.previous()) }

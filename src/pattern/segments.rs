@@ -132,7 +132,8 @@ impl View<'_> {
             Broadcast if me == self.root => one(Buffer::Receive, 0, own, moved),
             Scatter if me == self.root => one(Buffer::Send, 0, all, moved),
             Broadcast | Scatter => vec![],
-            AllToAll | AllToAllV => one(buffer, 0, all, moved),
+            AllToAll => one(buffer, 0, all, moved),
+            AllToAllV => one(buffer, 0, self.geometry.send_elements(me, self.root), moved),
             SendRecv | SendRecvChain | PingPong | Bidirectional => one(Buffer::Send, 0, own, moved),
         }
     }
@@ -157,7 +158,8 @@ impl View<'_> {
             // In place the root's own block stays where it is, in the send buffer.
             Scatter if in_place_root => vec![],
             Scatter => whole(from(self.root, base + start)),
-            AllToAll | AllToAllV => self.blocks(|rank| (u64::from(rank) * own, from(rank, base + start), me)),
+            AllToAll => self.blocks(|rank| (u64::from(rank) * own, from(rank, base + start), me)),
+            AllToAllV => self.arrivals(base),
             SendRecv | SendRecvChain => self.previous().map_or(vec![], |rank| whole(from(rank, base))),
             PingPong | Bidirectional => self.partner().map_or(vec![], |rank| whole(from(rank, base))),
             Reduce | Gather => vec![],
@@ -172,6 +174,19 @@ impl View<'_> {
             Segment { buffer: Buffer::Receive, offset, elements, source }
         };
         (0..self.geometry.ranks()).map(segment).filter(|segment| segment.elements > 0).collect()
+    }
+
+    /// One segment for each rank that sends something in an all_to_all_v, end to end.
+    fn arrivals(&self, base: u64) -> Vec<Segment> {
+        let mut offset = 0;
+        let mut segments = Vec::new();
+        for (rank, arrival) in self.group.iter().zip(self.geometry.arrivals(self.me)) {
+            let source = Source::Moved { rank: *rank, first: base + arrival.first_at_sender };
+            segments.push(Segment { buffer: Buffer::Receive, offset, elements: arrival.elements, source });
+            offset += arrival.elements;
+        }
+        segments.retain(|segment| segment.elements > 0);
+        segments
     }
 
     /// Elements that the two buffers of this rank must have room for: send, receive.
@@ -212,6 +227,50 @@ mod tests {
                         assert!(segment.offset + segment.elements <= room, "{collective} {placement} {segment:?}");
                     }
                 }
+            }
+        }
+    }
+
+    /// Carries an all_to_all_v out by hand on lists of (world rank, index) and compares with what the segments promise.
+    #[test]
+    fn what_arrives_in_an_all_to_all_v_is_what_was_sent() {
+        let group = [3, 5, 4, 9];
+        let routed = |text: &str| crate::geometry::Routed {
+            experts: 8,
+            experts_per_token: 2,
+            elements_per_token: 3,
+            routing: crate::geometry::Routing::Random,
+            capacity_factor: text.contains("capacity").then_some(0.9),
+            seed: 5,
+            back: text.contains("back"),
+        };
+        let kinds = ["", "back", "capacity", "capacity back"].map(|text| Splits::Routed(routed(text)));
+        for splits in kinds.into_iter().chain([Splits::Given(vec![3, 0, 2, 1])]) {
+            let geometry = Geometry::new(Collective::AllToAllV, ElementType::Uint8, Bytes(600), 4, &splits).unwrap();
+            let view = |me: usize| View {
+                collective: Collective::AllToAllV,
+                placement: Placement::OutOfPlace,
+                geometry: &geometry,
+                group: &group,
+                me: me as u32,
+                root: 0,
+            };
+            for me in 0..4 {
+                let mut expected: Vec<(u32, u64)> = Vec::new();
+                for (from, rank) in group.iter().enumerate() {
+                    let counts = geometry.counts_sent(from as u32);
+                    let start: u64 = 10 + counts[..me].iter().sum::<u64>();
+                    expected.extend((start..start + counts[me]).map(|index| (*rank, index)));
+                }
+                let mut promised = Vec::new();
+                for segment in view(me).outputs(10) {
+                    let Source::Moved { rank, first } = segment.source else { panic!("{segment:?}") };
+                    assert_eq!(segment.offset, promised.len() as u64);
+                    promised.extend((first..first + segment.elements).map(|index| (rank, index)));
+                }
+                assert_eq!(promised, expected, "{splits:?} rank {me}");
+                let sent: u64 = view(me).inputs(10).iter().map(|segment| segment.elements).sum();
+                assert_eq!((sent, promised.len() as u64), view(me).buffer_elements(), "{splits:?} rank {me}");
             }
         }
     }

@@ -119,6 +119,10 @@ pub(super) fn collective(row: &Row) -> String {
     match &row.facts.splits {
         Some(Splits::Skewed { exponent }) => text += &format!(" skew {exponent}"),
         Some(Splits::Given(_)) => text += " given",
+        Some(Splits::Routed(routed)) => {
+            text += &format!(" {}", routed.routing);
+            text += if routed.back { " back" } else { "" };
+        }
         Some(Splits::Equal) | None => {}
     }
     text

@@ -36,8 +36,7 @@ impl WorkPlan {
             let path = suite.path.display();
             return Err(Error::usage(format!("{path}: on {world_size} ranks there is nothing to run in this suite")));
         }
-        let mut names: Vec<String> = layouts.iter().map(|layout| layout.degrees.name()).collect();
-        names.dedup();
+        let names = distinct(layouts.iter().map(|layout| layout.degrees.name()));
         Ok(planner.into_plan((!names.is_empty()).then(|| names.join("; "))))
     }
 
@@ -83,8 +82,7 @@ struct Planner {
 
 impl Planner {
     fn into_plan(self, layout: Option<String>) -> WorkPlan {
-        let mut models: Vec<&str> = self.steps.iter().map(|step| step.model.as_str()).collect();
-        models.dedup();
+        let models = distinct(self.steps.iter().map(|step| step.model.clone()));
         let model = (!models.is_empty()).then(|| models.join("; "));
         WorkPlan { groups: self.groups, cases: self.cases, model, layout, steps: self.steps }
     }
@@ -191,6 +189,17 @@ impl Planner {
         }
         Ok(())
     }
+}
+
+/// Each name once, in the order of first appearance.
+fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut once: Vec<String> = Vec::new();
+    for name in names.filter(|name| !name.is_empty()) {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    once
 }
 
 /// The wanted placements that the collective offers; all that it offers where none was wanted of it.

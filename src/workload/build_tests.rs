@@ -153,8 +153,10 @@ fn the_quick_suite_stays_quick_and_small() {
     let estimate = plan.estimated_seconds(&suite.settings);
     assert!(estimate.0 < 45.0, "{estimate}");
     assert_eq!(plan.largest_bytes(), crate::units::Bytes(25 << 20));
-    assert_eq!(plan.layout.as_deref(), Some("tp 2 x dp 2; dp 2 x pp 2"));
+    assert_eq!(plan.layout.as_deref(), Some("tp 2 x dp 2; dp 2 x pp 2; cp 2 x dp 2; dp 4 x ep 2"));
     assert!(WorkPlan::from_suite(&suite, 16_384).is_ok());
+    let styles: HashSet<_> = plan.cases.iter().flat_map(|case| case.uses.iter().map(|used| used.style)).collect();
+    assert!(Style::OF_A_STEP.iter().all(|style| styles.contains(style)), "every style is in it: {styles:?}");
     let message = WorkPlan::from_suite(&suite, 3).unwrap_err().to_string();
     assert!(message.contains("needs a multiple of 2 ranks, but there are 3; nearest: 2 or 4"), "{message}");
 }

@@ -67,6 +67,7 @@ impl Case {
                     format!("given-{}", weights.iter().map(u64::to_string).collect::<Vec<_>>().join("-"))
                 }
                 Splits::Skewed { exponent } => format!("skewed-{exponent}"),
+                Splits::Routed(routed) => routed.name(),
             });
         }
         parts.push(op.element.name().to_owned());

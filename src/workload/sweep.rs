@@ -74,6 +74,12 @@ fn check(sweep: &Sweep, ranks: u32) -> Result<()> {
         return Ok(());
     }
     for splits in &sweep.splits {
+        if let Splits::Routed(routed) = splits {
+            routed.check(ranks).map_err(|problem| sweep.place.wrong(problem))?;
+            refuse(!sweep.collectives.contains(&Collective::AllToAllV), &sweep.place, || {
+                "routed splits are those of all_to_all_v, which is not among the collectives".to_owned()
+            })?;
+        }
         let given = if let Splits::Given(weights) = splits { weights.len() } else { ranks as usize };
         refuse(given != ranks as usize, &sweep.place, || {
             format!("the splits name {given} ranks; on axis {} a group has {ranks}", sweep.axis)
@@ -135,6 +141,18 @@ mod tests {
         let mut given = sweep(&[Collective::AllToAllV]);
         given.splits = vec![Splits::Given(vec![1, 2])];
         assert!(ops(&given, 4, 1000).unwrap_err().to_string().contains("the splits name 2 ranks"));
+        for (collective, routed, expected) in [
+            (
+                Collective::AllToAllV,
+                "routed:random,experts=6,k=2",
+                "6 experts do not come out even on 4 ranks; nearest that do: 4 or 8",
+            ),
+            (Collective::AllGatherV, "routed:random,experts=8,k=2", "routed splits are those of all_to_all_v"),
+        ] {
+            let mut sweep = sweep(&[collective]);
+            sweep.splits = vec![crate::config::parse_splits(routed).unwrap()];
+            assert!(ops(&sweep, 4, 1000).unwrap_err().to_string().contains(expected), "{routed}");
+        }
         let message = ops(&sweep(&[Collective::Reduce]), 4, 31).unwrap_err().to_string();
         assert!(message.contains("more than 31 cases"), "{message}");
     }

@@ -20,7 +20,11 @@ impl Op {
             AllGather | ReduceScatter | Gather | Scatter | AllToAll | AllGatherV | ReduceScatterV => {
                 payload * (n - 1) / n
             }
-            AllToAllV => payload * (n - 1) / n,
+            // A call that does not exist in this group sends nothing.
+            AllToAllV => match self.geometry(ranks) {
+                Ok(geometry) => u128::from(geometry.busiest_bytes_with_others()?).checked_mul(u128::from(count))?,
+                Err(_) => 0,
+            },
             Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional if ranks < 2 => 0,
             Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => payload,
         };
@@ -32,6 +36,7 @@ impl Op {
 mod tests {
     use super::*;
     use crate::element::ElementType;
+    use crate::geometry::Splits;
     use crate::layout::Axis;
     use crate::workload::Style;
 
@@ -49,6 +54,20 @@ mod tests {
             assert_eq!(op.wire_bytes(4, 3), Some(expected), "{collective}");
             assert_eq!(op.wire_bytes(1, 3), Some(0), "{collective}");
         }
+    }
+
+    #[test]
+    fn an_uneven_exchange_counts_the_busiest_rank_without_what_it_keeps() {
+        let given = |weights: &[u64]| Op {
+            splits: Splits::Given(weights.to_vec()),
+            ..Op::new(Style::Sweep, Axis::World, Collective::AllToAllV, ElementType::Int8, 1000)
+        };
+        // Rank 0 receives 700 from each of three others; 1000 in balance: 250 to each.
+        for (op, expected) in [(given(&[7, 1, 1, 1]), 2100), (given(&[1, 1, 1, 1]), 750)] {
+            assert_eq!((op.wire_bytes(4, 1), op.wire_bytes(4, 3)), (Some(expected), Some(3 * expected)));
+        }
+        assert_eq!(given(&[1]).wire_bytes(1, 3), Some(0));
+        assert_eq!(given(&[1, 1, 1, 1]).wire_bytes(4, u64::MAX), None);
     }
 
     #[test]

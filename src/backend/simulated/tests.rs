@@ -305,6 +305,47 @@ fn no_simulated_time_beats_the_bound_of_its_links_and_rings_come_near() {
     }
 }
 
+#[test]
+fn routed_exchanges_take_what_the_busiest_rank_moves_and_stay_below_the_bound() {
+    use crate::geometry::{Routed, Routing};
+    let routed = |routing, back| {
+        let (capacity_factor, seed) = (None, 3);
+        Splits::Routed(Routed {
+            experts: 8,
+            experts_per_token: 1,
+            elements_per_token: 1,
+            routing,
+            capacity_factor,
+            seed,
+            back,
+        })
+    };
+    // The first of 4 ranks takes 560 kB of the hot expert and a seventh of the rest from each of three.
+    let hot = |back| op(Collective::AllToAllV, 700_000, routed(Routing::Hot(0.8), back));
+    for back in [false, true] {
+        assert_eq!(ends(&machine(""), &groups(4, 4, 1), &hot(back))[0], 3 * (1_000 + 58_000), "back {back}");
+    }
+    for routing in [Routing::Uniform, Routing::Zipf(1.0), Routing::Hot(0.8), Routing::Random] {
+        for (world, ranks, stride) in [(4, 4, 1), (8, 8, 1), (8, 2, 4), (16, 8, 2)] {
+            for back in [false, true] {
+                let (machine, groups) = (machine(""), groups(world, ranks, stride));
+                let op = op(Collective::AllToAllV, 1 << 26, routed(routing, back));
+                let hosts: Vec<u32> = (0..world).map(|rank| rank / 4).collect();
+                let lies = crate::layout::Locality::of(&groups, &hosts);
+                let per_node = lies.concurrent_groups_per_node;
+                let bound = machine
+                    .bus_bandwidth_bound(op.collective, lies.nodes_spanned, lies.ranks_per_node, per_node)
+                    .unwrap();
+                let seconds = ends(&machine, &groups, &op).into_iter().max().unwrap() as f64 * 1e-9;
+                let accounted = op.geometry(ranks).unwrap().bytes_accounted.0 as f64;
+                let reached = op.collective.bus_factor(ranks).unwrap() * accounted / seconds / bound.0;
+                assert!(reached < 1.001, "{routing} on {ranks} of {world} {stride} apart, back {back}: {reached}");
+                assert!(reached > 0.2, "{routing} on {ranks} of {world} {stride} apart, back {back}: {reached}");
+            }
+        }
+    }
+}
+
 /// The figure on an idle machine is far lower; this holds the order of magnitude without optimisation as well.
 #[test]
 fn sixteen_thousand_ranks_are_cheap() {

@@ -71,7 +71,8 @@ fn volume(collective: Collective, geometry: &Geometry, node_of_member: &[u32], r
     Volume {
         all_bytes,
         least_block_bytes: blocks().min().unwrap_or(0) as f64 * element_bytes,
-        largest_block_bytes: blocks().max().unwrap_or(0) as f64 * element_bytes,
+        // The steps of all_to_all_v follow each other, each as long as its longest message.
+        largest_block_bytes: geometry.largest_count() as f64 * element_bytes,
         least_node_bytes: on_nodes.min().unwrap_or(0) as f64 * element_bytes,
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Splits;
 use crate::layout::{Axis, Degrees};
 use crate::units::Bytes;
-use crate::workload::step::{AxisTotals, Step, StepOps};
+use crate::workload::step::{AxisTotals, Step, StepOps, wire_bytes_of_layers_alone};
 use crate::workload::when::When;
 use crate::workload::{Op, Style};
 use schemars::JsonSchema;
@@ -47,6 +47,9 @@ pub struct OpsDocument {
     pub ops: Vec<OpLine>,
     /// What each axis comes to, on the rank that it loads most, or on a rank of the stage asked for.
     pub axes: BTreeMap<&'static str, Totals>,
+    /// What one rank sends for the transformer layers alone, on average over the stages, as the formulas of papers count:
+    /// without embedding, output projection, loss and small calls, and for pp on an inner stage.
+    pub layers_alone_wire_bytes_per_step: BTreeMap<&'static str, Bytes>,
     /// What each style comes to, over the same ops.
     pub styles: BTreeMap<&'static str, Totals>,
 }
@@ -142,6 +145,10 @@ impl OpsDocument {
             micro_batches: step.micro_batches(),
             tokens_per_replica: step.tokens_per_replica(),
             stage_layers: Some(step.stages().rule.clone()).filter(|rule| !rule.is_empty()),
+            layers_alone_wire_bytes_per_step: wire_bytes_of_layers_alone(step)?
+                .into_iter()
+                .map(|(axis, bytes)| (axis.name(), bytes))
+                .collect(),
             styles: totals_of_styles(&ops),
             ops,
             axes,

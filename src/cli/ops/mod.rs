@@ -1,6 +1,8 @@
 //! `commgauge ops`: everything that one step of a model communicates, op by op, without a launch.
 
 mod document;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use document::{OpsDocument, schema};
@@ -42,6 +44,12 @@ pub struct OpsCommand {
 impl OpsCommand {
     /// Makes the list and shows it.
     pub fn execute(&self) -> Result<i32> {
+        let document = self.document()?;
+        self.shown.show(&document, |width| text::text(&document, width))?;
+        Ok(0)
+    }
+
+    fn document(&self) -> Result<OpsDocument> {
         let table = self.step.table()?;
         let ranks = self.ranks(&table)?;
         let steps = Step::all_of(&table, ranks)?;
@@ -50,9 +58,7 @@ impl OpsCommand {
             _ => return Err(Error::usage("--serve: one phase can be listed at a time; accepted: prefill or decode")),
         };
         let wanted = |style| self.style.is_empty() || self.style.contains(&style);
-        let document = OpsDocument::new(step, self.stage, wanted)?;
-        self.shown.show(&document, |width| text::text(&document, width))?;
-        Ok(0)
+        OpsDocument::new(step, self.stage, wanted)
     }
 
     fn ranks(&self, table: &LayoutTable) -> Result<u32> {

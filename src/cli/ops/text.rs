@@ -22,9 +22,9 @@ pub(super) fn text(document: &OpsDocument, width: u16) -> String {
     out.push('\n');
     out += &ops(d, width);
     out += "\nper step, on the rank that the axis loads most\n\n";
-    out += &totals(&d.axes, "axis", width);
+    out += &axes(d, width);
     out.push('\n');
-    out += &totals(&d.styles, "style", width);
+    out += &styles(d, width);
     out += "\nwhy\n\n";
     for (number, op) in d.ops.iter().enumerate() {
         out += &wrapped(&format!("[{}] {}", number + 1, op.why), width);
@@ -46,7 +46,8 @@ fn ops(document: &OpsDocument, width: u16) -> String {
         Column::right("/mb", 2),
         Column::right("/step", 0),
         Column::right("wire/step", 0),
-        Column::left("hidden by", 1),
+        Column::left("exposed", 0),
+        Column::left("hidden by", 6),
     ];
     let rows: Vec<Vec<String>> = document.ops.iter().enumerate().map(|(index, op)| row(index, op)).collect();
     table(&columns, &rows, width)
@@ -67,33 +68,54 @@ fn row(index: usize, op: &OpLine) -> Vec<String> {
         count(op.count_per_micro_batch),
         op.count_per_step.to_string(),
         gigabytes(op.wire_bytes_per_step),
-        op.overlaps_with.unwrap_or("exposed").to_owned(),
+        if op.exposed { "yes" } else { "no" }.to_owned(),
+        op.overlaps_with.unwrap_or("-").to_owned(),
     ]
 }
 
-fn totals(totals: &BTreeMap<&'static str, Totals>, what: &'static str, width: u16) -> String {
+fn axes(document: &OpsDocument, width: u16) -> String {
     let columns = [
-        Column::left(what, 0),
-        Column::right("stage", 1),
+        Column::left("axis", 0),
+        Column::right("stage", 2),
+        Column::right("payload", 0),
+        Column::right("wire", 0),
+        Column::right("exposed wire", 0),
+        Column::right("wire of layers alone", 1),
+    ];
+    let row = |(name, totals): (&&'static str, &Totals)| {
+        let alone = document.layers_alone_wire_bytes_per_step.get(*name);
+        let mut row = vec![(*name).to_owned(), totals.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string())];
+        row.extend(amounts(totals));
+        row.push(alone.map_or_else(|| "-".to_owned(), |bytes| gigabytes(*bytes)));
+        row
+    };
+    table(&columns, &by_wire(&document.axes).into_iter().map(row).collect::<Vec<_>>(), width)
+}
+
+fn styles(document: &OpsDocument, width: u16) -> String {
+    let columns = [
+        Column::left("style", 0),
         Column::right("payload", 0),
         Column::right("wire", 0),
         Column::right("exposed wire", 0),
     ];
+    let row = |(name, totals): (&&'static str, &Totals)| {
+        let mut row = vec![(*name).to_owned()];
+        row.extend(amounts(totals));
+        row
+    };
+    table(&columns, &by_wire(&document.styles).into_iter().map(row).collect::<Vec<_>>(), width)
+}
+
+/// The most wire bytes first.
+fn by_wire<'a>(totals: &'a BTreeMap<&'static str, Totals>) -> Vec<(&'a &'static str, &'a Totals)> {
     let mut order: Vec<_> = totals.iter().collect();
     order.sort_by_key(|(name, totals)| (std::cmp::Reverse(totals.wire_bytes_per_step), **name));
-    let rows: Vec<Vec<String>> = order
-        .into_iter()
-        .map(|(name, totals)| {
-            vec![
-                (*name).to_owned(),
-                totals.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string()),
-                gigabytes(totals.payload_bytes_per_step),
-                gigabytes(totals.wire_bytes_per_step),
-                gigabytes(totals.exposed_wire_bytes_per_step),
-            ]
-        })
-        .collect();
-    table(&columns, &rows, width)
+    order
+}
+
+fn amounts(totals: &Totals) -> [String; 3] {
+    [totals.payload_bytes_per_step, totals.wire_bytes_per_step, totals.exposed_wire_bytes_per_step].map(gigabytes)
 }
 
 /// Decimal, as rates are; small amounts keep their digits.

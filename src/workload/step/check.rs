@@ -1,6 +1,6 @@
 //! Whether a layout fits a model: the rules, each broken one said with the numbers and the nearest that keep it.
 
-use super::{ServingStep, TrainingStep};
+use super::{ServingStep, TrainingStep, experts};
 use crate::config::step::Linears;
 use crate::config::{Model, Place};
 use crate::error::Result;
@@ -13,8 +13,15 @@ const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let training = step.training;
+    experts::choices(step)?;
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
         .map_err(|problem| training.sequence_place.wrong(problem))?;
+    let tokens = u128::from(training.micro_batch) * u128::from(training.sequence) * u128::from(step.micro_batches);
+    if u64::try_from(tokens).is_err() {
+        return Err(training
+            .sequence_place
+            .wrong(format!("{tokens} tokens of a replica in a step do not fit 64 bits; take a smaller batch")));
+    }
     super::check_context::check(step)?;
     super::check_data::check(step)?;
     let heads_and_sequence = tensor(step).and_then(|()| sequence_parallel(step));
@@ -139,14 +146,7 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
             model.name
         ));
     }
-    let e = u64::from(degrees.ep);
-    match &model.mixture {
-        Some(mixture) if !mixture.experts.is_multiple_of(e) => {
-            Err(must_divide("ep", e, mixture.experts, "experts", "num_experts", &model.name))
-        }
-        None if e > 1 => Err(format!("ep = {e}, but {} has no experts; accepted: 1", model.name)),
-        _ => Ok(()),
-    }
+    experts::shape(model, degrees)
 }
 
 /// The sentence for a degree that does not divide, with the nearest that do.

@@ -111,7 +111,7 @@ mod tests {
     fn held(model: &str, layout: &str, ranks: u32) -> Vec<(u64, u64)> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
         let text = format!(
-            "[model]\npreset = '{model}'\n[training]\nsequence = 512\nmicro_batches = 8\n{}\n[layout]\n{}\n",
+            "[model]\npreset = '{model}'\n[training]\nsequence = 512\nmicro_batches = 8\nsequence_parallel = true\n{}\n[layout]\n{}\n",
             layout.split_once('|').map_or("", |(_, training)| training),
             layout.split('|').next().unwrap_or_default(),
         );

@@ -3,7 +3,9 @@
 mod check;
 mod check_context;
 mod check_data;
+mod experts;
 mod held;
+mod layers_alone;
 mod messages;
 mod place;
 mod serving;
@@ -12,9 +14,11 @@ mod totals;
 mod training;
 
 pub use check::must_divide;
+pub(super) use experts::routed;
 pub use held::Held;
+pub use layers_alone::wire_bytes_of_layers_alone;
 pub use messages::Messages;
-pub use place::layout_on;
+pub use place::{layout_on, ranks_of};
 pub use serving::{Phase, ServingStep};
 pub use stages::Stages;
 pub use totals::{AxisTotals, StepOps};

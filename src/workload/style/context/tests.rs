@@ -109,9 +109,10 @@ fn few_key_and_value_heads_are_copied() {
 #[test]
 fn latent_attention_exchanges_keys_and_values_of_every_head() {
     // DeepSeek-V3: 128 heads, keys of 192 and values of 128.
-    let ring = ops("deepseek-v3", "tp=2 cp=2", "sequence = 4096\nmicro_batches = 8", 4).unwrap();
+    let ring =
+        ops("deepseek-v3", "tp=2 cp=2", "sequence = 4096\nmicro_batches = 8\nsequence_parallel = true", 4).unwrap();
     assert_eq!(ring[0].0.bytes_total.0, 2 * 2048 * 64 * (192 + 128));
-    let training = "sequence = 4096\nmicro_batches = 8\ncontext_style = 'all_to_all'";
+    let training = "sequence = 4096\nmicro_batches = 8\nsequence_parallel = true\ncontext_style = 'all_to_all'";
     let ulysses = ops("deepseek-v3", "tp=2 cp=2", training, 4).unwrap();
     let forward = ulysses.iter().filter(|(op, _)| pass(op) == Pass::Forward);
     assert_eq!(forward.map(wire_per_layer).sum::<u64>(), 2048 * 64 * (2 * 192 + 2 * 128));

@@ -174,7 +174,7 @@ fn units_are_gathered_twice_and_scattered_once_in_every_micro_batch() {
 #[test]
 fn experts_are_reduced_among_those_that_hold_the_same() {
     for (layout, ranks, replicas) in [("ep=4", 8, 2), ("ep=8", 8, 1), ("tp=2 ep=2", 8, 2), ("tp=2 ep=2 etp=1", 8, 4)] {
-        with_step("mixtral-8x7b", layout, "micro_batches = 1", ranks, |step| {
+        with_step("mixtral-8x7b", layout, "micro_batches = 1\nsequence_parallel = true", ranks, |step| {
             let (held, n) = (step.held(0), f64::from(step.layout.group_size(Axis::Dp)));
             let of_experts = held.experts as f64 * 8.0 * (f64::from(replicas) - 1.0) / f64::from(replicas);
             assert_eq!(step.layout.group_size(Axis::Edp), replicas, "{layout}");
@@ -199,7 +199,7 @@ fn tensors_come_to_what_a_rank_holds() {
         ("gpt-oss-20b", "tp=2 ep=2", 4),
         ("deepseek-v3", "tp=2 ep=8 etp=1", 8),
     ] {
-        with_step(model, layout, "micro_batches = 8", ranks, |step| {
+        with_step(model, layout, "micro_batches = 8\nsequence_parallel = true", ranks, |step| {
             for order in [Order::Megatron, Order::PyTorch] {
                 for stage in 0..step.stages.count() {
                     let list = of_chunk(step, stage, 0, order);
@@ -342,7 +342,10 @@ proptest::proptest! {
         let (tp, dp, pp) = (1 << tp, if model == "mixtral-8x7b" { 4 } else { dp }, 1 << pp);
         let given = format!("bucket_parameters = {bucket}");
         let rule = if rule == "given" { &given } else { rule };
-        let training = format!("micro_batches = 4\ndata_style = '{style}'\n{rule}");
+        // Experts under tensor parallelism need sequence parallelism.
+        let sequence_parallel = model == "mixtral-8x7b";
+        let training =
+            format!("micro_batches = 4\nsequence_parallel = {sequence_parallel}\ndata_style = '{style}'\n{rule}");
         with_step(model, &format!("tp={tp} dp={dp} pp={pp}"), &training, tp * dp * pp, |step| {
             for stage in 0..step.stages.count() {
                 let held = step.held(stage);

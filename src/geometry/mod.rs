@@ -4,9 +4,18 @@
 //! gather and scatter, one rank's whole send buffer of all_to_all. Sizes that do not divide are rounded down to
 //! what can be carried, and the rounded size is what is reported.
 
+mod exchange;
+mod random;
+mod routed;
+mod share;
+
+pub use exchange::Arrival;
+pub use routed::{MOST_EXPERTS, Routed, Routing};
+
 use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::units::Bytes;
+use exchange::{Blocks, Exchange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +33,8 @@ pub enum Splits {
         /// 0 is equal, 1 the usual Zipf law.
         exponent: f64,
     },
+    /// As a router of experts divides them; all_to_all_v only.
+    Routed(Routed),
 }
 
 /// The element counts of one call on one group.
@@ -34,12 +45,14 @@ pub struct Geometry {
     /// Bytes that bandwidth is computed from: `bytes_total`, but for all_to_all_v the largest of what any rank
     /// sends or receives (as nccl-tests counts it).
     pub bytes_accounted: Bytes,
-    /// Elements of the block that belongs to each rank of the group. For all_to_all_v: what each rank sends to
-    /// this rank, the same from every sender.
+    /// Elements of the block that belongs to each rank of the group. For all_to_all_v: the most that any rank sends to
+    /// this rank; see [`Geometry::counts_sent`].
     pub blocks: Vec<u64>,
     /// Bytes of one element.
     pub element_bytes: u64,
     collective: Collective,
+    /// Who sends how much to whom, for all_to_all_v.
+    exchange: Option<Exchange>,
 }
 
 impl Geometry {
@@ -60,6 +73,9 @@ impl Geometry {
         }
         let (n, element_bytes) = (u64::from(ranks), element.size());
         let elements = bytes_total.0 / element_bytes;
+        if collective == AllToAllV {
+            return Geometry::of_exchange(elements, element, bytes_total, ranks, splits);
+        }
         let blocks = match collective {
             Barrier => vec![0; ranks as usize],
             AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => {
@@ -74,18 +90,53 @@ impl Geometry {
             _ => blocks.iter().sum(),
         };
         if carried == 0 && collective != Barrier {
-            return Err(format!("{bytes_total} over {ranks} ranks leaves less than one {element} for each"));
+            return Err(too_little(bytes_total, ranks, element));
         }
-        let accounted = match collective {
-            AllToAllV => blocks.iter().map(|block| block * n).max().unwrap_or(0).max(carried),
-            _ => carried,
+        let bytes_total = Bytes(carried * element_bytes);
+        Ok(Geometry { bytes_total, bytes_accounted: bytes_total, blocks, element_bytes, collective, exchange: None })
+    }
+
+    /// An all_to_all_v. Routed, it is named by the bytes that a rank has for the experts before any are dropped, on the way
+    /// back too; nothing less says how many tokens there are.
+    fn of_exchange(
+        elements: u64,
+        element: ElementType,
+        bytes_total: Bytes,
+        ranks: u32,
+        splits: &Splits,
+    ) -> Result<Geometry, String> {
+        let together = u128::from(elements) * u128::from(element.size()) * u128::from(ranks);
+        if together > u128::from(u64::MAX) {
+            return Err(format!("{bytes_total} on each of {ranks} ranks are more than 64 bits can count"));
+        }
+        let (carried, exchange) = match splits {
+            Splits::Routed(routed) => {
+                let copy = routed.experts_per_token.saturating_mul(routed.elements_per_token).max(1);
+                let tokens = elements / copy;
+                let exchange = routed.copies(tokens, ranks)?.times(routed.elements_per_token);
+                if tokens == 0 {
+                    return Err(format!(
+                        "{bytes_total} is less than one token, which has {} elements of {element} for each of {} experts",
+                        routed.elements_per_token, routed.experts_per_token
+                    ));
+                }
+                (tokens * copy, exchange)
+            }
+            _ => {
+                let blocks = divide(elements, ranks, splits)?;
+                (blocks.iter().sum(), Exchange::SameFromAll(Blocks::new(blocks)))
+            }
         };
+        if carried == 0 {
+            return Err(too_little(bytes_total, ranks, element));
+        }
         Ok(Geometry {
-            bytes_total: Bytes(carried * element_bytes),
-            bytes_accounted: Bytes(accounted * element_bytes),
-            blocks,
-            element_bytes,
-            collective,
+            bytes_total: Bytes(carried * element.size()),
+            bytes_accounted: Bytes(exchange.busiest() * element.size()),
+            blocks: exchange.most_to_each(),
+            element_bytes: element.size(),
+            collective: Collective::AllToAllV,
+            exchange: Some(exchange),
         })
     }
 
@@ -113,7 +164,8 @@ impl Geometry {
             AllReduce | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => own,
             Broadcast => own,
             AllGather | AllGatherV | Gather => own,
-            ReduceScatter | ReduceScatterV | AllToAll | AllToAllV => self.elements_of_all_blocks(),
+            ReduceScatter | ReduceScatterV | AllToAll => self.elements_of_all_blocks(),
+            AllToAllV => self.exchange.as_ref().map_or(0, |exchange| exchange.sent_by(rank as usize)),
             Scatter if rank == root => self.elements_of_all_blocks(),
             Scatter => 0,
         }
@@ -131,9 +183,40 @@ impl Geometry {
             Reduce | Gather => 0,
             AllGather | AllGatherV | AllToAll => self.elements_of_all_blocks(),
             ReduceScatter | ReduceScatterV | Scatter => own,
-            AllToAllV => own * u64::from(self.ranks()),
+            AllToAllV => self.exchange.as_ref().map_or(0, |exchange| exchange.received_by(rank as usize)),
         }
     }
+
+    /// Elements that a rank sends to each rank in an all_to_all_v; of other collectives the blocks.
+    pub fn counts_sent(&self, rank: u32) -> Vec<u64> {
+        match &self.exchange {
+            Some(exchange) => (0..exchange.ranks()).map(|to| exchange.between(rank as usize, to)).collect(),
+            None => self.blocks.clone(),
+        }
+    }
+
+    /// What a rank receives from each rank in an all_to_all_v, and where it lies there; nothing of other collectives.
+    pub fn arrivals(&self, rank: u32) -> Vec<Arrival> {
+        self.exchange.as_ref().map_or_else(Vec::new, |exchange| exchange.arrivals_at(rank as usize))
+    }
+
+    /// Bytes that the busiest rank of an all_to_all_v sends to others or receives from others, whichever is more: what
+    /// crosses its link. `None` of other collectives.
+    pub fn busiest_bytes_with_others(&self) -> Option<u64> {
+        self.exchange.as_ref().map(|exchange| exchange.busiest_with_others() * self.element_bytes)
+    }
+
+    /// The largest count of an all_to_all_v from one rank to one rank; of other collectives the largest block.
+    pub fn largest_count(&self) -> u64 {
+        match &self.exchange {
+            Some(exchange) => exchange.largest_between(),
+            None => self.blocks.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+fn too_little(bytes_total: Bytes, ranks: u32, element: ElementType) -> String {
+    format!("{bytes_total} over {ranks} ranks leaves less than one {element} for each")
 }
 
 /// Elements for each rank under a split, their sum never more than `elements`.
@@ -157,6 +240,9 @@ fn divide(elements: u64, ranks: u32, splits: &Splits) -> Result<Vec<u64>, String
             let weights: Vec<f64> = (1..=ranks).map(|i| f64::from(i).powf(-exponent)).collect();
             let total: f64 = weights.iter().sum();
             Ok(weights.iter().map(|w| (elements as f64 * w / total) as u64).collect())
+        }
+        Splits::Routed(_) => {
+            Err("routed splits say what goes from each rank to each; only all_to_all_v has them".to_owned())
         }
     }
 }
@@ -196,6 +282,54 @@ mod tests {
         assert_eq!(g.bytes_accounted, Bytes(280 * 4));
     }
 
+    fn hot(experts: u64, elements_per_token: u64, back: bool) -> Splits {
+        let routing = Routing::Hot(0.4);
+        let (capacity_factor, seed) = (None, 1);
+        Splits::Routed(Routed {
+            experts,
+            experts_per_token: 2,
+            elements_per_token,
+            routing,
+            capacity_factor,
+            seed,
+            back,
+        })
+    }
+
+    #[test]
+    fn routed_calls_are_named_by_the_tokens_of_a_rank_and_accounted_by_the_busiest() {
+        // 400 floats are 20 tokens of 10 elements for each of 2 experts; 16 of 40 copies go to the first of 4, 8 to the others.
+        for back in [false, true] {
+            let g = geometry(AllToAllV, 4 * 417, 4, hot(4, 10, back)).unwrap();
+            assert_eq!((g.bytes_total, g.bytes_accounted), (Bytes(1600), Bytes(4 * 4 * 160)));
+            assert_eq!(g.busiest_bytes_with_others(), Some(4 * 3 * 160));
+            let (there, here) = if back { (640, 400) } else { (400, 640) };
+            assert_eq!((g.send_elements(0, 0), g.receive_elements(0, 0)), (there, here));
+            assert_eq!(g.counts_sent(1), if back { [80; 4] } else { [160, 80, 80, 80] });
+            assert_eq!(g.arrivals(1)[0], Arrival { elements: if back { 160 } else { 80 }, first_at_sender: 160 });
+        }
+    }
+
+    #[test]
+    fn routed_calls_that_do_not_exist_say_why() {
+        for (collective, bytes, ranks, splits, expected) in [
+            (AllGatherV, 400, 4, hot(4, 1, false), "only all_to_all_v has them"),
+            (AllToAllV, 400, 3, hot(4, 1, false), "4 experts do not come out even on 3 ranks; nearest that do: 3 or 6"),
+            (
+                AllToAllV,
+                76,
+                4,
+                hot(4, 10, false),
+                "76 B is less than one token, which has 10 elements of float32 for each of 2",
+            ),
+            (AllToAllV, u64::MAX, 4, hot(4, 1, false), "more than 64 bits can count"),
+            (AllToAllV, 4, 4, Splits::Equal, "4 B over 4 ranks leaves less than one float32 for each"),
+        ] {
+            let problem = geometry(collective, bytes, ranks, splits).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
     #[test]
     fn splits_that_do_not_fit_the_group_are_refused() {
         for splits in [Splits::Given(vec![1, 2]), Splits::Given(vec![0; 4]), Splits::Skewed { exponent: f64::NAN }] {
@@ -204,6 +338,36 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn uniform_routing_is_the_balanced_exchange_wherever_copies_come_out_even(
+            ranks in 1u32..17,
+            experts_on_rank in 1u64..9,
+            k in 1u64..9,
+            width in 1u64..50,
+            share in 1u64..500,
+        ) {
+            let experts = experts_on_rank * u64::from(ranks);
+            let bytes = 4 * width * k * share * u64::from(ranks);
+            for back in [false, true] {
+                let routed = Routed {
+                    experts,
+                    experts_per_token: k,
+                    elements_per_token: width,
+                    routing: Routing::Uniform,
+                    capacity_factor: Some(1.0),
+                    seed: 1,
+                    back,
+                };
+                let Ok(routed) = geometry(AllToAllV, bytes, ranks, Splits::Routed(routed)) else { continue };
+                let equal = geometry(AllToAllV, bytes, ranks, Splits::Equal).unwrap();
+                proptest::prop_assert_eq!(&routed.blocks, &equal.blocks);
+                proptest::prop_assert_eq!(
+                    (routed.bytes_total, routed.bytes_accounted, routed.busiest_bytes_with_others()),
+                    (equal.bytes_total, equal.bytes_accounted, equal.busiest_bytes_with_others())
+                );
+            }
+        }
+
         #[test]
         fn bytes_in_and_out_agree_over_the_group(bytes in 1u64..1 << 20, ranks in 2u32..17, exponent in 0f64..3.0) {
             for collective in Collective::ALL {

@@ -1,0 +1,94 @@
+//! What `commgauge ops` promises: the list for people and for programs, and what is refused.
+
+use super::*;
+use clap::Parser;
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    command: OpsCommand,
+}
+
+fn document(flags: &str) -> Result<OpsDocument> {
+    let program = Program::try_parse_from(std::iter::once("ops").chain(flags.split_whitespace())).unwrap();
+    program.command.document()
+}
+
+fn json(flags: &str) -> Value {
+    serde_json::to_value(document(flags).unwrap()).unwrap()
+}
+
+const LLAMA: &str = "--model llama-3-8b --tp 2 --pp 2 --dp 2 --sequence 8192 --global-batch 16";
+
+#[test]
+fn the_list_reads_well_at_80_and_140_columns() {
+    let document = document(LLAMA).unwrap();
+    for width in [80, 140] {
+        insta::assert_snapshot!(format!("ops_{width}"), text::text(&document, width));
+    }
+}
+
+#[test]
+fn the_printed_document_fits_the_published_schema() {
+    let schema = schema();
+    for flags in [
+        LLAMA,
+        "--model mixtral-8x7b --ep 4 --dp 8 --sequence 4096 --micro-batches 2 --routing zipf:1",
+        "--model llama-3-8b --tp 4 --serve decode --batch 16",
+    ] {
+        let document = json(flags);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let errors: Vec<_> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{flags}: {errors:?}");
+    }
+}
+
+#[test]
+fn the_totals_of_an_axis_are_those_of_its_ops() {
+    let document = json(LLAMA);
+    let ops = document["ops"].as_array().unwrap();
+    for (axis, totals) in document["axes"].as_object().unwrap() {
+        for column in ["payload_bytes_per_step", "wire_bytes_per_step"] {
+            let of_axis = ops.iter().filter(|op| op["axis"] == axis.as_str());
+            let sum: u64 = of_axis.map(|op| op[column].as_u64().unwrap()).sum();
+            assert_eq!(totals[column], sum, "{axis} {column}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_name_the_flag_and_what_is_accepted() {
+    for (flags, expected) in [
+        ("--model llama-3-8b --tp 2 --sequence 8192", "the size of a step is missing"),
+        ("--model llama-3-8b --tp 3 --sequence 8192 --micro-batches 1", "tp = 3 does not divide the 32 query heads"),
+        (
+            "--model llama-3-8b --tp 2 --sequence many --micro-batches 1",
+            "--sequence: found the text \"many\"; accepted",
+        ),
+        (
+            "--model llama-3-8b --tp 2 --sequence 9000 --micro-batches 1",
+            "--sequence: found 9000; llama-3-8b allows up to 8192",
+        ),
+        ("--model llama-9 --sequence 8 --micro-batches 1", "found no model `llama-9`"),
+        (
+            "--model llama-3-8b --pp 4 --virtual-stages 2 --sequence 8192 --micro-batches 6",
+            "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages: 4 or 8",
+        ),
+        (
+            "--model llama-3-8b --pp 64 --sequence 8192 --micro-batches 6",
+            "pp = 64 stages of 1 chunks are more than the 32 layers",
+        ),
+        ("--model llama-3-8b --cp 3 --sequence 8192 --micro-batches 6", "8192 is no multiple of 2*cp = 6"),
+        (
+            "--model mixtral-8x7b --ep 3 --dp 3 --sequence 4096 --micro-batches 6",
+            "ep = 3 does not divide the 8 experts",
+        ),
+        ("--model llama-3-8b --tp 2 --serve prefill,decode --batch 4", "--serve: one phase can be listed at a time"),
+        ("--model llama-3-8b --pp 2 --sequence 8192 --micro-batches 6 --stage 2", "--stage: found 2; accepted: 0 to 1"),
+    ] {
+        let error = document(flags).expect_err(flags);
+        assert!(error.to_string().contains(expected), "{flags}: {error}");
+        assert_eq!(error.exit_code(), 2, "{flags}");
+    }
+}
