@@ -7,13 +7,24 @@ mod common;
 
 use common::{COMMGAUGE, Ran, STEP, alone, launcher, lines, of_kind, record_in, words};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 
-/// Small enough for buffers of a few KiB, and with groups on three axes.
-const MODEL: &str = "--model llama-3-8b --layers 2 --sequence 16 --micro-batches 4 --bucket-parameters 100000";
+/// A model of a few thousand parameters, so that neither gradients nor a whole replay take memory to speak of.
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 const QUICK: &str = "-n 3 -w 1 --replicates 2 --warm-buffers --format json";
+
+/// The flags of its step, after its file was written.
+fn model() -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launched-step");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Written aside and renamed, as the tests of this file run at the same time.
+    let (config, new) = (folder.join("config.json"), tempfile::NamedTempFile::new_in(&folder).unwrap());
+    std::fs::write(new.path(), TINY).unwrap();
+    new.persist(&config).unwrap();
+    format!("--model {} --sequence 16 --micro-batches 4", config.display())
+}
 
 /// Runs `commgauge-step` and gives its report and the lines of its record.
 fn step(ranks: u32, flags: &str) -> (Value, Vec<Value>) {
@@ -55,7 +66,7 @@ fn what_is_measured_is_what_is_listed_with_the_same_bytes_and_counts() {
     for (ranks, layout) in
         [(4, "--tp 2 --dp 2"), (4, "--tp 2 --pp 2 --sequence-parallel"), (2, "--dp 2 --grad-type bf16 --style data")]
     {
-        let flags = format!("{MODEL} {layout}");
+        let flags = format!("{} {layout}", model());
         let (report, record) = step(ranks, &format!("{flags} {QUICK}"));
         let [measured] = report["steps"].as_array().unwrap().as_slice() else { panic!("{report}") };
         let mut ops: Vec<_> = measured["ops"].as_array().unwrap().iter().map(identity).collect();
@@ -71,10 +82,10 @@ fn what_is_measured_is_what_is_listed_with_the_same_bytes_and_counts() {
 
 #[test]
 fn the_report_ranks_the_parallelisms_and_says_where_their_order_turns_round() {
-    let (report, _) = step(4, &format!("{MODEL} --tp 2 --dp 2 --sequence 64 {QUICK}").replace("--sequence 16 ", ""));
+    let (report, _) = step(4, &format!("{} --tp 2 --dp 2 {QUICK}", model()));
     let step = &report["steps"][0];
     let by = |name: &str| step["rankings"].as_array().unwrap().iter().find(|ranking| ranking["by"] == name).unwrap();
-    // 2 layers of 4 calls of 512 KiB in 4 micro-batches against gradients of 4 bytes of 2 layers: the gradients are far more.
+    // 4 layers of 4 calls of 2 KiB in 4 micro-batches against 4 bytes for each of 200,000 gradients.
     let wire = by("wire bytes");
     assert_eq!((wire["rule"].as_str(), wire["order"][0]["parallelism"].as_str()), (Some("does not hold"), Some("DP")));
     let crossover = &step["crossovers"][0];
@@ -89,7 +100,7 @@ fn the_report_ranks_the_parallelisms_and_says_where_their_order_turns_round() {
 
 #[test]
 fn one_group_alone_is_compared_with_all_at_once() {
-    let flags = format!("{MODEL} --tp 2 --pp 2 --style tensor --solo -n 3 -w 1 --warm-buffers --format json");
+    let flags = format!("{} --tp 2 --pp 2 --style tensor --solo -n 3 -w 1 --warm-buffers --format json", model());
     let (report, record) = step(4, &flags);
     let pairs = report["contention"].as_array().unwrap();
     assert!(!pairs.is_empty());
@@ -106,7 +117,7 @@ fn one_group_alone_is_compared_with_all_at_once() {
 #[test]
 fn a_step_is_launched_or_simulated_by_commgauge_run() {
     let folder = tempfile::tempdir().unwrap();
-    let flags = format!("{MODEL} --tp 2 --pp 2 --style tensor,pipeline -n 3 -w 1 --replicates 2 --solo");
+    let flags = format!("{} --tp 2 --pp 2 --style tensor,pipeline -n 3 -w 1 --replicates 2 --solo", model());
     for (name, backend, ranks) in [
         ("mpi", "--backend mpi", 4),
         ("simulated", "--backend simulated --machine suites/machines/h100-nvswitch-ndr.toml", 64),
@@ -125,11 +136,7 @@ fn a_step_is_launched_or_simulated_by_commgauge_run() {
 
 #[test]
 fn calls_of_two_axes_are_timed_at_once_and_the_step_is_replayed_as_a_whole() {
-    // A model of a few thousand parameters: a replay has the buffers of all calls at once.
-    let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("config.json");
-    std::fs::write(&model, TINY).unwrap();
-    let flags = format!("--model {} --sequence 16 --micro-batches 2 --tp 2 --dp 2", model.display());
+    let flags = format!("{} --tp 2 --dp 2", model());
     let (report, record) = step(4, &format!("{flags} --interfere tp,dp --replay --replay-repetitions 3 {QUICK}"));
     let pairs = report["interference"].as_array().unwrap();
     let axes: Vec<_> =
@@ -159,7 +166,7 @@ fn what_makes_no_sense_is_refused_with_exit_code_2() {
         (2, "--tp 2 --interfere tp,dp", "dp has no call in this step (tp 2)"),
     ] {
         let mut command = launcher(ranks);
-        command.arg(STEP).args(words(MODEL)).args(words(flags));
+        command.arg(STEP).args(words(&model())).args(words(flags));
         Ran::of(&mut command, 30).ended_with(2).said(said);
     }
 }
