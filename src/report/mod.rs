@@ -73,3 +73,5 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod whole_tests;
