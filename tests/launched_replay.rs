@@ -166,6 +166,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        interference: None,
     };
     let options = ReplayOptions {
         repetitions: REPETITIONS,

@@ -1,60 +1,22 @@
 //! What the programs that MPI launches share: their flags, their beginning and their end.
 
-use super::output::OutputArguments;
+use super::launched_arguments::LaunchedArguments;
 use super::places;
 use super::run::{Backend, NO_NCCL};
+use super::step::replays_of;
 use crate::backend::mpi::MpiBackend;
-use crate::config::{Machine, RunSettings};
+use crate::config::{LayoutTable, Machine, RunSettings};
 use crate::error::{Error, Result};
-use crate::measure::InjectedDelay;
 use crate::mpi_call;
 use crate::record::line::SuiteFacts;
 use crate::record::{Record, provenance};
 use crate::report::View;
 use crate::session::{self, Request, Signals};
-use crate::units::parse_seconds;
-use crate::workload::WorkPlan;
+use crate::workload::replay::ReplayOptions;
+use crate::workload::step::Step;
+use crate::workload::{Interference, WorkPlan};
 use crate::world::{MpiWorld, World, agree};
-use clap::{Args, Parser};
-use std::path::PathBuf;
-
-/// Flags of every launched program.
-#[derive(Clone, Debug, Args)]
-pub struct LaunchedArguments {
-    /// Who carries the calls out
-    #[arg(long, value_enum, default_value = "mpi")]
-    pub backend: Backend,
-    /// Machine file (suites/machines/*.toml) whose link rates bound the bus bandwidth
-    #[arg(long, value_name = "FILE")]
-    pub machine: Option<PathBuf>,
-    /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Number of ranks that the launch must have; needed for a launch of one rank
-    #[arg(long, value_name = "N")]
-    pub expect_ranks: Option<u32>,
-    /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
-    #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
-    pub inject_delay: Option<InjectedDelay>,
-    /// Test option: panic on a rank when it comes to its first case
-    #[arg(long, value_name = "RANK", hide = true)]
-    pub inject_panic: Option<u32>,
-    /// Print no result, only write the record
-    #[arg(long)]
-    pub quiet: bool,
-    /// How results are shown.
-    #[command(flatten)]
-    pub output: OutputArguments,
-    /// The launch command, as a JSON list; set by `commgauge run`
-    #[arg(long, hide = true)]
-    pub launch_command: Option<String>,
-}
-
-fn parse_delay(text: &str) -> std::result::Result<InjectedDelay, String> {
-    let accepted = || format!("found `{text}`; accepted: RANK:TIME, such as 2:2ms");
-    let (rank, delay) = text.split_once(':').ok_or_else(accepted)?;
-    Ok(InjectedDelay { rank: rank.parse().map_err(|_| accepted())?, delay: parse_seconds(delay)? })
-}
+use clap::Parser;
 
 /// What a launched program adds to the common flags: what to measure on that many ranks.
 pub trait Work {
@@ -62,6 +24,14 @@ pub trait Work {
     fn launched(&self) -> &LaunchedArguments;
     /// What to measure.
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
+    /// Two calls to be measured at once, too.
+    fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
+        Ok(None)
+    }
+    /// The layout whose step is to be replayed as a whole, too, and how.
+    fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        Ok(None)
+    }
 }
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
@@ -114,7 +84,14 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
     let request = agree(world, request(work, program, world.processes()))?;
     let signals = agree(world, Signals::catch())?;
     let mut backend = MpiBackend::new(ranks_on_this_host(world)?)?;
-    let end = session::run(world, &mut backend, &request, &signals);
+    let replay = agree(world, work.replay())?;
+    let end = match &replay {
+        None => session::run(world, &mut backend, &request, &signals),
+        Some((table, options)) => {
+            let steps = agree(world, Step::all_of(table, request.world_size))?;
+            session::run_with_replays(world, &mut backend, &request, &replays_of(&steps, *options), &signals)
+        }
+    };
     let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
@@ -177,6 +154,7 @@ fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
+        interference: work.interference(world_size)?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mpi")]
 pub mod launched;
+mod launched_arguments;
 pub mod layout;
 pub mod model;
 mod model_document;
@@ -9,9 +10,9 @@ mod model_table;
 pub mod ops;
 mod output;
 mod places;
-mod plain_table;
 pub mod report;
 pub mod run;
+mod sampling;
 pub mod schema;
 pub mod step;
 mod suite;
@@ -19,6 +20,8 @@ mod sweep;
 mod sweep_plan;
 mod table_or_json;
 
+use crate::report::plain_table;
+pub use launched_arguments::LaunchedArguments;
 pub use output::OutputArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};

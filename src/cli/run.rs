@@ -1,15 +1,17 @@
-//! `commgauge run`: builds the launch command of a suite, shows it, starts it, follows it, and sums up.
+//! `commgauge run`: builds the launch command of a suite, or of a model's step, shows it, starts it, follows it, and sums up.
 //!
-//! The measuring is done by `commgauge-suite`, in the ranks that are started; only its record comes back.
+//! The measuring is done by `commgauge-suite` or `commgauge-step`, in the ranks that are started; only its record comes back.
 
 mod arguments;
 mod outcome;
 mod progress;
+mod work;
 
 pub use arguments::{Backend, RunArguments};
 
 use super::places;
-use super::suite::{SuiteWork, plan_text, suite_work};
+use super::step::replays_of;
+use super::suite::{SuiteWork, plan_text};
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
@@ -18,10 +20,12 @@ use crate::record::line::{End, RankFacts};
 use crate::record::{Line, Record};
 use crate::report::View;
 use crate::session;
+use crate::workload::step::Step;
 use crate::world::SoloWorld;
 use progress::Progress;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use work::Wanted;
 
 /// The answer to `--backend nccl`.
 pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
@@ -30,21 +34,21 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
-    let work = suite_work(&arguments.suite, arguments.ranks)?;
+    let wanted = work::of(arguments)?;
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
-        Backend::Simulated => run_here(arguments, work, machine, out),
-        Backend::Mpi if arguments.dry_run => dry_run(arguments, &work, out),
+        Backend::Simulated => run_here(arguments, wanted, machine, out),
+        Backend::Mpi if arguments.dry_run => dry_run(arguments, &wanted.work, out),
         Backend::Mpi => launch_all(arguments, out),
     }
 }
 
 /// The simulated backend plays all ranks in this process, so there is nothing to launch.
-fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>, out: &mut dyn Write) -> Result<i32> {
+fn run_here(arguments: &RunArguments, wanted: Wanted, machine: Option<Machine>, out: &mut dyn Write) -> Result<i32> {
     if arguments.dry_run {
         write_out(out, "runs in this process, without a launcher\n")?;
-        write_out(out, &plan_text(&work, arguments.ranks))?;
+        write_out(out, &plan_text(&wanted.work, arguments.ranks))?;
         return Ok(0);
     }
     let machine = machine.ok_or_else(|| {
@@ -52,7 +56,7 @@ fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>,
             "--backend simulated needs --machine FILE: the latencies and rates to simulate (suites/machines/*.toml)",
         )
     })?;
-    let (plan, settings, suite) = work;
+    let (plan, settings, suite) = wanted.work;
     let record = places::record_path(arguments.record.as_deref())?;
     let request = session::Request {
         program: "commgauge",
@@ -64,11 +68,20 @@ fn run_here(arguments: &RunArguments, work: SuiteWork, machine: Option<Machine>,
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        interference: wanted.interference,
         machine: Some(machine.clone()),
         settings,
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
-    let end = session::run(&SoloWorld, &mut backend, &request, &session::Signals::catch()?)?;
+    let signals = session::Signals::catch()?;
+    let end = match &wanted.replay {
+        None => session::run(&SoloWorld, &mut backend, &request, &signals)?,
+        Some((table, options)) => {
+            let steps = Step::all_of(table, arguments.ranks)?;
+            let replays = replays_of(&steps, *options);
+            session::run_with_replays(&SoloWorld, &mut backend, &request, &replays, &signals)?
+        }
+    };
     summarise(arguments, &request.record, out)?;
     Ok(end.exit_code)
 }
@@ -122,7 +135,7 @@ fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// The command that people see and the one that is started, which differ in one flag of `commgauge-suite`: the started one
+/// The command that people see and the one that is started, which differ in one flag of the launched program: the started one
 /// hands the shown one over for the record.
 struct Commands {
     shown: LaunchCommand,
@@ -139,8 +152,8 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
         cores: slurm_cores.unwrap_or_else(launch::host::cores),
         root: launch::host::is_root(),
         launcher_arguments: arguments.launcher_arguments.clone(),
-        program: places::text(&places::suite_program()?)?,
-        program_arguments: suite_words(arguments, record)?,
+        program: places::text(&places::program_beside(work::program(arguments))?)?,
+        program_arguments: program_words(arguments, record)?,
     };
     if let Some(file) = &arguments.host_file {
         places::check_file("--hostfile", file)?;
@@ -153,8 +166,9 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
     Ok(Commands { started: launch::build(&launcher, &request)?, shown })
 }
 
-fn suite_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
-    let mut words = vec![places::text(&arguments.suite)?, "--record".into(), places::text(record)?];
+fn program_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
+    let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
+    words.extend(["--record".into(), places::text(record)?]);
     words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
     // So that a launcher that starts unrelated copies is caught, and a single rank may be meant.
     words.extend(["--expect-ranks".into(), arguments.ranks.to_string()]);
@@ -192,7 +206,7 @@ impl Seen {
             Line::Plan(plan) => self.planned = Some(plan.case_lines),
             Line::Case(_) => self.cases += 1,
             Line::End(end) => self.end = Some(end),
-            Line::Clock(_) | Line::Replay(_) => {}
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) => {}
         }
     }
 }

@@ -101,7 +101,7 @@ pub fn line_without_numbers(plan: &ReplayPlan, options: &ReplayOptions, step: u3
     }
 }
 
-fn run_once(context: &ReplayContext, replayer: &mut dyn Replayer) -> Result<()> {
+pub(super) fn run_once(context: &ReplayContext, replayer: &mut dyn Replayer) -> Result<()> {
     context.world.barrier()?;
     replayer.run()
 }
@@ -113,7 +113,7 @@ fn interrupted(context: &ReplayContext) -> Result<bool> {
 }
 
 /// The same answer on every process: the mismatch of the lowest rank.
-fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Result<Option<Outcome>> {
+pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Result<Option<Outcome>> {
     if !context.verify {
         return Ok(None);
     }

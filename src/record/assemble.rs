@@ -3,6 +3,7 @@
 //! Whoever holds a [`Record`] may rely on it: every case line belongs to a planned case, and its columns are of one
 //! length.
 
+use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, Plan, Samples};
 use super::replay_line::ReplayLine;
 use super::{Line, Record};
@@ -17,6 +18,7 @@ pub(super) struct Assembly {
     clocks: Vec<super::line::ClockLine>,
     cases: Vec<CaseLine>,
     replays: Vec<ReplayLine>,
+    interference: Vec<InterferenceLine>,
     seen: HashSet<(u32, u32)>,
     end: Option<End>,
 }
@@ -51,6 +53,10 @@ impl Assembly {
                 check_replay(&replay, plan)?;
                 self.replays.push(*replay);
             }
+            (Line::Interference(pair), _, Some(plan)) => {
+                check_interference(&pair, plan)?;
+                self.interference.push(*pair);
+            }
         }
         Ok(())
     }
@@ -74,8 +80,8 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let (clocks, cases, replays, end) = (self.clocks, self.cases, self.replays, self.end);
-        Some(Record { header, plan, clocks, cases, replays, end, torn, running, warnings })
+        let Assembly { clocks, cases, replays, interference, end, .. } = self;
+        Some(Record { header, plan, clocks, cases, replays, interference, end, torn, running, warnings })
     }
 }
 
@@ -84,6 +90,23 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
         if case.transfers_per_call == 0 || case.group_size == 0 || case.groups == 0 {
             return Err(format!("case {index}: transfers_per_call, group_size and groups must be at least 1"));
         }
+        if let Some(other) = case.solo_of.filter(|other| *other as usize >= plan.cases.len()) {
+            return Err(format!("case {index} is compared with case {other}, which is not in the plan"));
+        }
+        if let Some(used) = case.uses.iter().find(|used| used.step as usize >= plan.steps.len()) {
+            let steps = plan.steps.len();
+            return Err(format!("case {index} serves step {}, but the plan has {steps} steps", used.step));
+        }
+    }
+    Ok(())
+}
+
+fn check_interference(pair: &InterferenceLine, plan: &Plan) -> Result<(), String> {
+    if pair.step as usize >= plan.steps.len() {
+        return Err(format!("calls at once are of step {}, the plan has {} steps", pair.step, plan.steps.len()));
+    }
+    if pair.together_nanoseconds.len() != pair.still_waited_nanoseconds.len() {
+        return Err(format!("calls at once of step {}: the columns of the repetitions differ in length", pair.step));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod follower;
+pub mod interference_line;
 mod journal;
 pub mod line;
 pub mod provenance;

@@ -4,6 +4,7 @@
 //! What the lines must be to each other is checked in `assemble`; nothing is computed from them here.
 
 use super::assemble::Assembly;
+use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, ClockLine, End, Header, Plan};
 use super::replay_line::ReplayLine;
 use super::{FORMAT, Line, VERSION, path_error};
@@ -29,6 +30,8 @@ pub struct Record {
     pub cases: Vec<CaseLine>,
     /// Every replay that was written.
     pub replays: Vec<ReplayLine>,
+    /// Every pair of calls at once, replicate by replicate.
+    pub interference: Vec<InterferenceLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.

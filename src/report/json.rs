@@ -1,7 +1,10 @@
 //! The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
 
+use super::contention::Contention;
+use super::json_whole::{JsonDisturbed, JsonReplay};
 use super::late::Late;
 use super::row::Row;
+use super::step::JsonStep;
 use super::text::is_unseemly;
 use super::view::View;
 use crate::error::{Error, Result};
@@ -22,6 +25,14 @@ struct Document<'a> {
     provenance: &'a Header,
     clocks: &'a [ClockLine],
     rows: Vec<JsonRow<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<JsonStep<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    contention: Vec<JsonContention<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interference: Vec<JsonDisturbed<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replays: Vec<JsonReplay<'a>>,
     findings: &'a [String],
     doubts: &'a [String],
     end: Option<&'a End>,
@@ -54,6 +65,18 @@ struct JsonRow<'a> {
     warnings: &'a [String],
 }
 
+/// A call on all groups at once over the same call on one group alone.
+#[derive(Serialize)]
+struct JsonContention<'a> {
+    case: &'a str,
+    solo_case: &'a str,
+    groups: u32,
+    factor_median: Option<f64>,
+    factor_interval_low: Option<f64>,
+    factor_interval_high: Option<f64>,
+    replicates: u32,
+}
+
 /// The document.
 pub(super) fn text(view: &View) -> Result<String> {
     let document = Document {
@@ -65,6 +88,10 @@ pub(super) fn text(view: &View) -> Result<String> {
         provenance: &view.header,
         clocks: &view.clocks,
         rows: view.rows.iter().zip(&view.late).map(|(row, late)| json_row(row, late.as_ref())).collect(),
+        steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
+        contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
+        interference: view.interference.iter().map(JsonDisturbed::new).collect(),
+        replays: view.replays.iter().map(JsonReplay::new).collect(),
         findings: &view.findings,
         doubts: &view.doubts,
         end: view.end.as_ref(),
@@ -102,6 +129,18 @@ fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
         late_rank_spread_seconds_median: late.map(|late| late.spread),
         warnings: &row.warnings,
     }
+}
+
+fn json_contention<'a>(view: &'a View, pair: &Contention) -> Option<JsonContention<'a>> {
+    Some(JsonContention {
+        case: &view.rows.get(pair.row)?.facts.name,
+        solo_case: &view.rows.get(pair.solo_row)?.facts.name,
+        groups: pair.groups,
+        factor_median: pair.factor,
+        factor_interval_low: pair.interval.map(|interval| interval.low),
+        factor_interval_high: pair.interval.map(|interval| interval.high),
+        replicates: pair.replicates,
+    })
 }
 
 /// JSON leaves most of what a terminal obeys unescaped; written as `\u....` it is the same text to a parser. Line

@@ -1,8 +1,11 @@
 //! The report as Markdown: the facts as a list, one table, findings and doubts. For issues and pages.
 
+use super::plain_table::markdown_table;
 use super::row::Row;
+use super::step::{self, Part};
 use super::text::visible;
 use super::view::View;
+use super::{contention, interference, replay};
 use crate::units::{Rate, Seconds, three_digits};
 
 const HEADINGS: [(&str, bool); 14] = [
@@ -39,6 +42,14 @@ pub(super) fn text(view: &View) -> String {
     }
     out += "\nTimes are of one call, the slowest rank's, of ping\\_pong one way; the interval of the median is the hull of \
             the replicates' own 95 % intervals. GB = 10^9 B, sizes are binary.\n";
+    let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::markdown(step, &view.rows)).collect();
+    parts.extend(contention::part(view, &markdown_table));
+    parts.extend(interference::part(view, &markdown_table));
+    parts.extend(replay::parts(view, &markdown_table, &bullets));
+    for part in parts {
+        let level = if part.below { "###" } else { "##" };
+        out += &format!("\n{level} {}\n\n{}", escaped(&part.title), part.body);
+    }
     for (heading, sentences) in [("Findings", &view.findings), ("Doubts", &view.doubts)] {
         if !sentences.is_empty() {
             out += &format!("\n## {heading}\n\n");
@@ -85,8 +96,14 @@ fn cells(row: &Row) -> [String; HEADINGS.len()] {
     ]
 }
 
+/// Sentences as a list.
+pub(super) fn bullets(sentences: Vec<String>) -> String {
+    let bullets = sentences.iter().map(|sentence| format!("* {}\n", escaped(sentence)));
+    std::iter::once("\n".to_owned()).chain(bullets).collect()
+}
+
 /// A text from the record that Markdown shows as it is.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in visible(text).chars() {
         match c {

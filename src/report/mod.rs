@@ -2,21 +2,31 @@
 
 mod color;
 mod columns;
+mod contention;
 mod csv;
+mod interference;
 mod json;
+mod json_whole;
 mod late;
 mod markdown;
 mod nccl_tests;
+pub(crate) mod plain_table;
 mod provenance;
+mod replay;
 mod row;
+mod step;
 mod table;
 mod text;
 pub(crate) use text::wrap;
 mod view;
 
 pub use color::ColorChoice;
+pub use contention::Contention;
+pub use interference::Disturbed;
 pub use late::Late;
+pub use replay::{ReplayTime, replay_time};
 pub use row::{Latency, Row, Status};
+pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
 pub use view::View;
 
 use crate::error::{Error, Result};
@@ -63,3 +73,5 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod whole_tests;

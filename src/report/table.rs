@@ -6,8 +6,10 @@
 use super::color::Paint;
 use super::columns::{Section, sections};
 use super::row::Row;
+use super::step::{self, Part};
 use super::text::{visible, wrap};
 use super::view::View;
+use super::{contention, interference, plain_table, replay};
 use crate::units::Bytes;
 
 /// The whole report, fitted to a width.
@@ -23,6 +25,9 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     out.push('\n');
     out += &wrap(&legend(view), width, 0);
     out.push('\n');
+    for part in step_parts(view, width) {
+        out += &format!("\n{}\n{}", paint.bold(&wrap(&part.title, width, 2)), part.body);
+    }
     let mut reasons = Vec::new();
     for (number, text) in notes.texts.iter().enumerate() {
         reasons.push((format!("[{}]", number + 1), visible(text)));
@@ -43,6 +48,18 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     }
     out += &format!("\n{}\n", paint.bold(&wrap(&view.summary(), width, 0)));
     out
+}
+
+/// What follows from the rows for steps and for groups that work at the same time.
+fn step_parts(view: &View, width: usize) -> Vec<Part> {
+    let columns = u16::try_from(width).unwrap_or(u16::MAX);
+    let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::text(step, &view.rows, columns)).collect();
+    parts.extend(contention::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
+    parts.extend(interference::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
+    let lines =
+        |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
+    parts.extend(replay::parts(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
+    parts
 }
 
 /// Why cases are wrong, failed or waived, each reason once, numbered in the order of the rows.

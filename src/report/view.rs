@@ -1,10 +1,14 @@
 //! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
 
+use super::contention::Contention;
+use super::interference::Disturbed;
 use super::late::{self, Late};
 use super::provenance;
 use super::row::{Row, Status};
+use super::step::StepView;
 use crate::record::Record;
-use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header};
+use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, Outcome};
+use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::Seconds;
 
@@ -21,6 +25,14 @@ pub struct View {
     pub rows: Vec<Row>,
     /// The late rank of each row, where one is named.
     pub late: Vec<Option<Late>>,
+    /// What each step costs, op by op; none where only sweeps were measured.
+    pub steps: Vec<StepView>,
+    /// Calls that were measured on all groups at once and on one alone.
+    pub contention: Vec<Contention>,
+    /// Calls that were measured alone and beside calls of another axis.
+    pub interference: Vec<Disturbed>,
+    /// Steps that were replayed as a whole.
+    pub replays: Vec<ReplayLine>,
     /// What the numbers say beyond the rows, as sentences.
     pub findings: Vec<String>,
     /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
@@ -53,6 +65,10 @@ impl View {
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
+            steps: StepView::all_of(record, &rows),
+            interference: Disturbed::all_of(record),
+            replays: record.replays.clone(),
+            contention: Contention::all_of(&rows, &lines_of_case),
             rows,
             late,
             end: record.end.clone(),
@@ -66,12 +82,13 @@ impl View {
     pub fn exit_code(&self) -> i32 {
         let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
         let ended = self.end.as_ref().map(|end| (end.status, end.exit_code));
-        if any(|status| matches!(status, Status::Wrong { .. })) || matches!(ended, Some((_, 4))) {
+        let wrong = any(|status| matches!(status, Status::Wrong { .. })) || self.beside_the_cases(is_corrupt);
+        if wrong || matches!(ended, Some((_, 4))) {
             return 4;
         }
         match ended {
             Some((EndStatus::Failed, code @ 5..=7)) => return code,
-            _ if any(|status| matches!(status, Status::Failed(_))) => return 6,
+            _ if any(|status| matches!(status, Status::Failed(_))) || self.beside_the_cases(is_failed) => return 6,
             Some((EndStatus::Complete, _)) => {}
             Some(_) | None => return 7,
         }
@@ -80,6 +97,12 @@ impl View {
             _ => row.latency.is_none() || row.is_incomplete(),
         };
         if self.rows.is_empty() || self.rows.iter().any(unmeasured) { 7 } else { 0 }
+    }
+
+    /// Whether a replay or two calls at once came to such an end.
+    fn beside_the_cases(&self, wanted: fn(&Outcome) -> bool) -> bool {
+        let replays = self.replays.iter().map(|replay| &replay.outcome);
+        replays.chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref())).any(wanted)
     }
 
     /// How many rows there are of each kind, in one sentence.
@@ -99,6 +122,14 @@ impl View {
         };
         if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) }
     }
+}
+
+fn is_failed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { .. })
+}
+
+fn is_corrupt(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Corrupt { .. })
 }
 
 /// Everything but the reasons of single rows: how the run ended, the machine's doubts, clocks, dropped samples.

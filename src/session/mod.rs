@@ -3,6 +3,7 @@
 //! Every process calls [`run`] with the same request; process 0 writes the record.
 
 mod facts;
+mod interference;
 mod preflight;
 mod replay;
 mod signals;
@@ -18,7 +19,7 @@ use crate::measure::InjectedDelay;
 use crate::record::Journal;
 use crate::record::line::{End, EndStatus, Line, SuiteFacts};
 use crate::units::Seconds;
-use crate::workload::WorkPlan;
+use crate::workload::{Interference, WorkPlan};
 use crate::world::{World, agree};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -49,6 +50,8 @@ pub struct Request {
     pub injected_delay: Option<InjectedDelay>,
     /// A rank to panic at its first case, to see that the launch ends and that it is named.
     pub injected_panic: Option<u32>,
+    /// Two calls to be measured at once, after the cases.
+    pub interference: Option<Interference>,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
@@ -82,6 +85,10 @@ pub fn run_with_replays(
 
     let steps = Steps { world, request, planned: &planned, signals };
     let measured = steps.measure_all(backend, &mut journal).and_then(|mut tally| {
+        if let Some(pair) = &request.interference {
+            let pairs = interference::Pairs { world, request, pair, signals };
+            pairs.measure_all(backend, &mut journal, &mut tally)?;
+        }
         replay::replay_all(world, backend, request, &replays, signals, (&mut journal, &mut tally))?;
         Ok(tally)
     });

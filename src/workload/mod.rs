@@ -3,10 +3,12 @@
 mod build;
 mod case;
 mod estimate;
+mod interference;
 mod op;
 mod plan;
 pub mod replay;
 pub mod schedule;
+mod solo;
 pub mod step;
 mod style;
 mod sweep;
@@ -15,5 +17,6 @@ mod wire;
 
 pub use build::MOST_CASES;
 pub use case::{Case, Use};
+pub use interference::Interference;
 pub use op::{Op, Style};
 pub use plan::{StepFacts, WorkPlan};

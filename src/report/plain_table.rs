@@ -54,8 +54,22 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> Str
     }
     let mut text = lines(columns, rows, &shown);
     if !left_out.is_empty() {
+        let sentence = format!("(columns left out for want of width: {})", left_out.join(", "));
+        // However narrow the table is, a sentence needs some room.
+        text += &(super::wrap(&sentence, usize::from(width).max(60), 2) + "\n");
+    }
+    text
+}
+
+/// The same as a table of Markdown, with all columns.
+pub(crate) fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
+    let rules: Vec<&str> = columns.iter().map(|column| if column.right { "---:" } else { "---" }).collect();
+    let mut text = format!("| {} |\n| {} |\n", headings.join(" | "), rules.join(" | "));
+    for row in rows {
+        let cells: Vec<String> = row.iter().map(|cell| super::markdown::escaped(cell)).collect();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "(columns left out for want of width: {})", left_out.join(", "));
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
 }
@@ -80,7 +94,7 @@ fn lines(columns: &[Column], rows: &[Vec<String>], shown: &[usize]) -> String {
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.
 pub(crate) fn wrapped(text: &str, width: u16) -> String {
-    crate::report::wrap(text, usize::from(width), 4) + "\n"
+    super::wrap(text, usize::from(width), 4) + "\n"
 }
 
 #[cfg(test)]

@@ -1,0 +1,86 @@
+//! Tiny programs of one timed call and calls beside it, repeated from a barrier: what the timed call took on the slowest rank, and
+//! what that rank then still waited for the others.
+
+use super::replay::{ReplayContext, check, run_once};
+use crate::backend::Replayer;
+use crate::error::Result;
+use crate::record::line::Outcome;
+use crate::units::Seconds;
+use crate::world::Located;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Repetitions that are run before timing.
+const WARM_UP: u32 = 3;
+/// The fewest that are timed, however long they take, unless a signal comes.
+const FEWEST: usize = 5;
+
+/// How long a program is repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Repetitions {
+    /// At most so many times.
+    pub most: u32,
+    /// For at most so long, once there are a few.
+    pub budget: Seconds,
+}
+
+/// What the repetitions of a program took; the same on every process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TogetherTimes {
+    /// From the start of the timed call to its end, on the slowest rank.
+    pub timed_nanoseconds: Vec<u64>,
+    /// What that rank still waited for the other calls afterwards.
+    pub still_waited_nanoseconds: Vec<u64>,
+}
+
+/// Repeats a bound program, of which the timed call is that on the axis of index `timed`. Wrong data ends it.
+///
+/// # Errors
+/// What a library says in the middle of a program; the caller ends the launch.
+pub fn measure_together(
+    context: &ReplayContext,
+    replayer: &mut dyn Replayer,
+    timed: usize,
+    repetitions: Repetitions,
+) -> Result<std::result::Result<TogetherTimes, Outcome>> {
+    if let Some(corrupt) = check(context, replayer)? {
+        return Ok(Err(corrupt));
+    }
+    for _ in 0..WARM_UP {
+        run_once(context, replayer)?;
+    }
+    let mut times = TogetherTimes::default();
+    let begun = Instant::now();
+    while !enough(context, times.timed_nanoseconds.len(), repetitions, begun)? {
+        run_once(context, replayer)?;
+        let [took, waited] = slowest(context, replayer, timed)?;
+        times.timed_nanoseconds.push(took);
+        times.still_waited_nanoseconds.push(waited);
+    }
+    Ok(Ok(times))
+}
+
+/// Process 0 decides for all.
+fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun: Instant) -> Result<bool> {
+    let spent = done >= FEWEST && begun.elapsed().as_secs_f64() > repetitions.budget.0;
+    let mine = context.interrupted.load(Ordering::Relaxed) || done >= repetitions.most as usize || spent;
+    let mut told = [u64::from(mine)];
+    context.world.broadcast_u64(&mut told)?;
+    Ok(told[0] != 0)
+}
+
+/// The longest time of the timed call over all ranks, and what the rank that had it waited for the others.
+fn slowest(context: &ReplayContext, replayer: &dyn Replayer, timed: usize) -> Result<[u64; 2]> {
+    let first = context.local_ranks.start;
+    let ranks = || (first..).zip(replayer.times());
+    let longest = ranks().max_by_key(|(_, times)| times.axes[timed].under_way_nanoseconds);
+    let (rank, took) = longest.map_or((first, 0), |(rank, times)| (rank, times.axes[timed].under_way_nanoseconds));
+    let mut found = [Located { value: took as f64, rank: rank as i32 }];
+    context.world.all_max(&mut found)?;
+    let holder = found[0].rank;
+    let waited =
+        ranks().find(|(rank, _)| *rank as i32 == holder).map(|(_, times)| times.axes[1 - timed].waiting_nanoseconds);
+    let mut told = [Located { value: waited.map_or(-1.0, |waited| waited as f64), rank: holder }];
+    context.world.all_max(&mut told)?;
+    Ok([found[0].value as u64, told[0].value as u64])
+}

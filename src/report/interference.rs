@@ -1,0 +1,140 @@
+//! How much slower a call is while calls of another axis are under way: alone and together, replicate by replicate.
+
+use super::contention::reading;
+use super::plain_table::Column;
+use super::step::Part;
+use super::view::View;
+use crate::record::Record;
+use crate::record::interference_line::{InterferenceLine, InterferingCall};
+use crate::record::line::Outcome;
+use crate::stats::{Interval, median, median_interval, sorted};
+use crate::units::{Seconds, three_digits};
+
+/// Waiting for a call that is done takes less: two readings of the clock and a call into the library.
+const NANOSECONDS_OF_A_WAIT_FOR_NOTHING: u64 = 1_000;
+
+/// A call beside another, over all replicates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disturbed {
+    /// The call that is timed.
+    pub timed: InterferingCall,
+    /// The call that is under way meanwhile.
+    pub beside: InterferingCall,
+    /// Most calls of the other that were started before it.
+    pub calls_beside: u32,
+    /// Median over the replicates, alone.
+    pub alone: Option<Seconds>,
+    /// Median over the replicates, together.
+    pub together: Option<Seconds>,
+    /// Median over the replicates of time(together)/time(alone), both of the same replicate.
+    pub factor: Option<f64>,
+    /// 95 % interval of that median; `None` with fewer than 6 replicates.
+    pub interval: Option<Interval>,
+    /// Replicates in which both have a time.
+    pub replicates: u32,
+    /// The part of the timed call's time during which the other was surely under way. Where the other was still waited for
+    /// afterwards, all of it; else no more than one call of the other took at its fastest, alone.
+    pub surely_beside: Option<f64>,
+    /// Why a replicate has no time.
+    pub trouble: Option<Outcome>,
+}
+
+impl Disturbed {
+    /// Every pair of the record.
+    pub(super) fn all_of(record: &Record) -> Vec<Disturbed> {
+        let mut kinds: Vec<Vec<&InterferenceLine>> = Vec::new();
+        for line in &record.interference {
+            let key = |line: &InterferenceLine| (line.step, line.timed.clone(), line.beside.clone());
+            match kinds.iter_mut().find(|lines| key(lines[0]) == key(line)) {
+                Some(lines) => lines.push(line),
+                None => kinds.push(vec![line]),
+            }
+        }
+        kinds.iter().filter_map(|lines| Some(Disturbed::of(lines.first()?, lines))).collect()
+    }
+
+    fn of(first: &InterferenceLine, lines: &[&InterferenceLine]) -> Disturbed {
+        let good = || lines.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. }));
+        let wrong = lines.iter().any(|line| matches!(line.outcome, Outcome::Corrupt { .. }));
+        let medians: Vec<(f64, f64)> = good()
+            .filter(|_| !wrong)
+            .filter_map(|line| Some((middle(&line.alone_nanoseconds)?, middle(&line.together_nanoseconds)?)))
+            .filter(|(alone, _)| *alone > 0.0)
+            .collect();
+        let over = |of: fn(&(f64, f64)) -> f64| sorted(medians.iter().map(of));
+        let ratios = over(|(alone, together)| together / alone);
+        let shares: Vec<f64> = good().filter(|_| !wrong).flat_map(|line| shares_of(line)).collect();
+        Disturbed {
+            timed: first.timed.clone(),
+            beside: first.beside.clone(),
+            calls_beside: lines.iter().map(|line| line.calls_beside).max().unwrap_or(0),
+            alone: median(&over(|pair| pair.0 * 1e-9)).map(Seconds),
+            together: median(&over(|pair| pair.1 * 1e-9)).map(Seconds),
+            factor: median(&ratios),
+            interval: median_interval(&ratios, 0.95),
+            replicates: ratios.len() as u32,
+            surely_beside: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
+            trouble: lines
+                .iter()
+                .map(|line| &line.outcome)
+                .find(|outcome| !matches!(outcome, Outcome::Measured { .. }))
+                .cloned(),
+        }
+    }
+}
+
+/// Of each repetition, the part of the timed call's time during which the other was surely under way.
+fn shares_of(line: &InterferenceLine) -> Vec<f64> {
+    let fastest = line.beside_alone_nanoseconds.iter().min().copied().unwrap_or(0);
+    let nothing = NANOSECONDS_OF_A_WAIT_FOR_NOTHING * u64::from(line.calls_beside);
+    let share = |(took, waited): (&u64, &u64)| {
+        if *waited > nothing { 1.0 } else { (fastest as f64 / (*took).max(1) as f64).min(1.0) }
+    };
+    line.together_nanoseconds.iter().zip(&line.still_waited_nanoseconds).map(share).collect()
+}
+
+fn middle(nanoseconds: &[u64]) -> Option<f64> {
+    median(&sorted(nanoseconds.iter().map(|time| *time as f64)))
+}
+
+/// The table of all pairs, where there are any.
+pub(super) fn part(view: &View, table: &dyn Fn(&[Column], &[Vec<String>]) -> String) -> Option<Part> {
+    let columns = [
+        Column::left("timed", 0),
+        Column::left("beside", 0),
+        Column::right("calls beside", 4),
+        Column::right("alone", 2),
+        Column::right("together", 2),
+        Column::right("factor", 0),
+        Column::left("[95 %]", 0),
+        Column::right("repl.", 3),
+        Column::right("surely beside", 0),
+        Column::left("reads as", 5),
+    ];
+    let rows: Vec<Vec<String>> = view.interference.iter().map(cells).collect();
+    let title = "interference: time of a call while calls of another axis are under way, over that alone".to_owned();
+    (!rows.is_empty()).then(|| Part { title, body: table(&columns, &rows), below: false })
+}
+
+fn cells(pair: &Disturbed) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
+    let interval = pair.interval.map(|i| format!("{}..{}", three_digits(i.low), three_digits(i.high)));
+    let reading = match &pair.trouble {
+        Some(Outcome::Corrupt { .. }) => "WRONG: data arrived wrong".to_owned(),
+        Some(Outcome::Failed { reason }) => format!("failed: {}", super::text::visible(reason)),
+        _ => reading(pair.factor, pair.interval),
+    };
+    vec![
+        call(&pair.timed),
+        call(&pair.beside),
+        pair.calls_beside.to_string(),
+        pair.alone.map_or_else(dash, |time| time.to_string()),
+        pair.together.map_or_else(dash, |time| time.to_string()),
+        pair.factor.map_or_else(dash, three_digits),
+        interval.unwrap_or_else(|| "n/a".to_owned()),
+        pair.replicates.to_string(),
+        pair.surely_beside.map_or_else(dash, |share| format!("{:.0} %", share * 100.0)),
+        reading,
+    ]
+}

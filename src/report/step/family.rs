@@ -1,0 +1,49 @@
+//! The parallelisms that a rule of thumb ranks, each with the axes that it communicates on.
+
+use crate::layout::Axis;
+
+/// A kind of parallelism, over all axes on which it communicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Tensor.
+    Tensor,
+    /// Context.
+    Context,
+    /// Expert.
+    Expert,
+    /// Data, sharded or not, of dense layers and of experts.
+    Data,
+    /// Pipeline.
+    Pipeline,
+}
+
+impl Family {
+    /// All, in the order in which they are listed.
+    pub const ALL: [Family; 5] = [Family::Tensor, Family::Context, Family::Expert, Family::Data, Family::Pipeline];
+    /// The rule of thumb that is checked: TP > DP > PP.
+    pub const RULE: [Family; 3] = [Family::Tensor, Family::Data, Family::Pipeline];
+
+    /// The family of an axis. Axes that several families share (all ranks, a whole replica), and the ends of the pipeline, which
+    /// tie an embedding, belong to none.
+    pub fn of(axis: Axis) -> Option<Family> {
+        match axis {
+            Axis::Tp | Axis::Etp => Some(Family::Tensor),
+            Axis::Cp | Axis::CpInner | Axis::CpOuter => Some(Family::Context),
+            Axis::Ep | Axis::EtpEp => Some(Family::Expert),
+            Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate => Some(Family::Data),
+            Axis::Pp => Some(Family::Pipeline),
+            Axis::World | Axis::Mp | Axis::Embedding | Axis::Pair => None,
+        }
+    }
+
+    /// As the rule writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Tensor => "TP",
+            Family::Context => "CP",
+            Family::Expert => "EP",
+            Family::Data => "DP",
+            Family::Pipeline => "PP",
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a step of a model costs, op by op, from nothing but the record: times of calls, bytes, the ranking of parallelisms
+//! against the rule TP > DP > PP, and where their order turns round.
+
+mod crossover;
+mod family;
+mod json;
+mod op;
+mod ranking;
+mod span;
+#[cfg(test)]
+mod tests;
+mod text;
+mod totals;
+
+pub use crossover::{Crossing, Crossover};
+pub use family::Family;
+pub use op::StepOp;
+pub use ranking::{Measure, Place, Ranking, Rule};
+pub use span::Span;
+pub use totals::{Sum, Totals};
+
+pub(super) use json::JsonStep;
+pub(super) use text::{Part, markdown, text};
+
+use super::row::Row;
+use crate::record::Record;
+use crate::workload::StepFacts;
+
+/// One step of the record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepView {
+    /// Model, layout, micro-batches and tokens.
+    pub facts: StepFacts,
+    /// Its calls, in the order of the plan.
+    pub ops: Vec<StepOp>,
+    /// All of them together, as if one came after another.
+    pub whole: Totals,
+    /// What each axis comes to, the slowest first.
+    pub axes: Vec<Totals>,
+    /// What each style comes to, the slowest first.
+    pub styles: Vec<Totals>,
+    /// The parallelisms by each measure.
+    pub rankings: Vec<Ranking>,
+    /// Where their order turns round.
+    pub crossovers: Vec<Crossover>,
+}
+
+impl StepView {
+    /// Every step of the record.
+    pub(super) fn all_of(record: &Record, rows: &[Row]) -> Vec<StepView> {
+        let view = |(index, facts): (usize, &StepFacts)| StepView::new(facts, op::ops_of(index as u32, rows));
+        record.plan.steps.iter().enumerate().map(view).collect()
+    }
+
+    fn new(facts: &StepFacts, ops: Vec<StepOp>) -> StepView {
+        StepView {
+            facts: facts.clone(),
+            whole: Totals::of("", &ops, |_| true),
+            axes: Totals::by_name(&ops, |op| op.axis.name()),
+            styles: Totals::by_name(&ops, |op| op.style.name()),
+            rankings: Measure::ALL.into_iter().map(|measure| Ranking::of(measure, &ops)).collect(),
+            crossovers: Crossover::all_of(&ops, facts),
+            ops,
+        }
+    }
+
+    /// The part of an op in the time of all; `None` where some op has no time.
+    pub fn share(&self, op: &StepOp) -> Option<f64> {
+        let whole = self.whole.time.complete()?.middle;
+        op.seconds_per_step().filter(|_| whole > 0.0).map(|seconds| seconds.middle / whole)
+    }
+}

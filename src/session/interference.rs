@@ -1,0 +1,112 @@
+//! Two calls at once, in every replicate: each alone, then each while the other is under way.
+
+use super::{Request, SharedJournal, Signals};
+use crate::backend::{Backend, ReplayBinding};
+use crate::error::Result;
+use crate::measure::{Repetitions, ReplayContext, TogetherTimes, measure_together};
+use crate::record::interference_line::{InterferenceLine, InterferingCall};
+use crate::record::line::{Line, Outcome};
+use crate::session::steps::Tally;
+use crate::stats::{median, sorted};
+use crate::workload::Interference;
+use crate::world::{World, agree};
+
+/// Repetitions of each program where the settings fix no number.
+const REPETITIONS: u32 = 50;
+
+/// What a program came to: its times, or why there are none.
+type Times = std::result::Result<TogetherTimes, Outcome>;
+
+/// What carrying the programs out takes.
+pub(super) struct Pairs<'a> {
+    pub world: &'a dyn World,
+    pub request: &'a Request,
+    pub pair: &'a Interference,
+    pub signals: &'a Signals,
+}
+
+impl Pairs<'_> {
+    /// Two lines in every replicate, one for each of the two as the timed call.
+    pub(super) fn measure_all(
+        &self,
+        backend: &mut dyn Backend,
+        journal: &mut SharedJournal,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        for replicate in 0..self.request.settings.replicates {
+            if tally.signal != 0 {
+                return Ok(());
+            }
+            for (number, groups) in self.pair.groups.iter().enumerate() {
+                backend.connect(number, groups)?;
+            }
+            let alone = [self.times(backend, 0, 0)?, self.times(backend, 1, 0)?];
+            let typical = [typical(&alone[0]), typical(&alone[1])];
+            for timed in 0..2 {
+                let calls = self.pair.calls_beside(timed, typical);
+                let together = self.times(backend, timed, calls)?;
+                let line = self.line(replicate, timed, calls, (&alone, together));
+                tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
+                tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
+                journal.write(self.world, || Line::Interference(Box::new(line)))?;
+            }
+            backend.disconnect()?;
+            tally.signal = self.signals.agreed(self.world)?;
+        }
+        Ok(())
+    }
+
+    /// The times of one call with so many of the other beside it.
+    fn times(&self, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
+        let settings = &self.request.settings;
+        let plan = self.pair.program(timed, beside);
+        let context = ReplayContext {
+            world: self.world,
+            local_ranks: backend.local_ranks(),
+            verify: settings.verify,
+            interrupted: self.signals.raised(),
+        };
+        let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: settings.seed };
+        // Nothing is started before all have their buffers: a rank without would leave the others waiting.
+        let mut replayer = match agree(self.world, backend.bind_replay(&binding)) {
+            Ok(replayer) => replayer,
+            Err(error) if error.is_shared() => return Ok(Err(Outcome::Failed { reason: error.to_string() })),
+            Err(error) => return Err(error),
+        };
+        let most = settings.fixed_iterations.unwrap_or(REPETITIONS);
+        let repetitions = Repetitions { most, budget: settings.case_budget };
+        measure_together(&context, replayer.as_mut(), timed, repetitions)
+    }
+
+    fn line(
+        &self,
+        replicate: u32,
+        timed: usize,
+        calls_beside: u32,
+        (alone, together): (&[Times; 2], Times),
+    ) -> InterferenceLine {
+        let bad = alone.iter().chain([&together]).find_map(|times| times.as_ref().err().cloned());
+        let outcome = bad.unwrap_or(Outcome::Measured { verified: self.request.settings.verify });
+        let measured = matches!(outcome, Outcome::Measured { .. });
+        let kept = |times: &Times| times.clone().ok().filter(|_| measured).unwrap_or_default();
+        let together = kept(&together);
+        InterferenceLine {
+            step: self.pair.step,
+            replicate,
+            timed: InterferingCall::of(&self.pair.ops[timed]),
+            beside: InterferingCall::of(&self.pair.ops[1 - timed]),
+            outcome,
+            calls_beside,
+            alone_nanoseconds: kept(&alone[timed]).timed_nanoseconds,
+            together_nanoseconds: together.timed_nanoseconds,
+            still_waited_nanoseconds: together.still_waited_nanoseconds,
+            beside_alone_nanoseconds: kept(&alone[1 - timed]).timed_nanoseconds,
+        }
+    }
+}
+
+/// The same on every process, as the times are.
+fn typical(times: &Times) -> u64 {
+    let nanoseconds = times.iter().flat_map(|times| &times.timed_nanoseconds).map(|time| *time as f64);
+    median(&sorted(nanoseconds)).map_or(0, |middle| middle as u64)
+}
