@@ -9,6 +9,9 @@ const GAP: u16 = 2;
 /// A rule under the headings and nothing else, so that the table can be copied anywhere.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
+/// Writes a table for a format: the columns and the rows.
+pub(crate) type Table<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> String;
+
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {

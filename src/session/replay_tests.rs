@@ -50,6 +50,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        interference: None,
     };
     let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };
     let replays = [ReplayRequest { step: &steps[0], step_index: 0, options }];
@@ -125,7 +126,8 @@ fn a_late_rank_makes_all_others_wait() {
 
 #[test]
 fn what_cannot_be_replayed_is_refused_before_anything_is_measured() {
-    let two_directions = suite("micro_batches = 8\nschedule = 'dualpipe'\nstage_layers = [3, 2, 2, 1]", "tp = 2\npp = 4");
+    let two_directions =
+        suite("micro_batches = 8\nschedule = 'dualpipe'\nstage_layers = [3, 2, 2, 1]", "tp = 2\npp = 4");
     let error = replayed(&two_directions, machine(""), 8, 1e-3).unwrap_err();
     assert!(error.to_string().contains("pass different layers of a stage cannot be replayed"), "{error}");
     assert_eq!(error.exit_code(), 2);

@@ -6,7 +6,7 @@ use super::span::Span;
 use super::totals::{Sum, Totals};
 use super::{Ranking, StepView};
 use crate::report::markdown::bullets;
-use crate::report::plain_table::{Column, markdown_table, table, wrapped};
+use crate::report::plain_table::{Column, Table, markdown_table, table, wrapped};
 use crate::report::row::Row;
 use crate::report::text::visible;
 use crate::sample::Cadence;
@@ -33,7 +33,6 @@ pub(in crate::report) fn markdown(step: &StepView, rows: &[Row]) -> Vec<Part> {
     parts(step, rows, &markdown_table, &bullets)
 }
 
-type Table<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> String;
 type Lines<'a> = &'a dyn Fn(Vec<String>) -> String;
 
 fn parts(step: &StepView, rows: &[Row], table: Table, lines: Lines) -> Vec<Part> {
