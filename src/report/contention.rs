@@ -1,6 +1,6 @@
 //! How much slower a call of an axis is beside the axis's other groups than alone: the two cases of a call, replicate by replicate.
 
-use super::plain_table::{Column, Table};
+use super::plain_table::{Column, TableWriter};
 use super::row::{Row, valid_samples};
 use super::step::Part;
 use super::view::View;
@@ -67,7 +67,7 @@ pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String
 }
 
 /// The table of all pairs, where there are any.
-pub(super) fn part(view: &View, table: Table) -> Option<Part> {
+pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
     let columns = [
         Column::left("axis", 0),
         Column::left("style", 4),

@@ -1,7 +1,7 @@
 //! How much slower a call is while calls of another axis are under way: alone and together, replicate by replicate.
 
 use super::contention::reading;
-use super::plain_table::{Column, Table};
+use super::plain_table::{Column, TableWriter};
 use super::step::Part;
 use super::view::View;
 use crate::record::Record;
@@ -98,7 +98,7 @@ fn middle(nanoseconds: &[u64]) -> Option<f64> {
 }
 
 /// The table of all pairs, where there are any.
-pub(super) fn part(view: &View, table: Table) -> Option<Part> {
+pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
     let columns = [
         Column::left("timed", 0),
         Column::left("beside", 0),

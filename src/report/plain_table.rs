@@ -10,7 +10,7 @@ const GAP: u16 = 2;
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
 /// Writes a table for a format: the columns and the rows.
-pub(crate) type Table<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> String;
+pub(crate) type TableWriter<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> String;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! A replayed step: how long it took, what the ranks waited for on each axis, what was hidden, and whether the bytes are those of
 //! the list of ops.
 
-use super::plain_table::{Column, Table};
+use super::plain_table::{Column, TableWriter};
 use super::step::Part;
 use super::text::visible;
 use super::view::View;
@@ -29,7 +29,7 @@ pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
 }
 
 /// One part for each replay.
-pub(super) fn parts(view: &View, table: Table, lines: &dyn Fn(Vec<String>) -> String) -> Vec<Part> {
+pub(super) fn parts(view: &View, table: TableWriter, lines: &dyn Fn(Vec<String>) -> String) -> Vec<Part> {
     let one = |replay: &ReplayLine| {
         let layout = view.steps.get(replay.step as usize).map_or_else(String::new, |step| {
             format!("{}, {}, ", visible(&step.facts.model), visible(&step.facts.layout))
@@ -44,7 +44,7 @@ pub(super) fn parts(view: &View, table: Table, lines: &dyn Fn(Vec<String>) -> St
     view.replays.iter().map(one).collect()
 }
 
-fn axes(replay: &ReplayLine, table: Table) -> String {
+fn axes(replay: &ReplayLine, table: TableWriter) -> String {
     let columns = [
         Column::left("axis", 0),
         Column::right("calls", 1),

@@ -6,7 +6,7 @@ use super::span::Span;
 use super::totals::{Sum, Totals};
 use super::{Ranking, StepView};
 use crate::report::markdown::bullets;
-use crate::report::plain_table::{Column, Table, markdown_table, table, wrapped};
+use crate::report::plain_table::{Column, TableWriter, markdown_table, table, wrapped};
 use crate::report::row::Row;
 use crate::report::text::visible;
 use crate::sample::Cadence;
@@ -35,7 +35,7 @@ pub(in crate::report) fn markdown(step: &StepView, rows: &[Row]) -> Vec<Part> {
 
 type Lines<'a> = &'a dyn Fn(Vec<String>) -> String;
 
-fn parts(step: &StepView, rows: &[Row], table: Table, lines: Lines) -> Vec<Part> {
+fn parts(step: &StepView, rows: &[Row], table: TableWriter, lines: Lines) -> Vec<Part> {
     let f = &step.facts;
     let title = format!(
         "step: {}, {}, {}: {} micro-batches, {} tokens of a replica",
@@ -62,7 +62,7 @@ fn parts(step: &StepView, rows: &[Row], table: Table, lines: Lines) -> Vec<Part>
     all
 }
 
-fn ops(step: &StepView, rows: &[Row], table: Table) -> String {
+fn ops(step: &StepView, rows: &[Row], table: TableWriter) -> String {
     let mut columns = vec![
         Column::left("axis", 0),
         Column::left("style", 3),
@@ -135,7 +135,7 @@ fn below_ops(step: &StepView) -> Vec<String> {
     sentences
 }
 
-fn totals_table(what: &'static str, totals: &[Totals], whole: &Totals, table: Table) -> String {
+fn totals_table(what: &'static str, totals: &[Totals], whole: &Totals, table: TableWriter) -> String {
     let columns = [
         Column::left(what, 0),
         Column::right("payload", 1),
@@ -164,7 +164,7 @@ fn totals_table(what: &'static str, totals: &[Totals], whole: &Totals, table: Ta
     table(&columns, &cells.collect::<Vec<_>>())
 }
 
-fn rankings(rankings: &[Ranking], table: Table) -> String {
+fn rankings(rankings: &[Ranking], table: TableWriter) -> String {
     let columns = [Column::left("by", 0), Column::left("order", 1), Column::left("the rule", 0)];
     let cells = rankings
         .iter()
@@ -172,7 +172,7 @@ fn rankings(rankings: &[Ranking], table: Table) -> String {
     table(&columns, &cells.collect::<Vec<_>>())
 }
 
-fn crossovers(crossovers: &[Crossover], table: Table) -> String {
+fn crossovers(crossovers: &[Crossover], table: TableWriter) -> String {
     let columns = [
         Column::left("pair", 0),
         Column::right("by wire bytes", 0),
