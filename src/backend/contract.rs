@@ -86,7 +86,7 @@ pub trait Backend {
     fn local_ranks(&self) -> Range<u32>;
 
     /// Makes fresh communicators for groups, under a number by which bindings name them. Called by all processes, once for
-    /// each set of groups and replicate.
+    /// each set of groups and replicate, also by those whose ranks are in none of the groups.
     fn connect(&mut self, number: usize, groups: &Groups) -> Result<()>;
 
     /// Frees all communicators. Called by all processes at the end of each replicate.
@@ -151,6 +151,12 @@ pub trait Call {
 
     /// False where no data exists (simulated, barrier), so that results are "not verified", never "verified".
     fn verifies(&self) -> bool;
+
+    /// True where a local rank, counted from 0, is in none of the groups: it marks and waits with the others, moves nothing,
+    /// and its times say nothing.
+    fn stands_aside(&self, _local_rank: usize) -> bool {
+        false
+    }
 
     /// Gives up what is enqueued, so that a later `complete` returns an error instead of waiting.
     fn abort(&mut self);

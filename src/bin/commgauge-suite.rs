@@ -1,7 +1,8 @@
 //! Runs everything that a suite file names, in one launch. Started by mpirun or srun, or by `commgauge run`.
 
 use clap::Parser;
-use commgauge::cli::launched::{self, LaunchedArguments, Work};
+use commgauge::cli::LaunchedArguments;
+use commgauge::cli::launched::{self, Work};
 use commgauge::config::RunSettings;
 use commgauge::error::Result;
 use commgauge::record::line::SuiteFacts;

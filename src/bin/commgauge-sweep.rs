@@ -1,8 +1,9 @@
 //! Measures collectives over sizes; flags as nccl-tests has them. Started by mpirun or srun.
 
 use clap::Parser;
+use commgauge::cli::LaunchedArguments;
 use commgauge::cli::SweepArguments;
-use commgauge::cli::launched::{self, LaunchedArguments, Work};
+use commgauge::cli::launched::{self, Work};
 use commgauge::config::RunSettings;
 use commgauge::error::Result;
 use commgauge::record::line::SuiteFacts;

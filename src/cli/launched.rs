@@ -1,60 +1,19 @@
 //! What the programs that MPI launches share: their flags, their beginning and their end.
 
-use super::output::OutputArguments;
+use super::launched_arguments::LaunchedArguments;
 use super::places;
 use super::run::{Backend, NO_NCCL};
 use crate::backend::mpi::MpiBackend;
 use crate::config::{Machine, RunSettings};
 use crate::error::{Error, Result};
-use crate::measure::InjectedDelay;
 use crate::mpi_call;
 use crate::record::line::SuiteFacts;
 use crate::record::{Record, provenance};
 use crate::report::View;
 use crate::session::{self, Request, Signals};
-use crate::units::parse_seconds;
 use crate::workload::WorkPlan;
 use crate::world::{MpiWorld, World, agree};
-use clap::{Args, Parser};
-use std::path::PathBuf;
-
-/// Flags of every launched program.
-#[derive(Clone, Debug, Args)]
-pub struct LaunchedArguments {
-    /// Who carries the calls out
-    #[arg(long, value_enum, default_value = "mpi")]
-    pub backend: Backend,
-    /// Machine file (suites/machines/*.toml) whose link rates bound the bus bandwidth
-    #[arg(long, value_name = "FILE")]
-    pub machine: Option<PathBuf>,
-    /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Number of ranks that the launch must have; needed for a launch of one rank
-    #[arg(long, value_name = "N")]
-    pub expect_ranks: Option<u32>,
-    /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
-    #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
-    pub inject_delay: Option<InjectedDelay>,
-    /// Test option: panic on a rank when it comes to its first case
-    #[arg(long, value_name = "RANK", hide = true)]
-    pub inject_panic: Option<u32>,
-    /// Print no result, only write the record
-    #[arg(long)]
-    pub quiet: bool,
-    /// How results are shown.
-    #[command(flatten)]
-    pub output: OutputArguments,
-    /// The launch command, as a JSON list; set by `commgauge run`
-    #[arg(long, hide = true)]
-    pub launch_command: Option<String>,
-}
-
-fn parse_delay(text: &str) -> std::result::Result<InjectedDelay, String> {
-    let accepted = || format!("found `{text}`; accepted: RANK:TIME, such as 2:2ms");
-    let (rank, delay) = text.split_once(':').ok_or_else(accepted)?;
-    Ok(InjectedDelay { rank: rank.parse().map_err(|_| accepted())?, delay: parse_seconds(delay)? })
-}
+use clap::Parser;
 
 /// What a launched program adds to the common flags: what to measure on that many ranks.
 pub trait Work {

@@ -2,15 +2,16 @@
 
 #[cfg(feature = "mpi")]
 pub mod launched;
+mod launched_arguments;
 pub mod model;
 mod model_document;
 mod model_table;
 pub mod ops;
 mod output;
 mod places;
-mod plain_table;
 pub mod report;
 pub mod run;
+mod sampling;
 pub mod schema;
 pub mod step;
 mod suite;
@@ -18,6 +19,8 @@ mod sweep;
 mod sweep_plan;
 mod table_or_json;
 
+use crate::report::plain_table;
+pub use launched_arguments::LaunchedArguments;
 pub use output::OutputArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};

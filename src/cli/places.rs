@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// Folder of records that were given no path, from the working directory.
 const DEFAULT_FOLDER: &str = "reports/runs";
 
-/// `commgauge-suite`, which is installed beside this program.
-pub(crate) fn suite_program() -> Result<PathBuf> {
+/// A launched program, which is installed beside this one.
+pub(crate) fn program_beside(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()
         .map_err(|cause| Error::environment(format!("cannot tell where commgauge itself lies: {cause}")))?;
-    beside(&own, "commgauge-suite")
+    beside(&own, name)
 }
 
 fn beside(own: &Path, name: &str) -> Result<PathBuf> {

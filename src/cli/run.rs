@@ -1,15 +1,16 @@
-//! `commgauge run`: builds the launch command of a suite, shows it, starts it, follows it, and sums up.
+//! `commgauge run`: builds the launch command of a suite, or of a model's step, shows it, starts it, follows it, and sums up.
 //!
-//! The measuring is done by `commgauge-suite`, in the ranks that are started; only its record comes back.
+//! The measuring is done by `commgauge-suite` or `commgauge-step`, in the ranks that are started; only its record comes back.
 
 mod arguments;
 mod outcome;
 mod progress;
+mod work;
 
 pub use arguments::{Backend, RunArguments};
 
 use super::places;
-use super::suite::{SuiteWork, plan_text, suite_work};
+use super::suite::{SuiteWork, plan_text};
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
@@ -30,7 +31,7 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
-    let work = suite_work(&arguments.suite, arguments.ranks)?;
+    let work = work::of(arguments)?;
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
@@ -122,7 +123,7 @@ fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// The command that people see and the one that is started, which differ in one flag of `commgauge-suite`: the started one
+/// The command that people see and the one that is started, which differ in one flag of the launched program: the started one
 /// hands the shown one over for the record.
 struct Commands {
     shown: LaunchCommand,
@@ -139,8 +140,8 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
         cores: slurm_cores.unwrap_or_else(launch::host::cores),
         root: launch::host::is_root(),
         launcher_arguments: arguments.launcher_arguments.clone(),
-        program: places::text(&places::suite_program()?)?,
-        program_arguments: suite_words(arguments, record)?,
+        program: places::text(&places::program_beside(work::program(arguments))?)?,
+        program_arguments: program_words(arguments, record)?,
     };
     if let Some(file) = &arguments.host_file {
         places::check_file("--hostfile", file)?;
@@ -153,8 +154,9 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
     Ok(Commands { started: launch::build(&launcher, &request)?, shown })
 }
 
-fn suite_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
-    let mut words = vec![places::text(&arguments.suite)?, "--record".into(), places::text(record)?];
+fn program_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
+    let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
+    words.extend(["--record".into(), places::text(record)?]);
     words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
     // So that a launcher that starts unrelated copies is caught, and a single rank may be meant.
     words.extend(["--expect-ranks".into(), arguments.ranks.to_string()]);

@@ -2,10 +2,11 @@
 //!
 //! What they mean together is checked in `sweep_plan`.
 
+use super::sampling::SamplingArguments;
 use crate::collective::{Collective, Placement};
 use crate::geometry::Splits;
 use crate::sample::Cadence;
-use crate::units::{BareSuffix, Bytes, Seconds, parse_seconds};
+use crate::units::{BareSuffix, Bytes};
 use clap::Args;
 
 /// One or more collectives over sizes, on all ranks of the launch.
@@ -47,14 +48,6 @@ pub struct SweepArguments {
     #[arg(short = 'i', long = "stepbytes", visible_alias = "step-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub step_bytes: Option<Bytes>,
 
-    /// Take exactly this many calls for each case [default: stop when the asked precision or the budget is reached]
-    #[arg(short = 'n', long = "iters", visible_alias = "iterations", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    pub iterations: Option<u32>,
-
-    /// Run exactly this many calls before timing [default: until the first calls stop trending]
-    #[arg(short = 'w', long = "warmup_iters", visible_alias = "warm-up", value_name = "COUNT")]
-    pub warm_up_iterations: Option<u32>,
-
     /// Type of the elements, a list with commas, or `all`: int8, uint8, int32, uint32, int64, uint64, float16 (half),
     /// bfloat16, float32 (float), float64 (double), fp8_e4m3, fp8_e5m2 (only moved, never reduced)
     #[arg(
@@ -82,10 +75,6 @@ pub struct SweepArguments {
     #[arg(short = 'r', long = "root", value_name = "RANK", default_value = "0", value_delimiter = ',')]
     pub roots: Vec<String>,
 
-    /// Check the data before and after timing: 1 yes, 0 no
-    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
-    pub check: u8,
-
     /// Whether the result replaces the input: in, out or both, where a collective offers it
     #[arg(long, value_name = "WHERE", default_value = "both", value_parser = ["in", "out", "both"])]
     pub placement: String,
@@ -98,25 +87,9 @@ pub struct SweepArguments {
     #[arg(long, value_name = "SPLITS", default_value = "equal", value_parser = crate::config::parse_splits)]
     pub splits: Splits,
 
-    /// Independent repetitions, each with fresh communicators and a new order of the cases
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=crate::config::MOST_REPLICATES as i64))]
-    pub replicates: u32,
-
-    /// Half width of the median's 95 % interval at which sampling stops: 2% or 0.02 [default: 2%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_precision)]
-    pub precision: Option<f64>,
-
-    /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = parse_budget)]
-    pub budget: Option<Seconds>,
-
-    /// Use one buffer again and again, so that it may stay in the cache
-    #[arg(long)]
-    pub warm_buffers: bool,
-
-    /// Seed of the data and of the order of the cases
-    #[arg(long, value_name = "NUMBER")]
-    pub seed: Option<u64>,
+    /// How samples are taken.
+    #[command(flatten)]
+    pub sampling: SamplingArguments,
 }
 
 /// One of many, or all of them.
@@ -157,20 +130,5 @@ fn parse_bytes(text: &str) -> Result<Bytes, String> {
     match Bytes::parse(text, BareSuffix::Binary)? {
         Bytes(0) => Err("found a size of 0; accepted: 1 B and more".to_owned()),
         bytes => Ok(bytes),
-    }
-}
-
-fn parse_precision(text: &str) -> Result<f64, String> {
-    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
-    match number.trim().parse::<f64>().map(|number| number * scale) {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(format!("found `{text}`; accepted: a share above 0 and up to 1, such as 0.02 or 2%")),
-    }
-}
-
-fn parse_budget(text: &str) -> Result<Seconds, String> {
-    match parse_seconds(text)? {
-        time if time.0 > 0.0 && time.0 <= 86_400.0 => Ok(time),
-        time => Err(format!("found {time}; accepted: more than 0 s, up to a day")),
     }
 }

@@ -22,29 +22,13 @@ impl SweepArguments {
     /// Usage errors that name the flag.
     pub fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         let sweep = self.sweep()?;
-        let settings = self.settings();
+        let settings = self.sampling.settings();
         let plan = WorkPlan::from_sweep(&sweep, world_size)?;
         let names: Vec<_> = sweep.collectives.iter().map(|collective| collective.name()).collect();
         let name = if names.len() == Collective::ALL.len() { "all".to_owned() } else { names.join(",") };
         let sha256 = digest::sha256(format!("{sweep:?} {settings:?}"));
         let facts = SuiteFacts { name: format!("sweep {name}"), path: None, sha256, model: None, layout: None };
         Ok((plan, settings, facts))
-    }
-
-    /// How samples are taken.
-    pub fn settings(&self) -> RunSettings {
-        let default = RunSettings::default();
-        RunSettings {
-            precision: self.precision.unwrap_or(default.precision),
-            fixed_iterations: self.iterations,
-            fixed_warm_up: self.warm_up_iterations,
-            case_budget: self.budget.unwrap_or(default.case_budget),
-            replicates: self.replicates,
-            warm_buffers: self.warm_buffers,
-            verify: self.check == 1,
-            seed: self.seed.unwrap_or(default.seed),
-            ..default
-        }
     }
 
     fn sweep(&self) -> Result<Sweep> {

@@ -1,6 +1,6 @@
 //! A batch of samples: the marks of this process, reduced to the samples that all ranks agree on. The buffers are kept from batch to batch.
 
-use crate::backend::Marks;
+use crate::backend::{Call, Marks};
 use crate::sample::{Doubt, Sample};
 use crate::world::Located;
 
@@ -11,6 +11,8 @@ pub struct Batch {
     pub(crate) marks: Marks,
     /// From the marks at which one sample begins to those at which the next does: 1 where consecutive samples share a mark.
     pub(crate) marks_per_sample: usize,
+    /// Of each local rank, whether it stands aside; empty where none does.
+    pub(crate) aside: Vec<bool>,
     /// Room for the reduction over processes.
     pub(crate) located: Vec<Located>,
     /// The samples.
@@ -23,6 +25,20 @@ impl Batch {
         let ranks = self.marks.local_ranks;
         let begin = sample * self.marks_per_sample * ranks;
         (&self.marks.nanoseconds[begin..begin + ranks], &self.marks.nanoseconds[begin + ranks..begin + 2 * ranks])
+    }
+
+    /// Takes the marks of a call, and who of its ranks stood aside.
+    pub(crate) fn read(&mut self, call: &dyn Call, marks_per_sample: usize) {
+        call.read_marks(&mut self.marks);
+        self.marks_per_sample = marks_per_sample;
+        self.aside.clear();
+        self.aside.extend((0..self.marks.local_ranks).map(|rank| call.stands_aside(rank)));
+    }
+
+    /// Values of the local ranks, of which those that stand aside have none and are never the largest.
+    pub(crate) fn at_work<'a>(&'a self, values: impl Iterator<Item = f64> + 'a) -> impl Iterator<Item = f64> + 'a {
+        let aside = self.aside.iter().copied().chain(std::iter::repeat(false));
+        values.zip(aside).map(|(value, aside)| if aside { f64::NEG_INFINITY } else { value })
     }
 
     /// The slowest times of the samples that count.

@@ -148,7 +148,7 @@ mod tests {
 
     fn case(collective: Collective, placement: Placement, cadence: Cadence) -> Case {
         let op = Op::new(Style::Sweep, Axis::World, collective, ElementType::Float32, 64);
-        Case { op, groups: 0, groups_label: String::new(), placement, cadence, uses: Vec::new() }
+        Case { op, groups: 0, groups_label: String::new(), placement, cadence, uses: Vec::new(), solo_of: None }
     }
 
     fn usual(cadence: Cadence) -> Case {

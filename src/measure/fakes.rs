@@ -138,6 +138,8 @@ pub(crate) struct FakeCall<'a> {
     pub(crate) fills_and_checks: (u32, u32),
     /// Whether there is data.
     pub(crate) has_data: bool,
+    /// Ranks that stand aside.
+    pub(crate) aside: Vec<u32>,
     /// Done at each call.
     pub(crate) at_call: Option<Box<dyn Fn(u64) + 'a>>,
 }
@@ -163,6 +165,7 @@ impl<'a> FakeCall<'a> {
             corrupt_from: None,
             fills_and_checks: (0, 0),
             has_data: true,
+            aside: Vec::new(),
             at_call: None,
         }
     }
@@ -244,6 +247,9 @@ impl Call for FakeCall<'_> {
     }
     fn verifies(&self) -> bool {
         self.has_data
+    }
+    fn stands_aside(&self, local_rank: usize) -> bool {
+        self.aside.contains(&(self.local_ranks.start + local_rank as u32))
     }
     fn abort(&mut self) {}
 }

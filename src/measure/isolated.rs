@@ -47,6 +47,7 @@ pub fn isolated_batch(
     let rank = context.local_ranks.start as i32;
     let mut starts = vec![(0u64, false); iterations];
     let mut missed = [Located { value: NO_DOUBT, rank }];
+    let all_aside = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
     call.reserve_marks(2 * iterations);
     for start in &mut starts {
         // The barrier, which tells at the same time whether anybody missed the last start.
@@ -69,11 +70,12 @@ pub fn isolated_batch(
         call.enqueue()?;
         call.mark();
         call.complete(context.completion_deadline)?;
+        // Nobody waits for who stands aside.
+        let in_time = in_time || all_aside;
         *start = (agreed, !in_time);
         missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
     }
-    call.read_marks(&mut batch.marks);
-    batch.marks_per_sample = 2;
+    batch.read(call, 2);
     reduce(context, &starts, batch)
 }
 
@@ -105,13 +107,16 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     for (index, (start, missed)) in starts.iter().enumerate() {
         let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
         let (arrivals, ends) = batch.begin_and_end(index);
-        located[index] = largest(first_rank, ends.iter().map(since));
-        located[iterations + index] = largest(first_rank, arrivals.iter().map(since));
-        located[2 * iterations + index] = largest(first_rank, arrivals.iter().map(|arrival| -since(arrival)));
+        located[index] = largest(first_rank, batch.at_work(ends.iter().map(since)));
+        located[iterations + index] = largest(first_rank, batch.at_work(arrivals.iter().map(since)));
+        let earliness = arrivals.iter().map(|arrival| -since(arrival));
+        located[2 * iterations + index] = largest(first_rank, batch.at_work(earliness));
         located[3 * iterations + index].value = match missed {
             true => MISSED_START,
-            false if arrivals.iter().zip(ends).any(|(arrival, end)| end <= arrival) => BELOW_RESOLUTION,
-            false => NO_DOUBT,
+            false => {
+                let took = arrivals.iter().zip(ends).map(|(arrival, end)| end.saturating_sub(*arrival) as f64);
+                if batch.at_work(took).any(|took| took == 0.0) { BELOW_RESOLUTION } else { NO_DOUBT }
+            }
         };
     }
     context.world.all_max(&mut located)?;
@@ -203,6 +208,30 @@ mod tests {
                 assert!(lead.0 > 500_000, "{lead:?}");
             });
         });
+    }
+
+    #[test]
+    fn a_rank_that_stands_aside_is_never_slowest_first_last_or_doubtful() {
+        for aside in [0, 2] {
+            on_threads(3, |world| {
+                let me = world.process();
+                with_context(world, me..me + 1, |context| {
+                    let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == aside { 0 } else { 10_000 });
+                    call.mark_cost = 0;
+                    call.aside = vec![aside];
+                    // Who stands aside comes hours late, and nobody cares.
+                    call.hold_overhead = if me == aside { 10_000_000_000_000 } else { 0 };
+                    let (mut batch, mut lead) = (Batch::default(), Lead::default());
+                    isolated_batch(context, &mut call, 4, &mut lead, &mut batch).unwrap();
+                    for sample in &batch.samples {
+                        assert_ne!(sample.slowest_rank, aside);
+                        assert_ne!(sample.last_rank, aside);
+                        assert_eq!((sample.arrival_spread_nanoseconds, sample.doubt), (0, None));
+                        assert_eq!(sample.slowest_nanoseconds, 10_000);
+                    }
+                });
+            });
+        }
     }
 
     #[test]

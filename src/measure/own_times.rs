@@ -34,9 +34,13 @@ impl OwnTimes {
     pub(crate) fn record(&mut self, batch: &Batch) {
         for (index, _) in batch.samples.iter().enumerate().filter(|(_, sample)| sample.doubt.is_none()) {
             let (begins, ends) = batch.begin_and_end(index);
-            for ((rank, begin), end) in self.local_ranks.clone().zip(begins).zip(ends) {
+            let own_times = begins.iter().zip(ends).map(|(begin, end)| end.saturating_sub(*begin) as f64);
+            for (rank, own) in self.local_ranks.clone().zip(batch.at_work(own_times)) {
+                if own < 0.0 {
+                    continue;
+                }
                 let block = (rank / self.ranks_per_block - self.first_block) as usize;
-                self.histograms[block].record(end.saturating_sub(*begin));
+                self.histograms[block].record(own as u64);
             }
         }
     }

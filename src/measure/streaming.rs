@@ -32,8 +32,7 @@ pub fn streaming_batch(
     call.reserve_marks(samples as usize + 1);
     context.world.barrier()?;
     stream(call, samples, calls_per_sample, context.completion_deadline)?;
-    call.read_marks(&mut batch.marks);
-    batch.marks_per_sample = 1;
+    batch.read(call, 1);
     reduce(context, samples as usize, batch)
 }
 
@@ -45,14 +44,11 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
     located.resize(2 * samples, Located { value: NO_DOUBT, rank: first_rank as i32 });
     for sample in 0..samples {
         let (begins, ends) = batch.begin_and_end(sample);
-        let mut shortest = u64::MAX;
-        let own_times = begins.iter().zip(ends).map(|(begin, end)| {
-            let own = end.saturating_sub(*begin);
-            shortest = shortest.min(own);
-            own as f64
-        });
+        let own_times = begins.iter().zip(ends).map(|(begin, end)| end.saturating_sub(*begin) as f64);
+        let mut took_no_time = false;
+        let own_times = batch.at_work(own_times).inspect(|own| took_no_time |= *own == 0.0);
         located[sample] = largest(first_rank, own_times);
-        if shortest == 0 {
+        if took_no_time {
             located[samples + sample].value = BELOW_RESOLUTION;
         }
     }
@@ -107,6 +103,17 @@ mod tests {
                 });
             });
         }
+    }
+
+    #[test]
+    fn a_rank_that_stands_aside_takes_no_time_and_raises_no_doubt() {
+        with_context(&SoloWorld, 0..3, |context| {
+            let mut call = FakeCall::alone(&SoloWorld, 0..3, |_, rank| if rank == 1 { 0 } else { 50 });
+            (call.mark_cost, call.aside) = (0, vec![1]);
+            let mut batch = Batch::default();
+            streaming_batch(context, &mut call, 3, 1, &mut batch).unwrap();
+            assert!(batch.samples.iter().all(|sample| sample.doubt.is_none() && sample.slowest_nanoseconds == 50));
+        });
     }
 
     #[test]

@@ -35,12 +35,14 @@ impl Communicator {
         Communicator::of(raw)
     }
 
-    /// The communicator of the ranks that come with the same colour, ordered by key. Collective.
-    pub fn split(&self, color: u32, key: u32) -> Result<Communicator> {
+    /// The communicator of the ranks that come with the same colour, ordered by key; none for those that come without one.
+    /// Collective.
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
         let mut raw = self.raw;
+        let color_or_none = color.map_or(ffi::MPI_UNDEFINED, |color| color as c_int);
         // SAFETY: `raw` is ours (MPI-3.1 6.4.2).
-        check(unsafe { ffi::MPI_Comm_split(self.raw, color as c_int, key as c_int, &mut raw) }, "MPI_Comm_split")?;
-        Communicator::of(raw)
+        check(unsafe { ffi::MPI_Comm_split(self.raw, color_or_none, key as c_int, &mut raw) }, "MPI_Comm_split")?;
+        color.map(|_| Communicator::of(raw)).transpose()
     }
 
     fn of(raw: ffi::MPI_Comm) -> Result<Communicator> {

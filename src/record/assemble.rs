@@ -78,6 +78,13 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
         if case.transfers_per_call == 0 || case.group_size == 0 || case.groups == 0 {
             return Err(format!("case {index}: transfers_per_call, group_size and groups must be at least 1"));
         }
+        if let Some(other) = case.solo_of.filter(|other| *other as usize >= plan.cases.len()) {
+            return Err(format!("case {index} is compared with case {other}, which is not in the plan"));
+        }
+        if let Some(used) = case.uses.iter().find(|used| used.step as usize >= plan.steps.len()) {
+            let steps = plan.steps.len();
+            return Err(format!("case {index} serves step {}, but the plan has {steps} steps", used.step));
+        }
     }
     Ok(())
 }

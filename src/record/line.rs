@@ -8,6 +8,7 @@ use crate::geometry::Splits;
 use crate::layout::{Axis, Locality};
 use crate::sample::{Cadence, Doubt};
 use crate::units::{Bytes, Rate, Seconds};
+use crate::workload::when::When;
 use crate::workload::{StepFacts, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -218,6 +219,9 @@ pub struct CaseFacts {
     /// The steps that perform it; none for sweeps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<StepUse>,
+    /// Index of the same case on all groups at once, where one group is at work alone here and the others stand aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solo_of: Option<u32>,
 }
 
 impl CaseFacts {
@@ -235,8 +239,12 @@ pub struct StepUse {
     pub step: u32,
     /// Who asks for it there.
     pub style: Style,
+    /// Where in the step it stands.
+    pub when: When,
     /// Calls in a step, on the rank that the axis loads most.
     pub count_per_step: u64,
+    /// What that rank sends in a step.
+    pub wire_bytes_per_step: Bytes,
     /// Whether everybody waits for it.
     pub exposed: bool,
     /// What hides it, where something does.

@@ -7,6 +7,7 @@ mod json;
 mod late;
 mod markdown;
 mod nccl_tests;
+pub(crate) mod plain_table;
 mod provenance;
 mod row;
 mod table;

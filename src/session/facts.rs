@@ -88,7 +88,9 @@ fn step_use(of: &Use) -> StepUse {
     StepUse {
         step: of.step as u32,
         style: of.style,
+        when: of.when,
         count_per_step: of.count_per_step,
+        wire_bytes_per_step: of.wire_bytes_per_step,
         exposed: of.overlap.is_exposed(),
         overlaps_with: (!of.overlap.is_exposed()).then(|| of.overlap.name().to_owned()),
         why: of.why.clone(),
@@ -128,5 +130,6 @@ fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         bus_factor: op.collective.bus_factor(group_size),
         bound_bytes_per_second: bound,
         uses: case.uses.iter().map(step_use).collect(),
+        solo_of: case.solo_of.map(|index| index as u32),
     }
 }

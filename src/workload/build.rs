@@ -8,6 +8,7 @@ use crate::config::{LayoutTable, Place, Suite, Sweep};
 use crate::error::{Error, Result};
 use crate::layout::{Axis, Groups, Layout};
 use crate::sample::Cadence;
+use crate::units::Bytes;
 use std::collections::HashMap;
 
 /// Most cases in one run; more are a slip in a suite and would run for days.
@@ -38,6 +39,26 @@ impl WorkPlan {
         let mut names: Vec<String> = layouts.iter().map(|layout| layout.degrees.name()).collect();
         names.dedup();
         Ok(planner.into_plan((!names.is_empty()).then(|| names.join("; "))))
+    }
+
+    /// The plan of the steps of one layout: every distinct call of them once.
+    ///
+    /// # Errors
+    /// Degrees that do not fit the ranks or the model, and a layout in which nothing is communicated.
+    pub fn from_step(table: &LayoutTable, cadences: &[Cadence], world_size: u32) -> Result<WorkPlan> {
+        let mut planner = Planner::default();
+        let layout = layout_on(table, world_size)?;
+        for step in Step::all_of(table, world_size)? {
+            planner.add_step(&step, table, cadences)?;
+        }
+        if planner.cases.is_empty() {
+            return Err(table.place.wrong(format!(
+                "on {world_size} ranks as {} no group of the wanted styles ({}) has more than one rank, so there is nothing to measure",
+                layout.degrees.name(),
+                table.styles.join(", ")
+            )));
+        }
+        Ok(planner.into_plan(Some(layout.degrees.name())))
     }
 
     /// The plan of one sweep on the whole world.
@@ -83,11 +104,14 @@ impl Planner {
         for op in ops {
             let groups = self.use_groups(step.layout().groups(op.axis), step.layout());
             let count_per_step = op.when.count_per_step(step.micro_batches()).unwrap_or(0);
+            // The totals of the step were checked, so this fits.
+            let wire_bytes = op.wire_bytes(step.group_size(op.axis), count_per_step).unwrap_or(u64::MAX);
             let use_ = Use {
                 step: index,
                 style: op.style,
                 when: op.when,
                 count_per_step,
+                wire_bytes_per_step: Bytes(wire_bytes),
                 overlap: op.overlap,
                 why: op.why.clone(),
             };
@@ -152,7 +176,7 @@ impl Planner {
             for &cadence in cadences {
                 let groups_label = self.labels[groups].clone();
                 let uses = use_.iter().cloned().collect();
-                let case = Case { op: op.clone(), groups, groups_label, placement, cadence, uses };
+                let case = Case { op: op.clone(), groups, groups_label, placement, cadence, uses, solo_of: None };
                 let name = case.name();
                 if let Some(index) = self.index_by_name.get(&name) {
                     self.cases[*index].uses.extend(use_.iter().cloned());

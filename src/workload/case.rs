@@ -5,6 +5,7 @@ use super::{Op, Style};
 use crate::collective::Placement;
 use crate::geometry::Splits;
 use crate::sample::Cadence;
+use crate::units::Bytes;
 
 /// What is measured as one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Case {
     pub cadence: Cadence,
     /// What the call is for: the steps of the plan that perform it. Empty for sweeps.
     pub uses: Vec<Use>,
+    /// Index in the plan of the same case on all groups at once, where one group is at work alone here.
+    pub solo_of: Option<usize>,
 }
 
 /// A step that performs a call.
@@ -34,6 +37,8 @@ pub struct Use {
     pub when: When,
     /// Calls in a step on the rank that the axis loads most.
     pub count_per_step: u64,
+    /// What that rank sends in a step.
+    pub wire_bytes_per_step: Bytes,
     /// Whether anything useful is done meanwhile.
     pub overlap: Overlap,
     /// Where the bytes come from.

@@ -6,6 +6,7 @@ mod estimate;
 mod op;
 mod plan;
 pub mod schedule;
+mod solo;
 pub mod step;
 mod style;
 mod sweep;

@@ -128,6 +128,21 @@ impl<'b> MpiCall<'b> {
     }
 }
 
+/// Waits until the host's clock shows a time; false where that time is past.
+pub(super) fn hold_until(start_nanoseconds: u64, gives_way: bool) -> bool {
+    if host_clock::now_nanoseconds() >= start_nanoseconds {
+        return false;
+    }
+    while host_clock::now_nanoseconds() < start_nanoseconds {
+        if gives_way {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    true
+}
+
 /// The segments that hold anything. A rank without a share of a vector form has no buffer to look at.
 fn with_elements(mut segments: Vec<Segment>) -> Vec<Segment> {
     segments.retain(|segment| segment.elements > 0);
@@ -174,17 +189,7 @@ impl Call for MpiCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        if host_clock::now_nanoseconds() >= start_nanoseconds {
-            return false;
-        }
-        while host_clock::now_nanoseconds() < start_nanoseconds {
-            if self.gives_way {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-        true
+        hold_until(start_nanoseconds, self.gives_way)
     }
 
     /// Blocking calls are complete when they return.

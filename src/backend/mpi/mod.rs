@@ -3,11 +3,13 @@
 mod arena;
 mod call;
 mod host;
+mod idle;
 
 pub use arena::Rotation;
 pub use call::{MpiCall, Parts};
 
 use super::{Backend, BackendFacts, Binding, Call};
+use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::host_clock;
 use crate::layout::Groups;
@@ -15,13 +17,15 @@ use crate::mpi_call::{self, Communicator};
 use crate::pattern::segments::View;
 use crate::units::Bytes;
 use arena::Arena;
+use idle::IdleCall;
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Carries ops out with MPI on host memory.
 pub struct MpiBackend {
     world: Communicator,
-    communicators: HashMap<usize, Communicator>,
+    /// By number; `None` where this rank is in none of the groups.
+    communicators: HashMap<usize, Option<Communicator>>,
     send: Arena,
     receive: Arena,
     last_level_cache_bytes: u64,
@@ -51,16 +55,18 @@ impl MpiBackend {
     pub fn bind_call(&mut self, binding: &Binding) -> Result<MpiCall<'_>> {
         let view = self.view(binding)?;
         let rotation = self.rotation(binding, &view);
-        let axis = binding.groups.axis;
         let (send_elements, receive_elements) = view.buffer_elements();
         for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
             arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
         }
-        // More ranks than processors: whoever waits must give way, or the one waited for may not run.
-        let gives_way = self.ranks_on_host > host::processors();
-        let unconnected = || Error::environment(format!("axis {axis} was not connected before its first case"));
-        let communicator = self.communicators.get(&binding.groups_number).ok_or_else(unconnected)?;
+        let gives_way = self.gives_way();
+        let communicator = communicator(&self.communicators, binding.groups_number, binding.groups)?;
         MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, gives_way)
+    }
+
+    /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
+    fn gives_way(&self) -> bool {
+        self.ranks_on_host > host::processors()
     }
 
     /// This rank's part in a binding.
@@ -92,6 +98,17 @@ impl MpiBackend {
     }
 }
 
+/// The communicator of this rank's group.
+fn communicator<'a>(
+    communicators: &'a HashMap<usize, Option<Communicator>>,
+    number: usize,
+    groups: &Groups,
+) -> Result<&'a Communicator> {
+    let connected = communicators.get(&number).and_then(Option::as_ref);
+    let axis = groups.axis;
+    connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+}
+
 impl Backend for MpiBackend {
     fn facts(&self) -> BackendFacts {
         BackendFacts {
@@ -108,12 +125,9 @@ impl Backend for MpiBackend {
 
     fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let rank = self.world.rank();
-        let axis = groups.axis;
         let place = groups.place_of(rank);
-        let (group, me) =
-            place.ok_or_else(|| Error::environment(format!("rank {rank} is in no group of axis {axis}")))?;
-        let fresh = self.world.split(group as u32, me)?;
-        match self.communicators.insert(number, fresh) {
+        let fresh = self.world.split(place.map(|(group, _)| group as u32), place.map_or(rank, |(_, me)| me))?;
+        match self.communicators.insert(number, fresh).flatten() {
             Some(old) => old.free(),
             None => Ok(()),
         }
@@ -123,7 +137,8 @@ impl Backend for MpiBackend {
         // In the same order on all ranks: freeing is collective.
         let mut numbers: Vec<usize> = self.communicators.keys().copied().collect();
         numbers.sort_unstable();
-        numbers.into_iter().filter_map(|number| self.communicators.remove(&number)).try_for_each(Communicator::free)
+        let freed = numbers.into_iter().filter_map(|number| self.communicators.remove(&number).flatten());
+        freed.collect::<Vec<_>>().into_iter().try_for_each(Communicator::free)
     }
 
     fn bytes_needed(&self, binding: &Binding) -> Bytes {
@@ -140,6 +155,10 @@ impl Backend for MpiBackend {
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        if binding.groups.place_of(self.world.rank()).is_none() {
+            let gives_way = self.gives_way();
+            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, gives_way)));
+        }
         Ok(Box::new(self.bind_call(binding)?))
     }
 

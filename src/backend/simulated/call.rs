@@ -12,6 +12,8 @@ use std::time::Duration;
 /// A bound case. There are no buffers; filling and checking have nothing to do.
 pub(super) struct SimulatedCall<'b> {
     pub placed: &'b Placed,
+    /// Ranks of the world, also those that stand aside.
+    pub ranks: u32,
     pub clocks: Clocks<'b>,
     pub work: Work,
     pub log: MarkLog,
@@ -58,7 +60,7 @@ impl Call for SimulatedCall<'_> {
     }
 
     fn read_marks(&self, marks: &mut Marks) {
-        self.log.read(&self.placed.group_starts, &self.placed.rank_of_slot, marks);
+        self.log.read(&self.placed.group_starts, &self.placed.rank_of_slot, self.ranks as usize, marks);
     }
 
     /// There is no data; only a fault of the kind `corrupt` is ever found.
@@ -84,6 +86,10 @@ impl Call for SimulatedCall<'_> {
 
     fn buffer_copies(&self) -> u32 {
         1
+    }
+
+    fn stands_aside(&self, local_rank: usize) -> bool {
+        self.placed.stands_aside(local_rank as u32)
     }
 
     fn abort(&mut self) {

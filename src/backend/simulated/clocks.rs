@@ -133,15 +133,15 @@ impl MarkLog {
         self.together.reserve(marks);
     }
 
-    /// Hands the marks out by world rank.
-    pub(super) fn read(&self, group_starts: &[usize], rank_of_slot: &[u32], marks: &mut Marks) {
-        let ranks = rank_of_slot.len();
+    /// Hands the marks out by world rank; the marks of ranks in no slot are 0.
+    pub(super) fn read(&self, group_starts: &[usize], rank_of_slot: &[u32], ranks: usize, marks: &mut Marks) {
+        let slots = rank_of_slot.len();
         marks.local_ranks = ranks;
         marks.nanoseconds.clear();
         marks.nanoseconds.resize(self.together.len() * ranks, 0);
         let mut rest = self.nanoseconds.as_slice();
         for (together, row) in self.together.iter().zip(marks.nanoseconds.chunks_mut(ranks)) {
-            let (taken, left) = rest.split_at(if *together { group_starts.len() - 1 } else { ranks });
+            let (taken, left) = rest.split_at(if *together { group_starts.len() - 1 } else { slots });
             rest = left;
             if *together {
                 for (clock, [start, end]) in taken.iter().zip(group_starts.array_windows()) {

@@ -118,6 +118,7 @@ impl Backend for SimulatedBackend {
             delays: fleet.delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect(),
             corrupt: &fleet.corrupt,
             aborted: false,
+            ranks: fleet.ranks,
             placed,
         }))
     }

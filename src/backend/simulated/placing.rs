@@ -19,14 +19,16 @@ pub(super) struct Placed {
     pub group_starts: Vec<usize>,
     /// For each group.
     pub shapes: Vec<(Shape, Paths)>,
+    /// Ranks in none of the groups, in ascending order.
+    aside: Vec<u32>,
 }
 
 impl Placed {
     /// # Errors
-    /// Where the groups do not hold every rank exactly once.
+    /// Where a rank is in two groups, or not in the world.
     pub(super) fn new(groups: &Groups, fleet: &Fleet) -> Result<Placed> {
         let rank_of_slot = groups.groups.concat();
-        check_partition(groups.axis, &rank_of_slot, fleet.ranks)?;
+        check_disjoint(groups.axis, &rank_of_slot, fleet.ranks)?;
         let mut group_starts = vec![0];
         group_starts.extend(groups.groups.iter().scan(0, |end, group| {
             *end += group.len();
@@ -43,7 +45,15 @@ impl Placed {
             }
         }
         let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
-        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes })
+        let mut at_work = vec![false; fleet.ranks as usize];
+        rank_of_slot.iter().for_each(|rank| at_work[*rank as usize] = true);
+        let aside = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
+        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes, aside })
+    }
+
+    /// Whether a rank is in none of the groups.
+    pub(super) fn stands_aside(&self, rank: u32) -> bool {
+        self.aside.binary_search(&rank).is_ok()
     }
 
     /// The slots of every group.
@@ -52,7 +62,7 @@ impl Placed {
     }
 }
 
-fn check_partition(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
+fn check_disjoint(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
     let mut seen = vec![0u32; world as usize];
     for rank in ranks {
         match seen.get_mut(*rank as usize) {
@@ -62,11 +72,11 @@ fn check_partition(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
             }
         }
     }
-    match seen.iter().position(|count| *count != 1) {
+    match seen.iter().position(|count| *count > 1) {
         None => Ok(()),
         Some(rank) => {
             let count = seen[rank];
-            Err(Error::usage(format!("axis {axis}: rank {rank} is in {count} groups; every rank must be in one")))
+            Err(Error::usage(format!("axis {axis}: rank {rank} is in {count} groups; a rank can be in one at most")))
         }
     }
 }

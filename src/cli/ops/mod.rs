@@ -5,7 +5,7 @@ mod text;
 
 pub use document::{OpsDocument, schema};
 
-use super::step::StepFlags;
+use super::step::{StepFlags, parse_style};
 use super::table_or_json::AnswerArguments;
 use crate::config::LayoutTable;
 use crate::error::{Error, Result};
@@ -62,11 +62,4 @@ impl OpsCommand {
             (None, _) => self.step.ranks(table),
         }
     }
-}
-
-fn parse_style(text: &str) -> std::result::Result<Style, String> {
-    Style::OF_A_STEP.into_iter().find(|style| style.name() == text).ok_or_else(|| {
-        let names: Vec<_> = Style::OF_A_STEP.iter().map(|style| style.name()).collect();
-        format!("accepted: {}", names.join(", "))
-    })
 }

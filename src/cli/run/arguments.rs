@@ -3,11 +3,15 @@
 use crate::cli::OutputArguments;
 use std::path::PathBuf;
 
-/// Launches a suite and sums up what it measured.
+/// Launches a suite, or the step of a model, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
     /// Suite file (suites/*.toml), or the name of one in suites/.
-    pub suite: PathBuf,
+    #[arg(required_unless_present = "step", conflicts_with = "step")]
+    pub suite: Option<PathBuf>,
+    /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
+    #[arg(long, requires = "extra")]
+    pub step: bool,
     /// Number of ranks.
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: u32,
@@ -41,7 +45,7 @@ pub struct RunArguments {
     /// File of hosts, in the launcher's own form.
     #[arg(long = "hostfile", value_name = "FILE")]
     pub host_file: Option<PathBuf>,
-    /// More flags for commgauge-suite, after `--`.
+    /// More flags for commgauge-suite, or those of commgauge-step, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
 }

@@ -80,7 +80,7 @@ fn lines(columns: &[Column], rows: &[Vec<String>], shown: &[usize]) -> String {
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.
 pub(crate) fn wrapped(text: &str, width: u16) -> String {
-    crate::report::wrap(text, usize::from(width), 4) + "\n"
+    super::wrap(text, usize::from(width), 4) + "\n"
 }
 
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! The call of a rank that is in none of the groups: it marks and waits as the others do, and moves nothing.
+
+use super::call::hold_until;
+use crate::backend::{Call, Marks, Mismatch};
+use crate::error::Result;
+use crate::host_clock::{self, Readings};
+use std::time::Duration;
+
+/// A rank that stands aside.
+pub(super) struct IdleCall {
+    marks: Readings,
+    /// Whether the ranks at work have data to check. All ranks must say the same, since they agree on what was found.
+    others_have_data: bool,
+    gives_way: bool,
+}
+
+impl IdleCall {
+    pub(super) fn new(others_have_data: bool, gives_way: bool) -> IdleCall {
+        IdleCall { marks: Readings::default(), others_have_data, gives_way }
+    }
+}
+
+impl Call for IdleCall {
+    fn fill(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn enqueue(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reserve_marks(&mut self, marks: usize) {
+        self.marks.reserve(marks);
+    }
+
+    fn mark(&mut self) {
+        self.marks.take();
+    }
+
+    fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
+        hold_until(start_nanoseconds, self.gives_way)
+    }
+
+    fn complete(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    fn read_marks(&self, marks: &mut Marks) {
+        marks.local_ranks = 1;
+        self.marks.copy_to(&mut marks.nanoseconds);
+    }
+
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        Ok(None)
+    }
+
+    fn verifies(&self) -> bool {
+        self.others_have_data
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn buffer_copies(&self) -> u32 {
+        1
+    }
+
+    fn stands_aside(&self, _: usize) -> bool {
+        true
+    }
+
+    fn abort(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_stands_aside_marks_and_waits_but_finds_nothing_and_says_so() {
+        let mut call = IdleCall::new(true, true);
+        call.reserve_marks(2);
+        call.mark();
+        assert!(call.hold_until(call.now_nanoseconds() + 1_000_000));
+        call.enqueue().unwrap();
+        call.mark();
+        let mut marks = Marks::default();
+        call.read_marks(&mut marks);
+        assert!(marks.at(1, 0) - marks.at(0, 0) >= 1_000_000 - 100_000, "{marks:?}");
+        assert!(call.stands_aside(0) && call.verifies());
+        assert_eq!(call.check().unwrap(), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! What is launched: a suite, or the step of a model whose flags stand after `--`.
+
+use super::RunArguments;
+use crate::cli::launched_arguments::LaunchedArguments;
+use crate::cli::step::StepArguments;
+use crate::cli::suite::{SuiteWork, suite_work};
+use crate::error::{Error, Result};
+use clap::Parser;
+
+/// The program that measures it.
+pub(super) fn program(arguments: &RunArguments) -> &'static str {
+    if arguments.step { "commgauge-step" } else { "commgauge-suite" }
+}
+
+/// What it will measure, checked here so that mistakes are told before anything is started.
+pub(super) fn of(arguments: &RunArguments) -> Result<SuiteWork> {
+    match &arguments.suite {
+        Some(suite) => suite_work(suite, arguments.ranks),
+        None => flags_of_step(&arguments.extra)?.work(arguments.ranks),
+    }
+}
+
+/// The flags of `commgauge-step` as it will read them.
+#[derive(Parser)]
+#[command(name = "commgauge-step", no_binary_name = true, disable_version_flag = true)]
+struct StepWords {
+    #[command(flatten)]
+    step: StepArguments,
+    /// Handed on, and read by the program itself.
+    #[command(flatten)]
+    _launched: LaunchedArguments,
+}
+
+fn flags_of_step(words: &[String]) -> Result<StepArguments> {
+    match StepWords::try_parse_from(words) {
+        Ok(read) => Ok(read.step),
+        Err(error) => {
+            let text = error.to_string();
+            Err(Error::usage(format!("--step: {}", text.trim_start_matches("error: ").trim_end())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn run(line: &str) -> RunArguments {
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        Program::try_parse_from(words).map(|program| program.run).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    #[test]
+    fn flags_of_a_step_that_make_no_sense_are_refused_before_anything_is_started() {
+        for (line, expected) in [
+            ("--step -- --modell llama-3-8b", "unexpected argument '--modell'"),
+            ("--step -- --model llama-3-8b --tp 2 --sequence 512", "`micro_batches`"),
+            ("--step -- --model llama-3-8b --tp 3 --sequence 512 --micro-batches 1", "but there are 4"),
+            (
+                "--step -- --model llama-3-8b --tp 2 --sequence 512 --micro-batches 1 --style tensors",
+                "accepted: tensor",
+            ),
+            ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --solo", "nothing to compare"),
+        ] {
+            let error = of(&run(line)).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_suite_and_a_step_exclude_each_other_and_one_of_them_is_needed() {
+        for line in ["", "--step", "s.toml --step -- --model llama-3-8b"] {
+            let words = std::iter::once("run").chain(line.split_whitespace());
+            assert!(Program::try_parse_from(words).is_err(), "{line}");
+        }
+        assert_eq!(program(&run("s.toml")), "commgauge-suite");
+    }
+
+    #[test]
+    fn a_step_comes_to_the_plan_of_its_flags() {
+        let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
+        let (plan, settings, facts) = of(&run(line)).unwrap();
+        assert_eq!(program(&run(line)), "commgauge-step");
+        assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
+        assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");
+        assert_eq!(facts.layout.as_deref(), Some("tp 2 x pp 2"));
+        assert!(plan.cases.iter().all(|case| case.op.style == crate::workload::Style::Tensor));
+        assert!(plan.cases.iter().any(|case| case.solo_of.is_some()));
+    }
+}
