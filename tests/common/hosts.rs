@@ -1,0 +1,92 @@
+//! Hosts made of network namespaces, with links of a known rate between them, for tests of what crosses hosts.
+//! `scripts/virtual-cluster` makes them; where this machine cannot, tests are skipped and say so.
+
+use super::FAMILY;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/virtual-cluster");
+/// Exit code of the script where privileges or tools lack.
+const SKIPPED: i32 = 77;
+
+/// The script with a verb. Its state lies with the results of the build, so that nobody's own clusters are met.
+pub fn script(words: &[&str]) -> Command {
+    let mut command = Command::new(SCRIPT);
+    command.args(words).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command.env("VIRTUAL_CLUSTER_FOLDER", Path::new(env!("CARGO_TARGET_TMPDIR")).join("virtual-clusters"));
+    command.env("NO_COLOR", "1").env_remove("VIRTUAL_CLUSTER_INSIDE").env_remove("VIRTUAL_CLUSTER_NAME");
+    command
+}
+
+/// Hosts that are up as long as the value lives.
+pub struct VirtualCluster {
+    name: String,
+}
+
+impl VirtualCluster {
+    /// Makes `hosts` hosts whose links have the given rate, except those named as in `1-3=250mbit`. None where this machine
+    /// cannot; the reason is printed. The name is the cluster's own among all tests that may run at a time.
+    pub fn up(name: &str, hosts: u32, rate: &str, links: &[&str]) -> Option<VirtualCluster> {
+        let hosts = hosts.to_string();
+        // A test that was killed may have left its own behind.
+        let left = script(&["down", "--name", name]).output().expect("bash is there");
+        assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
+        let mut command = script(&["up", "--name", name, "--hosts", &hosts, "--rate", rate]);
+        command.args(links.iter().flat_map(|link| ["--link", link]));
+        let output = command.output().expect("bash is there");
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => Some(VirtualCluster { name: name.to_owned() }),
+            Some(SKIPPED) => {
+                eprintln!("SKIPPED, no virtual hosts for {name}: {}", said.trim());
+                None
+            }
+            code => panic!("virtual-cluster up ended with {code:?}: {said}"),
+        }
+    }
+
+    /// The launch of a program on `ranks` ranks, the hosts filled one after the other, to which arguments are added.
+    pub fn command(&self, ranks: u32, ranks_per_host: u32, program: &str) -> Command {
+        let (ranks, each) = (ranks.to_string(), ranks_per_host.to_string());
+        let mut command = self.verb("run", &["-n", &ranks, "--ranks-per-host", &each, "--mpi", FAMILY]);
+        command.args(["--", program]);
+        command
+    }
+
+    /// The launch of a program on one rank of each host in the list, such as `host0,host2`, to which arguments are added.
+    pub fn one_rank_on_each(&self, hosts: &str, program: &str) -> Command {
+        let ranks = hosts.split(',').count().to_string();
+        let mut command = self.verb("run", &["-n", &ranks, "--ranks-per-host", "1", "--on", hosts, "--mpi", FAMILY]);
+        command.args(["--", program]);
+        command
+    }
+
+    /// A command on one host, or on `login`, from which launchers reach all hosts.
+    pub fn on(&self, host: &str, program: &str) -> Command {
+        let mut command = self.verb("exec", &[host]);
+        command.args(["--", program]);
+        command
+    }
+
+    /// Changes a link: a pair such as `0-1`, or a host, and a rate, `down` or `up`.
+    #[track_caller]
+    pub fn link(&self, which: &str, what: &str) {
+        let output = self.verb("link", &[which, what]).output().expect("bash is there");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn verb(&self, verb: &str, words: &[&str]) -> Command {
+        let mut command = script(&[verb, "--name", &self.name]);
+        command.args(words);
+        command
+    }
+}
+
+impl Drop for VirtualCluster {
+    fn drop(&mut self) {
+        let done = script(&["down", "--name", &self.name]).output();
+        if !done.as_ref().is_ok_and(|output| output.status.success()) {
+            eprintln!("the virtual hosts of {} are still there: {done:?}", self.name);
+        }
+    }
+}
