@@ -24,6 +24,7 @@ pub use case::{CaseResult, measure_case};
 pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;
 pub use isolated::{Lead, isolated_batch};
+pub use own_times::RankTimes;
 pub use stop::{Decision, Progress, StopRule, precision_reached};
 pub use streaming::{stream, streaming_batch};
 

@@ -316,8 +316,11 @@ pub struct CaseLine {
     pub precision_reached: Option<f64>,
     /// The samples, column by column.
     pub samples: Samples,
-    /// Histogram of each rank's own time of a sample.
+    /// Histogram of each rank's own time of a sample; empty where `pairs` has every pair's own times.
     pub histograms: Vec<RankHistogram>,
+    /// The pairs of a round and their own times; absent where the groups are no pairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<PairTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
     /// Doubts that concern the case as a whole, as sentences.
@@ -407,6 +410,24 @@ pub struct RankHistogram {
     pub ranks: u32,
     /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
     pub hdr_v2_deflate_base64: String,
+}
+
+/// The pairs of a case and their own times, column by column; every list has the same length. A pair's time is that of its slower
+/// rank, to three significant digits. Times are of the whole sample, of which doubtful ones do not count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairTimes {
+    /// World rank of the first of each pair.
+    pub rank_a: Vec<u32>,
+    /// World rank of the second.
+    pub rank_b: Vec<u32>,
+    /// Samples of the pair that count; 0 where the numbers are withheld.
+    pub samples: Vec<u64>,
+    /// 10th percentile; null with fewer than 10 samples.
+    pub p10_nanoseconds: Vec<Option<u64>>,
+    /// Median; null without samples.
+    pub median_nanoseconds: Vec<Option<u64>>,
+    /// 90th percentile; null with fewer than 10 samples.
+    pub p90_nanoseconds: Vec<Option<u64>>,
 }
 
 /// How a run ended.
