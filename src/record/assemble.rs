@@ -123,13 +123,7 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
 
 fn check_pairs(pairs: &PairTimes) -> Result<(), String> {
     let PairTimes { rank_a, rank_b, samples, p10_nanoseconds, median_nanoseconds, p90_nanoseconds } = pairs;
-    let columns = [
-        rank_b.len(),
-        samples.len(),
-        p10_nanoseconds.len(),
-        median_nanoseconds.len(),
-        p90_nanoseconds.len(),
-    ];
+    let columns = [rank_b.len(), samples.len(), p10_nanoseconds.len(), median_nanoseconds.len(), p90_nanoseconds.len()];
     if columns.iter().any(|length| *length != rank_a.len()) {
         return Err("the columns of the pairs differ in length".to_owned());
     }

@@ -1,6 +1,7 @@
 //! The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
 
 use super::late::Late;
+use super::pairs::json::JsonPairs;
 use super::row::Row;
 use super::text::is_unseemly;
 use super::view::View;
@@ -22,6 +23,8 @@ struct Document<'a> {
     provenance: &'a Header,
     clocks: &'a [ClockLine],
     rows: Vec<JsonRow<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<JsonPairs<'a>>,
     findings: &'a [String],
     doubts: &'a [String],
     end: Option<&'a End>,
@@ -65,6 +68,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         provenance: &view.header,
         clocks: &view.clocks,
         rows: view.rows.iter().zip(&view.late).map(|(row, late)| json_row(row, late.as_ref())).collect(),
+        pairs: view.pairs.as_ref().map(JsonPairs::of),
         findings: &view.findings,
         doubts: &view.doubts,
         end: view.end.as_ref(),

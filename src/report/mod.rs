@@ -7,6 +7,7 @@ mod json;
 mod late;
 mod markdown;
 mod nccl_tests;
+mod pairs;
 pub(crate) mod plain_table;
 mod provenance;
 mod row;
@@ -17,6 +18,7 @@ mod view;
 
 pub use color::ColorChoice;
 pub use late::Late;
+pub use pairs::PairsView;
 pub use row::{Latency, Row, Status};
 pub use view::View;
 
@@ -31,7 +33,7 @@ pub enum Format {
     Table,
     /// One JSON document with everything in base units.
     Json,
-    /// One row for each case, with units in the column names.
+    /// One row for each case, or for each pair of ranks where pairs were measured, with units in the column names.
     Csv,
     /// Tables for a page or an issue.
     Markdown,

@@ -16,13 +16,10 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     let width = width.max(40);
     let mut out = provenance(view, width, paint);
     let notes = Notes::of(view);
-    for section in sections(view, &notes.numbers) {
-        out.push('\n');
-        out += &section_text(&section, width, paint);
+    match &view.pairs {
+        Some(pairs) => out += &super::pairs::table::text(pairs, width, paint),
+        None => out += &rows(view, &notes, width, paint),
     }
-    out.push('\n');
-    out += &wrap(&legend(view), width, 0);
-    out.push('\n');
     let mut reasons = Vec::new();
     for (number, text) in notes.texts.iter().enumerate() {
         reasons.push((format!("[{}]", number + 1), visible(text)));
@@ -43,6 +40,16 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     }
     out += &format!("\n{}\n", paint.bold(&wrap(&view.summary(), width, 0)));
     out
+}
+
+/// The tables of cases and what their columns mean.
+fn rows(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
+    let mut out = String::new();
+    for section in sections(view, &notes.numbers) {
+        out.push('\n');
+        out += &section_text(&section, width, paint);
+    }
+    out + &format!("\n{}\n", wrap(&legend(view), width, 0))
 }
 
 /// Why cases are wrong, failed or waived, each reason once, numbered in the order of the rows.

@@ -1,6 +1,7 @@
 //! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
 
 use super::late::{self, Late};
+use super::pairs::PairsView;
 use super::provenance;
 use super::row::{Row, Status};
 use crate::record::Record;
@@ -21,6 +22,8 @@ pub struct View {
     pub rows: Vec<Row>,
     /// The late rank of each row, where one is named.
     pub late: Vec<Option<Late>>,
+    /// The pairs of ranks, where those were measured.
+    pub pairs: Option<PairsView>,
     /// What the numbers say beyond the rows, as sentences.
     pub findings: Vec<String>,
     /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
@@ -47,8 +50,12 @@ impl View {
             cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
         let named = rows.iter().zip(&late).filter_map(|(row, late)| Some((row.facts.name.as_str(), late.as_ref()?)));
         let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0).count();
+        let pairs = PairsView::new(record);
+        let mut findings = late::findings(named, isolated);
+        findings.extend(pairs.iter().flat_map(PairsView::findings));
         View {
-            findings: late::findings(named, isolated),
+            findings,
+            pairs,
             doubts: doubts(record, &rows),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),

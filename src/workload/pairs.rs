@@ -54,8 +54,7 @@ impl WorkPlan {
             )));
         }
         let named = |pair: &[usize; 2]| pair.iter().map(|index| ranks[*index]).collect::<Vec<u32>>();
-        let mut plan =
-            WorkPlan { groups: Vec::new(), cases: Vec::new(), steps: Vec::new(), model: None, layout: None };
+        let mut plan = WorkPlan { groups: Vec::new(), cases: Vec::new(), steps: Vec::new(), model: None, layout: None };
         for (number, round) in rounds.iter().enumerate() {
             if request.one_at_a_time {
                 for pair in round.iter().map(named) {
@@ -89,9 +88,7 @@ impl WorkPlan {
 }
 
 fn check_messages(request: &PairsRequest) -> Result<()> {
-    for (flag, bytes) in
-        [("--latency-bytes", request.latency_bytes), ("--bandwidth-bytes", request.bandwidth_bytes)]
-    {
+    for (flag, bytes) in [("--latency-bytes", request.latency_bytes), ("--bandwidth-bytes", request.bandwidth_bytes)] {
         if bytes.0 == 0 || bytes > LARGEST_MESSAGE {
             return Err(Error::usage(format!("{flag}: found {bytes}; accepted: 1 B to {} B", LARGEST_MESSAGE.0)));
         }
