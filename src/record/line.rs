@@ -422,12 +422,12 @@ pub struct PairTimes {
     pub rank_b: Vec<u32>,
     /// Samples of the pair that count; 0 where the numbers are withheld.
     pub samples: Vec<u64>,
-    /// 10th percentile; null with fewer than 10 samples.
-    pub p10_nanoseconds: Vec<Option<u64>>,
-    /// Median; null without samples.
-    pub median_nanoseconds: Vec<Option<u64>>,
-    /// 90th percentile; null with fewer than 10 samples.
-    pub p90_nanoseconds: Vec<Option<u64>>,
+    /// 10th percentile; 0, which no message takes, with fewer than 10 samples.
+    pub p10_nanoseconds: Vec<u64>,
+    /// Median; 0 without samples.
+    pub median_nanoseconds: Vec<u64>,
+    /// 90th percentile; 0 with fewer than 10 samples.
+    pub p90_nanoseconds: Vec<u64>,
 }
 
 /// How a run ended.

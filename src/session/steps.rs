@@ -152,9 +152,9 @@ fn pair_times(groups: &Groups, result: &CaseResult) -> PairTimes {
         columns.rank_a.push(a);
         columns.rank_b.push(b);
         columns.samples.push(slower.map_or(0, |times| times.samples));
-        columns.p10_nanoseconds.push(slower.and_then(|times| times.p10));
-        columns.median_nanoseconds.push(slower.and_then(|times| times.median));
-        columns.p90_nanoseconds.push(slower.and_then(|times| times.p90));
+        columns.p10_nanoseconds.push(slower.and_then(|times| times.p10).unwrap_or(0));
+        columns.median_nanoseconds.push(slower.and_then(|times| times.median).unwrap_or(0));
+        columns.p90_nanoseconds.push(slower.and_then(|times| times.p90).unwrap_or(0));
     }
     columns
 }

@@ -36,23 +36,25 @@ impl WorkPlan {
     /// Usage errors that name the flag: fewer than two ranks, messages that make no sense, too many cases.
     pub fn of_pairs(request: &PairsRequest, world_size: u32) -> Result<WorkPlan> {
         check_messages(request)?;
-        let ranks: Vec<u32> = (0..world_size).step_by(request.rank_stride.max(1) as usize).collect();
-        if ranks.len() < 2 {
-            return Err(Error::usage(match request.rank_stride {
-                0 | 1 => format!("a pair needs two ranks; this launch has {world_size}"),
+        let stride = request.rank_stride.max(1);
+        // Counted before anything is made: the number may be a slip.
+        let count = u64::from(world_size.div_ceil(stride));
+        if count < 2 {
+            return Err(Error::usage(match stride {
+                1 => format!("a pair needs two ranks; this launch has {world_size}"),
                 stride => format!("--rank-stride {stride} leaves one of {world_size} ranks; a pair needs two"),
             }));
         }
-        let rounds = rounds(ranks.len());
-        let meetings: usize = if request.one_at_a_time { ranks.len() * (ranks.len() - 1) / 2 } else { rounds.len() };
-        if meetings > MOST_CASES / CASES_OF_A_ROUND {
+        let meetings = if request.one_at_a_time { count * (count - 1) / 2 } else { count - 1 + count % 2 };
+        let cases = meetings.saturating_mul(CASES_OF_A_ROUND as u64);
+        if cases > MOST_CASES as u64 {
+            let or = if request.one_at_a_time { ", or leave out --one-at-a-time" } else { "" };
             return Err(Error::usage(format!(
-                "all pairs of {} ranks make {} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{}",
-                ranks.len(),
-                meetings * CASES_OF_A_ROUND,
-                if request.one_at_a_time { ", or leave out --one-at-a-time" } else { "" }
+                "all pairs of {count} ranks make {cases} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{or}"
             )));
         }
+        let ranks: Vec<u32> = (0..world_size).step_by(stride as usize).collect();
+        let rounds = rounds(ranks.len());
         let named = |pair: &[usize; 2]| pair.iter().map(|index| ranks[*index]).collect::<Vec<u32>>();
         let mut plan = WorkPlan { groups: Vec::new(), cases: Vec::new(), steps: Vec::new(), model: None, layout: None };
         for (number, round) in rounds.iter().enumerate() {

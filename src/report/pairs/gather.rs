@@ -78,7 +78,7 @@ fn times<'a>(line: &'a CaseLine, facts: &'a CaseFacts) -> impl Iterator<Item = (
     line.pairs.iter().flat_map(move |pairs| {
         let ranks = pairs.rank_a.iter().zip(&pairs.rank_b).map(|(a, b)| (*a.min(b), *a.max(b)));
         ranks.zip(&pairs.median_nanoseconds).zip(&pairs.samples).map(move |((ranks, median), samples)| {
-            let seconds = median.filter(|median| *median > 0).map(|median| median as f64 * 1e-9 / messages);
+            let seconds = (*median > 0).then(|| *median as f64 * 1e-9 / messages);
             (ranks, seconds, *samples)
         })
     })

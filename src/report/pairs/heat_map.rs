@@ -31,20 +31,30 @@ struct Member {
     ranks: Vec<usize>,
 }
 
-/// The matrix of one measure, with a heading, in at most `width` columns; or a sentence on why there is none.
-pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: Paint) -> String {
+/// The matrix of one measure.
+pub(super) struct HeatMap {
+    /// Heading and rows.
+    pub text: String,
+    /// Whether cells are shades instead of numbers.
+    pub shaded: bool,
+}
+
+/// The matrix, with a heading, in at most `width` columns; or a sentence on why there is none.
+pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: Paint) -> HeatMap {
     let heading = wrap(&heading(view, measure), width, 0);
     let heading: String = heading.lines().map(|line| paint.bold(line) + "\n").collect();
     let ranks = if view.ranks.len() <= MOST_RANKS { lay_out(members(view, false), width) } else { None };
     let by_host = ranks.is_none();
     let Some(layout) = ranks.or_else(|| lay_out(members(view, true), width).filter(|layout| layout.members.len() > 1))
     else {
-        return format!("{heading}too many ranks for {width} columns; --format csv has every pair\n");
+        let text = format!("{heading}too many ranks for {width} columns; --format csv has every pair\n");
+        return HeatMap { text, shaded: false };
     };
     let mut out = heading;
     if by_host {
         let ranks = view.ranks.len();
-        let text = format!("{ranks} ranks do not fit, so rows and columns are hosts; a cell is the worst pair of the two");
+        let text =
+            format!("{ranks} ranks do not fit, so rows and columns are hosts; a cell is the worst pair of the two");
         out += &(wrap(&text, width, 0) + "\n");
     }
     out += &layout.column_headings();
@@ -58,7 +68,7 @@ pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: 
         }
         out.push('\n');
     }
-    out
+    HeatMap { text: out, shaded: layout.cell_width < CELL_WIDTHS[0] }
 }
 
 fn heading(view: &PairsView, measure: Measure) -> String {
@@ -70,10 +80,7 @@ fn heading(view: &PairsView, measure: Measure) -> String {
 /// What the shades mean.
 pub(super) fn legend() -> String {
     let bands: Vec<String> = BANDS.iter().rev().map(|(_, shade, _, range)| format!("{shade} {range}")).collect();
-    format!(
-        "Shades, in % of the median's speed (of a latency: 100 divided by its share): {}. {NOTHING} not measured.",
-        bands.join(", ")
-    )
+    format!(" Shades, in % of the median's speed (for a latency, of its inverse): {}.", bands.join(", "))
 }
 
 fn members(view: &PairsView, by_host: bool) -> Vec<Member> {

@@ -41,6 +41,15 @@ impl Measure {
         }
     }
 
+    /// As columns of tables call it.
+    pub(super) fn short_name(self) -> &'static str {
+        match self {
+            Measure::Latency => "latency",
+            Measure::OneWay => "one way",
+            Measure::BothWays => "both ways",
+        }
+    }
+
     /// How well a value does, as a share of the middle: below 100 is worse, also where a smaller value is the better one.
     pub(super) fn goodness(self, percent: f64) -> f64 {
         if self == Measure::Latency { 1e4 / percent } else { percent }
@@ -230,14 +239,14 @@ impl PairsView {
 
     /// What was measured, in one sentence.
     pub fn sentence(&self) -> String {
-        let (ranks, hosts) = (self.ranks.len(), self.host_count());
+        let (ranks, hosts, complete) = (self.ranks.len(), self.host_count(), self.complete_pairs());
+        let measured = if complete as u64 == self.pairs_planned { "measured" } else { "measured by every measure" };
         let at_once = match self.pairs_at_once {
             0 | 1 => "one pair at a time".to_owned(),
             pairs => format!("in {} rounds of up to {pairs} pairs at once", self.rounds),
         };
         format!(
-            "{} of {} pairs of {ranks} ranks on {hosts} host{} measured, {at_once}",
-            self.complete_pairs(),
+            "{complete} of {} pairs of {ranks} ranks on {hosts} host{} {measured}, {at_once}",
             self.pairs_planned,
             if hosts == 1 { "" } else { "s" }
         )

@@ -18,12 +18,20 @@ pub(crate) fn text(view: &PairsView, width: usize, paint: Paint) -> String {
     let (what, standings) = if view.hosts.is_empty() { ("rank", &view.standings) } else { ("host", &view.hosts) };
     out += &format!("\n{}\n", paint.bold(&format!("each {what} with everybody, mean % of the median")));
     out += &standing_table(what, standings, columns);
+    let mut shaded = paint.on;
     for measure in Measure::ALL {
-        out += &format!("\n{}", heat_map(view, measure, width, paint));
+        let map = heat_map(view, measure, width, paint);
+        out += &format!("\n{}", map.text);
+        shaded |= map.shaded;
     }
-    let notes = "Latency: one way, half the round trip. Bandwidth: one direction, there and back in turn (one way), or while both \
-                 are under way (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
-    out + &format!("\n{}\n", wrap(&format!("{notes} {}", legend()), width, 0))
+    let mut notes = "Latency: one way, half the round trip. Bandwidth: one direction, there and back in turn (one way), or while \
+                     both are under way (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B. ?: not \
+                     measured."
+        .to_owned();
+    if shaded {
+        notes += &legend();
+    }
+    out + &format!("\n{}\n", wrap(&notes, width, 0))
 }
 
 fn middles(view: &PairsView, width: u16) -> String {
@@ -49,7 +57,7 @@ fn middles(view: &PairsView, width: u16) -> String {
             rows.push(vec![
                 locality.to_string(),
                 middle.pairs.to_string(),
-                measure.name().to_owned(),
+                measure.short_name().to_owned(),
                 bytes.to_string(),
                 measure.shown(middle.median),
                 measure.shown(fastest),
