@@ -127,7 +127,7 @@ impl Layout {
     fn column_headings(&self) -> String {
         let indent = " ".repeat(self.indent());
         let width = self.cell_width;
-        if width >= self.label_width.max(2) {
+        if width > self.label_width {
             let labels: String = self.members.iter().map(|member| format!("{:>width$}", member.label)).collect();
             return format!("{indent}{labels}\n");
         }

@@ -168,7 +168,7 @@ fn the_matrix_keeps_to_the_width_and_turns_to_shades_and_then_to_hosts() {
         (64, 80, "node-0   0 \\"),
         (64, 140, "node-0   0  \\"),
         (72, 140, "72 ranks do not fit, so rows and columns are hosts"),
-        (20, 50, "node-0  0  \\"),
+        (30, 60, "node-0  0 \\"),
     ] {
         let text = rendered(&record(ranks, 4, one_slow), Format::Table, width, false);
         assert!(text.contains(expected), "{ranks} ranks in {width}:\n{text}");
