@@ -7,6 +7,7 @@ mod assemble;
 mod follower;
 mod journal;
 pub mod line;
+mod pair_times;
 pub mod provenance;
 mod reader;
 mod schema;

@@ -86,9 +86,11 @@ fn times<'a>(line: &'a CaseLine, facts: &'a CaseFacts) -> impl Iterator<Item = (
 
 fn value(replicates: &Replicates, measure: Measure, bytes: Bytes) -> Option<PairValue> {
     let seconds = median(&sorted(replicates.seconds.iter().copied()))?;
-    let value = if measure == Measure::Latency { seconds } else { bytes.0 as f64 / seconds };
+    let shortest = replicates.seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let of = |seconds: f64| if measure == Measure::Latency { seconds } else { bytes.0 as f64 / seconds };
+    let (value, best) = (of(seconds), of(shortest));
     let replicate_count = replicates.seconds.len() as u32;
-    Some(PairValue { value, percent: 100.0, samples: replicates.samples, replicates: replicate_count })
+    Some(PairValue { value, best, percent: 100.0, samples: replicates.samples, replicates: replicate_count })
 }
 
 fn place(map: &[RankFacts], rank: u32) -> PairRank {

@@ -108,6 +108,8 @@ pub struct PairRank {
 pub struct PairValue {
     /// Seconds, or bytes per second: the median of the replicates' medians.
     pub value: f64,
+    /// The same of the best replicate.
+    pub best: f64,
     /// Share of the median of all pairs of the same locality, in per cent.
     pub percent: f64,
     /// Samples of all replicates.
@@ -149,7 +151,7 @@ pub struct SlowPair {
     pub pair: usize,
     /// By which measure.
     pub measure: Measure,
-    /// How far it is from the median, in robust standard deviations.
+    /// How far its best replicate is from the median, in robust standard deviations.
     pub deviations: f64,
     /// How far it may be.
     pub allowed: f64,

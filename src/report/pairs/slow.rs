@@ -1,6 +1,6 @@
 //! Which pairs are slow: further from the median of their locality than the scatter of all its pairs explains.
 //!
-//! A value counts as slow where both hold:
+//! A value counts as slow where both hold in every replicate, so that a disturbance that passed accuses nobody:
 //! * it is worse than the median by more than 10 % (a rate below 90 %, a time above 111 %), and
 //! * in logarithms it is more than k robust standard deviations from the median. The deviation is 1.4826 times the median of the
 //!   absolute distances from the median (F. R. Hampel, "The influence curve and its role in robust estimation", Journal of the American
@@ -8,7 +8,7 @@
 //!   where z is the normal quantile that c comparisons together pass by chance with 1 % (Bonferroni: 0.01 / c each). The last
 //!   factor makes up for how little few pairs know of their scatter; found by trial, held by a test.
 
-use super::{Measure, PairLocality, PairsView, SlowPair};
+use super::{Measure, PairLocality, PairValue, PairsView, SlowPair};
 use crate::stats::{median, sorted};
 
 /// How often healthy pairs may be accused, all comparisons of a record together.
@@ -28,7 +28,7 @@ const MOST_NAMED: usize = 20;
 
 /// How many values were compared, and those that are slow, the worst first.
 pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
-    let classes: Vec<(Measure, Vec<(usize, f64)>)> = PairLocality::ALL
+    let classes: Vec<(Measure, Vec<Member>)> = PairLocality::ALL
         .into_iter()
         .flat_map(|locality| Measure::ALL.map(|measure| (measure, goodness_of(view, locality, measure))))
         .filter(|(_, members)| members.len() >= FEWEST_PAIRS)
@@ -36,10 +36,9 @@ pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
     let compared = classes.iter().map(|(_, members)| members.len()).sum();
     let mut slow: Vec<SlowPair> = Vec::new();
     for (measure, members) in &classes {
-        let values: Vec<f64> = members.iter().map(|(_, goodness)| *goodness).collect();
-        let (deviations, allowed) = deviations(&values, compared);
-        let found = members.iter().zip(deviations).filter_map(|((pair, _), deviations)| {
-            Some(SlowPair { pair: *pair, measure: *measure, deviations: deviations?, allowed })
+        let (deviations, allowed) = deviations(members, compared);
+        let found = members.iter().zip(deviations).filter_map(|(member, deviations)| {
+            Some(SlowPair { pair: member.pair, measure: *measure, deviations: deviations?, allowed })
         });
         slow.extend(found);
     }
@@ -50,28 +49,37 @@ pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
     (compared, slow)
 }
 
-/// The logarithms of a class, the larger the better.
-fn goodness_of(view: &PairsView, locality: PairLocality, measure: Measure) -> Vec<(usize, f64)> {
-    let members = view.pairs.iter().enumerate().filter(|(_, pair)| pair.locality == locality);
-    members
-        .filter_map(|(index, pair)| Some((index, pair.values[measure as usize]?.percent)))
-        .map(|(index, percent)| (index, (measure.goodness(percent) / 100.0).ln()))
-        .collect()
+/// A pair of a class: logarithms, the larger the better.
+struct Member {
+    pair: usize,
+    middle: f64,
+    best: f64,
 }
 
-/// Of each value that is slow, how many standard deviations it is below the median; and how many would be allowed.
-fn deviations(values: &[f64], compared: usize) -> (Vec<Option<f64>>, f64) {
-    let pairs = values.len() as f64;
+fn goodness_of(view: &PairsView, locality: PairLocality, measure: Measure) -> Vec<Member> {
+    let pairs = view.pairs.iter().enumerate().filter(|(_, pair)| pair.locality == locality);
+    let member = |(pair, value): (usize, PairValue)| {
+        let goodness = |of: f64| if measure == Measure::Latency { -of.ln() } else { of.ln() };
+        Member { pair, middle: goodness(value.value), best: goodness(value.best) }
+    };
+    pairs.filter_map(|(index, pair)| Some((index, pair.values[measure as usize]?))).map(member).collect()
+}
+
+/// Of each member that is slow, how many standard deviations it is below the median; and how many would be allowed.
+fn deviations(members: &[Member], compared: usize) -> (Vec<Option<f64>>, f64) {
+    let pairs = members.len() as f64;
     let allowed = upper_normal_quantile(CHANCE / compared.max(1) as f64) * (1.0 + FEW_PAIRS / (pairs - 1.0).max(1.0));
-    let Some(middle) = median(&sorted(values.iter().copied())) else { return (Vec::new(), allowed) };
-    let distances = sorted(values.iter().map(|value| (value - middle).abs()));
+    let Some(middle) = median(&sorted(members.iter().map(|member| member.middle))) else {
+        return (Vec::new(), allowed);
+    };
+    let distances = sorted(members.iter().map(|member| (member.middle - middle).abs()));
     let deviation = median(&distances).map_or(0.0, |distance| distance * MEDIAN_DISTANCE_TO_DEVIATION);
     let deviation = deviation.max(LEAST_DEVIATION);
-    let slow = |value: &f64| {
-        let below = middle - value;
+    let slow = |member: &Member| {
+        let below = middle - member.best;
         (below > -LEAST_SHARE.ln() && below > allowed * deviation).then_some(below / deviation)
     };
-    (values.iter().map(slow).collect(), allowed)
+    (members.iter().map(slow).collect(), allowed)
 }
 
 /// What a standard normal variable exceeds with a probability below one half.
@@ -96,8 +104,8 @@ pub(super) fn findings(view: &PairsView) -> Vec<String> {
         }
     }
     let rule = format!(
-        "{} values of pairs were compared with those of the same locality; slow is what is worse than the median by more than 10 % \
-         and by more than the scatter of all explains (robust, 1 % chance of any false alarm)",
+        "{} values of pairs were compared with those of the same locality; slow is what is in every replicate worse than \
+         the median by more than 10 % and by more than the scatter of all explains (robust, 1 % chance of any false alarm)",
         view.compared
     );
     let mut findings = vec![match named.len() {
@@ -146,7 +154,9 @@ mod tests {
     }
 
     fn accused(values: &[f64]) -> Vec<usize> {
-        let (deviations, _) = deviations(values, 3 * values.len());
+        let member = |(pair, value): (usize, &f64)| Member { pair, middle: *value, best: *value };
+        let members: Vec<Member> = values.iter().enumerate().map(member).collect();
+        let (deviations, _) = deviations(&members, 3 * values.len());
         (0..values.len()).filter(|index| deviations[*index].is_some()).collect()
     }
 

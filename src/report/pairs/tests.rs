@@ -228,6 +228,19 @@ fn a_link_at_a_quarter_is_the_only_pair_that_is_named() {
 }
 
 #[test]
+fn a_disturbance_in_one_of_two_replicates_accuses_nobody() {
+    let mut record = record(8, 4, one_slow);
+    let again = self::record(8, 4, healthy).cases;
+    record.header.settings.replicates = 2;
+    record.cases.extend(again.into_iter().map(|line| CaseLine { replicate: 1, ..line }));
+    let view = PairsView::new(&record).unwrap();
+    assert_eq!(view.slow, []);
+    let disturbed = view.pairs.iter().find(|pair| (pair.a, pair.b) == (1, 6)).unwrap();
+    let one_way = disturbed.values[Measure::OneWay as usize].unwrap();
+    assert!(one_way.percent < 50.0 && one_way.replicates == 2, "{one_way:?}: it is shown all the same");
+}
+
+#[test]
 fn a_slow_rank_shows_in_its_standing() {
     let view = PairsView::new(&record(8, 1, slow_rank)).unwrap();
     let rates = |standing: &Standing| standing.percent[Measure::OneWay as usize].unwrap();
