@@ -33,7 +33,7 @@ pub struct SamplingArguments {
     #[arg(long, value_name = "SHARE", help_heading = "Sampling", value_parser = parse_precision)]
     pub precision: Option<f64>,
 
-    /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s]
+    /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s; of commgauge-pairs 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Sampling", value_parser = parse_budget)]
     pub budget: Option<Seconds>,
 

@@ -6,17 +6,19 @@ use super::MeasureContext;
 use super::batch::Batch;
 use super::calls_per_sample::choose_calls_per_sample;
 use super::data_check::{Moment, check, fill_run_and_check, verifies};
+use super::own_times::{OwnTimes, RankTimes};
 use super::sampling::sample_until_enough;
 use super::stop::precision_reached;
 use super::warm_up::warm_up;
 use crate::backend::Call;
 use crate::collective::Placement;
 use crate::error::Result;
+use crate::layout::Axis;
 use crate::record::line::{CaseLine, Outcome, RankHistogram, Samples, StopReason};
 use crate::sample::Cadence;
 use crate::workload::Case;
 
-/// What came of a case. `samples`, `histograms`, `precision_reached` and `warnings` are known to process 0 only;
+/// What came of a case. `samples`, `histograms`, `rank_times`, `precision_reached` and `warnings` are known to process 0 only;
 /// the rest is the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
@@ -32,8 +34,10 @@ pub struct CaseResult {
     pub precision_reached: Option<f64>,
     /// The samples.
     pub samples: Samples,
-    /// Every rank's own times.
+    /// Every rank's own times; empty where the groups are pairs.
     pub histograms: Vec<RankHistogram>,
+    /// The middle of every rank's own times, where the groups are pairs.
+    pub rank_times: Vec<RankTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
     /// Doubts that concern the case as a whole.
@@ -51,6 +55,7 @@ impl CaseResult {
             precision_reached: None,
             samples: Samples::default(),
             histograms: Vec::new(),
+            rank_times: Vec::new(),
             buffer_copies,
             warnings: Vec::new(),
         }
@@ -70,6 +75,7 @@ impl CaseResult {
             precision_reached: self.precision_reached,
             samples: self.samples,
             histograms: self.histograms,
+            pairs: None,
             buffer_copies: self.buffer_copies,
             warnings: self.warnings,
         }
@@ -90,12 +96,20 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         Cadence::Isolated => 1,
     };
     let sample_seconds = warm.call_nanoseconds.map(|call| call * 1e-9 * f64::from(calls_per_sample));
-    let sampled = sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, &mut batch)?;
+    // Who meets whom at what cost is known only where each rank is kept apart from all others.
+    let in_pairs = case.op.axis == Axis::Pair;
+    let empty = if in_pairs { OwnTimes::apart } else { OwnTimes::new };
+    let own_times = empty(context.local_ranks.clone(), context.world_size);
+    let sampled =
+        sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, own_times, &mut batch)?;
 
     if let Some(corrupt) = check_after(context, call, case)? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
-    let histograms = sampled.own_times.gather(context.world)?;
+    let (histograms, rank_times) = match in_pairs {
+        true => (Vec::new(), sampled.own_times.gather_middles(context.world)?),
+        false => (sampled.own_times.gather(context.world)?, Vec::new()),
+    };
     let mut warnings = sampled.warnings;
     if warm.still_falling {
         warnings.push(format!(
@@ -111,6 +125,7 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         precision_reached: precision_reached(&sampled.valid),
         samples: sampled.columns,
         histograms,
+        rank_times,
         buffer_copies: copies,
         warnings,
     })
@@ -138,7 +153,6 @@ mod tests {
     use crate::collective::Collective;
     use crate::config::RunSettings;
     use crate::element::ElementType;
-    use crate::layout::Axis;
     use crate::sample::Doubt;
     use crate::stats::Histogram;
     use crate::units::Seconds;

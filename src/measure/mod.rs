@@ -27,6 +27,7 @@ pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;
 pub use interference::{Repetitions, TogetherTimes, measure_together};
 pub use isolated::{Lead, isolated_batch};
+pub use own_times::RankTimes;
 pub use replay::{ReplayContext, line_without_numbers as replay_line_without_numbers, measure_replay};
 pub use stop::{Decision, Progress, StopRule, precision_reached};
 pub use streaming::{stream, streaming_batch};

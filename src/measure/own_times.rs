@@ -5,11 +5,27 @@ use crate::error::{Error, Result};
 use crate::record::line::RankHistogram;
 use crate::stats::Histogram;
 use crate::world::World;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The most histograms that a case has in its record.
 const MOST_HISTOGRAMS: u32 = 256;
+
+/// The middle of one rank's own times of a sample, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankTimes {
+    /// World rank.
+    pub rank: u32,
+    /// Samples that count; 0 where it stood aside.
+    pub samples: u64,
+    /// 10th percentile, with 10 samples or more.
+    pub p10: Option<u64>,
+    /// Median.
+    pub median: Option<u64>,
+    /// 90th percentile, with 10 samples or more.
+    pub p90: Option<u64>,
+}
 
 /// The histograms that this process's ranks record into.
 pub(crate) struct OwnTimes {
@@ -23,7 +39,15 @@ pub(crate) struct OwnTimes {
 impl OwnTimes {
     /// Empty ones.
     pub(crate) fn new(local_ranks: Range<u32>, world_size: u32) -> Self {
-        let ranks_per_block = world_size.div_ceil(MOST_HISTOGRAMS).max(1);
+        OwnTimes::in_blocks(local_ranks, world_size, world_size.div_ceil(MOST_HISTOGRAMS).max(1))
+    }
+
+    /// Empty ones, of which no two ranks share any, however large the world is.
+    pub(crate) fn apart(local_ranks: Range<u32>, world_size: u32) -> Self {
+        OwnTimes::in_blocks(local_ranks, world_size, 1)
+    }
+
+    fn in_blocks(local_ranks: Range<u32>, world_size: u32, ranks_per_block: u32) -> Self {
         let first_block = local_ranks.start / ranks_per_block;
         let blocks = local_ranks.end.div_ceil(ranks_per_block).saturating_sub(first_block);
         let histograms = (0..blocks).map(|_| Histogram::new()).collect();
@@ -43,6 +67,25 @@ impl OwnTimes {
                 self.histograms[block].record(own as u64);
             }
         }
+    }
+
+    /// The middle of every rank's times at process 0, in rank order; empty elsewhere. Called by all processes, on
+    /// [`OwnTimes::apart`].
+    pub(crate) fn gather_middles(self, world: &dyn World) -> Result<Vec<RankTimes>> {
+        let middle = |(rank, histogram): (u32, &Histogram)| RankTimes {
+            rank,
+            samples: histogram.count(),
+            p10: histogram.percentile(10.0).filter(|_| histogram.percentile(90.0).is_some()),
+            median: histogram.percentile(50.0).or_else(|| histogram.percentile(0.0)),
+            p90: histogram.percentile(90.0),
+        };
+        let mine: Vec<RankTimes> = (self.local_ranks.start..).zip(&self.histograms).map(middle).collect();
+        let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on times: {cause}"));
+        let mut all = Vec::new();
+        for bytes in world.gather(&serde_json::to_vec(&mine).map_err(broken)?)? {
+            all.extend(serde_json::from_slice::<Vec<RankTimes>>(&bytes).map_err(broken)?);
+        }
+        Ok(all)
     }
 
     /// All ranks' histograms at process 0, in rank order; empty elsewhere. Called by all processes.
@@ -106,6 +149,30 @@ mod tests {
                 assert_eq!(gathered.iter().map(|h| h.ranks).sum::<u32>(), world_size);
             });
         }
+    }
+
+    #[test]
+    fn ranks_that_are_kept_apart_have_their_own_middles_and_those_aside_have_none() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                let mut call = FakeCall::alone(world, me..me + 1, |_, rank| 1_000 * (1 + u64::from(rank)));
+                call.aside = vec![1];
+                let mut batch = Batch::default();
+                streaming_batch(context, &mut call, 12, 1, &mut batch).unwrap();
+                let mut own_times = OwnTimes::apart(me..me + 1, 1000);
+                own_times.record(&batch);
+                let found = own_times.gather_middles(world).unwrap();
+                if me != 0 {
+                    return assert_eq!(found, []);
+                }
+                assert_eq!(found.iter().map(|times| times.rank).collect::<Vec<_>>(), [0, 1, 2]);
+                assert_eq!((found[1].samples, found[1].median), (0, None));
+                assert_eq!(found[2].samples, 12);
+                let near = |value: Option<u64>| (2_990..3_010).contains(&value.unwrap());
+                assert!(near(found[2].p10) && near(found[2].median) && near(found[2].p90), "{found:?}");
+            });
+        });
     }
 
     #[test]

@@ -24,20 +24,22 @@ pub(crate) struct Sampled {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Takes samples until the stop rule ends it. `sample_seconds` is what one may take, where that is known.
+/// Takes samples until the stop rule ends it. `sample_seconds` is what one may take, where that is known;
+/// `own_times` are empty ones to record into.
 pub(crate) fn sample_until_enough(
     context: &MeasureContext,
     call: &mut dyn Call,
     cadence: Cadence,
     calls_per_sample: u32,
     sample_seconds: Option<f64>,
+    own_times: OwnTimes,
     batch: &mut Batch,
 ) -> Result<Sampled> {
     let mut sampled = Sampled {
         columns: Samples::default(),
         valid: Vec::new(),
         taken: 0,
-        own_times: OwnTimes::new(context.local_ranks.clone(), context.world_size),
+        own_times,
         stop: StopReason::FixedCount,
         warnings: Vec::new(),
     };

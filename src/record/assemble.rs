@@ -4,7 +4,7 @@
 //! length.
 
 use super::interference_line::InterferenceLine;
-use super::line::{CaseLine, End, Header, Outcome, Plan, Samples};
+use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
 use super::replay_line::ReplayLine;
 use super::{Line, Record};
 use crate::units::Seconds;
@@ -144,8 +144,23 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
     if let Some((index, _)) = doubtful.iter().find(|(index, _)| *index as usize >= samples) {
         return Err(format!("case {}: sample {index} is doubtful, but there are only {samples}", case.case));
     }
+    if let Some(pairs) = &case.pairs {
+        check_pairs(pairs).map_err(|problem| format!("case {}: {problem}", case.case))?;
+    }
     if matches!(case.outcome, Outcome::Measured { .. }) && case.calls_per_sample == 0 {
         return Err(format!("case {}: calls_per_sample must be at least 1", case.case));
     }
     Ok(())
+}
+
+fn check_pairs(pairs: &PairTimes) -> Result<(), String> {
+    let PairTimes { rank_a, rank_b, samples, p10_nanoseconds, median_nanoseconds, p90_nanoseconds } = pairs;
+    let columns = [rank_b.len(), samples.len(), p10_nanoseconds.len(), median_nanoseconds.len(), p90_nanoseconds.len()];
+    if columns.iter().any(|length| *length != rank_a.len()) {
+        return Err("the columns of the pairs differ in length".to_owned());
+    }
+    match rank_a.iter().zip(rank_b).find(|(a, b)| a == b) {
+        Some((rank, _)) => Err(format!("rank {rank} is paired with itself")),
+        None => Ok(()),
+    }
 }

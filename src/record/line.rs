@@ -3,6 +3,7 @@
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
 use super::interference_line::InterferenceLine;
+pub use super::pair_times::PairTimes;
 use super::replay_line::ReplayLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
@@ -322,8 +323,11 @@ pub struct CaseLine {
     pub precision_reached: Option<f64>,
     /// The samples, column by column.
     pub samples: Samples,
-    /// Histogram of each rank's own time of a sample.
+    /// Histogram of each rank's own time of a sample; empty where `pairs` has every pair's own times.
     pub histograms: Vec<RankHistogram>,
+    /// The pairs of a round and their own times; absent where the groups are no pairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<PairTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
     /// Doubts that concern the case as a whole, as sentences.

@@ -8,6 +8,7 @@ mod follower;
 pub mod interference_line;
 mod journal;
 pub mod line;
+mod pair_times;
 pub mod provenance;
 mod reader;
 pub mod replay_line;

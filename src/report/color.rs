@@ -54,6 +54,11 @@ impl Paint {
         self.wrapped("1;31", text)
     }
 
+    /// For cells of a map: white on one of the 256 colours.
+    pub fn background(self, color: u8, text: &str) -> String {
+        self.wrapped(&format!("48;5;{color};38;5;15"), text)
+    }
+
     fn wrapped(self, code: &str, text: &str) -> String {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

@@ -1,4 +1,4 @@
-//! The report as comma-separated values: one row for each case, units in the column names, empty where there is no
+//! The report as comma-separated values: one row for each case (for each pair where pairs were measured), units in the column names, empty where there is no
 //! number.
 //!
 //! Spreadsheets run cells that begin with `=`, `+`, `-` or `@`; such texts get an apostrophe in front, and control
@@ -62,6 +62,9 @@ const COLUMNS: [&str; 46] = [
 
 /// The rows, with a row of names above them.
 pub(super) fn text(view: &View) -> Result<String> {
+    if let Some(pairs) = &view.pairs {
+        return super::pairs::csv::text(pairs);
+    }
     let failed = |cause: String| Error::environment(format!("cannot write the report as CSV: {cause}"));
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS).map_err(|cause| failed(cause.to_string()))?;
@@ -139,7 +142,7 @@ fn rate(value: Option<Rate>) -> String {
 }
 
 /// A text from the record that no spreadsheet takes for a formula.
-fn harmless(text: &str) -> String {
+pub(super) fn harmless(text: &str) -> String {
     let shown = visible(text);
     if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }
 }

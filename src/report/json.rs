@@ -3,6 +3,7 @@
 use super::contention::Contention;
 use super::json_whole::{JsonDisturbed, JsonReplay};
 use super::late::Late;
+use super::pairs::json::JsonPairs;
 use super::row::Row;
 use super::step::JsonStep;
 use super::text::is_unseemly;
@@ -33,6 +34,8 @@ struct Document<'a> {
     interference: Vec<JsonDisturbed<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     replays: Vec<JsonReplay<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<JsonPairs<'a>>,
     findings: &'a [String],
     doubts: &'a [String],
     end: Option<&'a End>,
@@ -92,6 +95,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
         interference: view.interference.iter().map(JsonDisturbed::new).collect(),
         replays: view.replays.iter().map(JsonReplay::new).collect(),
+        pairs: view.pairs.as_ref().map(JsonPairs::of),
         findings: &view.findings,
         doubts: &view.doubts,
         end: view.end.as_ref(),

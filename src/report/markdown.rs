@@ -34,14 +34,10 @@ pub(super) fn text(view: &View) -> String {
     for (label, text) in &view.provenance {
         out += &format!("* **{label}**: {}\n", escaped(text));
     }
-    let headings: Vec<&str> = HEADINGS.iter().map(|(heading, _)| *heading).collect();
-    let rules: Vec<&str> = HEADINGS.iter().map(|(_, right)| if *right { "---:" } else { "---" }).collect();
-    out += &format!("\n| {} |\n| {} |\n", headings.join(" | "), rules.join(" | "));
-    for row in &view.rows {
-        out += &format!("| {} |\n", cells(row).join(" | "));
-    }
-    out += "\nTimes are of one call, the slowest rank's, of ping\\_pong one way; the interval of the median is the hull of \
-            the replicates' own 95 % intervals. GB = 10^9 B, sizes are binary.\n";
+    out += &match &view.pairs {
+        Some(pairs) => super::pairs::markdown::text(pairs),
+        None => rows(view),
+    };
     let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::markdown(step, &view.rows)).collect();
     parts.extend(contention::part(view, &markdown_table));
     parts.extend(interference::part(view, &markdown_table));
@@ -59,6 +55,20 @@ pub(super) fn text(view: &View) -> String {
         }
     }
     out + &format!("\n{}\n", view.summary())
+}
+
+/// The table of cases and what its columns mean.
+fn rows(view: &View) -> String {
+    let mut out = String::new();
+    let headings: Vec<&str> = HEADINGS.iter().map(|(heading, _)| *heading).collect();
+    let rules: Vec<&str> = HEADINGS.iter().map(|(_, right)| if *right { "---:" } else { "---" }).collect();
+    out += &format!("\n| {} |\n| {} |\n", headings.join(" | "), rules.join(" | "));
+    for row in &view.rows {
+        out += &format!("| {} |\n", cells(row).join(" | "));
+    }
+    out += "\nTimes are of one call, the slowest rank's, of ping\\_pong one way; the interval of the median is the hull of \
+            the replicates' own 95 % intervals. GB = 10^9 B, sizes are binary.\n";
+    out
 }
 
 fn cells(row: &Row) -> [String; HEADINGS.len()] {

@@ -10,6 +10,7 @@ mod json_whole;
 mod late;
 mod markdown;
 mod nccl_tests;
+mod pairs;
 pub(crate) mod plain_table;
 mod provenance;
 mod replay;
@@ -24,6 +25,7 @@ pub use color::ColorChoice;
 pub use contention::Contention;
 pub use interference::Disturbed;
 pub use late::Late;
+pub use pairs::PairsView;
 pub use replay::{ReplayTime, replay_time};
 pub use row::{Latency, Row, Status};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
@@ -40,7 +42,7 @@ pub enum Format {
     Table,
     /// One JSON document with everything in base units.
     Json,
-    /// One row for each case, with units in the column names.
+    /// One row for each case, or for each pair of ranks where pairs were measured, with units in the column names.
     Csv,
     /// Tables for a page or an issue.
     Markdown,

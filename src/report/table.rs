@@ -18,13 +18,10 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     let width = width.max(40);
     let mut out = provenance(view, width, paint);
     let notes = Notes::of(view);
-    for section in sections(view, &notes.numbers) {
-        out.push('\n');
-        out += &section_text(&section, width, paint);
+    match &view.pairs {
+        Some(pairs) => out += &super::pairs::table::text(pairs, width, paint),
+        None => out += &rows(view, &notes, width, paint),
     }
-    out.push('\n');
-    out += &wrap(&legend(view), width, 0);
-    out.push('\n');
     for part in step_parts(view, width) {
         out += &format!("\n{}\n{}", paint.bold(&wrap(&part.title, width, 2)), part.body);
     }
@@ -60,6 +57,16 @@ fn step_parts(view: &View, width: usize) -> Vec<Part> {
         |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
     parts.extend(replay::parts(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
     parts
+}
+
+/// The tables of cases and what their columns mean.
+fn rows(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
+    let mut out = String::new();
+    for section in sections(view, &notes.numbers) {
+        out.push('\n');
+        out += &section_text(&section, width, paint);
+    }
+    out + &format!("\n{}\n", wrap(&legend(view), width, 0))
 }
 
 /// Why cases are wrong, failed or waived, each reason once, numbered in the order of the rows.

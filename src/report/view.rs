@@ -3,6 +3,7 @@
 use super::contention::Contention;
 use super::interference::Disturbed;
 use super::late::{self, Late};
+use super::pairs::PairsView;
 use super::provenance;
 use super::row::{Row, Status};
 use super::step::StepView;
@@ -33,6 +34,8 @@ pub struct View {
     pub interference: Vec<Disturbed>,
     /// Steps that were replayed as a whole.
     pub replays: Vec<ReplayLine>,
+    /// The pairs of ranks, where those were measured.
+    pub pairs: Option<PairsView>,
     /// What the numbers say beyond the rows, as sentences.
     pub findings: Vec<String>,
     /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
@@ -59,8 +62,12 @@ impl View {
             cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
         let named = rows.iter().zip(&late).filter_map(|(row, late)| Some((row.facts.name.as_str(), late.as_ref()?)));
         let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0).count();
+        let pairs = PairsView::new(record);
+        let mut findings = late::findings(named, isolated);
+        findings.extend(pairs.iter().flat_map(PairsView::findings));
         View {
-            findings: late::findings(named, isolated),
+            findings,
+            pairs,
             doubts: doubts(record, &rows),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),

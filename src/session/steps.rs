@@ -4,12 +4,16 @@ use super::preflight::{Planned, binding};
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::measure::{CaseResult, ClockModel, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, measure_case};
-use crate::record::line::{CaseLine, ClockMethod, ClockMoment, Line, Outcome};
+use crate::layout::{Axis, Groups};
+use crate::measure::{
+    CaseResult, ClockModel, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case,
+};
+use crate::record::line::{CaseLine, ClockMethod, ClockMoment, Line, Outcome, PairTimes};
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashMap;
 
 /// What came of all cases.
 #[derive(Default)]
@@ -99,7 +103,7 @@ impl Steps<'_> {
         let planned = &self.planned[place.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
-            Err(reason) => return Ok(line_without_numbers(planned, place, Outcome::Waived { reason: reason.clone() })),
+            Err(reason) => return Ok(self.line_without_numbers(place, Outcome::Waived { reason: reason.clone() })),
         };
         let context = MeasureContext {
             world: self.world,
@@ -118,18 +122,41 @@ impl Steps<'_> {
         let mut call = match agree(self.world, bound) {
             Ok(call) => call,
             Err(error) if error.is_shared() => {
-                return Ok(line_without_numbers(planned, place, Outcome::Failed { reason: error.to_string() }));
+                return Ok(self.line_without_numbers(place, Outcome::Failed { reason: error.to_string() }));
             }
             Err(error) => return Err(error),
         };
         let result = measure_case(&context, call.as_mut(), planned.case)?;
-        Ok(result.into_line(place.case as u32, planned.case.name(), place.replicate, place.position))
+        Ok(self.line_of(result, place))
+    }
+
+    fn line_without_numbers(&self, place: Place, outcome: Outcome) -> CaseLine {
+        self.line_of(CaseResult::without_numbers(outcome, 0), place)
+    }
+
+    fn line_of(&self, result: CaseResult, place: Place) -> CaseLine {
+        let case = self.planned[place.case].case;
+        let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
+        let line = result.into_line(place.case as u32, case.name(), place.replicate, place.position);
+        CaseLine { pairs, ..line }
     }
 }
 
-fn line_without_numbers(planned: &Planned, place: Place, outcome: Outcome) -> CaseLine {
-    let nothing = CaseResult::without_numbers(outcome, 0);
-    nothing.into_line(place.case as u32, planned.case.name(), place.replicate, place.position)
+/// The pairs of a round with the times of the slower rank of each; without numbers where the result has none.
+fn pair_times(groups: &Groups, result: &CaseResult) -> PairTimes {
+    let mut columns = PairTimes::default();
+    let by_rank: HashMap<u32, &RankTimes> = result.rank_times.iter().map(|times| (times.rank, times)).collect();
+    for pair in &groups.groups {
+        let &[a, b] = pair.as_slice() else { continue };
+        let slower = by_rank.get(&a).zip(by_rank.get(&b)).map(|(a, b)| if a.median >= b.median { *a } else { *b });
+        columns.rank_a.push(a);
+        columns.rank_b.push(b);
+        columns.samples.push(slower.map_or(0, |times| times.samples));
+        columns.p10_nanoseconds.push(slower.and_then(|times| times.p10).unwrap_or(0));
+        columns.median_nanoseconds.push(slower.and_then(|times| times.median).unwrap_or(0));
+        columns.p90_nanoseconds.push(slower.and_then(|times| times.p90).unwrap_or(0));
+    }
+    columns
 }
 
 /// The order of the cases in a replicate: shuffled, so that what drifts with time does not fall on the same cases.

@@ -15,6 +15,7 @@ pub const FAMILY: &str = env!("COMMGAUGE_MPI_FLAVOR");
 pub const SWEEP: &str = env!("CARGO_BIN_EXE_commgauge-sweep");
 pub const SUITE: &str = env!("CARGO_BIN_EXE_commgauge-suite");
 pub const STEP: &str = env!("CARGO_BIN_EXE_commgauge-step");
+pub const PAIRS: &str = env!("CARGO_BIN_EXE_commgauge-pairs");
 pub const COMMGAUGE: &str = env!("CARGO_BIN_EXE_commgauge");
 
 /// The launch command for `ranks` ranks, to which program and arguments are added.

@@ -3,15 +3,18 @@
 use crate::cli::OutputArguments;
 use std::path::PathBuf;
 
-/// Launches a suite, or the step of a model, and sums up what was measured.
+/// Launches a suite, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
     /// Suite file (suites/*.toml), or the name of one in suites/.
-    #[arg(required_unless_present = "step", conflicts_with = "step")]
+    #[arg(required_unless_present_any = ["step", "pairs"], conflicts_with_all = ["step", "pairs"])]
     pub suite: Option<PathBuf>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
     pub step: bool,
+    /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
+    #[arg(long, conflicts_with = "step")]
+    pub pairs: bool,
     /// Number of ranks.
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: u32,
@@ -45,7 +48,7 @@ pub struct RunArguments {
     /// File of hosts, in the launcher's own form.
     #[arg(long = "hostfile", value_name = "FILE")]
     pub host_file: Option<PathBuf>,
-    /// More flags for commgauge-suite, or those of commgauge-step, after `--`.
+    /// More flags for commgauge-suite, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
 }

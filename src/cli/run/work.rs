@@ -1,7 +1,8 @@
-//! What is launched: a suite, or the step of a model whose flags stand after `--`.
+//! What is launched: a suite, the step of a model or all pairs of ranks, whose flags stand after `--`.
 
 use super::RunArguments;
 use crate::cli::launched_arguments::LaunchedArguments;
+use crate::cli::pairs::PairsArguments;
 use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
 use crate::config::LayoutTable;
@@ -12,7 +13,11 @@ use clap::Parser;
 
 /// The program that measures it.
 pub(super) fn program(arguments: &RunArguments) -> &'static str {
-    if arguments.step { "commgauge-step" } else { "commgauge-suite" }
+    match arguments {
+        RunArguments { step: true, .. } => "commgauge-step",
+        RunArguments { pairs: true, .. } => "commgauge-pairs",
+        _ => "commgauge-suite",
+    }
 }
 
 /// What is to be measured.
@@ -27,10 +32,14 @@ pub(super) struct Wanted {
 
 /// What it will measure, checked here so that mistakes are told before anything is started.
 pub(super) fn of(arguments: &RunArguments) -> Result<Wanted> {
+    let cases_alone = |work| Ok(Wanted { work, interference: None, replay: None });
     if let Some(suite) = &arguments.suite {
-        return Ok(Wanted { work: suite_work(suite, arguments.ranks)?, interference: None, replay: None });
+        return cases_alone(suite_work(suite, arguments.ranks)?);
     }
-    let step = flags_of_step(&arguments.extra)?;
+    if arguments.pairs {
+        return cases_alone(read::<PairsWords>("--pairs", &arguments.extra)?.pairs.work(arguments.ranks)?);
+    }
+    let step = read::<StepWords>("--step", &arguments.extra)?.step;
     Ok(Wanted {
         work: step.work(arguments.ranks)?,
         interference: step.interference(arguments.ranks)?,
@@ -49,14 +58,22 @@ struct StepWords {
     _launched: LaunchedArguments,
 }
 
-fn flags_of_step(words: &[String]) -> Result<StepArguments> {
-    match StepWords::try_parse_from(words) {
-        Ok(read) => Ok(read.step),
-        Err(error) => {
-            let text = error.to_string();
-            Err(Error::usage(format!("--step: {}", text.trim_start_matches("error: ").trim_end())))
-        }
-    }
+/// The flags of `commgauge-pairs` as it will read them.
+#[derive(Parser)]
+#[command(name = "commgauge-pairs", no_binary_name = true, disable_version_flag = true)]
+struct PairsWords {
+    #[command(flatten)]
+    pairs: PairsArguments,
+    /// Handed on, and read by the program itself.
+    #[command(flatten)]
+    _launched: LaunchedArguments,
+}
+
+fn read<Words: Parser>(flag: &str, words: &[String]) -> Result<Words> {
+    Words::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        Error::usage(format!("{flag}: {}", text.trim_start_matches("error: ").trim_end()))
+    })
 }
 
 #[cfg(test)]
@@ -100,11 +117,22 @@ mod tests {
 
     #[test]
     fn a_suite_and_a_step_exclude_each_other_and_one_of_them_is_needed() {
-        for line in ["", "--step", "s.toml --step -- --model llama-3-8b"] {
+        for line in
+            ["", "--step", "s.toml --step -- --model llama-3-8b", "s.toml --pairs", "--pairs --step -- --layers 1"]
+        {
             let words = std::iter::once("run").chain(line.split_whitespace());
             assert!(Program::try_parse_from(words).is_err(), "{line}");
         }
         assert_eq!(program(&run("s.toml")), "commgauge-suite");
+    }
+
+    #[test]
+    fn pairs_come_to_the_rounds_of_their_flags_or_are_refused() {
+        let (plan, settings, _) = of(&run("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1")).unwrap().work;
+        assert_eq!((plan.groups.len(), plan.cases.len(), settings.replicates), (5, 15, 1));
+        assert_eq!(program(&run("--pairs")), "commgauge-pairs");
+        let Err(error) = of(&run("--pairs -- --bandwith-bytes 1M")) else { panic!("accepted") };
+        assert!(error.to_string().contains("--pairs: unexpected argument '--bandwith-bytes'"), "{error}");
     }
 
     #[test]
