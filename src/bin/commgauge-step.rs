@@ -36,8 +36,8 @@ impl Work for StepRun {
         self.step.interference(world_size)
     }
 
-    fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
-        self.step.replay()
+    fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        self.step.replay(world_size)
     }
 }
 

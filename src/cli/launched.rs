@@ -29,7 +29,7 @@ pub trait Work {
         Ok(None)
     }
     /// The layout whose step is to be replayed as a whole, too, and how.
-    fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    fn replay(&self, _world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
         Ok(None)
     }
 }
@@ -84,7 +84,7 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
     let request = agree(world, request(work, program, world.processes()))?;
     let signals = agree(world, Signals::catch())?;
     let mut backend = MpiBackend::new(ranks_on_this_host(world)?)?;
-    let replay = agree(world, work.replay())?;
+    let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
         None => session::run(world, &mut backend, &request, &signals),
         Some((table, options)) => {

@@ -12,13 +12,12 @@ pub use document::schema;
 pub use ranks_file::read_ranks;
 
 use super::TableOrJson;
-use crate::config::{LayoutTable, Place, Table};
+use super::degrees::DegreeFlags;
+use crate::config::{Place, Table};
 use crate::error::{Error, Result};
-use crate::layout::{Axis, Layout, MOST_RANKS};
-use crate::workload::step::{layout_on, ranks_of};
+use crate::layout::{Axis, MOST_RANKS};
 use overview::Overview;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
 
 /// Columns of a picture that goes into a file or a pipe.
 const WIDTH_WITHOUT_TERMINAL: u16 = 100;
@@ -32,7 +31,11 @@ const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 pub struct LayoutCommand {
     /// The degrees, their order, and where ranks stand.
     #[command(flatten)]
-    pub degrees: DegreeArguments,
+    pub degrees: DegreeFlags,
+
+    /// Number of ranks [default: tp x cp x dp x pp, if --dp is given]
+    #[arg(long, value_name = "RANKS", allow_negative_numbers = true)]
+    pub world: Option<String>,
 
     /// Ranks on each node
     #[arg(long, value_name = "NUMBER", default_value = "8", allow_negative_numbers = true)]
@@ -51,86 +54,12 @@ pub struct LayoutCommand {
     pub width: Option<u16>,
 }
 
-/// The flags that stand for a suite's `[[layout]]`.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct DegreeArguments {
-    /// Number of ranks [default: tp x cp x dp x pp, if --dp is given]
-    #[arg(long, value_name = "RANKS", allow_negative_numbers = true)]
-    pub world: Option<String>,
-
-    /// Degree of tensor parallelism [default: 1]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
-    pub tp: Option<String>,
-
-    /// Degree of context parallelism [default: 1]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
-    pub cp: Option<String>,
-
-    /// Degree of data parallelism [default: world / (tp x cp x pp)]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
-    pub dp: Option<String>,
-
-    /// Degree of pipeline parallelism [default: 1]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
-    pub pp: Option<String>,
-
-    /// Degree of expert parallelism, carved out of the tp x cp x dp ranks of a stage [default: 1]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
-    pub ep: Option<String>,
-
-    /// Degree of tensor parallelism inside experts [default: that of --tp]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
-    pub etp: Option<String>,
-
-    /// Axes from the fastest varying over consecutive ranks on; those of degree 1 may be left out [default:
-    /// tp-cp-ep-dp-pp]
-    #[arg(long, value_name = "AXES")]
-    pub order: Option<String>,
-
-    /// File that says which rank stands at each position of the grid: ranks separated by spaces, commas or line breaks,
-    /// comments from # on
-    #[arg(long, value_name = "FILE")]
-    pub ranks: Option<PathBuf>,
-}
-
-impl DegreeArguments {
-    /// The layout that the flags ask for.
-    ///
-    /// # Errors
-    /// Usage errors that name the flag, or the file and line, and the rule.
-    pub fn layout(&self) -> Result<Layout> {
-        let flags = [
-            ("--world", "world", &self.world),
-            ("--tp", "tp", &self.tp),
-            ("--cp", "cp", &self.cp),
-            ("--dp", "dp", &self.dp),
-            ("--pp", "pp", &self.pp),
-            ("--ep", "ep", &self.ep),
-            ("--etp", "etp", &self.etp),
-            ("--order", "order", &self.order),
-        ];
-        let given = flags.into_iter().filter_map(|(flag, key, text)| Some((flag, key, text.clone()?)));
-        let mut table = Table::of_flags(given);
-        let world = table.take("world").map(|item| item.count_within(1..=MOST_RANKS)).transpose()?;
-        let table = LayoutTable::read(table)?;
-        let world = match (world, ranks_of(&table)?) {
-            (Some(world), _) | (None, Some(world)) => world,
-            (None, None) => {
-                let problem = "is missing; give the number of ranks, or --dp, so that it follows from the degrees";
-                return Err(Place::flag("--world").wrong(problem));
-            }
-        };
-        let layout = layout_on(&table, world)?;
-        match &self.ranks {
-            Some(path) => {
-                layout.with_ranks_at(read_ranks(path, world)?).map_err(|wrong| Place::flag("--ranks").wrong(wrong))
-            }
-            None => Ok(layout),
-        }
-    }
-}
-
 impl LayoutCommand {
+    fn world(&self) -> Result<Option<u32>> {
+        let given = self.world.clone().map(|text| ("--world", "world", text));
+        Table::of_flags(given).take("world").map(|item| item.count_within(1..=MOST_RANKS)).transpose()
+    }
+
     /// Shows the layout on stdout.
     ///
     /// # Errors
@@ -175,7 +104,7 @@ impl LayoutCommand {
             })?;
             axes.push(axis);
         }
-        Ok(Overview::new(self.degrees.layout()?, ranks_per_node, &axes))
+        Ok(Overview::new(self.degrees.layout(self.world()?)?, ranks_per_node, &axes))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Flags in, exit code out: what the programs share.
 
+mod degrees;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub const DEFAULT_ORDER: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp];
 
 /// Most ranks of a layout: more than any machine has, and few enough that every group of every axis fits into memory.
-pub const MOST_RANKS: u32 = 1 << 20;
+pub use crate::config::step::MOST_RANKS;
 
 /// Which rank does what: checked degrees, an order of the axes, and, where ranks were placed by hand, which rank stands at
 /// each position of the grid.

@@ -9,8 +9,8 @@ pub use document::{OpsDocument, schema};
 
 use super::step::{StepFlags, parse_style};
 use super::table_or_json::AnswerArguments;
-use crate::config::LayoutTable;
 use crate::error::{Error, Result};
+use crate::layout::MOST_RANKS;
 use crate::workload::Style;
 use crate::workload::step::Step;
 
@@ -24,7 +24,7 @@ pub struct OpsCommand {
     #[command(flatten)]
     step: StepFlags,
 
-    /// Number of ranks, where --dp is left out
+    /// Number of ranks, where --dp is left out [default: those of dp 1]
     #[arg(long, value_name = "N", help_heading = "Layout")]
     world: Option<u32>,
 
@@ -50,8 +50,8 @@ impl OpsCommand {
     }
 
     fn document(&self) -> Result<OpsDocument> {
-        let table = self.step.table()?;
-        let ranks = self.ranks(&table)?;
+        let ranks = self.ranks()?;
+        let table = self.step.table(ranks)?;
         let steps = Step::all_of(&table, ranks)?;
         let step = match steps.as_slice() {
             [step] => step,
@@ -61,11 +61,11 @@ impl OpsCommand {
         OpsDocument::new(step, self.stage, wanted)
     }
 
-    fn ranks(&self, table: &LayoutTable) -> Result<u32> {
-        match (self.world, table.dp) {
-            (Some(0), _) => Err(Error::usage("--world: found 0; accepted: 1 and more")),
-            (Some(world), _) => Ok(world),
-            (None, _) => self.step.ranks(table),
+    fn ranks(&self) -> Result<u32> {
+        match self.world {
+            Some(world) if (1..=MOST_RANKS).contains(&world) => Ok(world),
+            Some(world) => Err(Error::usage(format!("--world: found {world}; accepted: 1 to {MOST_RANKS}"))),
+            None => self.step.ranks(),
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn of(arguments: &RunArguments) -> Result<Wanted> {
     Ok(Wanted {
         work: step.work(arguments.ranks)?,
         interference: step.interference(arguments.ranks)?,
-        replay: step.replay()?,
+        replay: step.replay(arguments.ranks)?,
     })
 }
 

@@ -64,7 +64,7 @@ impl StepArguments {
     /// # Errors
     /// Usage errors that name the flag.
     pub fn work(&self, world_size: u32) -> Result<SuiteWork> {
-        let table = self.table()?;
+        let table = self.table(world_size)?;
         let mut plan = WorkPlan::from_step(&table, &self.cadences(), world_size)?;
         if self.solo {
             plan = plan.with_solo()?;
@@ -79,7 +79,7 @@ impl StepArguments {
                 self.cadence,
                 self.solo,
                 self.interfere,
-                self.replay()?
+                self.replay(world_size)?
             )),
             model: plan.model.clone(),
             layout: plan.layout.clone(),
@@ -100,7 +100,7 @@ impl StepArguments {
                 return Err(Error::usage(format!("--interfere: found {found} axes; accepted: two, such as tp,dp")));
             }
         };
-        let table = self.table()?;
+        let table = self.table(world_size)?;
         let steps = Step::all_of(&table, world_size)?;
         let [step] = steps.as_slice() else {
             return Err(Error::usage("--interfere: takes one phase at a time; accepted: --serve prefill or decode"));
@@ -112,7 +112,7 @@ impl StepArguments {
     ///
     /// # Errors
     /// As [`StepArguments::work`].
-    pub fn replay(&self) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    pub fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
         if !self.replay {
             return Ok(None);
         }
@@ -121,12 +121,12 @@ impl StepArguments {
             warm_up: 2,
             forward_seconds_per_layer: self.forward_per_layer.unwrap_or(Seconds(0.0)),
         };
-        Ok(Some((self.table()?, options)))
+        Ok(Some((self.table(world_size)?, options)))
     }
 
     /// The layout with the wanted styles.
-    fn table(&self) -> Result<LayoutTable> {
-        let mut table = self.step.table()?;
+    fn table(&self, world_size: u32) -> Result<LayoutTable> {
+        let mut table = self.step.table(world_size)?;
         if !self.style.is_empty() {
             table.styles.retain(|name| self.style.iter().any(|style| style.name() == *name));
         }

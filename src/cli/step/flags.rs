@@ -1,9 +1,11 @@
 //! The flags that name a model, a layout and a step. They stand for the keys of a suite's tables and are read by the same
 //! readers, so that both get the same checks.
 
-use crate::config::step::{ModelWork, parse_order};
+use crate::cli::degrees::DegreeFlags;
+use crate::config::step::ModelWork;
 use crate::config::{LayoutTable, Model, Place, Serving, Table, Training};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::workload::step::ranks_of;
 use clap::Args;
 use std::sync::Arc;
 
@@ -17,27 +19,9 @@ pub struct StepFlags {
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<String>,
 
-    /// Tensor parallel degree
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    pub tp: Option<String>,
-    /// Pipeline parallel degree
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    pub pp: Option<String>,
-    /// Data parallel degree; follows from the ranks where it is left out
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    pub dp: Option<String>,
-    /// Context parallel degree
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    pub cp: Option<String>,
-    /// Expert parallel degree, carved out of the data-parallel ranks
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    pub ep: Option<String>,
-    /// Tensor parallel degree inside experts [default: that of --tp]
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    pub etp: Option<String>,
-    /// Axes from the fastest varying over consecutive ranks on [default: tp-cp-ep-dp-pp]
-    #[arg(long, value_name = "ORDER", help_heading = "Layout", value_parser = checked_order)]
-    pub order: Option<String>,
+    /// How the model is divided.
+    #[command(flatten)]
+    pub degrees: DegreeFlags,
 
     /// Tokens of one sample
     #[arg(long, visible_alias = "seq", value_name = "TOKENS", help_heading = "Step")]
@@ -150,21 +134,12 @@ pub struct StepFlags {
 type Given<'a> = (&'static str, &'static str, &'a Option<String>);
 
 impl StepFlags {
-    /// The layout with its work, as a suite would have said it. `ranks_at` places ranks by hand.
+    /// The layout on that many ranks with its work, as a suite would have said it.
     ///
     /// # Errors
     /// Usage errors that name the flag.
-    pub fn table(&self) -> Result<LayoutTable> {
-        let given: [Given; 7] = [
-            ("--tp", "tp", &self.tp),
-            ("--pp", "pp", &self.pp),
-            ("--dp", "dp", &self.dp),
-            ("--cp", "cp", &self.cp),
-            ("--ep", "ep", &self.ep),
-            ("--etp", "etp", &self.etp),
-            ("--order", "order", &self.order),
-        ];
-        let mut table = LayoutTable::read(Table::of_flags(present(&given)))?;
+    pub fn table(&self, world: u32) -> Result<LayoutTable> {
+        let mut table = self.degrees.table_on(world)?;
         let (training, serving) = match &self.serve {
             None => (Some(self.training()?), None),
             Some(_) => (None, Some(self.serving()?)),
@@ -186,20 +161,14 @@ impl StepFlags {
         Ok(table)
     }
 
-    /// Ranks that the degrees need, where dp is given.
+    /// Ranks that the degrees need; dp is 1 where it is left out.
     ///
     /// # Errors
-    /// Where dp is left out, or the product is more than any machine has.
-    pub fn ranks(&self, table: &LayoutTable) -> Result<u32> {
-        let dp = table.dp.unwrap_or(1);
-        let product = [table.tp, table.cp, dp, table.pp].into_iter().map(u128::from).product::<u128>();
-        match u32::try_from(product) {
-            Ok(ranks) if ranks <= crate::config::step::MOST_RANKS => Ok(ranks),
-            _ => Err(Error::usage(format!(
-                "tp x cp x dp x pp = {product} ranks; accepted: up to {}",
-                crate::config::step::MOST_RANKS
-            ))),
-        }
+    /// Where they are more than any machine has.
+    pub fn ranks(&self) -> Result<u32> {
+        let mut table = self.degrees.table()?;
+        table.dp = table.dp.or(Some(1));
+        ranks_of(&table).map(|ranks| ranks.unwrap_or(1))
     }
 
     fn training(&self) -> Result<Training> {
@@ -259,8 +228,4 @@ fn present<'a>(given: &'a [Given]) -> impl Iterator<Item = (&'static str, &'stat
 
 fn truth(given: bool, meaning: bool) -> Option<String> {
     given.then(|| meaning.to_string())
-}
-
-fn checked_order(text: &str) -> std::result::Result<String, String> {
-    parse_order(text).map(|_| text.to_owned())
 }
