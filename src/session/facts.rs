@@ -8,6 +8,7 @@ use crate::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings
 use crate::record::provenance;
 use crate::units::Bytes;
 use crate::workload::Use;
+use std::collections::BTreeMap;
 
 /// The first line.
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
@@ -128,5 +129,6 @@ fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         bus_factor: op.collective.bus_factor(group_size),
         bound_bytes_per_second: bound,
         uses: case.uses.iter().map(step_use).collect(),
+        labels: BTreeMap::new(),
     }
 }
