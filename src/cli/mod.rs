@@ -1,5 +1,8 @@
 //! Flags in, exit code out: what the programs share.
 
+pub mod fit;
+mod fit_query;
+pub mod import;
 #[cfg(feature = "mpi")]
 pub mod launched;
 pub mod model;
@@ -9,6 +12,7 @@ pub mod ops;
 mod output;
 mod places;
 mod plain_table;
+pub mod predict;
 pub mod report;
 pub mod run;
 pub mod schema;

@@ -26,6 +26,8 @@ pub enum Document {
     Model,
     /// What `commgauge ops --format json` prints
     Ops,
+    /// The fit that `commgauge fit` writes
+    Fit,
 }
 
 impl Document {
@@ -35,6 +37,7 @@ impl Document {
             Document::Record => record::schema(),
             Document::Model => model_document::schema(),
             Document::Ops => super::ops::schema(),
+            Document::Fit => super::fit::schema(),
         }
     }
 }

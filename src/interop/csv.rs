@@ -93,8 +93,8 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
     })
 }
 
-/// Our names, and those of tools that write them without underscores: `alltoall`, `AllReduce`.
-fn collective(text: &str) -> std::result::Result<Collective, String> {
+/// The collective of a name: ours, or that of a tool which writes it without underscores (`alltoall`, `AllReduce`).
+pub fn collective(text: &str) -> std::result::Result<Collective, String> {
     let bare = |name: &str| name.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
     let known = Collective::ALL.into_iter().find(|collective| bare(collective.name()) == bare(text));
     known.map_or_else(|| text.parse().map_err(|problem| format!("collective: {problem}")), Ok)

@@ -5,5 +5,5 @@
 mod csv;
 mod imported;
 
-pub use csv::read as read_csv;
+pub use csv::{collective as collective_named, read as read_csv};
 pub use imported::{BadLine, Imported, Row, record_lines};
