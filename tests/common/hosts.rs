@@ -38,7 +38,7 @@ impl VirtualCluster {
         match output.status.code() {
             Some(0) => Some(VirtualCluster { name: name.to_owned() }),
             Some(SKIPPED) => {
-                skipped(name, &said);
+                skipped(name, said.trim_start_matches("virtual-cluster: skipped: ").trim_end().trim_end_matches(" ()"));
                 None
             }
             code => panic!("virtual-cluster up ended with {code:?}: {said}"),
