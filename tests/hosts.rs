@@ -19,14 +19,14 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// The rows of a run, as the JSON report has them.
-fn rows(command: &mut Command, flags: &str) -> Vec<Value> {
+/// The rows of a run, as the JSON report has them, all with the status that is expected.
+fn rows(command: &mut Command, flags: &str, status: &str) -> Vec<Value> {
     let folder = folder();
     command.args(words(flags)).args(["--format", "json", "--record"]).arg(record_in(&folder));
     let ran = Ran::of(command, 120).ended_with(0);
     let report: Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
     let rows = report["rows"].as_array().expect("rows").clone();
-    assert!(!rows.is_empty() && rows.iter().all(|row| row["status"] == "verified"), "{}", ran.stdout);
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["status"] == status), "{}", ran.stdout);
     rows
 }
 
@@ -36,10 +36,11 @@ fn bus_bandwidth(row: &Value) -> f64 {
 
 /// Bytes per second of messages that go back and forth. One takes 134 ms on a link of the rate that is expected: so much that
 /// the few ms for which a rank of a busy machine waits for a processor, at both ends of each message, do not count.
+/// The data is not checked, as a build that is not optimized takes longer for that than for the rest.
 fn ping_pong(mut command: Command, expected: f64) -> f64 {
     let bytes = (16 << 20) as f64 * (expected / GIGABIT);
-    let flags = "ping_pong --iters 3 --warmup_iters 1 --replicates 1 --cadence streaming --warm-buffers";
-    bus_bandwidth(&rows(&mut command, &format!("{flags} -b {bytes} -e {bytes}"))[0])
+    let flags = "ping_pong --iters 3 --warmup_iters 1 --replicates 1 --cadence streaming --warm-buffers --check 0";
+    bus_bandwidth(&rows(&mut command, &format!("{flags} -b {bytes} -e {bytes}"), "not verified")[0])
 }
 
 /// Fails the test unless a rate is found within limits. Other work on this machine takes processors from the ranks and from
@@ -142,7 +143,7 @@ fn the_bound_of_a_machine_file_is_shown_and_not_exceeded() {
         --machine suites/machines/two-hosts-1gbit.toml";
     for (ranks_per_host, collective) in [(1, "ping_pong"), (2, "all_reduce")] {
         let mut command = cluster.command(2 * ranks_per_host, ranks_per_host, SWEEP);
-        for row in rows(command.arg(collective), flags) {
+        for row in rows(command.arg(collective), flags, "verified") {
             let bound = row["bound_bytes_per_second"].as_f64().unwrap_or_else(|| panic!("no bound: {row}"));
             let share = bus_bandwidth(&row) / bound;
             eprintln!("{}: {:.4} of {:.4} GB/s", row["case"]["name"], bus_bandwidth(&row) / 1e9, bound / 1e9);
