@@ -28,8 +28,10 @@ pub mod workload;
 pub mod backend;
 pub mod record;
 
+pub mod cost;
 pub mod measure;
 
+pub mod interop;
 pub mod launch;
 pub mod session;
 

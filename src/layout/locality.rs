@@ -29,6 +29,15 @@ struct Host {
 }
 
 impl Locality {
+    /// What an imported record says that names no placement: zeros, which no group on hosts has.
+    pub const UNKNOWN: Locality =
+        Locality { nodes_spanned: 0, ranks_per_node: 0, stride: 0, concurrent_groups_per_node: 0 };
+
+    /// Whether it says how the group lies.
+    pub fn is_known(&self) -> bool {
+        self.nodes_spanned > 0
+    }
+
     /// The locality of an axis whose ranks lie on `host_of_rank` (any number that tells hosts apart). Time and memory are
     /// linear in the ranks.
     pub fn of(groups: &Groups, host_of_rank: &[u32]) -> Locality {
@@ -79,7 +88,11 @@ fn common_stride(groups: &Groups) -> u32 {
 
 impl fmt::Display for Locality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} x {}", self.nodes_spanned, self.ranks_per_node))
+        if self.is_known() {
+            f.pad(&format!("{} x {}", self.nodes_spanned, self.ranks_per_node))
+        } else {
+            f.pad("unknown")
+        }
     }
 }
 

@@ -104,7 +104,7 @@ pub struct SuiteFacts {
 /// The backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendLine {
-    /// `mpi`, `nccl` or `simulated`.
+    /// `mpi`, `nccl` or `simulated`; `imported` where another tool measured.
     pub name: String,
     /// True where no data moved and no real time passed.
     pub synthetic: bool,
@@ -190,7 +190,7 @@ pub struct CaseFacts {
     pub group_size: u32,
     /// Groups at work at the same time.
     pub groups: u32,
-    /// How a group lies on the hosts.
+    /// How a group lies on the hosts; all zeros where that is not known.
     pub locality: Locality,
     /// The call.
     pub collective: Collective,
@@ -229,6 +229,9 @@ pub struct CaseFacts {
     /// Index of the same case on all groups at once, where one group is at work alone here and the others stand aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solo_of: Option<u32>,
+    /// What another tool said of it beyond the above, by the name of its column; imported records only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl CaseFacts {

@@ -1,0 +1,77 @@
+//! Intervals of alpha and beta: the envelope fitted again to resampled measurements (Efron and Tibshirani, "An
+//! Introduction to the Bootstrap", 1993, chapters 9 and 13).
+//!
+//! What is resampled are replicates, never iterations. Seeded, so that the same records give the same intervals.
+
+use super::Measured;
+use super::curve::{Cleaned, Envelope, combined};
+use super::document::IntervalsFrom;
+use crate::stats::{Interval, sorted};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const SEED: u64 = 0x5eed_0fa1_fa0b;
+/// With fewer replicates their spread says too little.
+const FEWEST_REPLICATES: usize = 3;
+/// With fewer points left the lines are not fitted again.
+const FEWEST_POINTS: usize = 4;
+
+/// 95 % intervals of what a small call costs and of what a further byte costs.
+pub(super) struct Intervals {
+    pub alpha_seconds: Interval,
+    pub beta_seconds_per_byte: Interval,
+    pub from: IntervalsFrom,
+}
+
+/// The intervals of an envelope that was fitted to cleaned points of these measurements; `None` with too few points.
+pub(super) fn intervals(
+    measured: &Measured,
+    cleaned: &Cleaned,
+    fitted: &Envelope,
+    resamples: u32,
+) -> Option<Intervals> {
+    if cleaned.points.len() < FEWEST_POINTS || resamples < 40 {
+        return None;
+    }
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    let replicated = measured.values().filter(|values| values.len() >= FEWEST_REPLICATES).count();
+    let from = if 2 * replicated >= measured.len() { IntervalsFrom::Replicates } else { IntervalsFrom::Residuals };
+    let residuals: Vec<f64> = cleaned.points.iter().map(|(bytes, t)| (t / fitted.seconds(*bytes)).ln()).collect();
+    // Fitted residuals are smaller than errors are, by what the lines' own numbers took up.
+    let freedom = cleaned.points.len().saturating_sub(2 * fitted.lines().len()).max(1);
+    let widened = (cleaned.points.len() as f64 / freedom as f64).sqrt();
+    let (mut alphas, mut betas) = (Vec::new(), Vec::new());
+    for _ in 0..resamples {
+        let points: Vec<(f64, f64)> = match from {
+            IntervalsFrom::Replicates => {
+                let drawn = measured.iter().filter_map(|(bytes, values)| {
+                    let sample: Vec<f64> = values.iter().map(|_| *pick(values, &mut random)).collect();
+                    Some((*bytes as f64, combined(&sample)?))
+                });
+                Cleaned::of(&drawn.collect::<Vec<_>>()).points
+            }
+            IntervalsFrom::Residuals => {
+                let moved = |(bytes, _): &(f64, f64)| {
+                    (*bytes, fitted.seconds(*bytes) * (widened * pick(&residuals, &mut random)).exp())
+                };
+                cleaned.points.iter().map(moved).collect()
+            }
+        };
+        if let Some(limits) = fitted.refitted(&points).map(|envelope| envelope.limits()) {
+            alphas.push(limits.alpha_seconds);
+            betas.push(limits.beta_seconds_per_byte);
+        }
+    }
+    Some(Intervals { alpha_seconds: middle_95(alphas)?, beta_seconds_per_byte: middle_95(betas)?, from })
+}
+
+fn pick<'a>(values: &'a [f64], random: &mut Xoshiro256PlusPlus) -> &'a f64 {
+    &values[random.random_range(0..values.len())]
+}
+
+/// Between the percentiles 2.5 and 97.5.
+fn middle_95(values: Vec<f64>) -> Option<Interval> {
+    let ascending = sorted(values);
+    let outside = ascending.len() / 40;
+    Some(Interval { low: *ascending.get(outside)?, high: *ascending.get(ascending.len().checked_sub(1 + outside)?)? })
+}

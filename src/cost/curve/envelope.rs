@@ -1,0 +1,232 @@
+//! The concave lower envelope min_k (alpha_k + beta_k bytes): what a library's choice among straight costs looks like from
+//! far away. For sizes outside the measured ones, and for alpha and bandwidth.
+//!
+//! Fitted by minimising a robust loss of the error in log time; starts and steps are fixed, so that the same points
+//! always give the same lines.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Most lines of an envelope.
+const MOST_LINES: usize = 4;
+/// Error in log time from which on a point counts less than squared (soft L1).
+const SOFT: f64 = 0.05;
+/// Rounds of assigning points to lines and refitting the lines.
+const ROUNDS: usize = 25;
+/// A further line must lower the error of left-out points by this factor, or it is not worth its two numbers.
+const WORTH: f64 = 0.95;
+
+/// alpha + beta bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Line {
+    /// Seconds at no bytes.
+    pub alpha_seconds: f64,
+    /// Seconds for a further byte.
+    pub beta_seconds_per_byte: f64,
+}
+
+impl Line {
+    fn seconds(self, bytes: f64) -> f64 {
+        self.alpha_seconds + self.beta_seconds_per_byte * bytes
+    }
+}
+
+/// The least of some lines, from the one of the smallest sizes (steepest) to that of the largest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Envelope {
+    lines: Vec<Line>,
+}
+
+impl Envelope {
+    /// The envelope of points (bytes, seconds) in ascending bytes, with as many lines as leave the smallest error on
+    /// points that were left out. `None` for fewer than two points.
+    pub fn of(points: &[(f64, f64)]) -> Option<Envelope> {
+        let mut best: Option<(f64, usize)> = None;
+        for lines in 1..=MOST_LINES.min(points.len() / 3) {
+            let Some(error) = left_out_error(points, lines) else { break };
+            if best.is_none_or(|(least, _)| error < least * WORTH) {
+                best = Some((error, lines));
+            }
+        }
+        Envelope::with(points, best.map_or(1, |(_, lines)| lines))
+    }
+
+    /// The envelope with at most so many lines.
+    pub fn with(points: &[(f64, f64)], lines: usize) -> Option<Envelope> {
+        if points.len() < 2 {
+            return None;
+        }
+        let fits = starts(points, lines).into_iter().filter_map(|start| descend(points, start));
+        let (_, envelope) = fits.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(envelope)
+    }
+
+    /// From known lines; `None` without any.
+    pub fn from_lines(lines: Vec<Line>) -> Option<Envelope> {
+        (!lines.is_empty()).then_some(Envelope { lines })
+    }
+
+    /// Fitted again to other points, beginning from these lines.
+    pub fn refitted(&self, points: &[(f64, f64)]) -> Option<Envelope> {
+        descend(points, self.lines.clone()).map(|(_, envelope)| envelope)
+    }
+
+    /// Seconds for a size.
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        self.lines.iter().map(|line| line.seconds(bytes)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The lines, steepest first.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// What a call costs however small it is, and what a further byte costs however large.
+    pub fn limits(&self) -> Line {
+        let least = |value: fn(&Line) -> f64| self.lines.iter().map(value).fold(f64::INFINITY, f64::min);
+        Line {
+            alpha_seconds: least(|line| line.alpha_seconds),
+            beta_seconds_per_byte: least(|line| line.beta_seconds_per_byte),
+        }
+    }
+}
+
+/// Mean absolute error in log time of the inner points, each half of them left out once.
+fn left_out_error(points: &[(f64, f64)], lines: usize) -> Option<f64> {
+    let mut errors = Vec::new();
+    for phase in [1, 0] {
+        let is_left_out = |index: usize| index % 2 == phase && index > 0 && index + 1 < points.len();
+        let kept: Vec<_> =
+            points.iter().enumerate().filter(|(index, _)| !is_left_out(*index)).map(|(_, point)| *point).collect();
+        let envelope = Envelope::with(&kept, lines)?;
+        let out = points.iter().enumerate().filter(|(index, _)| is_left_out(*index));
+        errors.extend(out.map(|(_, (bytes, seconds))| (envelope.seconds(*bytes) / seconds).ln().abs()));
+    }
+    (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
+}
+
+/// Several first guesses: the points divided into runs of equal length, and of lengths that grow or shrink.
+fn starts(points: &[(f64, f64)], lines: usize) -> Vec<Vec<Line>> {
+    let bends: &[f64] = if lines == 1 { &[1.0] } else { &[1.0, 0.5, 0.7, 1.4, 2.0] };
+    let start = |bend: &f64| {
+        let bound = |part: usize| ((part as f64 / lines as f64).powf(*bend) * points.len() as f64).round() as usize;
+        let runs = (0..lines).map(|part| &points[bound(part)..bound(part + 1)]);
+        runs.filter_map(|run| fit_line(run.iter().map(|point| (*point, 1.0)))).collect::<Vec<_>>()
+    };
+    bends.iter().map(start).filter(|start| !start.is_empty()).collect()
+}
+
+/// Assigns every point to its least line and refits each line to its points, until nothing improves.
+fn descend(points: &[(f64, f64)], mut lines: Vec<Line>) -> Option<(f64, Envelope)> {
+    let mut best: Option<(f64, Vec<Line>)> = None;
+    for _ in 0..ROUNDS {
+        let loss = loss(points, &lines);
+        if best.as_ref().is_some_and(|(least, _)| loss > least * (1.0 - 1e-9)) {
+            break;
+        }
+        best = Some((loss, lines.clone()));
+        lines = (0..lines.len())
+            .filter_map(|own| {
+                let mine = points.iter().filter(|(bytes, _)| least_line(&lines, *bytes) == own);
+                fit_line(mine.map(|&(bytes, seconds)| {
+                    let error = (lines[own].seconds(bytes) / seconds).ln() / SOFT;
+                    ((bytes, seconds), 1.0 / (1.0 + error * error).sqrt())
+                }))
+            })
+            .collect();
+        if lines.is_empty() {
+            break;
+        }
+    }
+    let (loss, mut lines) = best?;
+    lines.sort_by(|a, b| b.beta_seconds_per_byte.total_cmp(&a.beta_seconds_per_byte));
+    Some((loss, Envelope { lines }))
+}
+
+fn least_line(lines: &[Line], bytes: f64) -> usize {
+    let by_cost = |a: &usize, b: &usize| lines[*a].seconds(bytes).total_cmp(&lines[*b].seconds(bytes));
+    (0..lines.len()).min_by(by_cost).unwrap_or(0)
+}
+
+fn loss(points: &[(f64, f64)], lines: &[Line]) -> f64 {
+    let soft = |(bytes, seconds): &(f64, f64)| {
+        let error = (lines[least_line(lines, *bytes)].seconds(*bytes) / seconds).ln() / SOFT;
+        (1.0 + error * error).sqrt() - 1.0
+    };
+    points.iter().map(soft).sum()
+}
+
+/// Weighted least squares of the relative error, alpha and beta not negative. A single point gives a flat line.
+fn fit_line(points: impl Iterator<Item = ((f64, f64), f64)>) -> Option<Line> {
+    let (mut ww, mut wx, mut xx, mut wy, mut xy, mut count) = (0.0, 0.0, 0.0, 0.0, 0.0, 0);
+    for ((bytes, seconds), weight) in points {
+        // Each row is divided by its time: (alpha + beta bytes) / seconds should be 1.
+        let (one, size) = (1.0 / seconds, bytes / seconds);
+        ww += weight * one * one;
+        wx += weight * one * size;
+        xx += weight * size * size;
+        wy += weight * one;
+        xy += weight * size;
+        count += 1;
+    }
+    if count == 0 {
+        return None;
+    }
+    let determinant = ww * xx - wx * wx;
+    let (alpha, beta) = if count > 1 && determinant > 1e-12 * ww * xx {
+        ((xx * wy - wx * xy) / determinant, (ww * xy - wx * wy) / determinant)
+    } else {
+        (wy / ww, 0.0)
+    };
+    let (alpha, beta) = match (alpha < 0.0, beta < 0.0) {
+        (true, _) => (0.0, xy / xx),
+        (false, true) => (wy / ww, 0.0),
+        (false, false) => (alpha, beta),
+    };
+    Some(Line { alpha_seconds: alpha, beta_seconds_per_byte: beta })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRUE: [Line; 2] = [
+        Line { alpha_seconds: 8e-6, beta_seconds_per_byte: 1.0 / 20e9 },
+        Line { alpha_seconds: 40e-6, beta_seconds_per_byte: 1.0 / 200e9 },
+    ];
+
+    fn points(lines: &[Line], count: i32) -> Vec<(f64, f64)> {
+        let envelope = Envelope { lines: lines.to_vec() };
+        (0..count).map(|step| 512.0 * 2f64.powi(step)).map(|bytes| (bytes, envelope.seconds(bytes))).collect()
+    }
+
+    #[test]
+    fn too_few_points_give_none_and_two_give_their_line() {
+        assert!(Envelope::of(&[]).is_none() && Envelope::of(&[(1.0, 1.0)]).is_none());
+        let line = Envelope::of(&[(100.0, 2.0), (300.0, 4.0)]).unwrap().limits();
+        assert!((line.alpha_seconds - 1.0).abs() < 1e-9 && (line.beta_seconds_per_byte - 0.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_lines_that_made_the_points_are_found() {
+        let envelope = Envelope::of(&points(&TRUE, 21)).unwrap();
+        let limits = envelope.limits();
+        assert!((limits.alpha_seconds / 8e-6 - 1.0).abs() < 0.01, "{envelope:?}");
+        assert!((limits.beta_seconds_per_byte * 200e9 - 1.0).abs() < 0.01, "{envelope:?}");
+    }
+
+    #[test]
+    fn an_outlier_of_five_times_hardly_moves_the_lines() {
+        let mut disturbed = points(&TRUE, 21);
+        disturbed[4].1 *= 5.0;
+        let limits = Envelope::with(&disturbed, 2).unwrap().limits();
+        assert!((limits.alpha_seconds / 8e-6 - 1.0).abs() < 0.05, "{limits:?}");
+        assert!((limits.beta_seconds_per_byte * 200e9 - 1.0).abs() < 0.02, "{limits:?}");
+    }
+
+    #[test]
+    fn equal_times_give_a_flat_line() {
+        let limits = Envelope::of(&[(1.0, 3.0), (2.0, 3.0), (4.0, 3.0), (8.0, 3.0)]).unwrap().limits();
+        assert!((limits.alpha_seconds - 3.0).abs() < 1e-9 && limits.beta_seconds_per_byte.abs() < 1e-9);
+    }
+}

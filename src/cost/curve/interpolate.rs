@@ -1,0 +1,190 @@
+//! Between two measured sizes: never falling, through both points, and aware that a library switches between straight
+//! lines.
+//!
+//! A communication library takes, for every size, one of several algorithms and protocols, and the cost of each is a
+//! line in bytes (NCCL, `src/graph/tuning.cc`: latency + bytes / bandwidth). Between two measured sizes the curve
+//! therefore is the line of the left side, the line of the right side, or one after the other. The prediction is the mean
+//! in log time of the chord and of both neighbours' lines, each line weighted by how nearly it hits the far point: one
+//! that misses it is not the line of this interval. Where the lines are a factor of two apart no mean can be right, and
+//! one of them is chosen.
+//!
+//! The form and the four constants were chosen in sight of the curves in `tests/data/nccl`, on which the error is
+//! therefore told a little too well: steps of four, 11.9 % at the 95th percentile. With constants chosen on the other
+//! systems alone it was 13.1 %, without the lines (the chord only) 14.2 %, interpolated in log-log 16.5 %.
+
+/// How far, in log time, a neighbour's line may miss the far point and still count for much.
+const TOLERANCE: f64 = 0.25;
+/// Weight of the left side's line against the chord's, where it hits. It counts more than the right one: a library
+/// stays with a protocol until its own cost estimate is beaten, and the estimate of the larger one is pessimistic.
+const LEFT_WEIGHT: f64 = 2.0;
+/// Weight of the right side's line against the chord's, where it hits.
+const RIGHT_WEIGHT: f64 = 1.0;
+/// From this ratio of the right to the left line on, the interval holds a jump.
+const JUMP: f64 = 2.0;
+/// Steps in which an interval that spans a factor of two is laid out; it is straight in log-log in between.
+const STEPS_PER_DOUBLING: f64 = 4.0;
+
+/// A curve through points.
+#[derive(Clone, Debug)]
+pub struct Interpolant {
+    /// Natural logarithms of bytes and seconds, ascending.
+    knots: Vec<(f64, f64)>,
+}
+
+impl Interpolant {
+    /// Through points that ascend in bytes and never fall in seconds, both above zero.
+    pub fn new(points: &[(f64, f64)]) -> Interpolant {
+        let mut knots = Vec::new();
+        for (index, pair) in points.windows(2).enumerate() {
+            let gap = Gap::new(points, index, pair);
+            let (low, high) = (pair[0].0.ln(), pair[1].0.ln());
+            let steps = ((high - low) / std::f64::consts::LN_2 * STEPS_PER_DOUBLING).ceil().clamp(1.0, 256.0) as usize;
+            let mut reached = pair[0].1.ln();
+            knots.push((low, reached));
+            for step in 1..steps {
+                let way = step as f64 / steps as f64;
+                let log_bytes = low + way * (high - low);
+                reached = reached.max(gap.log_seconds(log_bytes.exp(), way));
+                knots.push((log_bytes, reached));
+            }
+        }
+        knots.extend(points.last().map(|(bytes, seconds)| (bytes.ln(), seconds.ln())));
+        Interpolant { knots }
+    }
+
+    /// Seconds for `bytes`; that of the nearer end outside the points.
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        let at = bytes.ln();
+        let next = self.knots.partition_point(|(log_bytes, _)| *log_bytes < at);
+        match (next.checked_sub(1).and_then(|before| self.knots.get(before)), self.knots.get(next)) {
+            (Some(&(x0, y0)), Some(&(x1, y1))) => (y0 + (y1 - y0) * (at - x0) / (x1 - x0)).exp(),
+            (Some((_, end)), None) | (None, Some((_, end))) => end.exp(),
+            (None, None) => f64::NAN,
+        }
+    }
+}
+
+/// An interval between two neighbouring points, and the lines on either side.
+struct Gap {
+    left: (f64, f64),
+    right: (f64, f64),
+    line_before: Option<Side>,
+    line_after: Option<Side>,
+}
+
+/// A neighbour's line, carried on into the interval.
+#[derive(Clone, Copy)]
+struct Side {
+    slope: f64,
+    weight: f64,
+    /// Its value at the far point.
+    far: f64,
+}
+
+impl Gap {
+    fn new(points: &[(f64, f64)], index: usize, pair: &[(f64, f64)]) -> Gap {
+        let (left, right) = (pair[0], pair[1]);
+        let side = |near: (f64, f64), other: (f64, f64), far: (f64, f64), weight: f64| {
+            let slope = (near.1 - other.1) / (near.0 - other.0);
+            let hits = near.1 + slope * (far.0 - near.0);
+            // A line that is already below zero at the far point is nobody's cost.
+            (hits > 0.0).then(|| {
+                let miss = (far.1 / hits).ln() / TOLERANCE;
+                Side { slope, weight: weight * (-miss * miss).exp(), far: hits }
+            })
+        };
+        let before = index.checked_sub(1).map(|before| points[before]);
+        let after = points.get(index + 2).copied();
+        Gap {
+            left,
+            right,
+            line_before: before.and_then(|before| side(left, before, right, LEFT_WEIGHT)),
+            line_after: after.and_then(|after| side(right, after, left, RIGHT_WEIGHT)),
+        }
+    }
+
+    /// Log time at `bytes`, which lie `way` (0 to 1, in log bytes) through the interval; within that of the two ends.
+    fn log_seconds(&self, bytes: f64, way: f64) -> f64 {
+        let (left, right) = (self.left, self.right);
+        let chord = left.1 + (right.1 - left.1) * (bytes - left.0) / (right.0 - left.0);
+        let from_left = self.line_before.map(|side| (side, left.1 + side.slope * (bytes - left.0)));
+        let from_right = self.line_after.map(|side| (side, right.1 - side.slope * (right.0 - bytes)));
+        let log_seconds = self.jump(from_left, from_right).unwrap_or_else(|| {
+            let (mut sum, mut weights) = (chord.ln(), 1.0);
+            // A line loses its say towards the point that it misses, so that the curve goes through it.
+            let sides = [(from_left, 1.0 - way), (from_right, way)];
+            for ((side, seconds), near) in sides.into_iter().filter_map(|(line, near)| Some((line?, near))) {
+                if seconds > 0.0 {
+                    let weight = side.weight * (2.0 * near).min(1.0);
+                    sum += weight * seconds.ln();
+                    weights += weight;
+                }
+            }
+            sum / weights
+        });
+        log_seconds.clamp(left.1.ln(), right.1.ln())
+    }
+
+    /// Which line holds here, if the lines are so far apart that only one can.
+    ///
+    /// The library switched somewhere inside, and where is not known. No place is likelier than another in the log of
+    /// the lines' ratio, but it does not switch after the right line has become the cheaper one.
+    fn jump(&self, from_left: Option<(Side, f64)>, from_right: Option<(Side, f64)>) -> Option<f64> {
+        let ((before, low), (after, high)) = from_left.zip(from_right)?;
+        if high <= low * JUMP || low <= 0.0 {
+            return None;
+        }
+        let at_left = (after.far / self.left.1).ln();
+        let at_right = (self.right.1 / before.far).ln().max(0.0);
+        let here = (high / low).ln();
+        let still_left = (here - at_right) / (at_left - at_right);
+        (at_left > at_right).then(|| if still_left > 0.5 { low.ln() } else { high.ln() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(alpha: f64, beta: f64, bytes: f64) -> (f64, f64) {
+        (bytes, alpha + beta * bytes)
+    }
+
+    #[test]
+    fn a_single_line_is_given_back() {
+        let points: Vec<_> = (0..8).map(|step| line(1e-5, 1e-10, 512.0 * 4f64.powi(step))).collect();
+        let curve = Interpolant::new(&points);
+        for bytes in [1024.0, 3e4, 1.7e6, 5e6] {
+            let expected = line(1e-5, 1e-10, bytes).1;
+            assert!((curve.seconds(bytes) / expected - 1.0).abs() < 5e-3, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn outside_the_points_the_nearer_end_holds() {
+        let curve = Interpolant::new(&[(1e3, 1.0), (1e6, 2.0)]);
+        assert!((curve.seconds(1.0) - 1.0).abs() < 1e-12 && (curve.seconds(1e9) - 2.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn it_goes_through_every_point_and_never_falls(
+            steps in prop::collection::vec((0.1f64..3.0, 0.0f64..2.0), 2..12)
+        ) {
+            let mut at = (5.0, -11.0);
+            let points: Vec<(f64, f64)> = steps.iter().map(|(wide, high)| {
+                at = (at.0 + wide, at.1 + high);
+                (f64::exp(at.0), f64::exp(at.1))
+            }).collect();
+            let curve = Interpolant::new(&points);
+            for (bytes, seconds) in &points {
+                prop_assert!((curve.seconds(*bytes) / seconds - 1.0).abs() < 1e-9);
+            }
+            let (first, last) = (points[0].0.ln(), points[points.len() - 1].0.ln());
+            let walk: Vec<f64> =
+                (0..=500).map(|i| curve.seconds((first + (last - first) * f64::from(i) / 500.0).exp())).collect();
+            prop_assert!(walk.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - 1e-12)));
+        }
+    }
+}

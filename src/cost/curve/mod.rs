@@ -1,0 +1,77 @@
+//! Time against bytes for one collective on one group size: interpolated inside the measured sizes, an envelope of
+//! lines outside.
+//!
+//! What other group sizes say is in [`super::transfer`].
+
+mod clean;
+mod envelope;
+mod interpolate;
+
+pub use clean::{Cleaned, OUTLIER, combined};
+pub use envelope::{Envelope, Line};
+pub use interpolate::Interpolant;
+
+/// How far beyond the largest measured size a curve still answers; from there on it refuses.
+pub const FARTHEST: f64 = 64.0;
+
+/// Where a size lies against the measured ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// Between the smallest and the largest.
+    Inside,
+    /// Below the smallest, or above the largest by at most [`FARTHEST`].
+    Beyond,
+    /// Farther above.
+    TooFar,
+}
+
+/// Time against bytes.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    inside: Interpolant,
+    envelope: Envelope,
+    first: (f64, f64),
+    last: (f64, f64),
+}
+
+impl Curve {
+    /// The curve through cleaned points (bytes and seconds, ascending, at least two), with this envelope outside.
+    pub fn new(points: &[(f64, f64)], envelope: Envelope) -> Option<Curve> {
+        let (first, last) = (*points.first()?, *points.last()?);
+        (points.len() >= 2).then(|| Curve { inside: Interpolant::new(points), envelope, first, last })
+    }
+
+    /// The curve of measured points, and which of them are outliers.
+    pub fn of(points: &[(f64, f64)]) -> Option<(Curve, Cleaned)> {
+        let cleaned = Cleaned::of(points);
+        let curve = Curve::new(&cleaned.points, Envelope::of(&cleaned.points)?)?;
+        Some((curve, cleaned))
+    }
+
+    /// Where a size lies.
+    pub fn range(&self, bytes: f64) -> Range {
+        match bytes {
+            bytes if bytes >= self.first.0 && bytes <= self.last.0 => Range::Inside,
+            bytes if bytes <= self.last.0 * FARTHEST => Range::Beyond,
+            _ => Range::TooFar,
+        }
+    }
+
+    /// Seconds for a call of `bytes`, at any distance. Outside the measured sizes the envelope, scaled so that it meets
+    /// the outermost measured point.
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        let scaled = |end: (f64, f64)| end.1 * self.envelope.seconds(bytes) / self.envelope.seconds(end.0);
+        if bytes < self.first.0 {
+            scaled(self.first)
+        } else if bytes > self.last.0 {
+            scaled(self.last)
+        } else {
+            self.inside.seconds(bytes)
+        }
+    }
+
+    /// The lines.
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}

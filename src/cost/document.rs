@@ -1,0 +1,182 @@
+//! `fit.json`: a fit as data, versioned. The published JSON Schema (`commgauge schema fit`) is made from these types.
+
+use super::curve::Line;
+use super::transfer::Scaling;
+use super::{Errors, FamilyKey, Regime};
+use crate::error::{Error, Result};
+use crate::units::{Bytes, Rate, Seconds};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The value of `format`.
+pub const FORMAT: &str = "commgauge-fit";
+/// The version that this program writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// A fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Fit {
+    /// Always `commgauge-fit`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// True where no real time passed: the records were synthetic, and so is everything that follows from them.
+    pub synthetic: bool,
+    /// The records.
+    pub sources: Vec<Source>,
+    /// One for all curves that differ only in the size of the group.
+    pub families: Vec<FamilyFit>,
+    /// Errors on points that the fit did not see, over all curves.
+    pub held_out: HeldOut,
+    /// What was left aside, what cannot be told, which curves are not to be trusted, as sentences.
+    pub warnings: Vec<String>,
+}
+
+/// A record that went into a fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Source {
+    /// Its file, as it was named.
+    pub file: String,
+    /// The run.
+    pub run_id: String,
+    /// Who carried the calls out.
+    pub backend: String,
+    /// Library and version.
+    pub library: String,
+}
+
+/// The curves of all group sizes of one call in one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FamilyFit {
+    /// What they have in common.
+    #[serde(flatten)]
+    pub key: FamilyKey,
+    /// How group sizes that were not measured follow.
+    pub scaling: Scaling,
+    /// Errors at inner group sizes that were left out; absent with fewer than three group sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out_group_sizes: Option<Errors>,
+    /// By group size, ascending.
+    pub curves: Vec<CurveFit>,
+}
+
+/// Time against bytes on one group size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CurveFit {
+    /// Ranks of a group.
+    pub ranks: u32,
+    /// What was measured, by ascending size.
+    pub points: Vec<PointFit>,
+    /// The lines whose minimum holds outside the measured sizes, steepest first.
+    pub envelope: Vec<Line>,
+    /// Cost of a call however small.
+    pub alpha_seconds: Seconds,
+    /// Lower end of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha_seconds_low: Option<Seconds>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha_seconds_high: Option<Seconds>,
+    /// 1 / beta: bytes per second of a call however large (`bytes_total` over time, not bus bandwidth); absent where more
+    /// bytes did not take longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<Rate>,
+    /// Lower end of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second_low: Option<Rate>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second_high: Option<Rate>,
+    /// What the intervals come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intervals_from: Option<IntervalsFrom>,
+    /// Errors at sizes that were left out, every second one in turn; absent below five sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out_sizes: Option<Errors>,
+    /// The same by regime.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_out_regimes: Vec<RegimeErrors>,
+    /// Largest error, as a fraction, at the two smallest and the two largest sizes when those were left out; absent
+    /// below six sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extrapolation_error: Option<f64>,
+    /// True where the mean held-out error is over 10 %: not to be planned on.
+    pub untrusted: bool,
+}
+
+/// A measured size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PointFit {
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Time of a call as measured, over all replicates.
+    pub measured_seconds: Seconds,
+    /// Time on the curve; absent for an outlier that the curve passes by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve_seconds: Option<Seconds>,
+    /// Measurements behind it.
+    pub replicates: u32,
+    /// Slower than a larger size by more than 10 %: disturbed, kept here and left out of the curve.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outlier: bool,
+}
+
+/// What the intervals of alpha and beta were resampled from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalsFrom {
+    /// The replicates of each size.
+    Replicates,
+    /// How far the sizes lie from the lines, for want of replicates.
+    Residuals,
+}
+
+/// Errors of one regime.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegimeErrors {
+    /// Which sizes.
+    pub regime: Regime,
+    /// How wrong.
+    pub errors: Errors,
+}
+
+/// Errors on points that the fit did not see, over all curves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldOut {
+    /// At sizes, every second one in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Errors>,
+    /// The same by regime.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regimes: Vec<RegimeErrors>,
+    /// At inner group sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_sizes: Option<Errors>,
+}
+
+impl Fit {
+    /// Reads `fit.json`.
+    ///
+    /// # Errors
+    /// A usage error that names the file and what is wrong with it.
+    pub fn read(path: &Path) -> Result<Fit> {
+        #[derive(Deserialize)]
+        struct Begin {
+            format: Option<String>,
+            version: Option<u64>,
+        }
+        let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|cause| wrong(format!("cannot read the fit: {cause}")))?;
+        let begin: Begin =
+            serde_json::from_str(&text).map_err(|cause| wrong(format!("is not a commgauge fit: {cause}")))?;
+        match (begin.format.as_deref(), begin.version) {
+            (Some(FORMAT), Some(1)) => {}
+            (Some(FORMAT), Some(version)) => {
+                return Err(wrong(format!("is a fit of version {version}; this commgauge reads version {VERSION}")));
+            }
+            _ => return Err(wrong(format!("is not a commgauge fit: it does not say `\"format\": \"{FORMAT}\"`"))),
+        }
+        serde_json::from_str(&text).map_err(|cause| wrong(format!("broken: {cause}")))
+    }
+}

@@ -1,0 +1,49 @@
+//! Curves that differ only in the size of the group: which form of transfer suits them, and how wrong it is.
+
+use super::document::FamilyFit;
+use super::errors::Errors;
+use super::fit::Fitted;
+use super::transfer::{self, Scaling};
+use super::{CurveKey, FamilyKey};
+use std::collections::BTreeMap;
+
+/// Predicted and measured seconds at a group size that was left out.
+type Pairs = Vec<(f64, f64)>;
+
+/// The families of some curves, and the pairs behind their errors.
+pub(super) fn families(curves: Vec<(CurveKey, Fitted)>) -> Vec<(FamilyFit, Pairs)> {
+    let mut by_family: BTreeMap<FamilyKey, Vec<Fitted>> = BTreeMap::new();
+    for (key, fitted) in curves {
+        by_family.entry(key.family).or_default().push(fitted);
+    }
+    by_family.into_iter().map(|(key, curves)| family(key, curves)).collect()
+}
+
+/// The form with the smallest mean error at the inner group sizes, each left out once; a ring where nothing can be left
+/// out.
+fn family(key: FamilyKey, curves: Vec<Fitted>) -> (FamilyFit, Pairs) {
+    let tried = Scaling::ALL.into_iter().filter_map(|scaling| {
+        let pairs = left_out_group_sizes(&curves, scaling);
+        Some((Errors::of(pairs.iter().copied())?, scaling, pairs))
+    });
+    let best = tried.min_by(|a, b| a.0.mean.total_cmp(&b.0.mean));
+    let (errors, scaling, pairs) =
+        best.map_or((None, Scaling::Ring, Vec::new()), |(errors, scaling, pairs)| (Some(errors), scaling, pairs));
+    let documents = curves.into_iter().map(|fitted| fitted.document).collect();
+    (FamilyFit { key, scaling, held_out_group_sizes: errors, curves: documents }, pairs)
+}
+
+fn left_out_group_sizes(curves: &[Fitted], scaling: Scaling) -> Pairs {
+    let mut pairs = Vec::new();
+    for around in curves.windows(3) {
+        let [below, out, above] = around else { continue };
+        let measured = (below.document.ranks, above.document.ranks);
+        pairs.extend(out.points.iter().map(|&(bytes, seconds)| {
+            let predicted = transfer::seconds(scaling, measured, out.document.ranks, bytes, |which, bytes| {
+                [below, above][which].curve.seconds(bytes)
+            });
+            (predicted, seconds)
+        }));
+    }
+    pairs
+}

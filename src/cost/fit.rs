@@ -1,0 +1,198 @@
+//! From measurements to a fit: every curve with its intervals and its held-out errors, then every family.
+
+use super::curve::{Cleaned, Curve, Envelope, Interpolant, combined};
+use super::document::{CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
+use super::errors::{Errors, Regime};
+use super::{CurveKey, Measured, Measurements, bootstrap, family};
+use crate::error::{Error, Result};
+use crate::units::{Bytes, Rate, Seconds};
+use std::thread;
+
+/// Mean held-out error above which a curve is not to be planned on.
+const UNTRUSTED: f64 = 0.10;
+/// With fewer sizes nothing can be left out and predicted from both sides.
+const FEWEST_FOR_HOLDING_OUT: usize = 5;
+/// With fewer sizes nothing can be left out at the ends.
+const FEWEST_FOR_EXTRAPOLATION: usize = 6;
+
+/// How to fit.
+#[derive(Clone, Copy, Debug)]
+pub struct FitOptions {
+    /// Resamples behind the intervals; none below 40.
+    pub resamples: u32,
+}
+
+impl Default for FitOptions {
+    fn default() -> Self {
+        FitOptions { resamples: 200 }
+    }
+}
+
+/// Fits all curves.
+///
+/// # Errors
+/// A usage error where there is nothing to fit: no curve has two sizes.
+pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
+    let mut warnings = measurements.warnings.clone();
+    let keyed: Vec<(&CurveKey, &Measured)> = measurements.curves.iter().collect();
+    let curves: Vec<(CurveKey, Fitted)> = fit_curves(&keyed, options)
+        .into_iter()
+        .zip(&keyed)
+        .filter_map(|(fitted, (key, measured))| {
+            warnings.extend(doubts(key, measured, fitted.as_ref()));
+            Some((**key, fitted?))
+        })
+        .collect();
+    if curves.is_empty() {
+        let why = warnings.last().map_or_else(|| "the records hold no times".to_owned(), String::clone);
+        return Err(Error::usage(format!("there is nothing to fit: {why}")));
+    }
+    let pairs: Vec<Pair> = curves.iter().flat_map(|(_, fitted)| fitted.left_out.iter().copied()).collect();
+    let families = family::families(curves);
+    let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
+    let held_out =
+        HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
+    Ok(Fit {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        synthetic: measurements.synthetic,
+        sources: measurements.sources.clone(),
+        families: families.into_iter().map(|(family, _)| family).collect(),
+        held_out,
+        warnings,
+    })
+}
+
+/// A size that was left out: bytes, seconds as predicted, seconds as measured.
+type Pair = (f64, f64, f64);
+
+/// A curve with what is needed of it while fitting goes on.
+pub(super) struct Fitted {
+    pub document: CurveFit,
+    pub curve: Curve,
+    /// As measured, not cleaned: bytes and seconds.
+    pub points: Vec<(f64, f64)>,
+    left_out: Vec<Pair>,
+}
+
+fn fit_curves(keyed: &[(&CurveKey, &Measured)], options: FitOptions) -> Vec<Option<Fitted>> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let share = keyed.len().div_ceil(workers).max(1);
+    thread::scope(|scope| {
+        let work = |part: &[(&CurveKey, &Measured)]| {
+            part.iter().map(|(key, measured)| fit_curve(key, measured, options)).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = keyed.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
+        threads
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
+            .collect()
+    })
+}
+
+fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option<Fitted> {
+    let combine = |(bytes, values): (&u64, &Vec<f64>)| Some((*bytes as f64, combined(values)?));
+    let points: Vec<(f64, f64)> = measured.iter().filter_map(combine).collect();
+    let (curve, cleaned) = Curve::of(&points)?;
+    let limits = curve.envelope().limits();
+    let intervals = bootstrap::intervals(measured, &cleaned, curve.envelope(), options.resamples);
+    let rate = |beta: f64| (beta > 0.0).then(|| Rate(1.0 / beta));
+    let beta = intervals.as_ref().map(|intervals| intervals.beta_seconds_per_byte);
+    let alpha = intervals.as_ref().map(|intervals| intervals.alpha_seconds);
+    let left_out = left_out_sizes(&points);
+    let held_out_sizes = errors_of(&left_out, None);
+    let document = CurveFit {
+        ranks: key.ranks,
+        points: point_fits(measured, &points, &cleaned),
+        envelope: curve.envelope().lines().to_vec(),
+        alpha_seconds: Seconds(limits.alpha_seconds),
+        alpha_seconds_low: alpha.map(|alpha| Seconds(alpha.low)),
+        alpha_seconds_high: alpha.map(|alpha| Seconds(alpha.high)),
+        bytes_per_second: rate(limits.beta_seconds_per_byte),
+        bytes_per_second_low: beta.and_then(|beta| rate(beta.high)),
+        bytes_per_second_high: beta.and_then(|beta| rate(beta.low)),
+        intervals_from: intervals.map(|intervals| intervals.from),
+        held_out_sizes,
+        held_out_regimes: by_regime(&left_out),
+        extrapolation_error: extrapolation_error(&points),
+        untrusted: held_out_sizes.is_some_and(|errors| errors.mean > UNTRUSTED),
+    };
+    Some(Fitted { document, curve, points, left_out })
+}
+
+fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned) -> Vec<PointFit> {
+    let on_curve = |bytes: f64| cleaned.points.iter().find(|point| point.0 == bytes).map(|point| Seconds(point.1));
+    points
+        .iter()
+        .zip(measured)
+        .map(|(&(bytes, seconds), (total, replicates))| PointFit {
+            bytes_total: Bytes(*total),
+            measured_seconds: Seconds(seconds),
+            curve_seconds: on_curve(bytes),
+            replicates: replicates.len() as u32,
+            outlier: cleaned.outliers.contains(&bytes),
+        })
+        .collect()
+}
+
+/// Predicts every inner size from the others, leaving every second one out, in two turns.
+fn left_out_sizes(points: &[(f64, f64)]) -> Vec<Pair> {
+    if points.len() < FEWEST_FOR_HOLDING_OUT {
+        return Vec::new();
+    }
+    let mut pairs = Vec::with_capacity(points.len());
+    for phase in [1, 0] {
+        let is_out = |index: usize| index % 2 == phase && index > 0 && index + 1 < points.len();
+        let part = |out: bool| {
+            points.iter().enumerate().filter(move |(index, _)| is_out(*index) == out).map(|(_, point)| *point)
+        };
+        let curve = Interpolant::new(&Cleaned::of(&part(false).collect::<Vec<_>>()).points);
+        pairs.extend(part(true).map(|(bytes, seconds)| (bytes, curve.seconds(bytes), seconds)));
+    }
+    pairs
+}
+
+/// Leaves two sizes out at either end and predicts them.
+fn extrapolation_error(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < FEWEST_FOR_EXTRAPOLATION {
+        return None;
+    }
+    let (head, rest) = points.split_at(2);
+    let (most, tail) = points.split_at(points.len() - 2);
+    let error = |kept: &[(f64, f64)], out: &[(f64, f64)]| {
+        let cleaned = Cleaned::of(kept).points;
+        let curve = Curve::new(&cleaned, Envelope::of(&cleaned)?)?;
+        out.iter().map(|(bytes, seconds)| (curve.seconds(*bytes) / seconds - 1.0).abs()).reduce(f64::max)
+    };
+    Some(error(rest, head)?.max(error(most, tail)?))
+}
+
+fn errors_of(pairs: &[Pair], regime: Option<Regime>) -> Option<Errors> {
+    let wanted = |bytes: f64| regime.is_none_or(|regime| Regime::of(Bytes(bytes as u64)) == regime);
+    Errors::of(pairs.iter().filter(|pair| wanted(pair.0)).map(|pair| (pair.1, pair.2)))
+}
+
+fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
+    let errors = |regime| Some(RegimeErrors { regime, errors: errors_of(pairs, Some(regime))? });
+    Regime::ALL.into_iter().filter_map(errors).collect()
+}
+
+/// What speaks against a curve, or why there is none.
+fn doubts(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
+    let family = key.family;
+    let types = family.element_type.map_or_else(String::new, |element| format!(" of {element}"));
+    let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);
+    let Some(fitted) = fitted else {
+        return Some(format!("{name}: {} size measured, a curve needs two", measured.len()));
+    };
+    let errors = fitted.document.held_out_sizes;
+    match (errors, fitted.document.untrusted, fitted.document.bytes_per_second) {
+        (Some(errors), true, _) => Some(format!(
+            "{name}: held-out error {:.1} % on average, over 10 %; not to be planned on",
+            100.0 * errors.mean
+        )),
+        (_, _, None) => Some(format!("{name}: more bytes do not take longer, so there is no bandwidth to tell")),
+        (None, ..) => Some(format!("{name}: {} sizes, too few to leave any out and tell the error", measured.len())),
+        _ => None,
+    }
+}

@@ -1,0 +1,163 @@
+//! What records say of times, put together by curve. Nothing is fitted here.
+
+use super::Place;
+use super::document::Source;
+use crate::collective::Collective;
+use crate::element::ElementType;
+use crate::error::{Error, Result};
+use crate::geometry::Splits;
+use crate::record::Record;
+use crate::record::line::{CaseFacts, CaseLine, Outcome};
+use crate::sample::Cadence;
+use crate::stats::{median, sorted};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Curves that differ only in the size of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct FamilyKey {
+    /// The call.
+    pub collective: Collective,
+    /// Type of the elements; absent where the call only moves bytes, of whatever type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element_type: Option<ElementType>,
+    /// What was timed.
+    pub cadence: Cadence,
+    /// How the groups lie on the hosts.
+    pub place: Place,
+}
+
+/// One curve: time against bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CurveKey {
+    /// All but the size of the group.
+    pub family: FamilyKey,
+    /// Ranks of a group.
+    pub ranks: u32,
+}
+
+/// The measurements of one curve: for every `bytes_total`, the seconds of a call in each replicate.
+pub type Measured = BTreeMap<u64, Vec<f64>>;
+
+/// All measurements of some records.
+#[derive(Clone, Debug, Default)]
+pub struct Measurements {
+    /// By curve.
+    pub curves: BTreeMap<CurveKey, Measured>,
+    /// Whether no real time passed.
+    pub synthetic: bool,
+    /// The records.
+    pub sources: Vec<Source>,
+    /// What was left aside, as sentences.
+    pub warnings: Vec<String>,
+}
+
+impl Measurements {
+    /// Of records, each with the name of its file.
+    ///
+    /// # Errors
+    /// A mismatch where the records come from different machines, or some are synthetic and some are not.
+    pub fn of<'a>(records: impl IntoIterator<Item = (&'a str, &'a Record)>) -> Result<Measurements> {
+        let mut all = Measurements::default();
+        let mut machines: BTreeMap<String, String> = BTreeMap::new();
+        let mut left_aside: BTreeMap<String, u64> = BTreeMap::new();
+        for (file, record) in records {
+            let backend = &record.header.backend;
+            for case in &record.plan.cases {
+                machines.entry(machine(&record.header.backend.library, case)).or_insert_with(|| file.to_owned());
+            }
+            if !all.sources.is_empty() && all.synthetic != backend.synthetic {
+                return Err(Error::mismatch(format!(
+                    "{file}: some of the records are synthetic and some were measured; fit them one by one"
+                )));
+            }
+            all.synthetic = backend.synthetic;
+            all.sources.push(Source {
+                file: file.to_owned(),
+                run_id: record.header.run_id.clone(),
+                backend: backend.name.clone(),
+                library: backend.library.clone(),
+            });
+            all.warnings.extend(record.warnings.iter().map(|warning| format!("{file}: {warning}")));
+            all.add(record, &mut left_aside);
+        }
+        if machines.len() > 1 {
+            let named: Vec<String> =
+                machines.into_iter().map(|(machine, file)| format!("{machine} ({file})")).collect();
+            return Err(Error::mismatch(format!(
+                "the records come from different machines or libraries: {}; one fit is for one of them",
+                named.join("; ")
+            )));
+        }
+        all.warnings.extend(left_aside.into_iter().map(|(reason, lines)| format!("left aside, {reason}: {lines}")));
+        Ok(all)
+    }
+
+    fn add(&mut self, record: &Record, left_aside: &mut BTreeMap<String, u64>) {
+        let corrupt: BTreeSet<u32> = record
+            .cases
+            .iter()
+            .filter(|line| matches!(line.outcome, Outcome::Corrupt { .. }))
+            .map(|line| line.case)
+            .collect();
+        for line in &record.cases {
+            let Some(facts) = record.plan.cases.get(line.case as usize) else { continue };
+            let reason = reason_against(facts).or(corrupt.contains(&line.case).then_some("data arrived wrong"));
+            match (reason, seconds(facts, line)) {
+                (None, Some(seconds)) => {
+                    let measured = self.curves.entry(key(facts)).or_default();
+                    measured.entry(facts.bytes_total.0).or_default().push(seconds);
+                }
+                (Some(reason), _) => *left_aside.entry(reason.to_owned()).or_default() += 1,
+                (None, None) => *left_aside.entry("no sample above zero".to_owned()).or_default() += 1,
+            }
+        }
+    }
+
+    /// Keeps only the measurements that a function says so of, to test a fit on the others.
+    pub fn retain(&mut self, keep: impl Fn(&CurveKey, u64) -> bool) {
+        for (key, measured) in &mut self.curves {
+            measured.retain(|bytes, _| keep(key, *bytes));
+        }
+        self.curves.retain(|_, measured| !measured.is_empty());
+    }
+}
+
+/// What must be the same in all records of a fit.
+fn machine(library: &str, case: &CaseFacts) -> String {
+    let labels = ["system", "device"].into_iter().filter_map(|name| case.labels.get(name).map(String::as_str));
+    labels.chain([library]).collect::<Vec<_>>().join(", ")
+}
+
+fn reason_against(facts: &CaseFacts) -> Option<&'static str> {
+    let uneven = facts.splits.as_ref().is_some_and(|splits| *splits != Splits::Equal);
+    match facts {
+        _ if facts.bytes_total.0 == 0 => Some("no bytes are moved"),
+        _ if facts.group_size < 2 => Some("a group of one rank"),
+        _ if uneven => Some("blocks of different length"),
+        _ => None,
+    }
+}
+
+fn key(facts: &CaseFacts) -> CurveKey {
+    let family = FamilyKey {
+        collective: facts.collective,
+        element_type: facts.collective.reduces().then_some(facts.element_type),
+        cadence: facts.cadence,
+        place: Place::of(&facts.locality),
+    };
+    CurveKey { family, ranks: facts.group_size }
+}
+
+/// Median over the samples that count, of one call (one way, where a call goes there and back).
+fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
+    if !matches!(line.outcome, Outcome::Measured { .. }) {
+        return None;
+    }
+    let doubtful: BTreeSet<u32> = line.samples.doubtful.iter().map(|(index, _)| *index).collect();
+    let counted = (0u32..).zip(&line.samples.slowest_nanoseconds).filter(|(index, _)| !doubtful.contains(index));
+    let nanoseconds = median(&sorted(counted.map(|(_, nanoseconds)| *nanoseconds as f64)))?;
+    let calls = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
+    (nanoseconds > 0.0).then(|| nanoseconds * 1e-9 / calls)
+}

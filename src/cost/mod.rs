@@ -1,0 +1,28 @@
+//! From records to predicted times: curves of measured sizes, transfer to other group sizes, and how far both can be
+//! trusted.
+//!
+//! [`Measurements`] gathers what records say, [`fit`](fit()) makes a [`Fit`] of it, which is what `fit.json` holds, and a
+//! [`Predictor`] answers [`Query`]s from a fit. Every error that is printed is that of points that were left out.
+
+mod bootstrap;
+pub mod curve;
+mod document;
+mod errors;
+mod family;
+mod fit;
+mod measured;
+mod place;
+mod predict;
+pub mod transfer;
+
+pub use document::{CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
+pub use errors::{Errors, Regime};
+pub use fit::{FitOptions, fit};
+pub use measured::{CurveKey, FamilyKey, Measured, Measurements};
+pub use place::{Asked, Place};
+pub use predict::{Prediction, Predictor, Query, Status};
+
+/// The JSON Schema of `fit.json`.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Fit).to_value()
+}

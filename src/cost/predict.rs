@@ -1,0 +1,261 @@
+//! Answers from a fit: the time of one call, how sure it is, and on what ground it stands.
+//!
+//! Nothing is answered on a ground that is not said: outside what was measured a prediction is marked, far outside it
+//! is refused.
+
+use super::curve::{Curve, Envelope, FARTHEST, Range};
+use super::document::{CurveFit, FamilyFit, Fit};
+use super::errors::Regime;
+use super::place::Asked;
+use super::transfer::{self, Scaling};
+use crate::collective::Collective;
+use crate::element::ElementType;
+use crate::sample::Cadence;
+use crate::units::{Bytes, Seconds};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Query {
+    /// The call.
+    pub collective: Collective,
+    /// Ranks of the group.
+    pub ranks: u32,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Type of the elements; not needed where only one was measured, or where the call only moves bytes.
+    pub element_type: Option<ElementType>,
+    /// Where the group lies; not needed where only one place was measured.
+    pub locality: Option<Asked>,
+    /// What is timed; where both were measured, streaming unless said otherwise.
+    pub cadence: Option<Cadence>,
+}
+
+/// On what ground a prediction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The group size was measured, and sizes on both sides.
+    Interpolated,
+    /// Outside the measured sizes or group sizes.
+    Extrapolated,
+    /// Between measured group sizes.
+    Transferred,
+    /// Not answered.
+    Refused,
+}
+
+impl Status {
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Interpolated => "interpolated",
+            Status::Extrapolated => "extrapolated",
+            Status::Transferred => "transferred",
+            Status::Refused => "refused",
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Time of the call; absent where refused.
+    pub seconds: Option<Seconds>,
+    /// 95 of 100 held-out predictions of this kind were not farther off than from here ...
+    pub low: Option<Seconds>,
+    /// ... to here; both absent where nothing could be left out to tell.
+    pub high: Option<Seconds>,
+    /// On what ground.
+    pub status: Status,
+    /// Why it was refused.
+    pub reason: Option<String>,
+    /// True where it comes from a curve whose held-out error is over 10 %.
+    pub untrusted: bool,
+}
+
+/// A fit, ready to answer many queries.
+#[derive(Clone, Debug)]
+pub struct Predictor<'a> {
+    families: Vec<Family<'a>>,
+}
+
+#[derive(Clone, Debug)]
+struct Family<'a> {
+    fit: &'a FamilyFit,
+    ranks: Vec<u32>,
+    curves: Vec<Curve>,
+}
+
+impl<'a> Predictor<'a> {
+    /// Of a fit. Curves that a changed file has made unusable (fewer than two points, no line) are left out.
+    pub fn new(fit: &'a Fit) -> Predictor<'a> {
+        let families = fit.families.iter().map(|family| {
+            let usable = family.curves.iter().filter_map(|curve| Some((curve.ranks, curve_of(curve)?)));
+            let (ranks, curves) = usable.unzip();
+            Family { fit: family, ranks, curves }
+        });
+        Predictor { families: families.collect() }
+    }
+
+    /// The time of one call.
+    pub fn predict(&self, query: &Query) -> Prediction {
+        self.family(query).and_then(|family| family.predict(query)).unwrap_or_else(|reason| Prediction {
+            seconds: None,
+            low: None,
+            high: None,
+            status: Status::Refused,
+            reason: Some(reason),
+            untrusted: false,
+        })
+    }
+
+    /// The one family that a query means, or why there is not one.
+    fn family(&self, query: &Query) -> Result<&Family<'a>, String> {
+        let collective = query.collective;
+        if query.ranks < 2 || query.bytes_total.0 == 0 {
+            return Err("a call needs at least 2 ranks and 1 byte".to_owned());
+        }
+        let mut left: Vec<&Family> =
+            self.families.iter().filter(|family| family.fit.key.collective == collective).collect();
+        if left.is_empty() {
+            return Err(format!("{collective} was not measured"));
+        }
+        if let Some(element) = query.element_type.filter(|_| collective.reduces()) {
+            narrow(&mut left, |family| family.fit.key.element_type == Some(element), &format!("of {element}"))?;
+        }
+        if let Some(asked) = &query.locality {
+            narrow(&mut left, |family| family.fit.key.place.is_meant_by(asked), "in that locality")?;
+        }
+        match query.cadence {
+            Some(cadence) => narrow(&mut left, |family| family.fit.key.cadence == cadence, &format!("as {cadence}"))?,
+            None if left.iter().any(|family| family.fit.key.cadence == Cadence::Streaming) => {
+                left.retain(|family| family.fit.key.cadence == Cadence::Streaming);
+            }
+            None => {}
+        }
+        match left.as_slice() {
+            [one] => Ok(one),
+            several => Err(format!("several curves answer to this; say which: {}", told(several))),
+        }
+    }
+}
+
+/// Keeps the families that a condition holds for; where there are none, tells what there is.
+fn narrow(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool, what: &str) -> Result<(), String> {
+    let kept: Vec<&Family> = left.iter().copied().filter(|family| keep(family)).collect();
+    if kept.is_empty() {
+        return Err(format!("not measured {what}; there is {}", told(left)));
+    }
+    *left = kept;
+    Ok(())
+}
+
+fn told(families: &[&Family]) -> String {
+    let one = |family: &&Family| {
+        let key = family.fit.key;
+        let element = key.element_type.map_or_else(|| "any type".to_owned(), |element| element.to_string());
+        format!("{element}, locality {}, {}", key.place, key.cadence)
+    };
+    families.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn curve_of(fit: &CurveFit) -> Option<Curve> {
+    let on_curve = fit.points.iter().filter_map(|point| Some((point.bytes_total.0 as f64, point.curve_seconds?.0)));
+    let sound = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1 && pair[0].1 > 0.0;
+    let points: Vec<(f64, f64)> = on_curve.collect();
+    points.windows(2).all(sound).then(|| Curve::new(&points, Envelope::from_lines(fit.envelope.clone())?))?
+}
+
+impl Family<'_> {
+    fn predict(&self, query: &Query) -> Result<Prediction, String> {
+        match self.ranks.iter().position(|ranks| *ranks == query.ranks) {
+            Some(index) => self.measured(index, query),
+            None => self.transferred(query),
+        }
+    }
+
+    fn measured(&self, index: usize, query: &Query) -> Result<Prediction, String> {
+        let (curve, bytes) = (&self.curves[index], query.bytes_total.0 as f64);
+        let range = checked_range(curve, query)?;
+        let error = match range {
+            Range::Inside => self.size_error(query.ranks, query.bytes_total),
+            Range::Beyond | Range::TooFar => self.extrapolation_error(query.ranks),
+        };
+        let status = if range == Range::Inside { Status::Interpolated } else { Status::Extrapolated };
+        Ok(answer(curve.seconds(bytes), error, status, self.is_untrusted(query.ranks)))
+    }
+
+    fn transferred(&self, query: &Query) -> Result<Prediction, String> {
+        let measured = self.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let (a, b) = transfer::neighbours(&self.ranks, query.ranks).ok_or_else(|| match self.ranks.len() {
+            0 => "the fit holds no usable curve of it".to_owned(),
+            1 => format!("only groups of {measured} ranks were measured; other sizes need two that were"),
+            _ => format!(
+                "groups of {} ranks are more than {} times outside those that were measured: {measured}",
+                query.ranks,
+                transfer::FARTHEST
+            ),
+        })?;
+        let ranges = [checked_range(&self.curves[a], query)?, checked_range(&self.curves[b], query)?];
+        let inside = ranges == [Range::Inside; 2] && self.ranks[a] < query.ranks && query.ranks < self.ranks[b];
+        let by = |scaling: Scaling| {
+            let neighbours = (self.ranks[a], self.ranks[b]);
+            transfer::seconds(scaling, neighbours, query.ranks, query.bytes_total.0 as f64, |which, bytes| {
+                self.curves[[a, b][which]].seconds(bytes)
+            })
+        };
+        let seconds = by(self.fit.scaling);
+        // Where no group size could be left out, the two forms' disagreement stands in for the error of the choice.
+        let forms = (by(Scaling::Ring) / by(Scaling::Tree)).ln().abs();
+        let own = |index: usize| self.size_error(self.ranks[index], query.bytes_total);
+        let own = own(a).zip(own(b)).map(|(a, b)| a.max(b));
+        let error = match &self.fit.held_out_group_sizes {
+            Some(errors) => Some(errors.p95_or_maximum()),
+            None => own.map(|own| own + forms),
+        };
+        let outside = if inside { 0.0 } else { forms };
+        let status = if inside { Status::Transferred } else { Status::Extrapolated };
+        let untrusted = self.is_untrusted(self.ranks[a]) || self.is_untrusted(self.ranks[b]);
+        Ok(answer(seconds, error.map(|error| error + outside), status, untrusted))
+    }
+
+    fn curve_fit(&self, ranks: u32) -> Option<&CurveFit> {
+        self.fit.curves.iter().find(|curve| curve.ranks == ranks)
+    }
+
+    /// That of the regime; with fewer than 20 points in it the largest.
+    fn size_error(&self, ranks: u32, bytes: Bytes) -> Option<f64> {
+        let fit = self.curve_fit(ranks)?;
+        let regime = fit.held_out_regimes.iter().find(|errors| errors.regime == Regime::of(bytes));
+        regime.map(|regime| regime.errors).or(fit.held_out_sizes).map(|errors| errors.p95_or_maximum())
+    }
+
+    fn extrapolation_error(&self, ranks: u32) -> Option<f64> {
+        let fit = self.curve_fit(ranks)?;
+        let inside = fit.held_out_sizes.map_or(0.0, |errors| errors.p95_or_maximum());
+        Some(fit.extrapolation_error?.max(inside))
+    }
+
+    fn is_untrusted(&self, ranks: u32) -> bool {
+        self.curve_fit(ranks).is_some_and(|curve| curve.untrusted)
+    }
+}
+
+fn checked_range(curve: &Curve, query: &Query) -> Result<Range, String> {
+    match curve.range(query.bytes_total.0 as f64) {
+        Range::TooFar => {
+            Err(format!("{} is more than {FARTHEST} times the largest size that was measured", query.bytes_total))
+        }
+        range => Ok(range),
+    }
+}
+
+fn answer(seconds: f64, error: Option<f64>, status: Status, untrusted: bool) -> Prediction {
+    let by = |sign: f64| error.map(|error| Seconds(seconds * (1.0 + error).powf(sign)));
+    Prediction { seconds: Some(Seconds(seconds)), low: by(-1.0), high: by(1.0), status, reason: None, untrusted }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! What a fit answers, and on what ground.

@@ -1,0 +1,199 @@
+//! Times that another tool measured, and the lines of the record that they become.
+//!
+//! Knows no foreign format.
+
+use crate::collective::{Collective, Placement};
+use crate::element::ElementType;
+use crate::geometry::{Geometry, Splits};
+use crate::layout::{Axis, Locality};
+use crate::record::line::{
+    BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, Header, Line, Outcome, Plan, Samples, Settings,
+    SuiteFacts, VERSION,
+};
+use crate::record::provenance;
+use crate::sample::Cadence;
+use crate::units::{Bytes, Seconds};
+use crate::workload::Style;
+use std::collections::BTreeMap;
+
+/// One time, as another tool gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The call.
+    pub collective: Collective,
+    /// Type of the elements.
+    pub element_type: ElementType,
+    /// Ranks of the group.
+    pub ranks: u32,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Time of one call.
+    pub latency: Seconds,
+    /// How the group lies, where the tool says so.
+    pub locality: Locality,
+    /// What else it says, by column.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A line that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Number in its file, from 1.
+    pub number: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// What a file gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Imported {
+    /// In the order of the file.
+    pub rows: Vec<Row>,
+    /// Lines that could not be read.
+    pub bad_lines: Vec<BadLine>,
+}
+
+/// The lines of a record of these rows. Rows of the same call, size and labels are replicates.
+///
+/// A record says more than other tools do: streaming cadence and out-of-place buffers are assumed, and a warning says
+/// so; how samples were taken, on what processors, and which operation reduced stays empty.
+pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: Vec<String>) -> Vec<Line> {
+    let mut cases: Vec<(&Row, Vec<&Row>)> = Vec::new();
+    let mut index_of: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows {
+        let index = *index_of.entry(name(row)).or_insert_with(|| {
+            cases.push((row, Vec::new()));
+            cases.len() - 1
+        });
+        cases[index].1.push(row);
+    }
+    warnings.insert(
+        0,
+        "imported from another tool: times are taken as streaming and out of place, data were not checked by commgauge"
+            .to_owned(),
+    );
+    let replicates = cases.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u32;
+    let plan = Plan {
+        cases: cases.iter().map(|(row, _)| case_facts(row)).collect(),
+        case_lines: rows.len() as u64,
+        estimated_seconds: Seconds(0.0),
+        steps: Vec::new(),
+    };
+    let mut lines = vec![Line::Header(Box::new(header(run_id, files, rows, replicates, warnings))), Line::Plan(plan)];
+    for (case, (first, rows)) in (0u32..).zip(&cases) {
+        let line = |(replicate, row): (u32, &&Row)| Line::Case(Box::new(case_line(case, name(first), replicate, row)));
+        lines.extend((0u32..).zip(rows).map(line));
+    }
+    lines.push(Line::End(End {
+        status: EndStatus::Complete,
+        exit_code: 0,
+        error: None,
+        elapsed_seconds: Seconds(0.0),
+    }));
+    lines
+}
+
+/// Built from all parts, labels included, so that only rows that agree in everything but the time share one.
+fn name(row: &Row) -> String {
+    let mut name = format!(
+        "imported/{}/{}/{}-ranks/{}/{}",
+        row.collective, row.element_type, row.ranks, row.locality, row.bytes_total.0
+    );
+    for (column, text) in &row.labels {
+        name += &format!("/{column}={text}");
+    }
+    name
+}
+
+fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warnings: Vec<String>) -> Header {
+    let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
+    let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
+    Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        run_id: run_id.to_owned(),
+        started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        program: "commgauge import".to_owned(),
+        program_version: provenance::program_version(),
+        program_sha256: String::new(),
+        command_line: std::env::args().collect(),
+        launch_command: None,
+        suite: SuiteFacts {
+            name: "imported".to_owned(),
+            path: Some(files.join(", ")),
+            sha256: String::new(),
+            model: None,
+            layout: None,
+        },
+        backend: BackendLine { name: "imported".to_owned(), synthetic: false, library, transport: None, machine: None },
+        world_size: rows.iter().map(|row| row.ranks).max().unwrap_or(0),
+        seed: 0,
+        settings: Settings {
+            precision: 0.0,
+            minimum_samples: 1,
+            maximum_samples: 1,
+            case_budget_seconds: Seconds(0.0),
+            replicates,
+            warm_buffers: false,
+            verify: false,
+        },
+        ranks: Vec::new(),
+        environment: BTreeMap::new(),
+        warnings,
+    }
+}
+
+fn case_facts(row: &Row) -> CaseFacts {
+    let geometry = Geometry::new(row.collective, row.element_type, row.bytes_total, row.ranks, &Splits::Equal).ok();
+    let largest_block = geometry.iter().flat_map(|geometry| geometry.blocks.iter().copied()).max().unwrap_or(0);
+    CaseFacts {
+        name: name(row),
+        style: Style::Sweep,
+        axis: Axis::World,
+        group_size: row.ranks,
+        groups: 1,
+        locality: row.locality.clone(),
+        collective: row.collective,
+        element_type: row.element_type,
+        reduce_op: None,
+        root: None,
+        bytes_total: row.bytes_total,
+        bytes_accounted: row.bytes_total,
+        bytes_per_rank: Bytes(largest_block.saturating_mul(row.element_type.size())),
+        splits: None,
+        placement: row.collective.placements().first().copied().unwrap_or(Placement::OutOfPlace),
+        cadence: Cadence::Streaming,
+        transfers_per_call: 1,
+        bus_factor: row.collective.bus_factor(row.ranks),
+        bound_bytes_per_second: None,
+        uses: Vec::new(),
+        solo_of: None,
+        labels: row.labels.clone(),
+    }
+}
+
+fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
+    CaseLine {
+        case,
+        name,
+        replicate,
+        position: case,
+        outcome: Outcome::Measured { verified: false },
+        warm_up_iterations: 0,
+        calls_per_sample: CALLS_PER_SAMPLE,
+        stop: None,
+        precision_reached: None,
+        samples: Samples {
+            slowest_nanoseconds: vec![Seconds(row.latency.0 * f64::from(CALLS_PER_SAMPLE)).as_nanoseconds()],
+            slowest_rank: vec![0],
+            ..Samples::default()
+        },
+        histograms: Vec::new(),
+        pairs: None,
+        buffer_copies: 1,
+        warnings: Vec::new(),
+    }
+}
+
+/// Other tools give a mean over calls to fractions of a nanosecond; told as the time of so many calls it keeps them.
+const CALLS_PER_SAMPLE: u32 = 1000;

@@ -1,0 +1,194 @@
+//! How wrong the cost model is on public measurements that it did not see, beside simpler models on the same points.
+//!
+//! Run with `--nocapture` for the tables. Needs nothing.
+
+use commgauge::cost::curve::{Cleaned, Interpolant, combined};
+use commgauge::cost::{CurveKey, Errors, FitOptions, Measurements, Predictor, Query, Regime, Status, fit};
+use commgauge::interop::{read_csv, record_lines};
+use commgauge::record::Record;
+use commgauge::units::Bytes;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const FILES: [&str; 4] =
+    ["a100_sxm-nccl-2.27.3.csv", "b200_sxm-nccl-2.27.5.csv", "b200_sxm-nccl-2.28.9.csv", "h100_sxm-nccl-2.29.2.csv"];
+
+/// A measured time: curve with element type (also where a fit does not tell types apart), bytes, seconds.
+type Row = ((String, u32), Query, f64);
+
+/// A system: what a fit sees of it, and its rows.
+fn system(file: &str) -> (Measurements, Vec<Row>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl").join(file);
+    let imported = read_csv(&path).expect("readable");
+    assert!(imported.bad_lines.is_empty() && imported.rows.len() == 504, "{file}");
+    let lines = record_lines("test", &[file.to_owned()], &imported.rows, Vec::new());
+    let record = Record::from_lines(lines).expect("a record");
+    let rows = imported.rows.iter().map(|row| {
+        let query = Query {
+            collective: row.collective,
+            ranks: row.ranks,
+            bytes_total: row.bytes_total,
+            element_type: Some(row.element_type),
+            locality: None,
+            cadence: None,
+        };
+        ((format!("{}/{}", row.collective, row.element_type), row.ranks), query, row.latency.0)
+    });
+    (Measurements::of([(file, &record)]).expect("of one machine"), rows.collect())
+}
+
+/// Sizes are 512 B times powers of two: 1 KiB, 4 KiB ... to 256 MiB are left out, so that steps of four remain.
+fn is_left_out(bytes: u64) -> bool {
+    bytes.ilog2() % 2 == 0
+}
+
+/// Straight line by least squares: intercept and slope.
+fn line(points: &[(f64, f64)]) -> (f64, f64) {
+    let n = points.len() as f64;
+    let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let slope = points.iter().map(|p| (p.0 - mx) * (p.1 - my)).sum::<f64>()
+        / points.iter().map(|p| (p.0 - mx).powi(2)).sum::<f64>();
+    (my - slope * mx, slope)
+}
+
+/// alpha + beta bytes with the least squares in log time (Gauss-Newton from the relative fit).
+fn log_line(points: &[(f64, f64)]) -> (f64, f64) {
+    let (mut alpha, mut beta) = (points[0].1, points[points.len() - 1].1 / points[points.len() - 1].0);
+    for _ in 0..200 {
+        let (mut aa, mut ab, mut bb, mut ra, mut rb) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (x, y) in points {
+            // In the logarithms of alpha and beta, so that both stay above zero.
+            let model = alpha + beta * x;
+            let (da, db, r) = (alpha / model, beta * x / model, (y / model).ln());
+            aa += da * da;
+            ab += da * db;
+            bb += db * db;
+            ra += da * r;
+            rb += db * r;
+        }
+        let determinant = aa * bb - ab * ab + 1e-12;
+        alpha *= ((bb * ra - ab * rb) / determinant).clamp(-0.5, 0.5).exp();
+        beta *= ((aa * rb - ab * ra) / determinant).clamp(-0.5, 0.5).exp();
+    }
+    (alpha, beta)
+}
+
+fn log_log(points: &[(f64, f64)], bytes: f64) -> f64 {
+    let next = points.partition_point(|p| p.0 < bytes).clamp(1, points.len() - 1);
+    let ((x0, y0), (x1, y1)) = (points[next - 1], points[next]);
+    (y0.ln() + (y1 / y0).ln() * (bytes / x0).ln() / (x1 / x0).ln()).exp()
+}
+
+fn told(name: &str, errors: &Errors) -> String {
+    format!(
+        "{name:<36} {:>6} points   median {:>6.2} %   p95 {:>6.2} %   maximum {:>6.1} %   bias {:>6.2} %",
+        errors.points,
+        100.0 * errors.median,
+        100.0 * errors.p95_or_maximum(),
+        100.0 * errors.maximum,
+        100.0 * errors.bias
+    )
+}
+
+fn errors(name: &str, pairs: &[(f64, f64)]) -> Errors {
+    let errors = Errors::of(pairs.iter().copied()).expect("points");
+    println!("{}", told(name, &errors));
+    errors
+}
+
+#[test]
+fn sizes_that_were_left_out_are_predicted_better_than_by_lines_and_by_interpolation() {
+    let (mut own, mut ols, mut log_space, mut interpolated) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut by_regime: BTreeMap<Regime, Vec<(f64, f64)>> = BTreeMap::new();
+    for file in FILES {
+        let (mut measurements, rows) = system(file);
+        let mut kept: BTreeMap<&(String, u32), Vec<(f64, f64)>> = BTreeMap::new();
+        for (curve, query, seconds) in rows.iter().filter(|row| !is_left_out(row.1.bytes_total.0)) {
+            kept.entry(curve).or_default().push((query.bytes_total.0 as f64, *seconds));
+        }
+        let lines: BTreeMap<_, _> = kept.iter().map(|(key, points)| (*key, (line(points), log_line(points)))).collect();
+        measurements.retain(|_, bytes| !is_left_out(bytes));
+        let fitted = fit(&measurements, FitOptions { resamples: 0 }).expect("a fit");
+        let predictor = Predictor::new(&fitted);
+        for (curve, query, seconds) in rows.iter().filter(|row| is_left_out(row.1.bytes_total.0)) {
+            let prediction = predictor.predict(query);
+            assert_eq!(prediction.status, Status::Interpolated);
+            let (bytes, (by_ols, by_log)) = (query.bytes_total.0 as f64, lines[curve]);
+            let pair = (prediction.seconds.expect("answered").0, *seconds);
+            own.push(pair);
+            by_regime.entry(Regime::of(query.bytes_total)).or_default().push(pair);
+            ols.push((by_ols.0 + by_ols.1 * bytes, *seconds));
+            log_space.push((by_log.0 + by_log.1 * bytes, *seconds));
+            interpolated.push((log_log(&kept[curve], bytes), *seconds));
+        }
+    }
+    println!("\nevery second size left out");
+    errors("one alpha-beta line, least squares", &ols);
+    errors("the same in log space", &log_space);
+    let rival = errors("log-log interpolation", &interpolated);
+    let model = errors("commgauge", &own);
+    for (regime, pairs) in &by_regime {
+        errors(&format!("  {}", regime.name()), pairs);
+    }
+    assert_eq!(model.points, 960);
+    assert!(model.median <= 0.025 && model.p95_or_maximum() <= 0.12, "{model:?}");
+    assert!(model.median < rival.median && model.p95_or_maximum() < rival.p95_or_maximum());
+}
+
+#[test]
+fn a_group_size_that_was_left_out_is_predicted_from_its_neighbours() {
+    let (mut own, mut straight, mut log_mean) = (Vec::new(), Vec::new(), Vec::new());
+    for file in FILES {
+        let (mut measurements, rows) = system(file);
+        measurements.retain(|key: &CurveKey, _| key.ranks != 4);
+        let fitted = fit(&measurements, FitOptions { resamples: 0 }).expect("a fit");
+        let predictor = Predictor::new(&fitted);
+        let at = |curve: &(String, u32), ranks: u32, bytes: Bytes| {
+            let same = rows
+                .iter()
+                .find(|(other, query, _)| other.0 == curve.0 && other.1 == ranks && query.bytes_total == bytes);
+            same.expect("measured").2
+        };
+        for (curve, query, seconds) in rows.iter().filter(|row| row.1.ranks == 4) {
+            let prediction = predictor.predict(query);
+            assert_eq!(prediction.status, Status::Transferred);
+            let (two, eight) = (at(curve, 2, query.bytes_total), at(curve, 8, query.bytes_total));
+            own.push((prediction.seconds.expect("answered").0, *seconds));
+            straight.push((two + (eight - two) / 3.0, *seconds));
+            log_mean.push(((two * eight).sqrt(), *seconds));
+        }
+    }
+    println!("\ngroups of four left out, fitted on two and eight");
+    errors("straight line in n", &straight);
+    errors("mean in log time", &log_mean);
+    let model = errors("commgauge", &own);
+    assert_eq!(model.points, 672);
+    assert!(model.median <= 0.03 && model.p95_or_maximum() <= 0.15, "{model:?}");
+}
+
+/// The constants of the interpolation were chosen for the sizes above; this holds them against the other ones.
+#[test]
+fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
+    let (mut own, mut interpolated) = (Vec::new(), Vec::new());
+    for file in FILES {
+        let (measurements, _) = system(file);
+        for measured in measurements.curves.values() {
+            let points: Vec<(f64, f64)> =
+                measured.iter().map(|(bytes, times)| (*bytes as f64, combined(times).expect("times"))).collect();
+            let is_out = |index: usize| index % 2 == 0 && index > 0 && index + 1 < points.len();
+            let part = |out: bool| -> Vec<(f64, f64)> {
+                points.iter().enumerate().filter(|(index, _)| is_out(*index) == out).map(|(_, p)| *p).collect()
+            };
+            let kept = part(false);
+            let curve = Interpolant::new(&Cleaned::of(&kept).points);
+            for (bytes, seconds) in part(true) {
+                own.push((curve.seconds(bytes), seconds));
+                interpolated.push((log_log(&kept, bytes), seconds));
+            }
+        }
+    }
+    println!("\nthe other sizes left out, measurements of one size combined");
+    let rival = errors("log-log interpolation", &interpolated);
+    let model = errors("commgauge", &own);
+    assert!(model.median < rival.median && model.p95_or_maximum() < rival.p95_or_maximum());
+}
