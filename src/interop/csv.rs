@@ -1,7 +1,7 @@
 //! Comma-separated values with one time in each row: `collective`, `dtype`, `ranks`, `bytes_total`, `latency_us`, optional
 //! `locality`; further columns are kept as labels.
 
-use super::imported::{BadLine, Imported, Row};
+use super::imported::{BadLine, Imported, Known, Row};
 use crate::collective::Collective;
 use crate::cost::Asked;
 use crate::element::ElementType;
@@ -89,12 +89,13 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         bytes_total: Bytes(bytes),
         latency: latency(field("latency_us")?)?,
         locality,
+        known: Known::default(),
         labels,
     })
 }
 
-/// Our names, and those of tools that write them without underscores: `alltoall`, `AllReduce`.
-fn collective(text: &str) -> std::result::Result<Collective, String> {
+/// The collective of a name: ours, or that of a tool which writes it without underscores (`alltoall`, `AllReduce`).
+pub fn collective(text: &str) -> std::result::Result<Collective, String> {
     let bare = |name: &str| name.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
     let known = Collective::ALL.into_iter().find(|collective| bare(collective.name()) == bare(text));
     known.map_or_else(|| text.parse().map_err(|problem| format!("collective: {problem}")), Ok)
