@@ -39,7 +39,7 @@ fn system(file: &str) -> (Measurements, Vec<Row>) {
 
 /// Sizes are 512 B times powers of two: 1 KiB, 4 KiB ... to 256 MiB are left out, so that steps of four remain.
 fn is_left_out(bytes: u64) -> bool {
-    bytes.ilog2() % 2 == 0
+    bytes.ilog2().is_multiple_of(2)
 }
 
 /// Straight line by least squares: intercept and slope.
@@ -92,7 +92,7 @@ fn told(name: &str, errors: &Errors) -> String {
 
 fn errors(name: &str, pairs: &[(f64, f64)]) -> Errors {
     let errors = Errors::of(pairs.iter().copied()).expect("points");
-    println!("{}", told(name, &errors));
+    eprintln!("{}", told(name, &errors));
     errors
 }
 
@@ -122,7 +122,7 @@ fn sizes_that_were_left_out_are_predicted_better_than_by_lines_and_by_interpolat
             interpolated.push((log_log(&kept[curve], bytes), *seconds));
         }
     }
-    println!("\nevery second size left out");
+    eprintln!("\nevery second size left out");
     errors("one alpha-beta line, least squares", &ols);
     errors("the same in log space", &log_space);
     let rival = errors("log-log interpolation", &interpolated);
@@ -158,7 +158,7 @@ fn a_group_size_that_was_left_out_is_predicted_from_its_neighbours() {
             log_mean.push(((two * eight).sqrt(), *seconds));
         }
     }
-    println!("\ngroups of four left out, fitted on two and eight");
+    eprintln!("\ngroups of four left out, fitted on two and eight");
     errors("straight line in n", &straight);
     errors("mean in log time", &log_mean);
     let model = errors("commgauge", &own);
@@ -175,7 +175,7 @@ fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
         for measured in measurements.curves.values() {
             let points: Vec<(f64, f64)> =
                 measured.iter().map(|(bytes, times)| (*bytes as f64, combined(times).expect("times"))).collect();
-            let is_out = |index: usize| index % 2 == 0 && index > 0 && index + 1 < points.len();
+            let is_out = |index: usize| index.is_multiple_of(2) && index > 0 && index + 1 < points.len();
             let part = |out: bool| -> Vec<(f64, f64)> {
                 points.iter().enumerate().filter(|(index, _)| is_out(*index) == out).map(|(_, p)| *p).collect()
             };
@@ -187,7 +187,7 @@ fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
             }
         }
     }
-    println!("\nthe other sizes left out, measurements of one size combined");
+    eprintln!("\nthe other sizes left out, measurements of one size combined");
     let rival = errors("log-log interpolation", &interpolated);
     let model = errors("commgauge", &own);
     assert!(model.median < rival.median && model.p95_or_maximum() < rival.p95_or_maximum());

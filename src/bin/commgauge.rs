@@ -1,9 +1,12 @@
 //! Everything that needs no launch: starts suites, shows models and records, prints schemas. Links no MPI.
 
 use clap::{Parser, Subcommand};
+use commgauge::cli::fit::FitCommand;
+use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::model::ModelCommand;
 use commgauge::cli::ops::OpsCommand;
+use commgauge::cli::predict::PredictCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
@@ -29,6 +32,12 @@ enum Command {
     Model(ModelCommand),
     /// Show the groups of every axis of a layout, and how they lie on the nodes
     Layout(LayoutCommand),
+    /// Turn what another tool measured into a record
+    Import(ImportCommand),
+    /// Fit the cost of communication to records, and tell its own held-out error
+    Fit(FitCommand),
+    /// Predict the time of a call from a fit
+    Predict(PredictCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -40,6 +49,9 @@ fn main() {
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),
+        Command::Import(command) => command.execute(),
+        Command::Fit(command) => command.execute(),
+        Command::Predict(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

@@ -1,6 +1,9 @@
 //! Flags in, exit code out: what the programs share.
 
 mod degrees;
+pub mod fit;
+mod fit_query;
+pub mod import;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
@@ -12,6 +15,7 @@ pub mod ops;
 mod output;
 mod pairs;
 mod places;
+pub mod predict;
 pub mod report;
 pub mod run;
 mod sampling;

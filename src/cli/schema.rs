@@ -28,6 +28,8 @@ pub enum Document {
     Ops,
     /// What `commgauge layout --format json` prints
     Layout,
+    /// The fit that `commgauge fit` writes
+    Fit,
 }
 
 impl Document {
@@ -38,6 +40,7 @@ impl Document {
             Document::Model => model_document::schema(),
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
+            Document::Fit => super::fit::schema(),
         }
     }
 }

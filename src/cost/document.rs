@@ -117,6 +117,9 @@ pub struct PointFit {
     pub curve_seconds: Option<Seconds>,
     /// Measurements behind it.
     pub replicates: u32,
+    /// Of them, those slower than `measured_seconds` by more than 10 %: disturbed, and without a say in it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub replicates_disturbed: u32,
     /// Slower than a larger size by more than 10 %: disturbed, kept here and left out of the curve.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outlier: bool,
@@ -153,6 +156,18 @@ pub struct HeldOut {
     /// At inner group sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_sizes: Option<Errors>,
+}
+
+impl PointFit {
+    /// Whether the size, or one of its measurements, was disturbed.
+    pub fn is_disturbed(&self) -> bool {
+        self.outlier || self.replicates_disturbed > 0
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Fit {

@@ -1,6 +1,6 @@
 //! From measurements to a fit: every curve with its intervals and its held-out errors, then every family.
 
-use super::curve::{Cleaned, Curve, Envelope, Interpolant, combined};
+use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
 use super::document::{CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
 use super::{CurveKey, Measured, Measurements, bootstrap, family};
@@ -130,6 +130,7 @@ fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned) -> 
             measured_seconds: Seconds(seconds),
             curve_seconds: on_curve(bytes),
             replicates: replicates.len() as u32,
+            replicates_disturbed: replicates.iter().filter(|own| **own > seconds * (1.0 + OUTLIER)).count() as u32,
             outlier: cleaned.outliers.contains(&bytes),
         })
         .collect()

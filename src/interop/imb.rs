@@ -72,12 +72,10 @@ struct Head {
 impl Head {
     fn take(&mut self, comment: &str) {
         let Some((key, value)) = comment.split_once(':').map(|(key, value)| (key.trim(), value.trim())) else {
-            if let Some(version) =
-                comment.split_once("Benchmarks").map(|(_, rest)| rest.trim_start_matches(" 20").trim())
-                && let Some(version) =
-                    version.split([' ', ',']).find(|word| word.contains('.') || word.contains("Update"))
-            {
-                self.version = Some(version.to_owned());
+            // `Intel(R) MPI Benchmarks 2021.10, MPI-1 part`, once `Intel (R) MPI Benchmark Suite V3.2, MPI-1 part`.
+            if let Some((_, rest)) = comment.split_once("MPI Benchmark") {
+                let mut words = rest.split([' ', ',']).map(|word| word.trim_start_matches('V'));
+                self.version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit())).map(str::to_owned);
             }
             return;
         };

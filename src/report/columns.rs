@@ -206,6 +206,7 @@ impl Section<'_> {
             (_, groups) => format!("{groups} groups of {} ranks at once", facts.group_size),
         };
         let place = match locality.nodes_spanned {
+            0 => "placement not known".to_owned(),
             1 => "each on 1 host".to_owned(),
             nodes => format!("over {nodes} hosts, {} per host", locality.ranks_per_node),
         };

@@ -12,9 +12,11 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
         ("program", program(header)),
         ("backend", backend(header)),
         ("ranks", ranks(header)),
-        ("processor", distinct(&header.ranks, |rank| &rank.processor)),
-        ("kernel", distinct(&header.ranks, |rank| &rank.kernel)),
     ];
+    if !header.ranks.is_empty() {
+        facts.push(("processor", distinct(&header.ranks, |rank| &rank.processor)));
+        facts.push(("kernel", distinct(&header.ranks, |rank| &rank.kernel)));
+    }
     let devices: BTreeSet<&str> = header.ranks.iter().filter_map(|rank| rank.device.as_deref()).collect();
     if !devices.is_empty() {
         facts.push(("devices", devices.into_iter().collect::<Vec<_>>().join(", ")));
@@ -48,6 +50,9 @@ fn backend(header: &Header) -> String {
 }
 
 fn ranks(header: &Header) -> String {
+    if header.ranks.is_empty() {
+        return format!("up to {}; where they ran is not known", header.world_size);
+    }
     let mut hosts: Vec<(&str, u64)> = Vec::new();
     for entry in &header.ranks {
         if let Some((_, ranks)) = hosts.iter_mut().find(|(host, _)| *host == entry.host) {

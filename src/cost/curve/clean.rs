@@ -68,8 +68,11 @@ fn never_falling(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
             blocks.push((pooled, many + more));
         }
     }
-    let levels = blocks.iter().flat_map(|(level, count)| std::iter::repeat_n(level.exp(), *count));
-    points.iter().map(|(bytes, _)| *bytes).zip(levels).collect()
+    let levels = blocks.iter().flat_map(|(level, count)| std::iter::repeat_n((*level, *count > 1), *count));
+    let level = |(&(bytes, seconds), (level, pooled)): (&(f64, f64), (f64, bool))| {
+        (bytes, if pooled { level.exp() } else { seconds })
+    };
+    points.iter().zip(levels).map(level).collect()
 }
 
 #[cfg(test)]

@@ -111,7 +111,8 @@ fn starts(points: &[(f64, f64)], lines: usize) -> Vec<Vec<Line>> {
     let start = |bend: &f64| {
         let bound = |part: usize| ((part as f64 / lines as f64).powf(*bend) * points.len() as f64).round() as usize;
         let runs = (0..lines).map(|part| &points[bound(part)..bound(part + 1)]);
-        runs.filter_map(|run| fit_line(run.iter().map(|point| (*point, 1.0)))).collect::<Vec<_>>()
+        let fewest = fewest_points(lines);
+        runs.filter_map(|run| fit_line(run.iter().map(|point| (*point, 1.0)), fewest)).collect::<Vec<_>>()
     };
     bends.iter().map(start).filter(|start| !start.is_empty()).collect()
 }
@@ -125,13 +126,15 @@ fn descend(points: &[(f64, f64)], mut lines: Vec<Line>) -> Option<(f64, Envelope
             break;
         }
         best = Some((loss, lines.clone()));
+        let fewest = fewest_points(lines.len());
         lines = (0..lines.len())
             .filter_map(|own| {
                 let mine = points.iter().filter(|(bytes, _)| least_line(&lines, *bytes) == own);
-                fit_line(mine.map(|&(bytes, seconds)| {
+                let weighted = mine.map(|&(bytes, seconds)| {
                     let error = (lines[own].seconds(bytes) / seconds).ln() / SOFT;
                     ((bytes, seconds), 1.0 / (1.0 + error * error).sqrt())
-                }))
+                });
+                fit_line(weighted, fewest)
             })
             .collect();
         if lines.is_empty() {
@@ -156,8 +159,13 @@ fn loss(points: &[(f64, f64)], lines: &[Line]) -> f64 {
     points.iter().map(soft).sum()
 }
 
-/// Weighted least squares of the relative error, alpha and beta not negative. A single point gives a flat line.
-fn fit_line(points: impl Iterator<Item = ((f64, f64), f64)>) -> Option<Line> {
+/// A line among several needs a point more than it has numbers, or it follows the noise.
+fn fewest_points(lines: usize) -> usize {
+    if lines == 1 { 2 } else { 3 }
+}
+
+/// Weighted least squares of the relative error, alpha and beta not negative. `None` with fewer points than that.
+fn fit_line(points: impl Iterator<Item = ((f64, f64), f64)>, fewest: usize) -> Option<Line> {
     let (mut ww, mut wx, mut xx, mut wy, mut xy, mut count) = (0.0, 0.0, 0.0, 0.0, 0.0, 0);
     for ((bytes, seconds), weight) in points {
         // Each row is divided by its time: (alpha + beta bytes) / seconds should be 1.
@@ -169,11 +177,11 @@ fn fit_line(points: impl Iterator<Item = ((f64, f64), f64)>) -> Option<Line> {
         xy += weight * size;
         count += 1;
     }
-    if count == 0 {
+    if count < fewest {
         return None;
     }
     let determinant = ww * xx - wx * wx;
-    let (alpha, beta) = if count > 1 && determinant > 1e-12 * ww * xx {
+    let (alpha, beta) = if determinant > 1e-12 * ww * xx {
         ((xx * wy - wx * xy) / determinant, (ww * xy - wx * wy) / determinant)
     } else {
         (wy / ww, 0.0)

@@ -1,0 +1,86 @@
+//! Queries to a fit as a file or flags give them, kept with their columns so that answers can be put beside them.
+
+use crate::cost::Query;
+use crate::error::{Error, Result};
+use crate::units::Bytes;
+use std::path::Path;
+
+const REQUIRED: [&str; 3] = ["collective", "ranks", "bytes_total"];
+
+/// Queries, and the text that they were read from.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub columns: Vec<String>,
+    pub values: Vec<Vec<String>>,
+    pub queries: Vec<Query>,
+}
+
+impl Asked {
+    /// One query.
+    pub fn of_flags(columns: Vec<String>, values: Vec<String>) -> Result<Asked> {
+        let query = query(&columns, &values).map_err(Error::usage)?;
+        Ok(Asked { columns, values: vec![values], queries: vec![query] })
+    }
+
+    /// The text of a column, where there is one and it is not empty.
+    pub fn value(&self, query: usize, column: &str) -> Option<&str> {
+        text(&self.columns, self.values.get(query)?, column)
+    }
+}
+
+/// Reads a CSV file of queries. Further columns are carried along.
+///
+/// # Errors
+/// A usage error that names every line that cannot be read.
+pub(super) fn read_queries(path: &Path) -> Result<Asked> {
+    let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.display()));
+    let file = std::fs::read(path).map_err(|cause| wrong(cause.to_string()))?;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file.as_slice());
+    let columns: Vec<String> =
+        reader.headers().map_err(|cause| wrong(cause.to_string()))?.iter().map(str::to_owned).collect();
+    if let Some(missing) = REQUIRED.iter().find(|name| !columns.iter().any(|column| column == **name)) {
+        return Err(wrong(format!("line 1: there is no column `{missing}`; needed are {}", REQUIRED.join(", "))));
+    }
+    let mut asked = Asked { columns, values: Vec::new(), queries: Vec::new() };
+    let mut problems = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|cause| wrong(cause.to_string()))?;
+        let values: Vec<String> = record.iter().map(str::to_owned).collect();
+        match query(&asked.columns, &values) {
+            Ok(query) => asked.queries.push(query),
+            Err(problem) => {
+                let line = record.position().map_or(0, csv::Position::line);
+                problems.push(format!("line {line}: {problem}"));
+            }
+        }
+        asked.values.push(values);
+    }
+    if problems.is_empty() { Ok(asked) } else { Err(wrong(problems.join("\n"))) }
+}
+
+fn text<'a>(columns: &[String], values: &'a [String], name: &str) -> Option<&'a str> {
+    let index = columns.iter().position(|column| column == name)?;
+    values.get(index).map(String::as_str).filter(|text| !text.is_empty())
+}
+
+fn query(columns: &[String], values: &[String]) -> std::result::Result<Query, String> {
+    let needed = |name: &str| text(columns, values, name).ok_or_else(|| format!("{name}: is missing"));
+    let number = |name: &str| {
+        let found = needed(name)?;
+        found.parse::<u64>().map_err(|_| format!("{name}: found `{found}`; accepted: a whole number"))
+    };
+    let ranks = number("ranks")?;
+    let parsed = |name: &str, problem: String| format!("{name}: {problem}");
+    Ok(Query {
+        collective: crate::interop::collective_named(needed("collective")?)?,
+        ranks: u32::try_from(ranks).map_err(|_| format!("ranks: found `{ranks}`; accepted: up to {}", u32::MAX))?,
+        bytes_total: Bytes(number("bytes_total")?),
+        element_type: text(columns, values, "dtype")
+            .map(|name| name.parse().map_err(|problem| parsed("dtype", problem)))
+            .transpose()?,
+        locality: text(columns, values, "locality")
+            .map(|name| name.parse().map_err(|problem| parsed("locality", problem)))
+            .transpose()?,
+        cadence: None,
+    })
+}

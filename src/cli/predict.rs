@@ -1,0 +1,222 @@
+//! `commgauge predict`: times from a fit, for one call or for a file of them.
+
+use super::fit_query::{Asked, read_queries};
+use super::plain_table::{Column, table};
+use super::table_or_json::{json, print};
+use crate::cost::{Fit, Prediction, Predictor, Query, Status};
+use crate::error::{Error, Result};
+use crate::sample::Cadence;
+use crate::units::{BareSuffix, Bytes, Seconds};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Version of the JSON document.
+const SCHEMA_VERSION: u32 = 1;
+/// With a refused query asked for by flags: coverage is missing.
+const REFUSED: i32 = 7;
+
+/// Predict the time of a call from a fit
+///
+/// Answers with seconds, an interval, and the ground it stands on: interpolated, extrapolated, transferred from other group
+/// sizes, or refused. A single call that is refused ends with 7.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PredictCommand {
+    /// The fit, from `commgauge fit -o`
+    #[arg(long, value_name = "FILE")]
+    pub fit: PathBuf,
+
+    /// Many calls: a CSV file with the columns collective, ranks, bytes_total, optional dtype and locality
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["collective", "ranks", "bytes", "dtype", "locality"])]
+    pub queries: Option<PathBuf>,
+
+    /// The call, such as all_reduce
+    #[arg(long, required_unless_present = "queries")]
+    pub collective: Option<String>,
+
+    /// Ranks of the group
+    #[arg(long, required_unless_present = "queries", value_name = "N")]
+    pub ranks: Option<u32>,
+
+    /// Size as nccl-tests counts it, such as 1MiB
+    #[arg(long, required_unless_present = "queries", value_name = "SIZE", value_parser = bytes)]
+    pub bytes: Option<Bytes>,
+
+    /// Element type; needed where several were fitted
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<String>,
+
+    /// Hosts, concurrent groups per host and stride of the group, such as 1n, 2n/4g or 2n/4g/s8; needed where several were
+    /// fitted
+    #[arg(long)]
+    pub locality: Option<String>,
+
+    /// What is timed; streaming where both were fitted
+    #[arg(long, value_parser = cadence)]
+    pub cadence: Option<Cadence>,
+
+    /// How to write the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: AnswerFormat,
+}
+
+/// How predictions are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum AnswerFormat {
+    /// For people
+    #[default]
+    Table,
+    /// The query's columns, then seconds, low, high, status
+    Csv,
+    /// One document, in base units
+    Json,
+}
+
+fn bytes(text: &str) -> std::result::Result<Bytes, String> {
+    Bytes::parse(text, BareSuffix::Binary)
+}
+
+fn cadence(text: &str) -> std::result::Result<Cadence, String> {
+    [Cadence::Streaming, Cadence::Isolated]
+        .into_iter()
+        .find(|cadence| cadence.name() == text)
+        .ok_or_else(|| format!("found cadence `{text}`; accepted: streaming, isolated"))
+}
+
+impl PredictCommand {
+    /// Reads the fit, answers, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let fit = Fit::read(&self.fit)?;
+        let asked = match &self.queries {
+            Some(path) => read_queries(path)?,
+            None => self.single()?,
+        };
+        let predictor = Predictor::new(&fit);
+        let answers: Vec<Prediction> =
+            asked.queries.iter().map(|query| predictor.predict(&self.with_cadence(query))).collect();
+        if fit.synthetic && self.format == AnswerFormat::Csv {
+            eprintln!(
+                "synthetic: the fit comes from records without real times; these are not predictions of a machine"
+            );
+        }
+        print(&match self.format {
+            AnswerFormat::Table => text(&fit, &asked, &answers),
+            AnswerFormat::Csv => comma_separated(&asked, &answers)?,
+            AnswerFormat::Json => json(&document(&self.fit, &fit, &asked, &answers))?,
+        })?;
+        let refused = answers.iter().any(|answer| answer.status == Status::Refused);
+        Ok(if refused && self.queries.is_none() { REFUSED } else { 0 })
+    }
+
+    fn with_cadence(&self, query: &Query) -> Query {
+        Query { cadence: self.cadence, ..*query }
+    }
+
+    /// The call of the flags, as a file with one line would have it.
+    fn single(&self) -> Result<Asked> {
+        let missing = || Error::usage("predict needs --collective, --ranks and --bytes, or --queries FILE");
+        let bytes = self.bytes.ok_or_else(missing)?;
+        let mut columns = vec!["collective".to_owned(), "ranks".to_owned(), "bytes_total".to_owned()];
+        let mut values = vec![
+            self.collective.clone().ok_or_else(missing)?,
+            self.ranks.ok_or_else(missing)?.to_string(),
+            bytes.0.to_string(),
+        ];
+        for (name, value) in [("dtype", &self.dtype), ("locality", &self.locality)] {
+            if let Some(value) = value {
+                columns.push(name.to_owned());
+                values.push(value.clone());
+            }
+        }
+        Asked::of_flags(columns, values)
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    schema_version: u32,
+    fit: String,
+    synthetic: bool,
+    predictions: Vec<Answer<'a>>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    collective: &'a str,
+    ranks: u32,
+    bytes_total: Bytes,
+    dtype: Option<&'a str>,
+    locality: Option<&'a str>,
+    seconds: Option<Seconds>,
+    low: Option<Seconds>,
+    high: Option<Seconds>,
+    status: Status,
+    reason: Option<&'a str>,
+    untrusted: bool,
+}
+
+fn document<'a>(path: &Path, fit: &Fit, asked: &'a Asked, answers: &'a [Prediction]) -> Document<'a> {
+    let predictions = asked.queries.iter().enumerate().zip(answers).map(|((index, query), answer)| Answer {
+        collective: query.collective.name(),
+        ranks: query.ranks,
+        bytes_total: query.bytes_total,
+        dtype: asked.value(index, "dtype"),
+        locality: asked.value(index, "locality"),
+        seconds: answer.seconds,
+        low: answer.low,
+        high: answer.high,
+        status: answer.status,
+        reason: answer.reason.as_deref(),
+        untrusted: answer.untrusted,
+    });
+    Document {
+        format: "commgauge-predictions",
+        schema_version: SCHEMA_VERSION,
+        fit: path.display().to_string(),
+        synthetic: fit.synthetic,
+        predictions: predictions.collect(),
+    }
+}
+
+fn comma_separated(asked: &Asked, answers: &[Prediction]) -> Result<String> {
+    let failed = |cause: String| Error::environment(format!("cannot write the answer as CSV: {cause}"));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let added = ["seconds", "low", "high", "status"];
+    let heading = asked.columns.iter().map(String::as_str).chain(added);
+    writer.write_record(heading).map_err(|cause| failed(cause.to_string()))?;
+    for (values, answer) in asked.values.iter().zip(answers) {
+        let number = |seconds: Option<Seconds>| seconds.map_or_else(String::new, |seconds| format!("{:e}", seconds.0));
+        let own = [number(answer.seconds), number(answer.low), number(answer.high), answer.status.name().to_owned()];
+        writer.write_record(values.iter().chain(&own)).map_err(|cause| failed(cause.to_string()))?;
+    }
+    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
+    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+}
+
+fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
+    let columns = [
+        Column::left("collective", 0),
+        Column::right("ranks", 0),
+        Column::right("size", 0),
+        Column::right("time", 0),
+        Column::right("low", 0),
+        Column::right("high", 0),
+        Column::left("status", 0),
+    ];
+    let shown = |seconds: Option<Seconds>| seconds.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string());
+    let rows = asked.queries.iter().zip(answers).map(|(query, answer)| {
+        let doubt = if answer.untrusted { ", untrusted" } else { "" };
+        let reason = answer.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        vec![
+            query.collective.to_string(),
+            query.ranks.to_string(),
+            query.bytes_total.to_string(),
+            shown(answer.seconds),
+            shown(answer.low),
+            shown(answer.high),
+            format!("{}{doubt}{reason}", answer.status.name()),
+        ]
+    });
+    let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
+    head.to_owned() + &table(&columns, &rows.collect::<Vec<_>>(), u16::MAX)
+}
