@@ -4,7 +4,6 @@
 
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
-use crate::geometry::{Geometry, Splits};
 use crate::layout::{Axis, Locality};
 use crate::record::line::{
     BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, Header, Line, Outcome, Plan, Samples, Settings,
@@ -178,8 +177,6 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
 }
 
 fn case_facts(row: &Row) -> CaseFacts {
-    let geometry = Geometry::new(row.collective, row.element_type, row.bytes_total, row.ranks, &Splits::Equal).ok();
-    let largest_block = geometry.iter().flat_map(|geometry| geometry.blocks.iter().copied()).max().unwrap_or(0);
     CaseFacts {
         name: name(row),
         style: Style::Sweep,
@@ -193,7 +190,7 @@ fn case_facts(row: &Row) -> CaseFacts {
         root: row.known.root,
         bytes_total: row.bytes_total,
         bytes_accounted: row.bytes_total,
-        bytes_per_rank: Bytes(largest_block.saturating_mul(row.element_type.size())),
+        bytes_per_rank: Bytes(largest_block(row).saturating_mul(row.element_type.size())),
         splits: None,
         placement: row.known.placement.unwrap_or_else(|| usual_placement(row.collective)),
         cadence: row.known.cadence.unwrap_or(Cadence::Streaming),
@@ -203,6 +200,18 @@ fn case_facts(row: &Row) -> CaseFacts {
         uses: Vec::new(),
         solo_of: None,
         labels: row.labels.clone(),
+    }
+}
+
+/// Elements of the largest block, without a list of all: a file may claim any number of ranks.
+fn largest_block(row: &Row) -> u64 {
+    use Collective::*;
+    let (elements, ranks) = (row.bytes_total.0 / row.element_type.size(), u64::from(row.ranks).max(1));
+    match row.collective {
+        Barrier => 0,
+        AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => elements,
+        AllGather | ReduceScatter | Gather | Scatter | AllToAll => elements / ranks,
+        AllGatherV | ReduceScatterV | AllToAllV => elements.div_ceil(ranks),
     }
 }
 

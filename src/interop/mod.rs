@@ -3,6 +3,8 @@
 //! One file for each foreign format.
 
 mod csv;
+#[cfg(test)]
+mod hostile;
 mod imb;
 mod imported;
 mod log_text;

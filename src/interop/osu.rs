@@ -211,9 +211,11 @@ fn parse(text: &str, given: Option<u32>) -> Imported {
     let (mut notes, mut unread) = (BTreeSet::new(), Unread::default());
     let mut block: Option<Block> = None;
     let mut table_open = false;
-    let mut ranks = given;
+    let mut of_command = None;
     for line in log_text::log_lines(text) {
-        if let Some(next) = Block::titled(line, ranks) {
+        if let Some(next) = Block::titled(line, given.or(of_command)) {
+            // A command line tells of the one test that it starts.
+            of_command = None;
             close(block.replace(next), &mut imported, &mut notes);
             table_open = false;
         } else if line.text.is_empty() {
@@ -233,7 +235,7 @@ fn parse(text: &str, given: Option<u32>) -> Imported {
         } else if log_text::looks_like_a_row(line.text) {
             imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
         } else {
-            ranks = given.or_else(|| ranks_of_command(line.text)).or(ranks);
+            of_command = ranks_of_command(line.text).or(of_command);
             unread.add(line);
         }
     }
