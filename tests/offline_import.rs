@@ -21,10 +21,14 @@ fn data(name: &str) -> String {
     format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Exit code of a report on calls that failed: which element was wrong on which rank, nccl-tests does not say.
+const FAILED: i32 = 6;
+
 /// The rows of a report in the columns of nccl-tests, without its comments.
 fn rows(folder: &Path, record: &str) -> Vec<String> {
     let output = commgauge(folder, &["report", record, "--format", "nccl-tests"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // 4: a call of the sample arrived wrong.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", text(&output.stderr));
     let rows =
         text(&output.stdout).lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
     assert!(!rows.is_empty());
@@ -75,7 +79,9 @@ fn other_tools_files_become_records_that_reports_read() {
             assert_eq!(output.status.code(), Some(0), "{file}: {}", text(&output.stderr));
         }
         let report = commgauge(folder.path(), &["report", &record]);
-        assert!(report.status.success(), "{file}: {}", text(&report.stderr));
+        let expected = if file == "nccl-tests-2.13-two-hosts.txt" { FAILED } else { 0 };
+        assert_eq!(report.status.code(), Some(expected), "{file}: {}", text(&report.stderr));
+        assert!(!report.stdout.is_empty());
     }
 }
 

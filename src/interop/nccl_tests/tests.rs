@@ -50,7 +50,7 @@ fn wrong_elements_and_log_lines_within_a_table_are_told() {
     assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
     assert_eq!(imported.rows[0].locality, lies(2, 8, 1, 1));
     let notes = imported.notes.join("\n");
-    assert!(notes.contains("found wrong data in this run") && notes.contains("1 log lines of NCCL"), "{notes}");
+    assert!(notes.contains("found wrong data in this run") && notes.contains("1 log lines of NCCL within"), "{notes}");
 }
 
 #[test]

@@ -131,9 +131,9 @@ impl Reader<'_> {
         } else if let Some(count) = comment.strip_prefix("Out of bounds values") {
             if count.contains("FAILED") {
                 let note = format!(
-                    "line {}: nccl-tests found wrong data in this run:{}",
+                    "line {}: nccl-tests found wrong data in this run: {}",
                     line.number,
-                    count.trim_start_matches(' ')
+                    count.trim_start_matches([' ', ':'])
                 );
                 self.imported.notes.push(note);
             }
@@ -200,7 +200,7 @@ impl Reader<'_> {
                 .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
         }
         if self.log_lines > 0 {
-            notes.push(format!("{} log lines of NCCL were not read", self.log_lines));
+            notes.push(format!("{} log lines of NCCL within the output were not read", self.log_lines));
         }
         notes.extend(self.unread.note());
         self.imported
