@@ -6,25 +6,17 @@
 mod common;
 
 use common::hosts::VirtualCluster;
-use common::{FAMILY, Ran, SUITE, SWEEP, lines, of_kind, record_in, words};
+use common::{Ran, SUITE, SWEEP, lines, of_kind, record_in, words};
 use serde_json::Value;
+use std::ops::RangeInclusive;
 use std::process::Command;
+use std::time::Duration;
 
 const GIGABIT: f64 = 0.125e9;
 
 /// A folder that all hosts see.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-/// Virtual hosts to launch on, or none, with the reason printed.
-fn hosts_up(name: &str, hosts: u32, rate: &str, links: &[&str]) -> Option<VirtualCluster> {
-    if FAMILY != "open-mpi" {
-        // Seen with MPICH 4.0.2 over UCX: MPI_Finalize does not return, now and then, when the ranks are on several hosts.
-        eprintln!("SKIPPED, {name}: {FAMILY} does not end reliably across virtual hosts");
-        return None;
-    }
-    VirtualCluster::up(name, hosts, rate, links)
 }
 
 /// The rows of a run, as the JSON report has them.
@@ -42,26 +34,34 @@ fn bus_bandwidth(row: &Value) -> f64 {
     row["busbw_bytes_per_second"].as_f64().expect("a rate")
 }
 
-/// Bytes per second of messages of 4 MiB that go back and forth.
-fn ping_pong(mut command: Command) -> f64 {
-    let flags = "ping_pong -b 4M -e 4M --iters 6 --warmup_iters 1 --replicates 1 --cadence isolated";
-    bus_bandwidth(&rows(&mut command, flags)[0])
+/// Bytes per second of messages that go back and forth. One takes 134 ms on a link of the rate that is expected: so much that
+/// the few ms for which a rank of a busy machine waits for a processor, at both ends of each message, do not count.
+fn ping_pong(mut command: Command, expected: f64) -> f64 {
+    let bytes = (16 << 20) as f64 * (expected / GIGABIT);
+    let flags = "ping_pong --iters 3 --warmup_iters 1 --replicates 1 --cadence streaming --warm-buffers";
+    bus_bandwidth(&rows(&mut command, &format!("{flags} -b {bytes} -e {bytes}"))[0])
 }
 
-/// Fails the test unless a rate is found within a tenth of what it should be. Other work on this machine takes processors from
-/// the ranks and from the kernel that plays the network, so one that is wrong is looked at again, four times in all.
+/// Fails the test unless a rate is found within limits. Other work on this machine takes processors from the ranks and from
+/// the kernel that plays the network, and makes links slower, never faster. So one that is wrong is looked at again, five
+/// times in all, after pauses that grow up to 8 s, in which other work may come to its end.
 #[track_caller]
-fn assert_within_a_tenth(what: &str, expected: f64, measure: impl Fn() -> f64) -> f64 {
+fn assert_found(what: &str, limits: RangeInclusive<f64>, measure: impl Fn() -> f64) -> f64 {
     let mut found = Vec::new();
-    for _ in 0..4 {
+    for pause_seconds in [0, 1, 2, 4, 8] {
+        std::thread::sleep(Duration::from_secs(pause_seconds));
         let seen = measure();
-        eprintln!("{what}: {:.4} GB/s, {:.4} expected", seen / 1e9, expected / 1e9);
-        if (seen / expected - 1.0).abs() <= 0.1 {
+        eprintln!("{what}: {:.4} GB/s; {:.4} to {:.4} expected", seen / 1e9, limits.start() / 1e9, limits.end() / 1e9);
+        if limits.contains(&seen) {
             return seen;
         }
         found.push(seen);
     }
-    panic!("{what}: {found:?} B/s instead of {expected} B/s");
+    panic!("{what}: {found:?} B/s, not within {limits:?} B/s");
+}
+
+fn within_a_tenth(rate: f64) -> RangeInclusive<f64> {
+    0.9 * rate..=1.1 * rate
 }
 
 /// Whether each case lies on that many nodes, with that many of its group's ranks on each.
@@ -87,7 +87,7 @@ fn assert_two_hosts_of_two_ranks(record: &[Value]) {
 
 #[test]
 fn localities_are_found_from_the_launch() {
-    let Some(cluster) = hosts_up("localities", 2, "1gbit", &[]) else { return };
+    let Some(cluster) = VirtualCluster::up_for_ranks("localities", 2, "1gbit", &[]) else { return };
     let folder = folder();
     let record = record_in(&folder);
     let mut command = cluster.command(4, 2, SWEEP);
@@ -102,7 +102,7 @@ fn tensor_groups_inside_hosts_and_data_groups_across_them_are_told_apart() {
     const SUITE_TEXT: &str = "name = \"axes\"\n[measure]\niterations = 5\nreplicates = 1\n[layout]\ntp = 2\n\
         [[sweep]]\ncollectives = \"all_reduce\"\nbytes = \"4KiB\"\naxis = \"tp\"\n\
         [[sweep]]\ncollectives = \"all_reduce\"\nbytes = \"4KiB\"\naxis = \"dp\"\n";
-    let Some(cluster) = hosts_up("axes", 2, "1gbit", &[]) else { return };
+    let Some(cluster) = VirtualCluster::up_for_ranks("axes", 2, "1gbit", &[]) else { return };
     let folder = folder();
     let (suite, record) = (folder.path().join("axes.toml"), record_in(&folder));
     std::fs::write(&suite, SUITE_TEXT).unwrap();
@@ -114,19 +114,19 @@ fn tensor_groups_inside_hosts_and_data_groups_across_them_are_told_apart() {
 
 #[test]
 fn a_ping_pong_between_hosts_finds_the_rate_of_the_link() {
-    let Some(cluster) = hosts_up("rate", 2, "1gbit", &[]) else { return };
+    let Some(cluster) = VirtualCluster::up_for_ranks("rate", 2, "1gbit", &[]) else { return };
     // Of 1514 bytes of a packet that the shaper counts, TCP and IP leave 1448 for data: at most 0.1196 GB/s.
-    let across = assert_within_a_tenth("between hosts", GIGABIT, || ping_pong(cluster.command(2, 1, SWEEP)));
-    let inside = ping_pong(cluster.command(2, 2, SWEEP));
-    eprintln!("inside a host: {:.4} GB/s", inside / 1e9);
-    assert!(inside >= 5.0 * across, "{inside} inside, {across} across");
+    let across =
+        assert_found("between hosts", within_a_tenth(GIGABIT), || ping_pong(cluster.command(2, 1, SWEEP), GIGABIT));
+    let inside = 5.0 * across..=f64::INFINITY;
+    assert_found("inside a host", inside, || ping_pong(cluster.command(2, 2, SWEEP), GIGABIT));
 }
 
 #[test]
 fn a_link_slowed_to_a_quarter_shows_and_the_others_keep_their_rate() {
-    let Some(cluster) = hosts_up("slow-link", 3, "1gbit", &["0-1=250mbit"]) else { return };
+    let Some(cluster) = VirtualCluster::up_for_ranks("slow-link", 3, "1gbit", &["0-1=250mbit"]) else { return };
     let expect = |what: &str, hosts: &str, rate: f64| {
-        assert_within_a_tenth(what, rate, || ping_pong(cluster.one_rank_on_each(hosts, SWEEP)));
+        assert_found(what, within_a_tenth(rate), || ping_pong(cluster.one_rank_on_each(hosts, SWEEP), rate));
     };
     expect("the slow link", "host0,host1", GIGABIT / 4.0);
     expect("from its one end", "host0,host2", GIGABIT);
@@ -137,7 +137,7 @@ fn a_link_slowed_to_a_quarter_shows_and_the_others_keep_their_rate() {
 
 #[test]
 fn the_bound_of_a_machine_file_is_shown_and_not_exceeded() {
-    let Some(cluster) = hosts_up("bound", 2, "1gbit", &[]) else { return };
+    let Some(cluster) = VirtualCluster::up_for_ranks("bound", 2, "1gbit", &[]) else { return };
     let flags = "-b 4M -e 4M --iters 6 --warmup_iters 1 --replicates 1 --cadence streaming \
         --machine suites/machines/two-hosts-1gbit.toml";
     for (ranks_per_host, collective) in [(1, "ping_pong"), (2, "all_reduce")] {

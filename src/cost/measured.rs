@@ -161,3 +161,58 @@ fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
     let calls = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
     (nanoseconds > 0.0).then(|| nanoseconds * 1e-9 / calls)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Line;
+
+    fn sample(change: impl Fn(&mut Record)) -> Record {
+        let lines = include_str!("../../tests/data/sample-record.jsonl").lines();
+        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut record = Record::from_lines(lines).unwrap();
+        change(&mut record);
+        record
+    }
+
+    #[test]
+    fn records_that_do_not_belong_together_are_refused() {
+        let measured = sample(|_| {});
+        for (other, reason) in [
+            (sample(|record| record.header.backend.synthetic = true), "some of the records are synthetic"),
+            (
+                sample(|record| record.header.backend.library = "NCCL 2.27".to_owned()),
+                "different machines or libraries",
+            ),
+            (
+                sample(|record| {
+                    record.plan.cases[0].labels.insert("system".to_owned(), "h100".to_owned());
+                }),
+                "h100, Open MPI",
+            ),
+        ] {
+            let error = Measurements::of([("a", &measured), ("b", &other)]).unwrap_err();
+            assert_eq!(error.exit_code(), 7);
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_time_is_left_aside_and_counted() {
+        let measurements = Measurements::of([("sample", &sample(|_| {}))]).unwrap();
+        let told = measurements.warnings.join("\n");
+        for reason in ["data arrived wrong: ", "no bytes are moved: "] {
+            assert!(told.contains(reason), "{told}");
+        }
+        let times: Vec<f64> =
+            measurements.curves.values().flat_map(|curve| curve.values().flatten().copied()).collect();
+        assert!(!times.is_empty() && times.iter().all(|seconds| *seconds > 0.0 && *seconds < 1.0), "{times:?}");
+        assert!(!measurements.synthetic);
+    }
+
+    #[test]
+    fn a_synthetic_record_stays_so() {
+        let synthetic = sample(|record| record.header.backend.synthetic = true);
+        assert!(Measurements::of([("sample", &synthetic)]).unwrap().synthetic);
+    }
+}

@@ -1,7 +1,7 @@
 //! Hosts made of network namespaces, with links of a known rate between them, for tests of what crosses hosts.
 //! `scripts/virtual-cluster` makes them; where this machine cannot, tests are skipped and say so.
 
-use super::FAMILY;
+use super::{FAMILY, skipped};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -38,11 +38,21 @@ impl VirtualCluster {
         match output.status.code() {
             Some(0) => Some(VirtualCluster { name: name.to_owned() }),
             Some(SKIPPED) => {
-                eprintln!("SKIPPED, no virtual hosts for {name}: {}", said.trim());
+                skipped(name, said.trim_start_matches("virtual-cluster: skipped: ").trim_end().trim_end_matches(" ()"));
                 None
             }
             code => panic!("virtual-cluster up ended with {code:?}: {said}"),
         }
+    }
+
+    /// The same, for ranks that are to be launched on the hosts. None also where the MPI cannot be relied on there.
+    pub fn up_for_ranks(name: &str, hosts: u32, rate: &str, links: &[&str]) -> Option<VirtualCluster> {
+        if FAMILY != "open-mpi" {
+            // Seen with MPICH 4.0.2 over UCX: MPI_Finalize does not return, now and then, when the ranks are on several hosts.
+            skipped(name, &format!("{FAMILY} does not end reliably across virtual hosts"));
+            return None;
+        }
+        VirtualCluster::up(name, hosts, rate, links)
     }
 
     /// The launch of a program on `ranks` ranks, the hosts filled one after the other, to which arguments are added.

@@ -6,6 +6,7 @@ pub mod hosts;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -42,6 +43,13 @@ pub fn alone() -> File {
     let lock = File::create(&path).expect("the folder of the tests is writable");
     lock.lock().expect("the folder of the tests has locks");
     lock
+}
+
+/// Says that what `name` stands for was not tested, and why. `scripts/test` collects these lines for its last one.
+pub fn skipped(name: &str, reason: &str) {
+    let reason: Vec<&str> = reason.split_whitespace().collect();
+    // Past the harness, which shows what a test prints through the macros only if it fails.
+    let _ = std::io::stderr().write_all(format!("SKIPPED {name}: {}\n", reason.join(" ")).as_bytes());
 }
 
 /// The bits of a command line, cut at the spaces.
