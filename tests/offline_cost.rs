@@ -50,7 +50,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
         (&["import", "--from", "csv", "lacking.csv", "-o", "r.jsonl"], "no column `dtype`"),
         (&["import", "--from", "csv", "absent.csv", "-o", "r.jsonl"], "absent.csv"),
         (&["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"], "h100.jsonl"),
-        (&["import", "--from", "poem", "h100.csv", "-o", "r.jsonl"], "[possible values: csv"),
+        (&["import", "--from", "poem", "h100.csv", "-o", "r.jsonl"], "[possible values: nccl-tests, osu, imb, csv"),
         (&["fit", "h100.csv"], "is not a commgauge record"),
         (&["fit", "one.jsonl"], "1 size measured, a curve needs two"),
         (&["fit", "h100.jsonl", "-o", "h100.jsonl"], "is a record; name another file"),

@@ -2,7 +2,7 @@
 
 use super::places;
 use crate::error::{Error, Result};
-use crate::interop::{BadLine, Imported, read_csv, record_lines};
+use crate::interop::{BadLine, Imported, read_csv, read_imb, read_nccl_tests, read_osu, record_lines};
 use crate::record::Journal;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,10 @@ pub struct ImportCommand {
     #[arg(short, long, value_name = "RECORD")]
     pub output: PathBuf,
 
+    /// Ranks of the groups, for tools that do not print them (osu)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: Option<u32>,
+
     /// Leave out lines that cannot be read; the record says which
     #[arg(long)]
     pub skip_bad_lines: bool,
@@ -35,13 +39,22 @@ pub struct ImportCommand {
 /// Formats of other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Foreign {
+    /// nccl-tests and rccl-tests: their text, or the JSON of -J
+    NcclTests,
+    /// OSU micro-benchmarks: point to point and blocking collectives
+    Osu,
+    /// Intel MPI Benchmarks: IMB-MPI1
+    Imb,
     /// Columns collective, dtype, ranks, bytes_total, latency_us, optional locality; further columns become labels
     Csv,
 }
 
 impl Foreign {
-    fn read(self, path: &Path) -> Result<Imported> {
+    fn read(self, path: &Path, ranks: Option<u32>) -> Result<Imported> {
         match self {
+            Foreign::NcclTests => read_nccl_tests(path),
+            Foreign::Osu => read_osu(path, ranks),
+            Foreign::Imb => read_imb(path),
             Foreign::Csv => read_csv(path),
         }
     }
@@ -50,10 +63,14 @@ impl Foreign {
 impl ImportCommand {
     /// Reads all files, then writes the record.
     pub fn execute(&self) -> Result<i32> {
-        let (mut rows, mut bad) = (Vec::new(), Vec::new());
+        if self.ranks.is_some() && self.from != Foreign::Osu {
+            return Err(Error::usage("--ranks: is for --from osu; the other tools' files say it themselves"));
+        }
+        let (mut rows, mut bad, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.files {
-            let imported = self.from.read(path)?;
+            let imported = self.from.read(path, self.ranks)?;
             bad.extend(imported.bad_lines.iter().map(|line| told(path, line)));
+            notes.extend(imported.notes.iter().map(|note| format!("{}: {note}", path.display())));
             rows.extend(imported.rows);
         }
         if !bad.is_empty() && !self.skip_bad_lines {
@@ -75,6 +92,8 @@ impl ImportCommand {
         let files = self.files.iter().map(|path| places::text(path)).collect::<Result<Vec<_>>>()?;
         let warnings: Vec<String> = bad.into_iter().map(|line| format!("left out: {line}")).collect();
         let left_out = warnings.len();
+        notes.iter().for_each(|note| eprintln!("{note}"));
+        let warnings = warnings.into_iter().chain(notes).collect();
         let mut journal = Journal::create(&self.output)?;
         for line in record_lines(&places::new_run_id(), &files, &rows, warnings) {
             journal.write(&line)?;

@@ -1,7 +1,7 @@
 //! Comma-separated values with one time in each row: `collective`, `dtype`, `ranks`, `bytes_total`, `latency_us`, optional
 //! `locality`; further columns are kept as labels.
 
-use super::imported::{BadLine, Imported, Row};
+use super::imported::{BadLine, Imported, Known, Row};
 use crate::collective::Collective;
 use crate::cost::Asked;
 use crate::element::ElementType;
@@ -89,6 +89,7 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         bytes_total: Bytes(bytes),
         latency: latency(field("latency_us")?)?,
         locality,
+        known: Known::default(),
         labels,
     })
 }

@@ -2,9 +2,8 @@
 //!
 //! Knows no foreign format.
 
-use crate::collective::{Collective, Placement};
+use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
-use crate::geometry::{Geometry, Splits};
 use crate::layout::{Axis, Locality};
 use crate::record::line::{
     BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, Header, Line, Outcome, Plan, Samples, Settings,
@@ -31,8 +30,27 @@ pub struct Row {
     pub latency: Seconds,
     /// How the group lies, where the tool says so.
     pub locality: Locality,
+    /// What it says beyond that.
+    pub known: Known,
     /// What else it says, by column.
     pub labels: BTreeMap<String, String>,
+}
+
+/// Facts of a time that not every tool gives; `None` where it does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether the result replaced the input.
+    pub placement: Option<Placement>,
+    /// What was timed.
+    pub cadence: Option<Cadence>,
+    /// How elements were combined.
+    pub reduce_op: Option<ReduceOp>,
+    /// Special rank of the group.
+    pub root: Option<u32>,
+    /// Wrong elements that the tool counted; 0 where it checked and all were right.
+    pub wrong_elements: Option<u64>,
+    /// No data moved and no real time passed.
+    pub synthetic: bool,
 }
 
 /// A line that could not be read.
@@ -51,12 +69,15 @@ pub struct Imported {
     pub rows: Vec<Row>,
     /// Lines that could not be read.
     pub bad_lines: Vec<BadLine>,
+    /// What the reader should know of them: how sizes were converted, what was assumed.
+    pub notes: Vec<String>,
 }
 
 /// The lines of a record of these rows. Rows of the same call, size and labels are replicates.
 ///
-/// A record says more than other tools do: streaming cadence and out-of-place buffers are assumed, and a warning says
-/// so; how samples were taken, on what processors, and which operation reduced stays empty.
+/// A record says more than other tools do: where they do not tell, streaming cadence and out-of-place buffers are assumed,
+/// and a warning says so; how samples were taken and on what processors stays empty. The times of calls that arrived wrong
+/// are withheld.
 pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: Vec<String>) -> Vec<Line> {
     let mut cases: Vec<(&Row, Vec<&Row>)> = Vec::new();
     let mut index_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -69,7 +90,8 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
     }
     warnings.insert(
         0,
-        "imported from another tool: times are taken as streaming and out of place, data were not checked by commgauge"
+        "imported from another tool: times are taken as streaming and out of place where it does not say otherwise, \
+         data were not checked by commgauge"
             .to_owned(),
     );
     let replicates = cases.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u32;
@@ -99,6 +121,16 @@ fn name(row: &Row) -> String {
         "imported/{}/{}/{}-ranks/{}/{}",
         row.collective, row.element_type, row.ranks, row.locality, row.bytes_total.0
     );
+    let known = &row.known;
+    let parts = [
+        known.placement.map(|placement| placement.name().to_owned()),
+        known.cadence.map(|cadence| cadence.name().to_owned()),
+        known.reduce_op.map(|op| op.name().to_owned()),
+        known.root.map(|root| format!("root-{root}")),
+    ];
+    for part in parts.into_iter().flatten() {
+        name += &format!("/{part}");
+    }
     for (column, text) in &row.labels {
         name += &format!("/{column}={text}");
     }
@@ -108,6 +140,7 @@ fn name(row: &Row) -> String {
 fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warnings: Vec<String>) -> Header {
     let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
     let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
+    let synthetic = rows.iter().any(|row| row.known.synthetic);
     Header {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -125,7 +158,7 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             model: None,
             layout: None,
         },
-        backend: BackendLine { name: "imported".to_owned(), synthetic: false, library, transport: None, machine: None },
+        backend: BackendLine { name: "imported".to_owned(), synthetic, library, transport: None, machine: None },
         world_size: rows.iter().map(|row| row.ranks).max().unwrap_or(0),
         seed: 0,
         settings: Settings {
@@ -144,8 +177,6 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
 }
 
 fn case_facts(row: &Row) -> CaseFacts {
-    let geometry = Geometry::new(row.collective, row.element_type, row.bytes_total, row.ranks, &Splits::Equal).ok();
-    let largest_block = geometry.iter().flat_map(|geometry| geometry.blocks.iter().copied()).max().unwrap_or(0);
     CaseFacts {
         solo_of: None,
         name: name(row),
@@ -156,20 +187,37 @@ fn case_facts(row: &Row) -> CaseFacts {
         locality: row.locality.clone(),
         collective: row.collective,
         element_type: row.element_type,
-        reduce_op: None,
-        root: None,
+        reduce_op: row.known.reduce_op,
+        root: row.known.root,
         bytes_total: row.bytes_total,
         bytes_accounted: row.bytes_total,
-        bytes_per_rank: Bytes(largest_block.saturating_mul(row.element_type.size())),
+        bytes_per_rank: Bytes(largest_block(row).saturating_mul(row.element_type.size())),
         splits: None,
-        placement: row.collective.placements().first().copied().unwrap_or(Placement::OutOfPlace),
-        cadence: Cadence::Streaming,
+        placement: row.known.placement.unwrap_or_else(|| usual_placement(row.collective)),
+        cadence: row.known.cadence.unwrap_or(Cadence::Streaming),
         transfers_per_call: 1,
         bus_factor: row.collective.bus_factor(row.ranks),
         bound_bytes_per_second: None,
         uses: Vec::new(),
+        solo_of: None,
         labels: row.labels.clone(),
     }
+}
+
+/// Elements of the largest block, without a list of all: a file may claim any number of ranks.
+fn largest_block(row: &Row) -> u64 {
+    use Collective::*;
+    let (elements, ranks) = (row.bytes_total.0 / row.element_type.size(), u64::from(row.ranks).max(1));
+    match row.collective {
+        Barrier => 0,
+        AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => elements,
+        AllGather | ReduceScatter | Gather | Scatter | AllToAll => elements / ranks,
+        AllGatherV | ReduceScatterV | AllToAllV => elements.div_ceil(ranks),
+    }
+}
+
+fn usual_placement(collective: Collective) -> Placement {
+    collective.placements().first().copied().unwrap_or(Placement::OutOfPlace)
 }
 
 fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
@@ -179,19 +227,30 @@ fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
         name,
         replicate,
         position: case,
-        outcome: Outcome::Measured { verified: false },
+        outcome: match row.known.wrong_elements {
+            Some(wrong) if wrong > 0 => Outcome::Failed { reason: format!("the tool counted {wrong} wrong elements") },
+            counted => Outcome::Measured { verified: counted.is_some() },
+        },
         warm_up_iterations: 0,
         calls_per_sample: CALLS_PER_SAMPLE,
         stop: None,
         precision_reached: None,
-        samples: Samples {
-            slowest_nanoseconds: vec![Seconds(row.latency.0 * f64::from(CALLS_PER_SAMPLE)).as_nanoseconds()],
-            slowest_rank: vec![0],
-            ..Samples::default()
-        },
+        samples: samples(row),
         histograms: Vec::new(),
+        pairs: None,
         buffer_copies: 1,
         warnings: Vec::new(),
+    }
+}
+
+fn samples(row: &Row) -> Samples {
+    if row.known.wrong_elements.is_some_and(|wrong| wrong > 0) {
+        return Samples::default();
+    }
+    Samples {
+        slowest_nanoseconds: vec![Seconds(row.latency.0 * f64::from(CALLS_PER_SAMPLE)).as_nanoseconds()],
+        slowest_rank: vec![0],
+        ..Samples::default()
     }
 }
 

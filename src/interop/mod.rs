@@ -3,7 +3,16 @@
 //! One file for each foreign format.
 
 mod csv;
+#[cfg(test)]
+mod hostile;
+mod imb;
 mod imported;
+mod log_text;
+mod nccl_tests;
+mod osu;
 
 pub use csv::{collective as collective_named, read as read_csv};
-pub use imported::{BadLine, Imported, Row, record_lines};
+pub use imb::read as read_imb;
+pub use imported::{BadLine, Imported, Known, Row, record_lines};
+pub use nccl_tests::read as read_nccl_tests;
+pub use osu::read as read_osu;
