@@ -178,7 +178,6 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
 
 fn case_facts(row: &Row) -> CaseFacts {
     CaseFacts {
-        solo_of: None,
         name: name(row),
         style: Style::Sweep,
         axis: Axis::World,
@@ -222,7 +221,6 @@ fn usual_placement(collective: Collective) -> Placement {
 
 fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
     CaseLine {
-        pairs: None,
         case,
         name,
         replicate,
