@@ -32,6 +32,7 @@ pub mod measure;
 
 pub mod launch;
 pub mod session;
+pub mod verdict;
 
 pub mod report;
 

@@ -1,6 +1,8 @@
 //! Flags in, exit code out: what the programs share.
 
+pub mod compare;
 mod degrees;
+pub mod gate;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
@@ -21,6 +23,7 @@ mod suite;
 mod sweep;
 mod sweep_plan;
 mod table_or_json;
+mod verdict_output;
 
 use crate::report::plain_table;
 pub use launched_arguments::LaunchedArguments;
@@ -29,3 +32,4 @@ pub use pairs::PairsArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};
 pub use table_or_json::{AnswerArguments, TableOrJson};
+pub use verdict_output::VerdictOutput;

@@ -6,6 +6,7 @@ use super::model_document;
 use super::table_or_json::{json, print};
 use crate::error::Result;
 use crate::record;
+use crate::verdict;
 use serde_json::Value;
 
 /// Print the JSON Schema of what commgauge writes
@@ -28,6 +29,8 @@ pub enum Document {
     Ops,
     /// What `commgauge layout --format json` prints
     Layout,
+    /// What `commgauge gate --format json` prints
+    Verdict,
 }
 
 impl Document {
@@ -38,6 +41,10 @@ impl Document {
             Document::Model => model_document::schema(),
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
+            Document::Verdict => {
+                let schema = schemars::schema_for!(verdict::Verdict).to_value();
+                published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
+            }
         }
     }
 }
