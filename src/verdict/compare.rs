@@ -8,12 +8,10 @@ use super::{Allowed, Decision, Judged, Trouble, check_together, differences, gra
 use crate::error::{Error, Result};
 use crate::stats::{RankSums, median, sorted};
 use crate::units::three_digits;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// With more the exact distributions would take too long, and nothing is left to find.
 const MOST_REPLICATES: usize = 50;
-/// More replicates than anybody would run are not asked for.
-const MOST_ASKED: f64 = 1000.0;
 
 /// How a comparison decides.
 #[derive(Clone, Debug)]
@@ -31,7 +29,7 @@ pub struct CompareRule {
 /// # Errors
 /// A usage error where the runs are not alike, one is given twice, or they have more replicates than can be tested exactly.
 pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Verdict> {
-    check_together(&[base, new].concat(), &rule.allowed)?;
+    check_together(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
     let (old_cases, new_cases) = (evidence(base), evidence(new));
     let replicates = |cases: &[Evidence]| cases.first().map_or(0, |case| case.seconds.len());
     let counts = (replicates(&old_cases), replicates(&new_cases));
@@ -55,7 +53,8 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
         .collect();
     let mut troubles = [troubles(base, &old_cases), troubles(new, &new_cases)].concat();
     troubles.extend(limits_of(counts, &rows, rule));
-    let lost = old_cases.iter().filter(|old| !new_cases.iter().any(|case| case.facts.name == old.facts.name)).count();
+    let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();
+    let lost = old_cases.iter().filter(|old| !names.contains(old.facts.name.as_str())).count();
     let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
     let runs = base.iter().map(|judged| judged.run("base")).chain(new.iter().map(|judged| judged.run("new")));
     Ok(Verdict {
@@ -160,11 +159,12 @@ fn decide(
         false => fewest as f64,
     };
     let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
-    let told = match more <= MOST_ASKED {
+    let asked = count as f64 + more <= MOST_REPLICATES as f64;
+    let told = match asked {
         true => format!("about {more} more replicates of each would tell"),
-        false => "no sensible number of replicates will tell".to_owned(),
+        false => format!("not even {MOST_REPLICATES} replicates of each would tell, with runs as unlike as these"),
     };
-    row.replicates_more = (more <= MOST_ASKED).then_some(more as u32);
+    row.replicates_more = asked.then_some(more as u32);
     let may = if high.is_finite() {
         format!("it may be slower by {}", percent(high))
     } else {

@@ -55,7 +55,7 @@ fn runs_that_are_not_alike_are_refused_unless_told_which_may_differ() {
     assert!(error.exit_code() == 2 && told.contains("hardware (processors)") && told.contains("rank-map (rank map)"));
     assert!(told.ends_with("say --allow hardware,rank-map,suite"), "{told}");
     let rule = CompareRule { allowed: vec![Allowed::Hardware, Allowed::RankMap, Allowed::Suite], ..RULE };
-    let verdict = compare(&[base.clone()], &[new], &rule).unwrap();
+    let verdict = compare(std::slice::from_ref(&base), &[new], &rule).unwrap();
     assert!(verdict.rule.iter().any(|told| told.starts_with("allowed to differ: hardware")), "{:?}", verdict.rule);
     assert!(compare(std::slice::from_ref(&base), std::slice::from_ref(&base), &RULE).is_err(), "one run twice");
 }

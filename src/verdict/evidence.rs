@@ -21,7 +21,7 @@ pub(super) struct Evidence<'a> {
     pub seconds: Vec<Option<f64>>,
     /// What keeps it from passing, each once.
     pub shortfalls: Vec<String>,
-    /// True where a replicate was neither measured nor waived.
+    /// True where a replicate was not measured, unless all were waived.
     pub unmeasured: bool,
     /// True where data arrived wrong.
     pub corrupt: bool,
@@ -56,6 +56,10 @@ pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
         for (case, lines) in cases.iter_mut().zip(lines) {
             add_record(case, record, &lines);
         }
+    }
+    // What can be run once can be run always: a replicate that was waived is then missing.
+    for case in &mut cases {
+        case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
     }
     cases
 }

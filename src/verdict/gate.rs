@@ -23,7 +23,7 @@ pub struct GateRule {
 /// # Errors
 /// A usage error where the records are not alike, or one run is given twice.
 pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
-    check_together(records, &rule.allowed)?;
+    check_together(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
     let mut cases = evidence(records);
     if let Some(machine) = machine {
         doubt_other_machine(records, machine, &mut cases);
