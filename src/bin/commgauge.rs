@@ -1,7 +1,9 @@
 //! Everything that needs no launch: starts suites, shows models and records, prints schemas. Links no MPI.
 
 use clap::{Parser, Subcommand};
+use commgauge::cli::compare::CompareCommand;
 use commgauge::cli::fit::FitCommand;
+use commgauge::cli::gate::GateCommand;
 use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::model::ModelCommand;
@@ -26,6 +28,10 @@ enum Command {
     Run(RunArguments),
     /// List every communication of a training or serving step: bytes, counts, what hides it, and why
     Ops(Box<OpsCommand>),
+    /// Hold a record against what a machine file expects, and end with the code of the verdict
+    Gate(GateCommand),
+    /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
+    Compare(CompareCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
@@ -46,6 +52,8 @@ fn main() {
     let done = match Program::parse().command {
         Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
         Command::Ops(command) => command.execute(),
+        Command::Gate(command) => command.execute(),
+        Command::Compare(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),

@@ -1,8 +1,10 @@
 //! Flags in, exit code out: what the programs share.
 
+pub mod compare;
 mod degrees;
 pub mod fit;
 mod fit_query;
+pub mod gate;
 pub mod import;
 #[cfg(feature = "mpi")]
 pub mod launched;
@@ -25,6 +27,7 @@ mod suite;
 mod sweep;
 mod sweep_plan;
 mod table_or_json;
+mod verdict_output;
 
 use crate::report::plain_table;
 pub use launched_arguments::LaunchedArguments;
@@ -33,3 +36,4 @@ pub use pairs::PairsArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};
 pub use table_or_json::{AnswerArguments, TableOrJson};
+pub use verdict_output::VerdictOutput;

@@ -6,6 +6,7 @@ use super::model_document;
 use super::table_or_json::{json, print};
 use crate::error::Result;
 use crate::record;
+use crate::verdict;
 use serde_json::Value;
 
 /// Print the JSON Schema of what commgauge writes
@@ -30,6 +31,8 @@ pub enum Document {
     Layout,
     /// The fit that `commgauge fit` writes
     Fit,
+    /// What `commgauge gate --format json` prints
+    Verdict,
 }
 
 impl Document {
@@ -41,6 +44,10 @@ impl Document {
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
             Document::Fit => super::fit::schema(),
+            Document::Verdict => {
+                let schema = schemars::schema_for!(verdict::Verdict).to_value();
+                published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ mod suite_sweep;
 mod suite_work;
 
 pub use document::{Place, Table};
-pub use machine::Machine;
+pub use machine::{Expectation, Limit, Machine};
 pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
 pub use settings::RunSettings;
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};

@@ -106,11 +106,13 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
         let line = |(replicate, row): (u32, &&Row)| Line::Case(Box::new(case_line(case, name(first), replicate, row)));
         lines.extend((0u32..).zip(rows).map(line));
     }
+    let lines_before = Some(lines.len() as u64);
     lines.push(Line::End(End {
         status: EndStatus::Complete,
         exit_code: 0,
         error: None,
         elapsed_seconds: Seconds(0.0),
+        lines_before,
     }));
     lines
 }

@@ -20,6 +20,7 @@ pub(super) struct Assembly {
     replays: Vec<ReplayLine>,
     interference: Vec<InterferenceLine>,
     seen: HashSet<(u32, u32)>,
+    lines_before_end: u64,
     end: Option<End>,
 }
 
@@ -28,6 +29,9 @@ impl Assembly {
     pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
         if self.end.is_some() {
             return Err("there is a line after the end of the record".to_owned());
+        }
+        if !matches!(line, Line::End(_)) {
+            self.lines_before_end += 1;
         }
         match (line, &self.header, &self.plan) {
             (Line::Header(header), None, _) => self.header = Some(*header),
@@ -73,6 +77,11 @@ impl Assembly {
         }
         if torn && !running {
             warnings.push("the last line was torn and is left out".to_owned());
+        }
+        let written = self.end.as_ref().and_then(|end| end.lines_before);
+        if let Some(written) = written.filter(|written| *written != self.lines_before_end) {
+            let found = self.lines_before_end;
+            warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
         let running = running && self.end.is_none();
         let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0), steps: Vec::new() };

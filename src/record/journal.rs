@@ -54,6 +54,11 @@ impl Journal {
         &self.path
     }
 
+    /// Lines written so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
     /// Appends one line with one write, and makes sure once a second that it is on the disk.
     ///
     /// # Errors
@@ -203,7 +208,7 @@ mod tests {
 
     fn end(seconds: f64) -> Line {
         let status = EndStatus::Complete;
-        Line::End(End { status, exit_code: 0, error: None, elapsed_seconds: Seconds(seconds) })
+        Line::End(End { status, exit_code: 0, error: None, elapsed_seconds: Seconds(seconds), lines_before: None })
     }
 
     #[test]

@@ -434,6 +434,9 @@ pub struct End {
     pub error: Option<String>,
     /// From header to end.
     pub elapsed_seconds: Seconds,
+    /// Lines before this one, so that a record from which lines were lost can be told from a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines_before: Option<u64>,
 }
 
 /// How a run ended.

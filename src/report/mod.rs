@@ -19,6 +19,7 @@ mod step;
 mod table;
 mod text;
 pub(crate) use text::wrap;
+mod verdict;
 mod view;
 
 pub use color::ColorChoice;
@@ -29,6 +30,7 @@ pub use pairs::PairsView;
 pub use replay::{ReplayTime, replay_time};
 pub use row::{Latency, Row, Status};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
+pub use verdict::{VerdictFormat, verdict_text};
 pub use view::View;
 
 use crate::error::{Error, Result};

@@ -127,7 +127,12 @@ impl SharedJournal {
     }
 
     fn write_unasked(&mut self, line: impl FnOnce() -> Line) -> Result<()> {
-        self.journal.as_mut().map_or(Ok(()), |journal| journal.write(&line()))
+        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
+        let mut line = line();
+        if let Line::End(end) = &mut line {
+            end.lines_before = Some(journal.lines());
+        }
+        journal.write(&line)
     }
 
     fn finish(self) -> Result<()> {
@@ -137,7 +142,7 @@ impl SharedJournal {
 
 fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
     let elapsed_seconds = Seconds(begun.elapsed().as_secs_f64());
-    let end = |status, exit_code, error| End { status, exit_code, error, elapsed_seconds };
+    let end = |status, exit_code, error| End { status, exit_code, error, elapsed_seconds, lines_before: None };
     match measured {
         Ok(tally) if tally.signal != 0 => {
             let stopped = Error::from(Kind::Interrupted(tally.signal));

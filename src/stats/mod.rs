@@ -3,11 +3,15 @@
 mod histogram;
 mod interval;
 mod percentile;
+mod rank_sum;
 #[cfg(test)]
 pub(crate) mod shapes;
+mod sign;
 mod trend;
 
 pub use histogram::Histogram;
 pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
 pub use percentile::{fewest_samples, median, percentile, sorted};
+pub use rank_sum::RankSums;
+pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use trend::{Evidence, falls};

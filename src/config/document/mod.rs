@@ -63,6 +63,12 @@ impl Place {
     }
 }
 
+impl Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.source.display(), self.key)
+    }
+}
+
 impl Table {
     /// Parses a file's text.
     pub fn parse(file: &Path, text: &str) -> Result<Table> {

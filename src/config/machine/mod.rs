@@ -1,9 +1,13 @@
-//! The machine file: how fast the links of a machine are, for bounds of bus bandwidth and for the simulated backend.
+//! The machine file: how fast the links of a machine are, for bounds of bus bandwidth and for the simulated backend, and
+//! what is expected of it, for verdicts.
 //!
 //! Rates are those of the links, per direction. What a library reaches over them is for measuring to say.
 
 mod bound;
+mod expect;
 mod read;
+
+pub use expect::{Expectation, Limit};
 
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
@@ -28,6 +32,8 @@ pub struct Machine {
     pub noise: Noise,
     /// What is broken on purpose.
     pub faults: Vec<Fault>,
+    /// What calls on it must reach. A file without any gates nothing.
+    pub expectations: Vec<Expectation>,
 }
 
 /// Links among the ranks of a node.

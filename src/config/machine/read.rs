@@ -1,5 +1,6 @@
 //! From the text of a machine file to a checked machine.
 
+use super::expect::expectation;
 use super::{Fault, Machine, Network, NodeLinks, Noise};
 use crate::config::document::{Item, Table};
 use crate::error::Result;
@@ -7,7 +8,7 @@ use crate::units::{Rate, Seconds};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 6] = ["name", "ranks_per_node", "within_node", "between_nodes", "noise", "faults"];
+const FILE_KEYS: [&str; 7] = ["name", "ranks_per_node", "within_node", "between_nodes", "noise", "faults", "expect"];
 const NODE_KEYS: [&str; 3] = ["latency", "rate", "assumed"];
 const NETWORK_KEYS: [&str; 4] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed"];
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
@@ -26,7 +27,7 @@ const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
 pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
     let mut file = Table::parse(path, text)?;
     file.only(&FILE_KEYS)?;
-    Ok(Machine {
+    let mut machine = Machine {
         path: path.to_owned(),
         name: file.require("name", "a text such as \"two-hosts\"")?.text_such_as("two-hosts")?.to_owned(),
         ranks_per_node: count(&mut file, "ranks_per_node", 1..=MOST_PER_NODE)?,
@@ -37,7 +38,12 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
             None => Noise::default(),
         },
         faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
-    })
+        expectations: Vec::new(),
+    };
+    for table in file.tables("expect")? {
+        machine.expectations.push(expectation(table, &machine)?);
+    }
+    Ok(machine)
 }
 
 fn node_links(mut table: Table) -> Result<NodeLinks> {

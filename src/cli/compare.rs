@@ -1,0 +1,67 @@
+//! `commgauge compare BASE NEW`: is it slower than before?
+
+use super::gate::confidence;
+use super::verdict_output::{VerdictOutput, read_all};
+use crate::error::Result;
+use crate::verdict::{Allowed, CompareRule, compare};
+use std::path::{Path, PathBuf};
+
+/// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
+///
+/// 0 every row is shown to be no slower by what matters; 1 a row is slower; 3 inconclusive; 4 data arrived wrong; 5 to 6 a
+/// run failed; 7 something planned was not measured. Runs that are not alike are refused.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CompareCommand {
+    /// Record of the base (JSON Lines)
+    pub base: PathBuf,
+
+    /// Record that is held against it
+    pub new: PathBuf,
+
+    /// Further records of the base; their replicates count with the first's
+    #[arg(long, value_name = "RECORD")]
+    pub more_base: Vec<PathBuf>,
+
+    /// Further records that are held against the base
+    #[arg(long, value_name = "RECORD")]
+    pub more_new: Vec<PathBuf>,
+
+    /// The smallest slow-down that matters, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
+    pub relevant: f64,
+
+    /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    pub confidence: f64,
+
+    /// In what the runs may differ
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub allow: Vec<Allowed>,
+
+    /// How the verdict is shown.
+    #[command(flatten)]
+    pub shown: VerdictOutput,
+}
+
+impl CompareCommand {
+    /// Compares, writes the verdict, and gives its exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
+        let new: Vec<PathBuf> = std::iter::once(&self.new).chain(&self.more_new).cloned().collect();
+        let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
+        self.shown.check(&inputs)?;
+        let rule = CompareRule {
+            false_alarm_level: 1.0 - self.confidence / 100.0,
+            relevant_slowdown: self.relevant / 100.0,
+            allowed: self.allow.clone(),
+        };
+        self.shown.show(&compare(&read_all(&base)?, &read_all(&new)?, &rule)?)
+    }
+}
+
+fn relevant(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("found `{text}`; accepted: a number from 0.1 to 100")),
+    }
+}

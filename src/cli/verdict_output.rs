@@ -1,0 +1,113 @@
+//! How a verdict is shown or written: the flags, and a file that is either the old one or the whole new one.
+
+use super::table_or_json::print;
+use crate::error::{Error, Result};
+use crate::report::{VerdictFormat, verdict_text};
+use crate::verdict::{Judged, Verdict};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Columns of a table that goes into a file or a pipe.
+const WIDTH_WITHOUT_TERMINAL: u16 = 100;
+
+/// How a verdict is shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct VerdictOutput {
+    /// How to write the verdict
+    #[arg(long, value_enum, default_value_t)]
+    pub format: VerdictFormat,
+
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+impl VerdictOutput {
+    /// Refuses an output that would replace an input, or that cannot be a file.
+    pub fn check(&self, inputs: &[&Path]) -> Result<()> {
+        let Some(path) = self.file() else { return Ok(()) };
+        if path.is_dir() {
+            return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.display())));
+        }
+        let whole = |path: &Path| path.canonicalize().ok();
+        match inputs.iter().find(|input| whole(input).is_some() && whole(input) == whole(path)) {
+            Some(_) => {
+                Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.display())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the verdict, and gives its exit code.
+    pub fn show(&self, verdict: &Verdict) -> Result<i32> {
+        let is_terminal = self.file().is_none() && std::io::stdout().is_terminal();
+        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
+        let width = self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL);
+        let text = verdict_text(verdict, self.format, width)?;
+        match self.file() {
+            Some(path) => replace(path, &text)?,
+            None => print(&text)?,
+        }
+        Ok(verdict.exit_code)
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+}
+
+/// Reads the records that are to be judged.
+pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Judged>> {
+    paths.iter().map(|path| Judged::read(path)).collect()
+}
+
+/// Writes beside the file, brings it to the disk and renames it: whoever reads meanwhile sees the old text or the new one.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let refused = |cause| Error::usage(format!("--output: cannot write {}: {cause}", path.display()));
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside).map_err(refused)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let done = written.and_then(|()| std::fs::rename(&beside, path));
+    done.map_err(|cause| {
+        // Whether or not it can be taken away again, the trouble to tell is the first.
+        let _ = std::fs::remove_file(&beside);
+        Error::file("write", path, cause)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_refused_and_nothing_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.jsonl");
+        std::fs::write(&record, "x").unwrap();
+        for (path, words) in [(folder.path().to_owned(), "is a folder"), (record.clone(), "is one of the inputs")] {
+            let output = VerdictOutput { output: Some(path), ..VerdictOutput::default() };
+            let error = output.check(&[&record]).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(words), "{error}");
+        }
+        let nowhere = folder.path().join("missing/v.json");
+        assert_eq!(replace(&nowhere, "text").unwrap_err().exit_code(), 2);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("v.json");
+        for text in ["a long first text", "short"] {
+            replace(&path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+}

@@ -1,0 +1,114 @@
+//! A verdict as text: a table for people, and the formats of pages, test reports and monitoring.
+//!
+//! Every text that comes from a record or a machine file is made harmless here, format by format.
+
+mod junit;
+mod prometheus;
+mod table;
+
+use super::text::visible;
+use crate::error::{Error, Result};
+use crate::units::{Rate, Seconds, three_digits};
+use crate::verdict::{Metric, Question, Row, Verdict};
+
+/// How a verdict is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum VerdictFormat {
+    /// For people, fitted to the width of the terminal.
+    #[default]
+    Table,
+    /// One JSON document in base units, whose schema `commgauge schema verdict` prints.
+    Json,
+    /// A test report in JUnit's XML: one test case for each row.
+    Junit,
+    /// Tables for a page or an issue.
+    Markdown,
+    /// A text file for the collector of Prometheus' node exporter.
+    Prometheus,
+}
+
+/// The verdict as text. `width` matters to the table only.
+///
+/// # Errors
+/// Where a document cannot be written as JSON or XML.
+pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
+    match format {
+        VerdictFormat::Table => Ok(table::text(verdict, width)),
+        VerdictFormat::Markdown => Ok(table::markdown(verdict)),
+        VerdictFormat::Junit => junit::text(verdict),
+        VerdictFormat::Prometheus => Ok(prometheus::text(verdict)),
+        VerdictFormat::Json => {
+            let text = serde_json::to_string_pretty(verdict)
+                .map_err(|cause| Error::environment(format!("cannot write the verdict as JSON: {cause}")))?;
+            Ok(ascii_controls(&text) + "\n")
+        }
+    }
+}
+
+/// JSON leaves characters that turn the direction of writing as they are; inside its strings an escape is the same text.
+fn ascii_controls(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\n' => out.push(c),
+            c if super::text::is_unseemly(c) => {
+                let mut units = [0; 2];
+                c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The first line: the question, the answer and its exit code.
+fn headline(verdict: &Verdict) -> String {
+    let what = match verdict.question {
+        Question::Gate => "gate",
+        Question::Compare => "compare",
+    };
+    format!("{what}: {} (exit code {})", verdict.decision.name().to_uppercase(), verdict.exit_code)
+}
+
+/// What was judged and what not, in sentences.
+fn coverage(verdict: &Verdict) -> Vec<String> {
+    let c = &verdict.coverage;
+    let mut sentences = vec![
+        format!(
+            "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
+            c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
+        ),
+        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned),
+    ];
+    if verdict.question == Question::Gate {
+        let about = c.expectations - c.expectations_without_row;
+        sentences.push(format!("expectations: {about} of {} are about a row of the record", c.expectations));
+    }
+    sentences
+}
+
+/// A row's decision in a word.
+fn decision(row: &Row) -> &'static str {
+    row.decision.map_or("not judged", |decision| decision.name())
+}
+
+/// A value of a limit with its unit.
+fn value(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
+        Metric::LatencySeconds => Seconds(value).to_string(),
+    }
+}
+
+fn percent(share: f64) -> String {
+    let sign = if share >= 0.0 { "+" } else { "" };
+    format!("{sign}{} %", three_digits(share * 100.0))
+}
+
+/// Reasons as one harmless text.
+fn reasons(row: &Row) -> String {
+    visible(&row.reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests;

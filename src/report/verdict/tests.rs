@@ -1,0 +1,90 @@
+//! Verdicts in every format as published, and nothing hostile in any.
+
+use super::*;
+use crate::record::Line;
+use crate::verdict::testing::{judged, lines, machine};
+use crate::verdict::{GateRule, gate};
+use clap::ValueEnum;
+
+fn verdict(lines: Vec<Line>) -> Verdict {
+    let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+    gate(&[judged("run.jsonl", lines)], Some(&machine("14GB/s")), &rule).unwrap()
+}
+
+/// A row that passes, one that fails, and one that needs more replicates.
+fn mixed() -> Vec<Line> {
+    let times = |middle: f64| (0..6).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
+    lines("20261121T093000Z-7f3a", &[times(100.0), times(300.0), times(445.0)])
+}
+
+#[test]
+fn every_format_is_as_published() {
+    for format in VerdictFormat::value_variants() {
+        let name = format.to_possible_value().unwrap().get_name().to_owned();
+        insta::assert_snapshot!(format!("gate_{name}"), verdict_text(&verdict(mixed()), *format, 120).unwrap());
+    }
+}
+
+#[test]
+fn what_is_written_as_json_is_valid_by_the_published_schema() {
+    let schema = schemars::schema_for!(Verdict).to_value();
+    let text = verdict_text(&verdict(mixed()), VerdictFormat::Json, 80).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+}
+
+#[test]
+fn nothing_hostile_gets_through_in_any_format() {
+    const POISON: &str =
+        "=1\x1b[31m|`</script><img src=x onerror=alert(1)>\"'&amp;]]>\\, \u{9b}2J\r\n@_*\u{202e}\0\u{ffff}";
+    let poison = || POISON.to_owned();
+    let mut lines = mixed();
+    for line in &mut lines {
+        match line {
+            Line::Header(header) => {
+                (header.run_id, header.suite.name, header.backend.library) = (poison(), poison(), poison());
+                header.started_at = poison();
+                header.warnings.push(poison());
+                header.backend.machine = Some(poison());
+            }
+            Line::Plan(plan) => plan.cases.iter_mut().for_each(|case| case.name += POISON),
+            Line::Case(case) => {
+                case.name += POISON;
+                case.warnings.push(poison());
+            }
+            Line::End(end) => (end.exit_code, end.error) = (6, Some(poison())),
+            _ => {}
+        }
+    }
+    let mut verdict = verdict(lines);
+    verdict.machine = Some(poison());
+    for row in &mut verdict.rows {
+        let against = row.against_limit.as_mut().unwrap();
+        (against.source, against.algorithm, against.version) = (poison(), Some(poison()), Some(poison()));
+    }
+    for format in VerdictFormat::value_variants() {
+        let text = verdict_text(&verdict, *format, 120).unwrap();
+        let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}'));
+        assert_eq!(bad, None, "{format:?}");
+        match format {
+            VerdictFormat::Markdown | VerdictFormat::Junit => assert!(!text.contains("<img"), "{format:?}: {text}"),
+            VerdictFormat::Json => {
+                let read: Verdict = serde_json::from_str(&text).unwrap();
+                assert_eq!(read, verdict, "what was written is what is read");
+            }
+            VerdictFormat::Prometheus => {
+                for line in text.lines().filter(|line| !line.starts_with("# ")) {
+                    let inside = line.replace("\\\\", "").replace("\\\"", "");
+                    assert_eq!(inside.matches('"').count() % 2, 0, "{line}");
+                    assert!(line.starts_with("commgauge_verdict_"), "{line}");
+                }
+            }
+            VerdictFormat::Table => {}
+        }
+        if *format == VerdictFormat::Junit {
+            let report = quick_junit::Report::deserialize_from_str(&text).unwrap();
+            let cases = &report.test_suites[0].test_cases;
+            assert_eq!(cases.len(), verdict.rows.len() + verdict.troubles.len());
+        }
+    }
+}

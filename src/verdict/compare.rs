@@ -1,0 +1,236 @@
+//! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
+
+use super::document::{AgainstBase, FORMAT, Question, Row, VERSION, Verdict};
+use super::evidence::{Evidence, evidence, troubles};
+use super::family::{Corrected, corrected, ways};
+use super::gate::{bare_row, coverage, exit_code_of, held_back};
+use super::{Allowed, Decision, Judged, Trouble, check_together, differences, gravest};
+use crate::error::{Error, Result};
+use crate::stats::{RankSums, median, sorted};
+use crate::units::three_digits;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// With more the exact distributions would take too long, and nothing is left to find.
+const MOST_REPLICATES: usize = 50;
+
+/// How a comparison decides.
+#[derive(Clone, Debug)]
+pub struct CompareRule {
+    /// The chance of any false alarm over all rows, at most.
+    pub false_alarm_level: f64,
+    /// The smallest slow-down that matters, as a share.
+    pub relevant_slowdown: f64,
+    /// In what the runs may differ.
+    pub allowed: Vec<Allowed>,
+}
+
+/// Holds runs against a base. Several records of a side are replicates of each other.
+///
+/// # Errors
+/// A usage error where the runs are not alike, one is given twice, or they have more replicates than can be tested exactly.
+pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Verdict> {
+    check_together(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
+    let (old_cases, new_cases) = (evidence(base), evidence(new));
+    let replicates = |cases: &[Evidence]| cases.first().map_or(0, |case| case.seconds.len());
+    let counts = (replicates(&old_cases), replicates(&new_cases));
+    if counts.0.max(counts.1) > MOST_REPLICATES {
+        let (base, new) = counts;
+        return Err(Error::usage(format!(
+            "{base} and {new} replicates are too many for an exact test; at most {MOST_REPLICATES} of each"
+        )));
+    }
+    let by_name: BTreeMap<&str, &Evidence> = old_cases.iter().map(|case| (case.facts.name.as_str(), case)).collect();
+    let pairs: Vec<(&Evidence, Option<&Evidence>)> =
+        new_cases.iter().map(|case| (case, by_name.get(case.facts.name.as_str()).copied())).collect();
+    let (whole, family) = family(&pairs, counts.0);
+    let mut ranks = RankSums::default();
+    let rows: Vec<Row> = (pairs.iter().enumerate())
+        .map(|(index, (case, old))| {
+            let at = whole.binary_search(&index).ok();
+            let p = at.map(|at| (family.p_slower[at], family.p_faster[at]));
+            row(case, *old, p, rule, &mut ranks)
+        })
+        .collect();
+    let mut troubles = [troubles(base, &old_cases), troubles(new, &new_cases)].concat();
+    troubles.extend(limits_of(counts, &rows, rule));
+    let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();
+    let lost = old_cases.iter().filter(|old| !names.contains(old.facts.name.as_str())).count();
+    let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let runs = base.iter().map(|judged| judged.run("base")).chain(new.iter().map(|judged| judged.run("new")));
+    Ok(Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        question: Question::Compare,
+        decision: Decision::of_exit_code(exit_code),
+        exit_code,
+        rule: told(rule, counts, whole.len(), lost, &family, base.first().zip(new.first())),
+        runs: runs.collect(),
+        machine: None,
+        coverage: coverage(&rows, &new_cases),
+        troubles,
+        rows,
+        template: None,
+    })
+}
+
+/// The rows with every replicate on both sides, by index, and what exchanging replicates makes of them.
+fn family(pairs: &[(&Evidence, Option<&Evidence>)], base: usize) -> (Vec<usize>, Corrected) {
+    let mut whole = Vec::new();
+    let mut logarithms = Vec::new();
+    for (index, (case, old)) in pairs.iter().enumerate() {
+        let Some(old) = old else { continue };
+        let times: Option<Vec<f64>> =
+            old.seconds.iter().chain(&case.seconds).map(|seconds| seconds.map(f64::ln)).collect();
+        if let Some(times) = times {
+            whole.push(index);
+            logarithms.push(times);
+        }
+    }
+    let corrected = corrected(&logarithms, base);
+    (whole, corrected)
+}
+
+fn row(
+    case: &Evidence,
+    old: Option<&Evidence>,
+    p: Option<(f64, f64)>,
+    rule: &CompareRule,
+    ranks: &mut RankSums,
+) -> Row {
+    let mut row = bare_row(case);
+    let Some(old) = old else {
+        row.reasons.push("the base has no such row".to_owned());
+        return row;
+    };
+    let (before, after) = (old.measured(), case.measured());
+    let logarithms = |times: &[f64]| sorted(times.iter().map(|time| time.ln()));
+    let level = 1.0 - rule.false_alarm_level;
+    let shift = ranks.shift(&logarithms(&before), &logarithms(&after), level);
+    let slowdown = shift.map(|(middle, low, high)| (middle.exp_m1(), low.exp_m1(), high.exp_m1()));
+    let p_row = (!before.is_empty() && !after.is_empty()).then(|| ranks.p_larger(&before, &after));
+    let faster_by = 1.0 / (1.0 + rule.relevant_slowdown) - 1.0;
+    let decision = decide(slowdown, p, rule, &mut row, (before.len(), after.len()));
+    row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
+    row.decision = Some(held_back(held_back(decision, case), old));
+    let bounds = slowdown.filter(|(_, low, high)| low.is_finite() && high.is_finite() && *low > -1.0);
+    row.against_base = Some(AgainstBase {
+        replicates_base: before.len() as u32,
+        latency_seconds_base: median(&before),
+        latency_seconds_new: median(&after),
+        slowdown: slowdown.map(|(middle, ..)| middle),
+        slowdown_lower_bound: bounds.map(|(_, low, _)| low),
+        slowdown_upper_bound: bounds.map(|(.., high)| high),
+        p_row,
+        p_corrected: p.map(|(slower, _)| slower),
+        faster: p
+            .zip(slowdown)
+            .is_some_and(|((_, p), (middle, ..))| p <= rule.false_alarm_level && middle <= faster_by),
+    });
+    row
+}
+
+/// Slower where chance is ruled out over all rows and the slow-down matters; good where the upper bound of the slow-down
+/// stays below what matters; else nobody knows.
+fn decide(
+    slowdown: Option<(f64, f64, f64)>,
+    p: Option<(f64, f64)>,
+    rule: &CompareRule,
+    row: &mut Row,
+    counts: (usize, usize),
+) -> Decision {
+    let Some((middle, _, high)) = slowdown else {
+        row.reasons.insert(0, "one of the runs has no replicate of it".to_owned());
+        return Decision::Inconclusive;
+    };
+    let relevant = rule.relevant_slowdown;
+    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
+    if p.is_some_and(|(slower, _)| slower <= rule.false_alarm_level) && middle >= relevant {
+        row.reasons.insert(0, format!("slower by {}", percent(middle)));
+        return Decision::Fail;
+    }
+    if high < relevant {
+        return Decision::Pass;
+    }
+    let fewest = fewest_for(rule.false_alarm_level);
+    // The width of the interval falls with the root of the number of replicates.
+    let (count, gap) = (counts.0.min(counts.1), (relevant - middle).abs());
+    let wanted = match high.is_finite() && gap > 0.0 {
+        true => count as f64 * ((high - middle) / gap).powi(2),
+        false => fewest as f64,
+    };
+    let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
+    let asked = count as f64 + more <= MOST_REPLICATES as f64;
+    let told = match asked {
+        true => format!("about {more} more replicates of each would tell"),
+        false => format!("not even {MOST_REPLICATES} replicates of each would tell, with runs as unlike as these"),
+    };
+    row.replicates_more = asked.then_some(more as u32);
+    let may = if high.is_finite() {
+        format!("it may be slower by {}", percent(high))
+    } else {
+        "nothing is bounded".to_owned()
+    };
+    row.reasons.insert(0, format!("{may}, and {} would matter; {told}", percent(relevant)));
+    Decision::Inconclusive
+}
+
+/// The fewest replicates of each side with which the level can be reached at all.
+fn fewest_for(level: f64) -> usize {
+    (1..=MOST_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MOST_REPLICATES)
+}
+
+/// What keeps the whole comparison from an answer.
+fn limits_of((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+    let mut found = Vec::new();
+    let attainable = 1.0 / ways(base + new, new);
+    if attainable > rule.false_alarm_level * (1.0 + 1e-9) {
+        found.push(format!(
+            "with {base} and {new} replicates no probability below {} can be reached, so nothing can be shown to be slower; \
+             {} of each are needed",
+            three_digits(attainable),
+            fewest_for(rule.false_alarm_level)
+        ));
+    }
+    if !rows.iter().any(|row| row.decision.is_some()) {
+        found.push("the runs have no row in common".to_owned());
+    }
+    found.into_iter().map(|text| Trouble { exit_code: 3, text }).collect()
+}
+
+fn told(
+    rule: &CompareRule,
+    (base, new): (usize, usize),
+    rows: usize,
+    lost: usize,
+    family: &Corrected,
+    firsts: Option<(&Judged, &Judged)>,
+) -> Vec<String> {
+    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
+    let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
+    let how = if family.exact { "all there are" } else { "drawn" };
+    let mut told = vec![
+        format!(
+            "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows, would come about by \
+             chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
+             confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
+        ),
+        format!(
+            "p is of an exact rank-sum test of the medians of {base} and {new} replicates, at best {:.5}; corrected p is from \
+             exchanging whole replicates in {} ways ({how}) and taking the largest change of all rows, at best {:.5}",
+            1.0 / ways(base + new, new),
+            family.exchanges,
+            1.0 / family.exchanges.max(1) as f64
+        ),
+        "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
+            .to_owned(),
+        "missing, unverified, synthetic and doubtful rows never pass".to_owned(),
+    ];
+    if lost > 0 {
+        told.push(format!("{lost} rows of the base are not in the new run and stay out"));
+    }
+    for difference in firsts.map(|(base, new)| differences(base, new)).unwrap_or_default() {
+        let (kind, fact) = (difference.kind.name(), difference.fact);
+        told.push(format!("allowed to differ: {kind} ({fact}): {:?} and {:?}", difference.base, difference.new));
+    }
+    told
+}

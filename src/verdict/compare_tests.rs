@@ -1,0 +1,165 @@
+//! What a comparison promises: few false alarms over all rows, found slow-downs, and nothing compared that is not alike.
+
+use super::testing::{judged, lines};
+use super::*;
+use crate::record::Line;
+use crate::record::line::Outcome;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const RULE: CompareRule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+
+/// How run-to-run noise is spread.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Normal,
+    /// Most runs are near the best time, some are much faster than the rest.
+    LeftSkewed,
+}
+
+/// A time in microseconds with noise of that standard deviation, as a share.
+fn noisy(middle: f64, sigma: f64, shape: Shape, random: &mut Xoshiro256PlusPlus) -> f64 {
+    let uniform: f64 = random.random_range(f64::EPSILON..1.0);
+    let deviate = match shape {
+        Shape::Normal => {
+            let angle = std::f64::consts::TAU * random.random_range(0.0..1.0);
+            (-2.0 * uniform.ln()).sqrt() * angle.cos()
+        }
+        Shape::LeftSkewed => 1.0 + uniform.ln(),
+    };
+    middle * (1.0 + sigma * deviate)
+}
+
+fn run(id: &str, rows: usize, replicates: usize, slow: Option<(usize, f64)>, noise: (f64, Shape), seed: u64) -> Judged {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let factor = |row: usize| slow.filter(|(slow, _)| *slow == row).map_or(1.0, |(_, factor)| factor);
+    let times: Vec<Vec<f64>> = (0..rows)
+        .map(|row| (0..replicates).map(|_| noisy(1000.0 * factor(row), noise.0, noise.1, &mut random)).collect())
+        .collect();
+    judged(&format!("{id}.jsonl"), lines(id, &times))
+}
+
+fn compared(base: &Judged, new: &Judged) -> Verdict {
+    compare(std::slice::from_ref(base), std::slice::from_ref(new), &RULE).unwrap()
+}
+
+#[test]
+fn runs_that_are_not_alike_are_refused_unless_told_which_may_differ() {
+    let base = run("a", 2, 4, None, (0.01, Shape::Normal), 1);
+    let mut new = run("b", 2, 4, None, (0.01, Shape::Normal), 2);
+    new.record.header.ranks[0].processor = "another".to_owned();
+    new.record.header.suite.sha256 = "0".to_owned();
+    new.record.header.ranks[1].node = 1;
+    let error = compare(std::slice::from_ref(&base), std::slice::from_ref(&new), &RULE).unwrap_err();
+    let told = error.to_string();
+    assert!(error.exit_code() == 2 && told.contains("hardware (processors)") && told.contains("rank-map (rank map)"));
+    assert!(told.ends_with("say --allow hardware,rank-map,suite"), "{told}");
+    let rule = CompareRule { allowed: vec![Allowed::Hardware, Allowed::RankMap, Allowed::Suite], ..RULE };
+    let verdict = compare(std::slice::from_ref(&base), &[new], &rule).unwrap();
+    assert!(verdict.rule.iter().any(|told| told.starts_with("allowed to differ: hardware")), "{:?}", verdict.rule);
+    assert!(compare(std::slice::from_ref(&base), std::slice::from_ref(&base), &RULE).is_err(), "one run twice");
+}
+
+#[test]
+fn rows_that_lack_something_on_either_side_never_pass() {
+    let noise = (0.005, Shape::Normal);
+    let (base, new) = (run("a", 2, 7, None, noise, 1), run("b", 2, 7, None, noise, 2));
+    assert_eq!(compared(&base, &new).exit_code, 0);
+    type Harm = (&'static str, i32, fn(&mut Judged));
+    let harms: [Harm; 5] = [
+        ("a replicate is missing", 7, |judged| {
+            judged.record.cases.remove(0);
+        }),
+        ("not verified", 3, |judged| judged.record.cases[0].outcome = Outcome::Measured { verified: false }),
+        ("doubtful", 3, |judged| judged.record.cases[0].warnings.push("times were still falling".to_owned())),
+        ("zero time", 7, |judged| judged.record.cases[0].samples.slowest_nanoseconds.fill(0)),
+        ("no end", 7, |judged| judged.record.end = None),
+    ];
+    for (what, code, harm) in harms {
+        for side in [0, 1] {
+            let mut sides = [base.clone(), new.clone()];
+            harm(&mut sides[side]);
+            assert_eq!(compared(&sides[0], &sides[1]).exit_code, code, "{what}, side {side}");
+        }
+    }
+}
+
+#[test]
+fn too_few_replicates_find_nothing_and_say_how_many_would() {
+    let noise = (0.01, Shape::Normal);
+    let verdict = compared(&run("a", 1, 2, None, noise, 1), &run("b", 1, 2, Some((0, 2.0)), noise, 2));
+    assert_eq!(verdict.exit_code, 3, "a slow-down by half cannot be shown with 2 and 2");
+    assert!(verdict.troubles[0].text.contains("no probability below 0.167 can be reached"), "{:?}", verdict.troubles);
+    assert!(verdict.troubles[0].text.contains("3 of each are needed"), "{:?}", verdict.troubles);
+    assert_eq!(verdict.rows[0].replicates_more, Some(1));
+    let three = compared(&run("a", 1, 3, None, noise, 1), &run("b", 1, 3, Some((0, 2.0)), noise, 2));
+    assert_eq!(three.exit_code, 1);
+}
+
+#[test]
+fn a_row_that_became_faster_is_told_and_passes() {
+    let noise = (0.005, Shape::Normal);
+    let verdict = compared(&run("a", 3, 7, None, noise, 1), &run("b", 3, 7, Some((1, 0.8)), noise, 2));
+    let faster: Vec<bool> = verdict.rows.iter().map(|row| row.against_base.as_ref().unwrap().faster).collect();
+    assert_eq!((verdict.exit_code, faster), (0, vec![false, true, false]));
+}
+
+/// Optimised, the figures are those of the promise; otherwise fewer, so that the tests stay quick.
+const TRIALS: u64 = if cfg!(debug_assertions) { 12 } else { 2000 };
+const ROWS: usize = if cfg!(debug_assertions) { 40 } else { 200 };
+
+#[test]
+fn alarms_without_a_change_are_no_more_frequent_than_stated() {
+    let mut false_alarms = 0;
+    for trial in 0..TRIALS {
+        let shape = if trial % 2 == 0 { Shape::Normal } else { Shape::LeftSkewed };
+        let noise = ([0.005, 0.01, 0.02][trial as usize % 3], shape);
+        let replicates = [5, 6, 7][trial as usize / 2 % 3];
+        let base = run("a", ROWS, replicates, None, noise, 2 * trial);
+        let verdict = compared(&base, &run("b", ROWS, replicates, None, noise, 2 * trial + 1));
+        false_alarms += u64::from(verdict.exit_code == 1);
+    }
+    // Four standard deviations above the stated level.
+    let (expected, trials) = (0.05 * TRIALS as f64, TRIALS as f64);
+    let most = expected + 4.0 * (trials * 0.05 * 0.95).sqrt();
+    assert!(false_alarms as f64 <= most, "{false_alarms} of {TRIALS}");
+}
+
+#[test]
+fn a_slow_down_by_five_per_cent_is_found_with_seven_replicates_at_one_per_cent_noise() {
+    let trials = TRIALS.min(400);
+    let found = (0..trials).filter(|trial| {
+        let shape = if trial % 2 == 0 { Shape::Normal } else { Shape::LeftSkewed };
+        let base = run("a", ROWS, 7, None, (0.01, shape), 7000 + 2 * trial);
+        let verdict = compared(&base, &run("b", ROWS, 7, Some((17, 1.05)), (0.01, shape), 7001 + 2 * trial));
+        verdict.exit_code == 1 && verdict.rows[17].decision == Some(Decision::Fail)
+    });
+    let found = found.count() as u64;
+    assert!(found * 10 >= trials * 9, "{found} of {trials}");
+}
+
+#[test]
+fn deleting_any_line_of_either_record_never_passes() {
+    let noise = (0.005, Shape::Normal);
+    let text = |judged_as: &str, seed| {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let times: Vec<f64> = (0..6).map(|_| noisy(1000.0, noise.0, noise.1, &mut random)).collect();
+        lines(judged_as, &[times])
+    };
+    let (base, new) = (text("a", 1), text("b", 2));
+    let code = |base: Vec<Line>, new: Vec<Line>| {
+        let read = |name: &str, lines: Vec<Line>| Ok(Judged { path: name.into(), record: Record::from_lines(lines)? });
+        let verdict = read("a", base).and_then(|base| compare(&[base], &[read("b", new)?], &RULE));
+        verdict.map_or_else(|error: Error| error.exit_code(), |verdict| verdict.exit_code)
+    };
+    assert_eq!(code(base.clone(), new.clone()), 0);
+    for deleted in 0..base.len() {
+        let without = |lines: &[Line]| {
+            let mut lines = lines.to_vec();
+            lines.remove(deleted);
+            lines
+        };
+        assert_ne!(code(without(&base), new.clone()), 0, "the base without line {}", deleted + 1);
+        assert_ne!(code(base.clone(), without(&new)), 0, "the new without line {}", deleted + 1);
+    }
+}

@@ -1,0 +1,206 @@
+//! What records say of each planned case, replicate by replicate, and what speaks against them.
+//!
+//! Nothing is judged here; whatever would keep a row from passing is written down as a sentence.
+
+use super::{Judged, Trouble};
+use crate::collective::Collective;
+use crate::record::Record;
+use crate::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, Outcome};
+use crate::sample::Cadence;
+use crate::stats::{median, sorted};
+use crate::units::Seconds;
+
+/// With a larger share of samples left out, what is left is doubtful too.
+const MOST_DOUBTFUL_SHARE: f64 = 0.1;
+
+/// A planned case with all its replicates.
+pub(super) struct Evidence<'a> {
+    /// The case, as planned.
+    pub facts: &'a CaseFacts,
+    /// Median time of one transfer of each replicate that was asked for, in seconds; none where nothing counts.
+    pub seconds: Vec<Option<f64>>,
+    /// What keeps it from passing, each once.
+    pub shortfalls: Vec<String>,
+    /// True where a replicate was not measured, unless all were waived.
+    pub unmeasured: bool,
+    /// True where data arrived wrong.
+    pub corrupt: bool,
+}
+
+impl Evidence<'_> {
+    /// Ascending times of the replicates that were measured.
+    pub fn measured(&self) -> Vec<f64> {
+        sorted(self.seconds.iter().flatten().copied())
+    }
+
+    fn add(&mut self, shortfall: String) {
+        if !self.shortfalls.contains(&shortfall) {
+            self.shortfalls.push(shortfall);
+        }
+    }
+}
+
+/// The cases of records that have the same plan.
+pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
+    let Some(first) = records.first() else { return Vec::new() };
+    let mut cases: Vec<Evidence> = (first.record.plan.cases.iter())
+        .map(|facts| Evidence { facts, seconds: Vec::new(), shortfalls: Vec::new(), unmeasured: false, corrupt: false })
+        .collect();
+    for Judged { record, .. } in records {
+        let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); cases.len()];
+        for line in &record.cases {
+            if let Some(lines) = lines.get_mut(line.case as usize) {
+                lines.push(line);
+            }
+        }
+        for (case, lines) in cases.iter_mut().zip(lines) {
+            add_record(case, record, &lines);
+        }
+    }
+    // What can be run once can be run always: a replicate that was waived is then missing.
+    for case in &mut cases {
+        case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
+    }
+    cases
+}
+
+fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine]) {
+    for replicate in 0..record.header.settings.replicates {
+        let line = lines.iter().find(|line| line.replicate == replicate);
+        let seconds = line.and_then(|line| add_line(case, record, line));
+        let waived = line.is_some_and(|line| matches!(line.outcome, Outcome::Waived { .. }));
+        case.unmeasured |= seconds.is_none() && !waived;
+        case.seconds.push(seconds);
+        if line.is_none() {
+            case.add("a replicate is missing".to_owned());
+        }
+    }
+    if lines.iter().any(|line| line.replicate >= record.header.settings.replicates) {
+        case.add("the record has more replicates than were asked for".to_owned());
+    }
+    for warning in &record.header.warnings {
+        case.add(format!("doubtful: {warning}"));
+    }
+    if case.facts.cadence == Cadence::Isolated && record.clocks.iter().any(|clock| clock.method == ClockMethod::Barrier)
+    {
+        case.add("doubtful: its samples started after a barrier, not on a common clock".to_owned());
+    }
+    if record.header.backend.synthetic {
+        case.add("synthetic: no data moved and no real time passed".to_owned());
+    }
+}
+
+/// Notes what a line says, and gives its median where it has one that counts.
+fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64> {
+    for warning in &line.warnings {
+        case.add(format!("doubtful: {warning}"));
+    }
+    match &line.outcome {
+        Outcome::Measured { verified } => {
+            // A barrier moves nothing that could arrive wrong.
+            let nothing_to_check = case.facts.collective == Collective::Barrier && record.header.settings.verify;
+            if !verified && !nothing_to_check {
+                case.add("not verified: data were not checked".to_owned());
+            }
+        }
+        Outcome::Waived { reason } => {
+            case.add(format!("cannot be run here: {reason}"));
+            return None;
+        }
+        Outcome::Corrupt { when, rank, element, expected, got, count } => {
+            case.corrupt = true;
+            case.add(format!(
+                "wrong data at rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements \
+                 there, {when} timing)"
+            ));
+            return None;
+        }
+        Outcome::Failed { reason } => {
+            case.add(format!("failed: {reason}"));
+            return None;
+        }
+    }
+    let samples = &line.samples.slowest_nanoseconds;
+    let mut counts = vec![true; samples.len()];
+    for (index, _) in &line.samples.doubtful {
+        counts[*index as usize] = false;
+    }
+    let transfers = f64::from(line.calls_per_sample) * f64::from(case.facts.transfers_per_call);
+    let valid = samples.iter().zip(&counts).filter(|(_, counts)| **counts);
+    let times = sorted(valid.map(|(sample, _)| Seconds::from_nanoseconds(*sample).0 / transfers));
+    let left_out = samples.len() - times.len();
+    if left_out as f64 > MOST_DOUBTFUL_SHARE * samples.len() as f64 {
+        case.add(format!("doubtful: {left_out} of {} samples of a replicate do not count", samples.len()));
+    }
+    let middle = median(&times).filter(|middle| *middle > 0.0);
+    if middle.is_none() {
+        case.add("a replicate has no sample that counts".to_owned());
+    }
+    middle
+}
+
+/// What speaks against records as a whole.
+pub(super) fn troubles(records: &[Judged], cases: &[Evidence]) -> Vec<Trouble> {
+    let mut troubles: Vec<Trouble> = Vec::new();
+    for judged in records {
+        let name = judged.path.display();
+        let found = of_record(&judged.record);
+        troubles
+            .extend(found.into_iter().map(|(exit_code, text)| Trouble { exit_code, text: format!("{name}: {text}") }));
+    }
+    let unmeasured = cases.iter().filter(|case| case.unmeasured).count();
+    if unmeasured > 0 {
+        let text = format!("{unmeasured} of {} planned rows were not measured in every replicate", cases.len());
+        troubles.push(Trouble { exit_code: 7, text });
+    }
+    troubles
+}
+
+fn of_record(record: &Record) -> Vec<(i32, String)> {
+    let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
+    match &record.end {
+        None => {
+            if record.warnings.is_empty() {
+                found.push((7, "the record has no end line".to_owned()));
+            }
+        }
+        Some(end) => {
+            let how = match end.status {
+                EndStatus::Complete => "the run ended with trouble",
+                EndStatus::Interrupted => "the run was interrupted",
+                EndStatus::Failed => "the run failed",
+            };
+            let code = if (4..=7).contains(&end.exit_code) { end.exit_code } else { 7 };
+            if end.status != EndStatus::Complete || end.exit_code != 0 {
+                let why = end.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
+                found.push((code, format!("{how}{why}")));
+            }
+        }
+    }
+    for (moment, name) in [(ClockMoment::Start, "start"), (ClockMoment::End, "end")] {
+        if !record.clocks.iter().any(|clock| clock.moment == moment) {
+            found.push((7, format!("the record does not say how the clocks agreed at its {name}")));
+        }
+    }
+    let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.replicates);
+    if cases == 0 || replicates == 0 {
+        found.push((7, "the record plans nothing to measure".to_owned()));
+    } else if record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {
+        found.push((7, "the plan of the record contradicts itself in the number of case lines".to_owned()));
+    }
+    let outcomes = (record.cases.iter().map(|line| &line.outcome))
+        .chain(record.replays.iter().map(|replay| &replay.outcome))
+        .chain(record.interference.iter().map(|pair| &pair.outcome));
+    let (mut corrupt, mut failed) = (0u64, 0u64);
+    for outcome in outcomes {
+        corrupt += u64::from(matches!(outcome, Outcome::Corrupt { .. }));
+        failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
+    }
+    if corrupt > 0 {
+        found.push((4, format!("data arrived wrong in {corrupt} measurements")));
+    }
+    if failed > 0 {
+        found.push((6, format!("{failed} measurements could not be run to their end")));
+    }
+    found
+}

@@ -1,0 +1,89 @@
+//! Which expectations of a machine file are about a case, and what a limit makes of the times of its replicates.
+
+use super::document::{AgainstLimit, Metric};
+use crate::config::{Expectation, Limit};
+use crate::record::line::CaseFacts;
+use crate::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
+use crate::verdict::Decision;
+
+/// True where the expectation is about calls of this kind: the same call, group, place, cadence and size.
+pub(super) fn is_about(expected: &Expectation, facts: &CaseFacts) -> bool {
+    expected.collective == facts.collective
+        && expected.ranks == facts.group_size
+        && expected.ranks_per_node == facts.locality.ranks_per_node
+        && expected.nodes == facts.locality.nodes_spanned
+        && expected.groups_per_node == facts.locality.concurrent_groups_per_node
+        && expected.cadence == facts.cadence
+        && expected.placement.is_none_or(|placement| placement == facts.placement)
+        && expected.element_type.is_none_or(|element| element == facts.element_type)
+        && (expected.bytes.0..=expected.bytes.1).contains(&facts.bytes_total)
+}
+
+/// What one expectation makes of a row.
+pub(super) struct Weighed {
+    pub decision: Decision,
+    pub reason: String,
+    pub replicates_more: Option<u32>,
+    pub against: AgainstLimit,
+}
+
+/// Holds the replicates' times of one transfer against a limit: a pass only where the lower confidence bound of the median
+/// clears it, a fail where the upper bound is beyond it on the bad side. The bounds are of order statistics, each with
+/// confidence `level`.
+pub(super) fn weigh(expected: &Expectation, facts: &CaseFacts, seconds: &[f64], level: f64) -> Weighed {
+    let factor = facts.bus_factor.filter(|factor| *factor > 0.0);
+    let bytes = facts.bytes_accounted.0 as f64 * factor.unwrap_or(0.0);
+    let (metric, limit) = match expected.limit {
+        Limit::BusBandwidthFloor(rate) => (Metric::BusBandwidthBytesPerSecond, rate.0),
+        Limit::LatencyCeiling(time) => (Metric::LatencySeconds, time.0),
+    };
+    let more_is_better = metric == Metric::BusBandwidthBytesPerSecond;
+    let values = match metric {
+        Metric::BusBandwidthBytesPerSecond if bytes > 0.0 => sorted(seconds.iter().map(|time| bytes / time)),
+        Metric::BusBandwidthBytesPerSecond => Vec::new(),
+        Metric::LatencySeconds => sorted(seconds.iter().copied()),
+    };
+    let good = |value: &f64| if more_is_better { *value >= limit } else { *value <= limit };
+    let bounds = median_bounds(&values, level);
+    let (count, agreeing) = (values.len(), values.iter().filter(|value| good(value)).count());
+    let decision = match bounds {
+        Some((low, high)) if good(&low) && good(&high) => Decision::Pass,
+        Some((low, high)) if !good(&low) && !good(&high) => Decision::Fail,
+        _ => Decision::Inconclusive,
+    };
+    let majority = agreeing.max(count - agreeing);
+    let needed = values_to_decide(count, majority, level);
+    let (reason, replicates_more) = match decision {
+        Decision::Pass => (String::new(), None),
+        Decision::Fail => (format!("{} of {count} replicates are beyond the limit", count - agreeing), None),
+        _ => undecided(count, agreeing, needed, level),
+    };
+    let against = AgainstLimit {
+        metric,
+        limit,
+        median: median(&values),
+        lower_bound: bounds.map(|bounds| bounds.0),
+        upper_bound: bounds.map(|bounds| bounds.1),
+        place: expected.place.clone(),
+        source: expected.source.clone(),
+        date: expected.date.clone(),
+        algorithm: expected.algorithm.clone(),
+        version: expected.version.clone(),
+    };
+    Weighed { decision, reason, replicates_more, against }
+}
+
+fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -> (String, Option<u32>) {
+    let more = needed.map(|needed| needed.saturating_sub(count) as u32);
+    let fewest = fewest_for_bound(level);
+    let told = match more {
+        Some(more) => format!("about {more} more replicates would tell if they fall as these did"),
+        None => "no sensible number of replicates will tell: the median lies at the limit".to_owned(),
+    };
+    let reason = match count {
+        0 => "nothing was measured that can be held against the limit".to_owned(),
+        _ if count < fewest => format!("{count} replicates bound nothing, at least {fewest} are needed; {told}"),
+        _ => format!("{agreeing} of {count} replicates meet the limit; {told}"),
+    };
+    (reason, more)
+}

@@ -1,0 +1,178 @@
+//! Does a machine reach what is expected of it? Every row that an expectation is about passes, fails, or is inconclusive.
+
+use super::document::{Coverage, FORMAT, Question, Row, VERSION, Verdict};
+use super::evidence::{Evidence, evidence, troubles};
+use super::expected::{Weighed, is_about, weigh};
+use super::{Allowed, Decision, Judged, Trouble, check_together, gravest, template};
+use crate::config::{Expectation, Machine};
+use crate::error::Result;
+use crate::stats::fewest_for_bound;
+use std::path::Path;
+
+/// How a gate decides.
+#[derive(Clone, Debug)]
+pub struct GateRule {
+    /// Confidence of each bound, one-sided.
+    pub confidence: f64,
+    /// In what several records of the machine may differ.
+    pub allowed: Vec<Allowed>,
+}
+
+/// Holds records of one machine against what its file expects. Several records are replicates of each other.
+///
+/// # Errors
+/// A usage error where the records are not alike, or one run is given twice.
+pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
+    check_together(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
+    let mut cases = evidence(records);
+    if let Some(machine) = machine {
+        doubt_other_machine(records, machine, &mut cases);
+    }
+    let expectations = machine.map_or(&[][..], |machine| &machine.expectations);
+    let rows: Vec<Row> = cases.iter().map(|case| row(case, expectations, rule.confidence)).collect();
+    let mut troubles = troubles(records, &cases);
+    let without_row =
+        expectations.iter().filter(|expected| !cases.iter().any(|case| is_about(expected, case.facts))).count();
+    let coverage = Coverage {
+        expectations: expectations.len() as u32,
+        expectations_without_row: without_row as u32,
+        ..coverage(&rows, &cases)
+    };
+    if coverage.rows_judged == 0 {
+        troubles.push(Trouble { exit_code: 3, text: nothing_expected(machine) });
+    }
+    let template = template::of(&cases, &rows);
+    let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    Ok(Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        question: Question::Gate,
+        decision: Decision::of_exit_code(exit_code),
+        exit_code,
+        rule: told(rule),
+        runs: records.iter().map(|judged| judged.run("judged")).collect(),
+        machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.display())),
+        coverage,
+        troubles,
+        rows,
+        template,
+    })
+}
+
+/// The exit code that a row asks for. Wrong and missing data ask for theirs as troubles of the record.
+pub(super) fn exit_code_of(row: &Row) -> i32 {
+    match row.decision {
+        Some(Decision::Fail) => 1,
+        Some(Decision::Inconclusive | Decision::Error) => 3,
+        Some(Decision::Pass) | None => 0,
+    }
+}
+
+/// Counts what was judged.
+pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
+    let count = |wanted: Option<Decision>| rows.iter().filter(|row| row.decision == wanted).count() as u32;
+    let judged = || rows.iter().zip(cases).filter(|(row, _)| row.decision.is_some());
+    Coverage {
+        rows: rows.len() as u32,
+        rows_judged: judged().count() as u32,
+        rows_passed: count(Some(Decision::Pass)),
+        rows_failed: count(Some(Decision::Fail)),
+        rows_inconclusive: count(Some(Decision::Inconclusive)),
+        rows_not_judged: count(None),
+        replicates_planned: judged().map(|(_, case)| case.seconds.len() as u64).sum(),
+        replicates_measured: judged().map(|(_, case)| case.seconds.iter().flatten().count() as u64).sum(),
+        ..Coverage::default()
+    }
+}
+
+/// A row that nothing is said of yet.
+pub(super) fn bare_row(case: &Evidence) -> Row {
+    let facts = case.facts;
+    Row {
+        name: facts.name.clone(),
+        axis: facts.axis,
+        group_size: facts.group_size,
+        groups: facts.groups,
+        locality: facts.locality.clone(),
+        collective: facts.collective,
+        bytes_total: facts.bytes_total,
+        placement: facts.placement,
+        cadence: facts.cadence,
+        decision: None,
+        reasons: case.shortfalls.clone(),
+        replicates: case.seconds.iter().flatten().count() as u32,
+        replicates_more: None,
+        against_limit: None,
+        against_base: None,
+    }
+}
+
+/// Several expectations about one row all count; the worst is shown, so that none added makes the row better.
+fn row(case: &Evidence, expectations: &[Expectation], level: f64) -> Row {
+    let mut row = bare_row(case);
+    let seconds = case.measured();
+    let weighed = expectations.iter().filter(|expected| is_about(expected, case.facts));
+    let worst: Option<Weighed> = weighed
+        .map(|expected| weigh(expected, case.facts, &seconds, level))
+        .reduce(|worst, next| if next.decision > worst.decision { next } else { worst });
+    let Some(worst) = worst else { return row };
+    row.decision = Some(held_back(worst.decision, case));
+    row.reasons.splice(0..0, (!worst.reason.is_empty()).then_some(worst.reason));
+    row.replicates_more = worst.replicates_more;
+    row.against_limit = Some(worst.against);
+    row
+}
+
+/// Whatever speaks against a row keeps it from passing, and never makes a failed one better.
+pub(super) fn held_back(decision: Decision, case: &Evidence) -> Decision {
+    match case {
+        case if case.corrupt => decision.max(Decision::Fail),
+        case if !case.shortfalls.is_empty() => decision.max(Decision::Inconclusive),
+        _ => decision,
+    }
+}
+
+/// A record that names another machine file was measured elsewhere, as far as anyone can tell.
+fn doubt_other_machine(records: &[Judged], machine: &Machine, cases: &mut [Evidence]) {
+    for judged in records {
+        let Some(named) = &judged.record.header.backend.machine else { continue };
+        let stem = Path::new(named).file_stem().and_then(|stem| stem.to_str());
+        if named != &machine.name && stem != Some(machine.name.as_str()) {
+            for case in cases.iter_mut() {
+                let text = format!("doubtful: the record was made with machine {named}, not {}", machine.name);
+                case.shortfalls.push(text);
+            }
+        }
+    }
+}
+
+fn nothing_expected(machine: Option<&Machine>) -> String {
+    match machine {
+        None => "no machine file was given, so nothing is expected of any row; fill in the template".to_owned(),
+        Some(machine) if machine.expectations.is_empty() => {
+            format!("{} expects nothing: it has no [[expect]]; fill in the template", machine.path.display())
+        }
+        Some(machine) => format!(
+            "none of the {} expectations of {} is about a row of the record; fill in the template",
+            machine.expectations.len(),
+            machine.path.display()
+        ),
+    }
+}
+
+fn told(rule: &GateRule) -> Vec<String> {
+    let percent = rule.confidence * 100.0;
+    vec![
+        format!(
+            "a row passes where the lower {percent} % confidence bound of the median of its replicates clears the limit, \
+             fails where the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, \
+             and need {} replicates",
+            fewest_for_bound(rule.confidence)
+        ),
+        format!(
+            "a row whose true median lies just beyond its limit passes with a chance of at most {} %",
+            crate::units::three_digits((1.0 - rule.confidence) * 100.0)
+        ),
+        "missing, unverified, synthetic and doubtful rows never pass".to_owned(),
+    ]
+}

@@ -1,0 +1,157 @@
+//! In what two runs differ that a comparison would mistake for a change of speed.
+
+use super::Judged;
+use crate::error::{Error, Result};
+use crate::record::line::{Header, RankFacts};
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+/// What may differ between two runs, if the user says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Allowed {
+    /// Names of the hosts.
+    Hosts,
+    /// Processors and devices.
+    Hardware,
+    /// Program, library, transports and kernel.
+    Versions,
+    /// Variables that steer the library: NCCL_*, OMPI_MCA_*, UCX_* and such. Algorithms are chosen there.
+    Environment,
+    /// Number of ranks, and which rank lies on which node, on which cores.
+    RankMap,
+    /// Suite, model and layout, by the hash of their files. Rows that only one run has stay out.
+    Suite,
+    /// How samples are taken: precision, checks, buffers, data seed.
+    Settings,
+}
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What kind it is.
+    pub kind: Allowed,
+    /// Which fact.
+    pub fact: String,
+    /// Its value in the first run.
+    pub base: String,
+    /// Its value in the second.
+    pub new: String,
+}
+
+impl Allowed {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Allowed::Hosts => "hosts",
+            Allowed::Hardware => "hardware",
+            Allowed::Versions => "versions",
+            Allowed::Environment => "environment",
+            Allowed::RankMap => "rank-map",
+            Allowed::Suite => "suite",
+            Allowed::Settings => "settings",
+        }
+    }
+}
+
+/// Everything in which two runs differ, by kind.
+pub fn differences(base: &Judged, new: &Judged) -> Vec<Difference> {
+    let (old_facts, new_facts) = (facts(base), facts(new));
+    let names: BTreeSet<&(Allowed, String)> = old_facts.keys().chain(new_facts.keys()).collect();
+    let value = |facts: &BTreeMap<(Allowed, String), String>, name: &(Allowed, String)| {
+        facts.get(name).cloned().unwrap_or_else(|| "not set".to_owned())
+    };
+    names
+        .into_iter()
+        .map(|name| Difference {
+            kind: name.0,
+            fact: name.1.clone(),
+            base: value(&old_facts, name),
+            new: value(&new_facts, name),
+        })
+        .filter(|difference| difference.base != difference.new)
+        .collect()
+}
+
+/// Refuses two runs that differ in what is not allowed to.
+pub(super) fn refuse_unlike(base: &Judged, new: &Judged, allowed: &[Allowed]) -> Result<()> {
+    let unlike: Vec<Difference> =
+        differences(base, new).into_iter().filter(|difference| !allowed.contains(&difference.kind)).collect();
+    if unlike.is_empty() {
+        return Ok(());
+    }
+    let kinds: BTreeSet<Allowed> = unlike.iter().map(|difference| difference.kind).collect();
+    let kinds: Vec<&str> = kinds.into_iter().map(Allowed::name).collect();
+    let lines: Vec<String> = unlike
+        .iter()
+        .map(|difference| {
+            let Difference { kind, fact, base, new } = difference;
+            format!("  {} ({fact}): {base:?} and {new:?}", kind.name())
+        })
+        .collect();
+    Err(Error::usage(format!(
+        "{} and {} are not alike, so a difference in speed would say nothing:\n{}\nIf that is meant, say --allow {}",
+        base.path.display(),
+        new.path.display(),
+        lines.join("\n"),
+        kinds.join(",")
+    )))
+}
+
+fn facts(judged: &Judged) -> BTreeMap<(Allowed, String), String> {
+    use Allowed::*;
+    let header = &judged.record.header;
+    let settings = &header.settings;
+    let ranks = &header.ranks;
+    let text = |kind, name: &str, value: String| ((kind, name.to_owned()), value);
+    let mut facts = BTreeMap::from([
+        text(Hosts, "hosts", distinct(ranks, |rank| rank.host.clone())),
+        text(Hardware, "processors", distinct(ranks, |rank| rank.processor.clone())),
+        text(Hardware, "devices", distinct(ranks, |rank| rank.device.clone().unwrap_or_default())),
+        text(Versions, "backend", header.backend.name.clone()),
+        text(Versions, "synthetic", header.backend.synthetic.to_string()),
+        text(Versions, "library", header.backend.library.clone()),
+        text(Versions, "transport", header.backend.transport.clone().unwrap_or_default()),
+        text(Versions, "program", format!("{} {}", header.program, header.program_version)),
+        text(Versions, "program's SHA-256", header.program_sha256.clone()),
+        text(Versions, "kernels", distinct(ranks, |rank| rank.kernel.clone())),
+        text(RankMap, "ranks", header.world_size.to_string()),
+        text(RankMap, "rank map", rank_map(header)),
+        text(Suite, "SHA-256", header.suite.sha256.clone()),
+        text(Suite, "layout", header.suite.layout.clone().unwrap_or_default()),
+        text(Suite, "rows", rows(judged)),
+        text(Settings, "precision", settings.precision.to_string()),
+        text(Settings, "samples", format!("{} to {}", settings.minimum_samples, settings.maximum_samples)),
+        text(Settings, "case budget, s", settings.case_budget_seconds.0.to_string()),
+        text(Settings, "warm buffers", settings.warm_buffers.to_string()),
+        text(Settings, "verify", settings.verify.to_string()),
+        text(Settings, "machine file", header.backend.machine.clone().unwrap_or_default()),
+    ]);
+    // What schedulers set differs from job to job and steers nothing.
+    let steering = header.environment.iter().filter(|(name, _)| !name.starts_with("SLURM_"));
+    facts.extend(steering.map(|(name, value)| ((Environment, name.clone()), value.clone())));
+    facts
+}
+
+/// The different values of a fact of the ranks, in order.
+fn distinct(ranks: &[RankFacts], fact: impl Fn(&RankFacts) -> String) -> String {
+    let values: BTreeSet<String> = ranks.iter().map(fact).collect();
+    values.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Node and cores of each rank, in short: a hash, and the first ranks to look at.
+fn rank_map(header: &Header) -> String {
+    let entries: Vec<String> =
+        header.ranks.iter().map(|rank| format!("{}+{}:{}[{}]", rank.rank, rank.ranks, rank.node, rank.cores)).collect();
+    let whole = entries.join(" ");
+    if entries.len() <= 8 {
+        return whole;
+    }
+    format!("{} ... ({})", entries[..4].join(" "), &crate::digest::sha256(whole)[..12])
+}
+
+/// The names of the rows, hashed; cadence, sizes and layouts are parts of names.
+fn rows(judged: &Judged) -> String {
+    let cases = &judged.record.plan.cases;
+    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    format!("{} rows ({})", cases.len(), &crate::digest::sha256(names.join("\n"))[..12])
+}

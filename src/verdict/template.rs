@@ -1,0 +1,58 @@
+//! Expectations to fill in, for rows that have none: what a machine file lacks, written so that it cannot be used unfilled.
+
+use super::Row;
+use super::evidence::Evidence;
+use crate::collective::Collective;
+use crate::stats::median;
+use crate::units::{Rate, Seconds};
+use std::collections::BTreeSet;
+
+/// TOML for a machine file; none where every row has an expectation. Groups of one rank reach nothing that could be expected.
+pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
+    let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && row.group_size > 1);
+    let mut seen = BTreeSet::new();
+    let texts: Vec<String> = bare
+        .filter_map(|(case, _)| {
+            let head = head(case);
+            seen.insert(head.clone()).then(|| head + &tail(case))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// What the expectation is about: names and numbers of the plan only, so that nothing can hide in it.
+fn head(case: &Evidence) -> String {
+    let facts = case.facts;
+    let locality = &facts.locality;
+    let bytes = match facts.collective {
+        Collective::Barrier => String::new(),
+        _ => format!("bytes = \"{}B\"\n", facts.bytes_total.0),
+    };
+    format!(
+        "[[expect]]\ncollective = \"{}\"\n{bytes}ranks = {}\nranks_per_node = {}\nnodes = {}\ngroups_per_node = {}\n\
+         cadence = \"{}\"\n",
+        facts.collective,
+        facts.group_size,
+        locality.ranks_per_node,
+        locality.nodes_spanned,
+        locality.concurrent_groups_per_node,
+        facts.cadence
+    )
+}
+
+fn tail(case: &Evidence) -> String {
+    let measured = median(&case.measured());
+    let count = case.seconds.iter().flatten().count();
+    let factor = case.facts.bus_factor.filter(|factor| *factor > 0.0 && case.facts.bytes_accounted.0 > 0);
+    let shown = match (measured, factor) {
+        (None, _) => "not measured here".to_owned(),
+        (Some(time), Some(factor)) => {
+            let rate = Rate(case.facts.bytes_accounted.0 as f64 * factor / time);
+            format!("a bus bandwidth; here {rate} over {count} replicates, which says nothing of what is good")
+        }
+        (Some(time), None) => {
+            format!("a time; here {} over {count} replicates, which says nothing of what is good", Seconds(time))
+        }
+    };
+    format!("value = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")
+}
