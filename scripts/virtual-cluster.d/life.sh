@@ -86,6 +86,9 @@ make_cluster() {
     start_keeper "$@"
     local answer=0
     find_entrance
+    # To enter a namespace is to leave a chroot: what lies here would lie elsewhere there.
+    "${entrance[@]}" test -e "$parts/build" </dev/null 2>/dev/null ||
+        skip "$parts is not to be found from inside a namespace, as in a chroot"
     "${entrance[@]}" bash "$parts/build" "$state" </dev/null || answer=$?
     case "$answer" in
         0) : >"$state/made" ;;
