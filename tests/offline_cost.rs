@@ -1,22 +1,12 @@
 //! `commgauge import`, `fit` and `predict` as a user starts them, one after the other. Needs nothing.
 
+#[path = "common/offline.rs"]
+mod offline;
+
+use offline::{commgauge, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn commgauge(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_commgauge"))
-        .args(arguments)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .expect("commgauge starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A folder with `h100.csv`, `h100.jsonl` and `fit.json`.
 fn fitted() -> tempfile::TempDir {

@@ -1,21 +1,11 @@
 //! `commgauge import` of other tools' files as a user starts it, and of commgauge's own nccl-tests report. Needs nothing.
 
+#[path = "common/offline.rs"]
+mod offline;
+
+use offline::{commgauge, text};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn commgauge(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_commgauge"))
-        .args(arguments)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .expect("commgauge starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn data(name: &str) -> String {
     format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))

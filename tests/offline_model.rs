@@ -1,21 +1,12 @@
 //! `commgauge model` as a user starts it: from any directory, into a pipe, with a wrong argument. Needs nothing.
 
+#[path = "common/offline.rs"]
+mod offline;
+
+use offline::{commgauge, text};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn commgauge(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_commgauge"))
-        .args(arguments)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .expect("commgauge starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_mistake_is_told_on_stderr_and_ends_with_2() {

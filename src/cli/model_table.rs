@@ -3,8 +3,9 @@
 //! Nothing is counted here; all numbers are in the document.
 
 use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
+use super::plain_table::STYLE;
 use crate::config::{LatentAttention, Mixture};
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -12,8 +13,6 @@ use std::fmt::Write;
 const GAP: u16 = 2;
 /// Ranges of layers that are listed before the rest is only counted.
 const MOST_RANGES: usize = 4;
-/// A rule under the headings and nothing else, so that the table can be copied anywhere.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
 /// The whole answer.
 pub(super) fn table(document: &ModelDocument, width: u16) -> String {

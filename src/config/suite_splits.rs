@@ -1,26 +1,14 @@
 //! Reads how a vector form divides its elements, from a suite's `splits` or the flag of that name.
 
 use super::document::{Item, Table};
-use super::step::Routing;
 use crate::error::Result;
-use crate::geometry::{self, MOST_EXPERTS, Routed, Splits};
+use crate::geometry::{MOST_EXPERTS, Routed, Routing, Splits};
 
 const ACCEPTED: &str = "accepted: equal, skewed:EXPONENT (above 0, up to 8), given:3,1,1 or, for all_to_all_v, \
                         routed:ROUTING,experts=COUNT,k=COUNT[,hidden=COUNT][,capacity=FACTOR][,seed=NUMBER][,back] with ROUTING \
                         uniform, random, zipf:EXPONENT or hot:SHARE";
 /// More elements than a token has anywhere.
 const MOST_HIDDEN: u64 = 1 << 24;
-
-impl From<Routing> for geometry::Routing {
-    fn from(routing: Routing) -> Self {
-        match routing {
-            Routing::Uniform => geometry::Routing::Uniform,
-            Routing::Zipf(exponent) => geometry::Routing::Zipf(exponent),
-            Routing::Hot(share) => geometry::Routing::Hot(share),
-            Routing::Random => geometry::Routing::Random,
-        }
-    }
-}
 
 /// Reads one item of a suite's `splits`.
 pub(super) fn read_splits(item: Item) -> Result<Splits> {
@@ -50,7 +38,7 @@ fn read_routed(mut table: Table) -> Result<Splits> {
     let routing: Routing = table.require("routing", "how tokens choose, such as \"zipf:1.2\"")?.parsed(str::parse)?;
     let most = 1..=MOST_EXPERTS;
     let routed = Routed {
-        routing: routing.into(),
+        routing,
         experts: table.require("experts", "the experts of a layer, such as 8")?.whole(most.clone())?,
         experts_per_token: table.require("experts_per_token", "how many a token goes to, such as 2")?.whole(most)?,
         elements_per_token: table.take("hidden").map(|item| item.whole(1..=MOST_HIDDEN)).transpose()?.unwrap_or(1),
@@ -90,7 +78,7 @@ fn parse_routed(text: &str) -> std::result::Result<Splits, String> {
         experts: 0,
         experts_per_token: 0,
         elements_per_token: 1,
-        routing: routing.into(),
+        routing,
         capacity_factor: None,
         seed: 1,
         back: false,

@@ -2,13 +2,14 @@
 //! in the heading instead because all rows of a section agree.
 
 use super::color::of_status;
+use super::plain_table::STYLE;
 use super::row::Row;
 use super::view::View;
 use crate::collective::Placement;
 use crate::geometry::Splits;
 use crate::layout::Axis;
 use crate::units::three_digits;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 
 /// A column. The order is that of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,6 +297,3 @@ impl Section<'_> {
 
 /// Spaces between columns.
 const GAP: usize = 2;
-
-/// A rule under the headings and nothing else, so that the table can be copied anywhere.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));

@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Spaces between columns.
 const GAP: u16 = 2;
 /// A rule under the headings and nothing else, so that the table can be copied anywhere.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
+pub(crate) const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
 /// Writes a table for a format: the columns and the rows.
 pub(crate) type TableWriter<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> String;

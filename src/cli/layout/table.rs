@@ -2,8 +2,9 @@
 
 use super::overview::{AxisView, Overview, group_text};
 use super::picture::picture;
+use crate::cli::plain_table::STYLE;
 use crate::layout::Axis;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use std::io::{self, Write};
 
 /// Groups of an axis that are listed without leaving any out.
@@ -14,8 +15,6 @@ const LEAST_GROUP_COLUMNS: usize = 24;
 const MOST_GROUP_COLUMNS: usize = 40;
 /// Spaces between columns.
 const GAP: usize = 2;
-/// A rule under the headings and nothing else, so that the table can be copied anywhere.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
 /// Writes it, fitted to a width; `listed` adds the groups of each axis.
 pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! The choices of a training step that change its bytes, each with the names that files and flags use.
 
+pub use crate::geometry::Routing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -150,20 +151,6 @@ choice! {
     }
 }
 
-/// How tokens choose experts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Routing {
-    /// Every expert the same.
-    Uniform,
-    /// The i-th expert in proportion to 1 / (i + 1)^exponent.
-    Zipf(f64),
-    /// One expert gets this share of all choices, the others the rest.
-    Hot(f64),
-    /// Every token draws its experts at random, from the seed.
-    Random,
-}
-
 impl std::str::FromStr for Routing {
     type Err = String;
 
@@ -186,17 +173,6 @@ impl std::str::FromStr for Routing {
                 _ => Err(wrong()),
             },
             _ => Err(wrong()),
-        }
-    }
-}
-
-impl fmt::Display for Routing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Routing::Uniform => f.pad("uniform"),
-            Routing::Random => f.pad("random"),
-            Routing::Zipf(exponent) => f.pad(&format!("zipf:{exponent}")),
-            Routing::Hot(share) => f.pad(&format!("hot:{share}")),
         }
     }
 }

@@ -68,7 +68,7 @@ pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64, b
         experts: mixture.experts,
         experts_per_token: mixture.experts_per_token,
         elements_per_token,
-        routing: choices.routing.into(),
+        routing: choices.routing,
         capacity_factor: choices.capacity_factor,
         seed: choices.routing_seed,
         back,
