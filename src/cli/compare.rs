@@ -1,33 +1,37 @@
-//! `commgauge compare BASE NEW`: is it slower than before?
+//! `commgauge compare BASE NEW`: is it slower than before? With one record only: does it contradict itself?
 
 use super::gate::confidence;
 use super::verdict_output::{VerdictOutput, read_all};
 use crate::error::Result;
-use crate::verdict::{Allowed, CompareRule, compare};
+use crate::verdict::{Allowed, CompareRule, ConsistencyRule, compare, consistency};
 use std::path::{Path, PathBuf};
 
 /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
 ///
-/// 0 every row is shown to be no slower by what matters; 1 a row is slower; 3 inconclusive; 4 data arrived wrong; 5 to 6 a
-/// run failed; 7 something planned was not measured. Runs that are not alike are refused.
+/// 0 every row is shown to be no slower by what matters; 1 a row is slower, or alpha or beta of a curve; 3 inconclusive; 4
+/// data arrived wrong; 5 to 6 a run failed; 7 something planned was not measured. Runs that are not alike are refused.
+///
+/// With one record and nothing to hold it against, the record is held against itself: a call of twice the bytes that takes
+/// more than 2.05 times as long, or less; all_reduce slower than reduce_scatter and all_gather together, and the like; sizes
+/// at which the bandwidth dips.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CompareCommand {
     /// Record of the base (JSON Lines)
     pub base: PathBuf,
 
-    /// Record that is held against it
-    pub new: PathBuf,
+    /// Record that is held against it; without one the base is held against itself
+    pub new: Option<PathBuf>,
 
     /// Further records of the base; their replicates count with the first's
     #[arg(long, value_name = "RECORD")]
     pub more_base: Vec<PathBuf>,
 
     /// Further records that are held against the base
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", requires = "new")]
     pub more_new: Vec<PathBuf>,
 
     /// The smallest slow-down that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant, requires = "new")]
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
@@ -47,14 +51,16 @@ impl CompareCommand {
     /// Compares, writes the verdict, and gives its exit code.
     pub fn execute(&self) -> Result<i32> {
         let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
-        let new: Vec<PathBuf> = std::iter::once(&self.new).chain(&self.more_new).cloned().collect();
+        let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();
         let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;
-        let rule = CompareRule {
-            false_alarm_level: 1.0 - self.confidence / 100.0,
-            relevant_slowdown: self.relevant / 100.0,
-            allowed: self.allow.clone(),
-        };
+        let false_alarm_level = 1.0 - self.confidence / 100.0;
+        if new.is_empty() {
+            let rule = ConsistencyRule { false_alarm_level, ..ConsistencyRule::default() };
+            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?);
+        }
+        let rule =
+            CompareRule { false_alarm_level, relevant_slowdown: self.relevant / 100.0, allowed: self.allow.clone() };
         self.shown.show(&compare(&read_all(&base)?, &read_all(&new)?, &rule)?)
     }
 }

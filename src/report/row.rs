@@ -164,6 +164,15 @@ pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_
     (0..line.samples.slowest_nanoseconds.len()).filter(move |index| doubtful.binary_search(index).is_err())
 }
 
+/// Median time of one transfer of each replicate, in seconds; none where it was not measured or its data were wrong.
+pub(super) fn medians(facts: &CaseFacts, lines: &[&CaseLine], replicates: u32) -> Vec<Option<f64>> {
+    let of = |replicate| {
+        let line = lines.iter().find(|line| line.replicate == replicate)?;
+        matches!(line.outcome, Outcome::Measured { .. }).then(|| median(&seconds_per_transfer(facts, line)))?
+    };
+    (0..replicates).map(of).map(|median| median.filter(|seconds| *seconds > 0.0)).collect()
+}
+
 /// Sorted times of one transfer: a sample's time over its calls and the one-way messages of a call.
 fn seconds_per_transfer(facts: &CaseFacts, line: &CaseLine) -> Vec<f64> {
     let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);

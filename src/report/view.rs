@@ -5,13 +5,19 @@ use super::interference::Disturbed;
 use super::late::{self, Late};
 use super::pairs::PairsView;
 use super::provenance;
-use super::row::{Row, Status};
+use super::row::{self, Row, Status};
 use super::step::StepView;
 use crate::record::Record;
 use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, Outcome};
 use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::Seconds;
+use crate::verdict::{Consistency, ConsistencyRule, Timed};
+
+/// Most calls that break a rule of self-consistency and are told one by one.
+const MOST_CONTRADICTIONS: usize = 5;
+/// What may be chance is told from here on: half as long again as the rule allows.
+const WORTH_TELLING: f64 = 1.5;
 
 /// Everything that a report says, in the order in which it says it.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +71,7 @@ impl View {
         let pairs = PairsView::new(record);
         let mut findings = late::findings(named, isolated);
         findings.extend(pairs.iter().flat_map(PairsView::findings));
+        findings.extend(contradictions(record, &lines_of_case));
         View {
             findings,
             pairs,
@@ -129,6 +136,20 @@ impl View {
         };
         if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) }
     }
+}
+
+/// Calls that break a rule of self-consistency. A simulation is not held against rules for machines.
+fn contradictions(record: &Record, lines_of_case: &[Vec<&CaseLine>]) -> Vec<String> {
+    if record.header.backend.synthetic {
+        return Vec::new();
+    }
+    let replicates = record.header.settings.replicates;
+    let cases: Vec<Timed> = (record.plan.cases.iter().zip(lines_of_case))
+        .map(|(facts, lines)| Timed { facts, seconds: row::medians(facts, lines, replicates) })
+        .collect();
+    let mut found = Consistency::of(&cases, ConsistencyRule::default());
+    found.findings.retain(|finding| finding.certain || finding.times_allowed >= WORTH_TELLING);
+    found.sentences(MOST_CONTRADICTIONS)
 }
 
 fn is_failed(outcome: &Outcome) -> bool {

@@ -1,5 +1,6 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
+use super::curves::{self, CurveChange, CurvePart, Series};
 use super::document::{AgainstBase, FORMAT, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence, troubles};
 use super::family::{Corrected, corrected, ways};
@@ -42,7 +43,8 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
     let by_name: BTreeMap<&str, &Evidence> = old_cases.iter().map(|case| (case.facts.name.as_str(), case)).collect();
     let pairs: Vec<(&Evidence, Option<&Evidence>)> =
         new_cases.iter().map(|case| (case, by_name.get(case.facts.name.as_str()).copied())).collect();
-    let (whole, family) = family(&pairs, counts.0);
+    let series = curves::series(&pairs);
+    let (whole, family) = family(&pairs, &series, counts.0);
     let mut ranks = RankSums::default();
     let rows: Vec<Row> = (pairs.iter().enumerate())
         .map(|(index, (case, old))| {
@@ -51,8 +53,14 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
             row(case, *old, p, rule, &mut ranks)
         })
         .collect();
+    let curves: Vec<CurveChange> = (series.iter().zip(&family.p_slower[whole.len()..]))
+        .filter_map(|(series, p)| {
+            series.change(counts.0, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
+        })
+        .collect();
     let mut troubles = [troubles(base, &old_cases), troubles(new, &new_cases)].concat();
     troubles.extend(limits_of(counts, &rows, rule));
+    troubles.extend(worse_curves(&curves));
     let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();
     let lost = old_cases.iter().filter(|old| !names.contains(old.facts.name.as_str())).count();
     let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
@@ -63,18 +71,21 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
         question: Question::Compare,
         decision: Decision::of_exit_code(exit_code),
         exit_code,
-        rule: told(rule, counts, whole.len(), lost, &family, base.first().zip(new.first())),
+        rule: told(rule, counts, family.p_slower.len(), lost, &family, base.first().zip(new.first())),
         runs: runs.collect(),
         machine: None,
         coverage: coverage(&rows, &new_cases),
         troubles,
         rows,
+        findings: Vec::new(),
+        curves,
         template: None,
     })
 }
 
-/// The rows with every replicate on both sides, by index, and what exchanging replicates makes of them.
-fn family(pairs: &[(&Evidence, Option<&Evidence>)], base: usize) -> (Vec<usize>, Corrected) {
+/// The rows with every replicate on both sides, by index, and what exchanging replicates makes of them and, after them, of
+/// the curves.
+fn family(pairs: &[(&Evidence, Option<&Evidence>)], series: &[Series], base: usize) -> (Vec<usize>, Corrected) {
     let mut whole = Vec::new();
     let mut logarithms = Vec::new();
     for (index, (case, old)) in pairs.iter().enumerate() {
@@ -86,6 +97,7 @@ fn family(pairs: &[(&Evidence, Option<&Evidence>)], base: usize) -> (Vec<usize>,
             logarithms.push(times);
         }
     }
+    logarithms.extend(series.iter().map(|series| series.logarithms.clone()));
     let corrected = corrected(&logarithms, base);
     (whole, corrected)
 }
@@ -197,6 +209,21 @@ fn limits_of((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> V
     found.into_iter().map(|text| Trouble { exit_code: 3, text }).collect()
 }
 
+/// Curves that got worse are a failure of their own: many rows together show what no single one does.
+fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
+    let count = |part| curves.iter().filter(|curve| curve.worse && curve.part == part).count();
+    let (latency, bandwidth) = (count(CurvePart::Latency), count(CurvePart::Bandwidth));
+    let what = match (latency, bandwidth) {
+        (0, 0) => return None,
+        (_, 0) => format!("latency got worse, bandwidth did not (curves with worse latency: {latency})"),
+        (0, _) => format!("bandwidth got worse, latency did not (curves with worse bandwidth: {bandwidth})"),
+        _ => format!(
+            "latency and bandwidth got worse (curves with worse latency: {latency}, with worse bandwidth: {bandwidth})"
+        ),
+    };
+    Some(Trouble { exit_code: 1, text: what })
+}
+
 fn told(
     rule: &CompareRule,
     (base, new): (usize, usize),
@@ -210,7 +237,7 @@ fn told(
     let how = if family.exact { "all there are" } else { "drawn" };
     let mut told = vec![
         format!(
-            "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows, would come about by \
+            "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows and curves, would come about by \
              chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
              confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
         ),

@@ -104,6 +104,53 @@ fn a_row_that_became_faster_is_told_and_passes() {
     assert_eq!((verdict.exit_code, faster), (0, vec![false, true, false]));
 }
 
+/// One curve of all_reduces, 64 KiB to 64 MiB: alpha and bandwidth in microseconds and GB/s, with noise of 1 % for each replicate.
+fn curve(id: &str, alpha: f64, bandwidth: f64, seed: u64) -> Judged {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let bytes: Vec<u64> = (16..27).map(|power| 1 << power).collect();
+    let time = |bytes: &u64| alpha + *bytes as f64 / (bandwidth * 1e3);
+    let times: Vec<Vec<f64>> = (bytes.iter())
+        .map(|bytes| (0..7).map(|_| noisy(time(bytes), 0.01, Shape::Normal, &mut random)).collect())
+        .collect();
+    let mut lines = lines(id, &times);
+    for line in &mut lines {
+        if let Line::Plan(plan) = line {
+            for (case, bytes) in plan.cases.iter_mut().zip(&bytes) {
+                case.bytes_total = crate::units::Bytes(*bytes);
+            }
+        }
+    }
+    judged(&format!("{id}.jsonl"), lines)
+}
+
+#[test]
+fn latency_and_bandwidth_that_got_worse_are_told_apart() {
+    for (alpha, bandwidth, worse) in [
+        (100.0, 20.0, vec![]),
+        (130.0, 20.0, vec![CurvePart::Latency]),
+        (100.0, 16.0, vec![CurvePart::Bandwidth]),
+        (130.0, 16.0, vec![CurvePart::Latency, CurvePart::Bandwidth]),
+        (80.0, 25.0, vec![]),
+    ] {
+        let verdict = compared(&curve("a", 100.0, 20.0, 3), &curve("b", alpha, bandwidth, 4));
+        let told: Vec<CurvePart> = verdict.curves.iter().filter(|curve| curve.worse).map(|curve| curve.part).collect();
+        assert_eq!(told, worse, "{alpha} us, {bandwidth} GB/s: {:?}", verdict.curves);
+        let [latency, rate] = &verdict.curves[..] else { panic!("{:?}", verdict.curves) };
+        assert!((latency.slowdown - (alpha / 100.0 - 1.0)).abs() < 0.05, "{latency:?}");
+        assert!((rate.slowdown - (20.0 / bandwidth - 1.0)).abs() < 0.05, "{rate:?}");
+        let trouble =
+            verdict.troubles.iter().any(|trouble| trouble.exit_code == 1 && trouble.text.contains("got worse"));
+        assert_eq!(trouble, !worse.is_empty(), "{:?}", verdict.troubles);
+    }
+}
+
+#[test]
+fn a_slow_down_too_small_for_any_row_alone_is_seen_on_the_curve() {
+    let verdict = compared(&curve("a", 100.0, 20.0, 3), &curve("b", 105.0, 19.0, 4));
+    assert_eq!(verdict.exit_code, 1);
+    assert!(verdict.curves.iter().all(|curve| curve.worse), "{:?}", verdict.curves);
+}
+
 /// Optimised, the figures are those of the promise; otherwise fewer, so that the tests stay quick.
 const TRIALS: u64 = if cfg!(debug_assertions) { 12 } else { 2000 };
 const ROWS: usize = if cfg!(debug_assertions) { 40 } else { 200 };

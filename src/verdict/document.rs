@@ -3,6 +3,8 @@
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
 
 use super::Decision;
+use super::consistency::Finding;
+use super::curves::CurveChange;
 use crate::collective::{Collective, Placement};
 use crate::layout::{Axis, Locality};
 use crate::sample::Cadence;
@@ -41,6 +43,12 @@ pub struct Verdict {
     pub troubles: Vec<Trouble>,
     /// Every row, in the order of the plan.
     pub rows: Vec<Row>,
+    /// Rules of self-consistency that calls break.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// Latency and bandwidth of whole curves against the base.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<CurveChange>,
     /// Expectations to fill in, for the rows that have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
@@ -54,6 +62,19 @@ pub enum Question {
     Gate,
     /// Is it worse than before?
     Compare,
+    /// Does it contradict itself?
+    Consistency,
+}
+
+impl Question {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Question::Gate => "gate",
+            Question::Compare => "compare",
+            Question::Consistency => "consistency",
+        }
+    }
 }
 
 /// A record.

@@ -55,6 +55,8 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
         coverage,
         troubles,
         rows,
+        findings: Vec::new(),
+        curves: Vec::new(),
         template,
     })
 }

@@ -5,6 +5,8 @@
 //! never a pass. How a verdict looks is for [`crate::report`].
 
 mod compare;
+mod consistency;
+mod curves;
 mod decision;
 mod document;
 mod evidence;
@@ -15,6 +17,8 @@ mod likeness;
 mod template;
 
 pub use compare::{CompareRule, compare};
+pub use consistency::{Consistency, ConsistencyRule, Finding, Guideline, Timed, consistency};
+pub use curves::{CurveChange, CurvePart};
 pub use decision::{Decision, gravest};
 pub use document::{
     AgainstBase, AgainstLimit, Coverage, FORMAT, Metric, Question, Row, Run, Trouble, VERSION, Verdict,

@@ -2,9 +2,9 @@
 //! error, and a failed row a failure. Troubles of the records are test cases of their own, so that none gets lost.
 
 use super::super::text::visible;
-use super::{coverage, headline, reasons};
+use super::{coverage, headline, percent, reasons};
 use crate::error::{Error, Result};
-use crate::verdict::{Decision, Row, Trouble, Verdict};
+use crate::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
 /// The report.
@@ -19,6 +19,8 @@ pub(super) fn text(verdict: &Verdict) -> Result<String> {
     for row in &verdict.rows {
         suite.add_test_case(of_row(row));
     }
+    suite.add_test_cases(verdict.findings.iter().map(of_finding));
+    suite.add_test_cases(verdict.curves.iter().map(of_curve));
     let mut report = Report::new(visible(&headline(verdict)));
     report.add_test_suite(suite);
     report.to_string().map_err(|cause| Error::environment(format!("cannot write the verdict as XML: {cause}")))
@@ -56,5 +58,28 @@ fn of_row(row: &Row) -> TestCase {
     };
     let mut case = TestCase::new(visible(&row.name), status);
     case.set_classname(format!("{}.{}", row.axis, row.collective));
+    case
+}
+
+fn of_finding(finding: &Finding) -> TestCase {
+    let kind = if finding.certain { NonSuccessKind::Failure } else { NonSuccessKind::Error };
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_message(visible(&finding.text)).set_type(finding.guideline.name());
+    let mut case = TestCase::new(visible(finding.cases.first().map_or("", String::as_str)), status);
+    case.set_classname("self-consistency");
+    case
+}
+
+fn of_curve(curve: &CurveChange) -> TestCase {
+    let status = match curve.worse {
+        false => TestCaseStatus::success(),
+        true => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_message(format!("{} got worse by {}", curve.part.name(), percent(curve.slowdown)));
+            status
+        }
+    };
+    let mut case = TestCase::new(visible(&format!("{}: {}", curve.name, curve.part.name())), status);
+    case.set_classname("curve");
     case
 }

@@ -2,6 +2,7 @@
 //!
 //! Every text that comes from a record or a machine file is made harmless here, format by format.
 
+mod curves;
 mod junit;
 mod prometheus;
 mod table;
@@ -63,16 +64,22 @@ fn ascii_controls(json: &str) -> String {
 
 /// The first line: the question, the answer and its exit code.
 fn headline(verdict: &Verdict) -> String {
-    let what = match verdict.question {
-        Question::Gate => "gate",
-        Question::Compare => "compare",
-    };
+    let what = verdict.question.name();
     format!("{what}: {} (exit code {})", verdict.decision.name().to_uppercase(), verdict.exit_code)
 }
 
 /// What was judged and what not, in sentences.
 fn coverage(verdict: &Verdict) -> Vec<String> {
     let c = &verdict.coverage;
+    if verdict.question == Question::Consistency {
+        let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
+        let found = verdict.findings.len();
+        return vec![format!(
+            "{} rows; {certain} findings beyond chance, {} that may be chance",
+            c.rows,
+            found - certain
+        )];
+    }
     let mut sentences = vec![
         format!(
             "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",

@@ -1,14 +1,11 @@
 //! The verdict as a text file for the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
 
 use super::super::text::visible;
-use crate::verdict::{Metric, Question, Row, Verdict};
+use crate::verdict::{Metric, Row, Verdict};
 
 /// The file.
 pub(super) fn text(verdict: &Verdict) -> String {
-    let question = match verdict.question {
-        Question::Gate => "gate",
-        Question::Compare => "compare",
-    };
+    let question = verdict.question.name();
     let coverage = &verdict.coverage;
     let mut out = String::new();
     metric(&mut out, "commgauge_verdict_info", "Which runs were judged.");
@@ -34,7 +31,32 @@ pub(super) fn text(verdict: &Verdict) -> String {
         line(&mut out, "commgauge_verdict_row_passed", &labels, passed);
     }
     measured(&mut out, &verdict.rows);
+    beyond_rows(&mut out, verdict);
     out
+}
+
+/// Rules of self-consistency that calls break, and what became of whole curves.
+fn beyond_rows(out: &mut String, verdict: &Verdict) {
+    if !verdict.findings.is_empty() {
+        metric(
+            out,
+            "commgauge_verdict_times_allowed_ratio",
+            "Time of a call over what a rule of self-consistency allows.",
+        );
+    }
+    for finding in &verdict.findings {
+        let case = finding.cases.first().map_or("", String::as_str);
+        let certain = if finding.certain { "true" } else { "false" };
+        let labels = [("case", case), ("guideline", finding.guideline.name()), ("certain", certain)];
+        line(out, "commgauge_verdict_times_allowed_ratio", &labels, finding.times_allowed);
+    }
+    if !verdict.curves.is_empty() {
+        metric(out, "commgauge_verdict_curve_slowdown_ratio", "Share by which alpha or beta of a curve got worse.");
+    }
+    for curve in &verdict.curves {
+        let labels = [("curve", curve.name.as_str()), ("part", curve.part.name())];
+        line(out, "commgauge_verdict_curve_slowdown_ratio", &labels, curve.slowdown);
+    }
 }
 
 fn measured(out: &mut String, rows: &[Row]) {

@@ -3,7 +3,7 @@
 use super::super::markdown::{bullets, escaped};
 use super::super::plain_table::{Column, markdown_table, table, wrapped};
 use super::super::text::visible;
-use super::{coverage, decision, headline, percent, reasons, value};
+use super::{coverage, curves, decision, headline, percent, reasons, value};
 use crate::units::Seconds;
 use crate::verdict::{Question, Row, Verdict};
 
@@ -27,6 +27,13 @@ pub(super) fn text(verdict: &Verdict, width: u16) -> String {
     }
     for row in explained {
         out += &wrapped(&format!("{}: {}", visible(&row.name), reasons(row)), width);
+    }
+    out += &curves::text(&verdict.curves, width);
+    if !verdict.findings.is_empty() {
+        out += "\nCalls that break a rule of self-consistency, the worst first:\n";
+    }
+    for finding in &verdict.findings {
+        out += &wrapped(&format!("- {}", visible(&finding.text)), width);
     }
     out += "\nHow it was decided:\n";
     for sentence in &verdict.rule {
@@ -57,6 +64,11 @@ pub(super) fn markdown(verdict: &Verdict) -> String {
             })
             .collect();
         out += &format!("\n{}", markdown_table(&columns, &cells));
+    }
+    out += &curves::markdown(&verdict.curves);
+    if !verdict.findings.is_empty() {
+        let told = verdict.findings.iter().map(|finding| finding.text.clone()).collect();
+        out += &format!("\n## Calls that break a rule of self-consistency\n{}", bullets(told));
     }
     out += &format!("\n## How it was decided\n{}", bullets(verdict.rule.clone()));
     if let Some(template) = verdict.template.as_ref().filter(|_| verdict.coverage.rows_judged == 0) {
@@ -111,6 +123,7 @@ fn columns(question: Question) -> Vec<Column> {
             Column::right("p", 6),
             Column::right("p corrected", 1),
         ],
+        Question::Consistency => Vec::new(),
     });
     columns
 }
@@ -129,6 +142,7 @@ fn cells(question: Question, row: &Row) -> Vec<String> {
     cells.extend(match question {
         Question::Gate => gate_cells(row),
         Question::Compare => compare_cells(row),
+        Question::Consistency => Vec::new(),
     });
     cells
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::record::Line;
 use crate::verdict::testing::{judged, lines, machine};
-use crate::verdict::{GateRule, gate};
+use crate::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
 use clap::ValueEnum;
 
 fn verdict(lines: Vec<Line>) -> Verdict {
@@ -25,12 +25,41 @@ fn every_format_is_as_published() {
     }
 }
 
+/// Two runs of a curve of which the second is slower throughout; the first takes longer at its second size than at its third.
+fn compared() -> Verdict {
+    let run = |id: &str, factor: f64| {
+        let times = |middle: f64| (0..6).map(|index| factor * middle + f64::from(index)).collect::<Vec<f64>>();
+        judged(&format!("{id}.jsonl"), lines(id, &[times(100.0), times(205.0), times(400.0), times(800.0)]))
+    };
+    let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+    compare(&[run("20261120T093000Z-1a2b", 1.0)], &[run("20261121T093000Z-7f3a", 1.3)], &rule).unwrap()
+}
+
+fn inconsistent() -> Verdict {
+    let times = |middle: f64| (0..7).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
+    let lines = lines("20261121T093000Z-7f3a", &[times(100.0), times(400.0), times(300.0), times(620.0)]);
+    consistency(&[judged("run.jsonl", lines)], ConsistencyRule::default(), &[]).unwrap()
+}
+
+#[test]
+fn comparisons_and_findings_are_as_published_in_every_format() {
+    for (what, verdict) in [("compare", compared()), ("consistency", inconsistent())] {
+        for format in VerdictFormat::value_variants() {
+            let name = format.to_possible_value().unwrap().get_name().to_owned();
+            insta::assert_snapshot!(format!("{what}_{name}"), verdict_text(&verdict, *format, 140).unwrap());
+        }
+        insta::assert_snapshot!(format!("{what}_table_80"), verdict_text(&verdict, VerdictFormat::Table, 80).unwrap());
+    }
+}
+
 #[test]
 fn what_is_written_as_json_is_valid_by_the_published_schema() {
     let schema = schemars::schema_for!(Verdict).to_value();
-    let text = verdict_text(&verdict(mixed()), VerdictFormat::Json, 80).unwrap();
-    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    for verdict in [verdict(mixed()), compared(), inconsistent()] {
+        let text = verdict_text(&verdict, VerdictFormat::Json, 80).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    }
 }
 
 #[test]

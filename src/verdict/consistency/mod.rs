@@ -1,0 +1,242 @@
+//! What a record says against itself, without any reference: a call that would be faster if it were put together from
+//! other calls, a larger one that takes less time than a smaller one, a dip of the bandwidth at one size.
+//!
+//! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010),
+//! and hold for every library: whatever breaks one could be mended in the library, or by choosing another algorithm.
+
+mod rules;
+
+use super::document::Coverage;
+use super::evidence::{Evidence, evidence, troubles};
+use super::{Decision, FORMAT, Judged, Question, Row, Trouble, VERSION, Verdict, check_together, gate, gravest};
+use crate::error::Result;
+use crate::record::line::CaseFacts;
+use crate::stats::{RankSums, median, sorted};
+use crate::units::three_digits;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A case and the median time of each of its replicates, in seconds; none where nothing counts.
+#[derive(Clone, Debug)]
+pub struct Timed<'a> {
+    /// The case.
+    pub facts: &'a CaseFacts,
+    /// By replicate.
+    pub seconds: Vec<Option<f64>>,
+}
+
+/// Which rule a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Guideline {
+    /// A call of k times the bytes takes longer than k calls.
+    SplitIsFaster,
+    /// A call takes longer than the same call of more bytes.
+    MoreBytesAreFaster,
+    /// A call takes longer than other calls that together do the same.
+    OthersTogetherAreFaster,
+    /// The bandwidth at one size is below that at both its neighbours.
+    Dip,
+}
+
+impl Guideline {
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Guideline::SplitIsFaster => "split_is_faster",
+            Guideline::MoreBytesAreFaster => "more_bytes_are_faster",
+            Guideline::OthersTogetherAreFaster => "others_together_are_faster",
+            Guideline::Dip => "dip",
+        }
+    }
+}
+
+/// Calls that break a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The rule.
+    pub guideline: Guideline,
+    /// The cases: the slow one, then those that it is held against.
+    pub cases: Vec<String>,
+    /// Median time over the longest that the rule allows: 1.2 is 20 % more.
+    pub times_allowed: f64,
+    /// Its lower confidence bound; absent with too few replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_allowed_lower_bound: Option<f64>,
+    /// Exact rank-sum probability of as much by chance, corrected for the number of rules that were looked at.
+    pub p_corrected: f64,
+    /// True where chance is ruled out.
+    pub certain: bool,
+    /// The same as a sentence.
+    pub text: String,
+}
+
+/// How findings are told from chance.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsistencyRule {
+    /// The chance of any certain finding that is none, at most.
+    pub false_alarm_level: f64,
+    /// How far a rule may be broken without being told, as a share: 0.025 makes the factor of twice the bytes 2.05.
+    pub tolerance: f64,
+}
+
+impl Default for ConsistencyRule {
+    fn default() -> Self {
+        ConsistencyRule { false_alarm_level: 0.05, tolerance: 0.025 }
+    }
+}
+
+/// What came of the rules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Consistency {
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// Places where a rule could be looked at.
+    pub looked_at: usize,
+}
+
+impl Consistency {
+    /// Of measured cases.
+    pub fn of(cases: &[Timed], rule: ConsistencyRule) -> Consistency {
+        let checks = rules::checks(cases);
+        let mut ranks = RankSums::default();
+        let judged = checks.iter().filter_map(|check| finding(check, rule, checks.len(), &mut ranks));
+        let mut findings: Vec<Finding> = judged.collect();
+        findings.sort_by(|a, b| {
+            b.certain.cmp(&a.certain).then(b.times_allowed.total_cmp(&a.times_allowed)).then(a.cases.cmp(&b.cases))
+        });
+        Consistency { looked_at: checks.len(), findings }
+    }
+
+    /// The findings as sentences, the first of them in full.
+    pub fn sentences(&self, most: usize) -> Vec<String> {
+        let mut told: Vec<String> = self.findings.iter().take(most).map(|finding| finding.text.clone()).collect();
+        if self.findings.len() > most {
+            let more = self.findings.len() - most;
+            told.push(format!(
+                "{more} more calls break a rule of self-consistency; commgauge compare RECORD lists them"
+            ));
+        }
+        told
+    }
+}
+
+/// A place where a rule can be looked at.
+struct Check<'a> {
+    guideline: Guideline,
+    slow: &'a CaseFacts,
+    against: Vec<&'a CaseFacts>,
+    /// Times of the slow call, and the longest that the rule allows, replicate by replicate.
+    times: Vec<(f64, f64)>,
+}
+
+fn finding(check: &Check, rule: ConsistencyRule, looked_at: usize, ranks: &mut RankSums) -> Option<Finding> {
+    let side = |value: fn(&(f64, f64)) -> f64| sorted(check.times.iter().map(|pair| value(pair).ln()));
+    let (slow, allowed) = (side(|pair| pair.0), side(|pair| pair.1));
+    let excess = median(&slow)? - median(&allowed)?;
+    let tolerated = rule.tolerance.ln_1p();
+    if excess <= tolerated {
+        return None;
+    }
+    let allowed: Vec<f64> = allowed.iter().map(|time| time + tolerated).collect();
+    let level = 1.0 - rule.false_alarm_level;
+    let low = ranks.shift(&allowed, &slow, level).map(|(_, low, _)| low + tolerated).filter(|low| low.is_finite());
+    let p_corrected = (ranks.p_larger(&allowed, &slow) * looked_at as f64).min(1.0);
+    let certain = p_corrected <= rule.false_alarm_level;
+    let told = rules::sentence(check, excess.exp(), (check.times.len(), certain));
+    Some(Finding {
+        guideline: check.guideline,
+        cases: std::iter::once(check.slow)
+            .chain(check.against.iter().copied())
+            .map(|facts| facts.name.clone())
+            .collect(),
+        times_allowed: excess.exp(),
+        times_allowed_lower_bound: low.map(f64::exp),
+        p_corrected,
+        certain,
+        text: told,
+    })
+}
+
+/// Holds records against themselves. Several are replicates of each other.
+///
+/// # Errors
+/// As [`super::compare`]: records that are not alike, or one that is given twice.
+pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
+    check_together(&records.iter().collect::<Vec<_>>(), allowed)?;
+    let cases = evidence(records);
+    let sound = cases.iter().filter(|case| !case.corrupt);
+    let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: case.seconds.clone() }).collect();
+    let found = Consistency::of(&timed, rule);
+    let mut troubles = troubles(records, &cases);
+    troubles.extend(limits_of(&found, &cases, rule));
+    let rows: Vec<Row> = cases.iter().map(gate::bare_row).collect();
+    let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code));
+    Ok(Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        question: Question::Consistency,
+        decision: Decision::of_exit_code(exit_code),
+        exit_code,
+        rule: told(&found, rule),
+        runs: records.iter().map(|judged| judged.run("judged")).collect(),
+        machine: None,
+        coverage: Coverage { rows: rows.len() as u32, rows_not_judged: rows.len() as u32, ..Coverage::default() },
+        troubles,
+        rows,
+        findings: found.findings,
+        curves: Vec::new(),
+        template: None,
+    })
+}
+
+/// What the findings make of the whole.
+fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Trouble> {
+    let certain = found.findings.iter().filter(|finding| finding.certain).count();
+    let mut troubles = Vec::new();
+    let mut add = |exit_code, text: String| troubles.push(Trouble { exit_code, text });
+    if certain > 0 {
+        add(1, format!("rules of self-consistency are broken and chance is ruled out: {certain} findings"));
+    }
+    if certain < found.findings.len() {
+        let perhaps = found.findings.len() - certain;
+        add(
+            3,
+            format!("rules seem to be broken, but that may be chance: {perhaps} findings; more replicates would tell"),
+        );
+    }
+    if found.looked_at == 0 {
+        add(3, "no rule can be looked at: the record has no two calls that are comparable".to_owned());
+    }
+    let synthetic = cases.iter().any(|case| case.shortfalls.iter().any(|shortfall| shortfall.starts_with("synthetic")));
+    if synthetic {
+        add(3, "synthetic: the simulation is held against the rules, not a machine".to_owned());
+    }
+    let replicates = cases.first().map_or(0, |case| case.seconds.len());
+    let attainable = RankSums::default().attainable(replicates, replicates) * found.looked_at as f64;
+    if !found.findings.is_empty() && certain == 0 && attainable > rule.false_alarm_level {
+        add(3, format!("with {replicates} replicates and {} rules looked at nothing can be certain", found.looked_at));
+    }
+    troubles
+}
+
+fn told(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
+    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
+    vec![
+        format!(
+            "held against itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \
+             call takes longer than others that together do the same, and no size has less bandwidth than both its \
+             neighbours; {} beyond a rule is tolerated",
+            found.looked_at,
+            percent(rule.tolerance)
+        ),
+        format!(
+            "a finding is certain where an exact rank-sum test of the medians of the replicates, corrected for all places, \
+             leaves chance at most {}",
+            percent(rule.false_alarm_level)
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

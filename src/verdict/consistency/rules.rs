@@ -1,0 +1,176 @@
+//! The rules: which calls are held against which. Numbers only; what is chance is for the caller to say.
+
+use super::{Check, Guideline, Timed};
+use crate::collective::{Collective, Placement, ReduceOp};
+use crate::element::ElementType;
+use crate::layout::{Axis, Locality};
+use crate::record::line::CaseFacts;
+use crate::sample::Cadence;
+use crate::units::three_digits;
+use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
+use std::collections::BTreeMap;
+
+/// A collective, and what together does the same with the same `bytes_total`.
+const MADE_OF: [(Collective, &[Collective]); 11] = [
+    (AllReduce, &[ReduceScatter, AllGather]),
+    (AllReduce, &[Reduce, Broadcast]),
+    (Broadcast, &[Scatter, AllGather]),
+    (Reduce, &[ReduceScatter, Gather]),
+    (Reduce, &[AllReduce]),
+    (ReduceScatter, &[AllReduce]),
+    (ReduceScatter, &[Reduce, Scatter]),
+    (AllGather, &[Gather, Broadcast]),
+    (AllGather, &[AllToAll]),
+    (Gather, &[AllGather]),
+    (Scatter, &[Broadcast]),
+];
+
+/// What must be equal for calls to be comparable; the element type matters to those that reduce, and to nothing else.
+type Key<'a> = (Axis, &'a Locality, [u32; 2], Placement, Cadence, bool, &'a BTreeMap<String, String>);
+
+fn key<'a>(facts: &'a CaseFacts) -> Key<'a> {
+    let alone = facts.solo_of.is_some();
+    (
+        facts.axis,
+        &facts.locality,
+        [facts.group_size, facts.groups],
+        facts.placement,
+        facts.cadence,
+        alone,
+        &facts.labels,
+    )
+}
+
+/// What is equal along a curve besides.
+fn curve(facts: &CaseFacts) -> (Collective, Option<ElementType>, Option<ReduceOp>, Option<u32>) {
+    let element_type = facts.collective.reduces().then_some(facts.element_type);
+    (facts.collective, element_type, facts.reduce_op, facts.root)
+}
+
+/// Every place where a rule can be looked at, in the order of the cases.
+pub(super) fn checks<'a>(cases: &[Timed<'a>]) -> Vec<Check<'a>> {
+    let usable: Vec<&Timed> = cases.iter().filter(|case| is_usable(case)).collect();
+    let mut alike: Vec<(Key, Vec<&Timed>)> = Vec::new();
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    for case in usable {
+        let key = key(case.facts);
+        let at = *index.entry(format!("{key:?}")).or_insert_with(|| {
+            alike.push((key, Vec::new()));
+            alike.len() - 1
+        });
+        alike[at].1.push(case);
+    }
+    let of_group =
+        |cases: &Vec<&Timed<'a>>| along_curves(cases).into_iter().chain(made_of_others(cases)).collect::<Vec<_>>();
+    alike.iter().flat_map(|(_, cases)| of_group(cases)).collect()
+}
+
+fn is_usable(case: &Timed) -> bool {
+    let facts = case.facts;
+    facts.collective != Barrier
+        && facts.splits.is_none()
+        && facts.bytes_total.0 > 0
+        && case.seconds.iter().any(Option::is_some)
+}
+
+fn along_curves<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
+    let mut curves: Vec<Vec<&Timed<'a>>> = Vec::new();
+    for case in cases {
+        match curves.iter_mut().find(|known| curve(known[0].facts) == curve(case.facts)) {
+            Some(known) => known.push(case),
+            None => curves.push(vec![case]),
+        }
+    }
+    for curve in &mut curves {
+        curve.sort_by_key(|case| case.facts.bytes_total);
+        curve.dedup_by_key(|case| case.facts.bytes_total);
+    }
+    let steps = curves.iter().flat_map(|curve| curve.windows(2)).flat_map(|pair| [split(pair), less_time(pair)]);
+    let dips = curves.iter().flat_map(|curve| curve.windows(3)).map(dip);
+    steps.chain(dips).flatten().collect()
+}
+
+/// T(b) is at most ceil(b/a) T(a).
+fn split<'a>(pair: &[&Timed<'a>]) -> Option<Check<'a>> {
+    let times = pair[1].facts.bytes_total.0.div_ceil(pair[0].facts.bytes_total.0) as f64;
+    check(Guideline::SplitIsFaster, pair[1], &[pair[0]], |smaller| smaller[0] * times)
+}
+
+/// T(a) is at most T(b).
+fn less_time<'a>(pair: &[&Timed<'a>]) -> Option<Check<'a>> {
+    check(Guideline::MoreBytesAreFaster, pair[0], &[pair[1]], |larger| larger[0])
+}
+
+/// T(b)/b is at most the larger of T(a)/a and T(c)/c.
+fn dip<'a>(three: &[&Timed<'a>]) -> Option<Check<'a>> {
+    let [a, b, c] = [0, 1, 2].map(|at| three[at].facts.bytes_total.0 as f64);
+    check(Guideline::Dip, three[1], &[three[0], three[2]], |times| b * (times[0] / a).max(times[1] / c))
+}
+
+fn made_of_others<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
+    let mut found = Vec::new();
+    for slow in cases {
+        let rules = MADE_OF.iter().filter(|(whole, _)| *whole == slow.facts.collective);
+        for (_, parts) in rules {
+            let part = |part: &Collective| {
+                let fits = |case: &&&Timed| {
+                    let facts = case.facts;
+                    facts.collective == *part
+                        && facts.bytes_total == slow.facts.bytes_total
+                        && facts.element_type == slow.facts.element_type
+                };
+                cases.iter().find(fits).copied()
+            };
+            let parts: Option<Vec<&Timed>> = parts.iter().map(part).collect();
+            let sum = |times: &[f64]| times.iter().sum();
+            found.extend(parts.and_then(|parts| check(Guideline::OthersTogetherAreFaster, slow, &parts, sum)));
+        }
+    }
+    found
+}
+
+/// With the replicates that all of them have; none without any.
+fn check<'a>(
+    guideline: Guideline,
+    slow: &Timed<'a>,
+    against: &[&Timed<'a>],
+    allowed: impl Fn(&[f64]) -> f64,
+) -> Option<Check<'a>> {
+    let replicate = |index: usize| {
+        let others: Option<Vec<f64>> = against.iter().map(|case| case.seconds.get(index).copied().flatten()).collect();
+        Some((slow.seconds[index]?, allowed(&others?)))
+    };
+    let times: Vec<(f64, f64)> = (0..slow.seconds.len()).filter_map(replicate).collect();
+    let against = against.iter().map(|case| case.facts).collect();
+    (!times.is_empty()).then_some(Check { guideline, slow: slow.facts, against, times })
+}
+
+/// A finding for people: what is slow, by how much, and what it is held against.
+pub(super) fn sentence(check: &Check, times_allowed: f64, (replicates, certain): (usize, bool)) -> String {
+    let name = &check.slow.name;
+    let more = format!("{} %", three_digits((times_allowed - 1.0) * 100.0));
+    let other = |at: usize| check.against.get(at).map_or("", |facts| facts.name.as_str());
+    let what = match check.guideline {
+        Guideline::SplitIsFaster => {
+            let smaller = check.against.first().map_or(1, |facts| facts.bytes_total.0.max(1));
+            let times = check.slow.bytes_total.0.div_ceil(smaller);
+            format!("{name} takes {more} longer than {times} calls of {}", other(0))
+        }
+        Guideline::MoreBytesAreFaster => format!("{name} takes {more} longer than {}, which has more bytes", other(0)),
+        Guideline::OthersTogetherAreFaster => {
+            let parts: Vec<&str> = check.against.iter().map(|facts| facts.name.as_str()).collect();
+            format!("{name} takes {more} longer than {}, which does the same", parts.join(" and "))
+        }
+        Guideline::Dip => {
+            format!(
+                "{name} dips: {more} more time for each byte than the slower of its neighbours {} and {}",
+                other(0),
+                other(1)
+            )
+        }
+    };
+    match certain {
+        true => what,
+        false => format!("{what} (in {replicates} replicates; may be chance)"),
+    }
+}
