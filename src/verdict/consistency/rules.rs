@@ -25,7 +25,7 @@ const MADE_OF: [(Collective, &[Collective]); 11] = [
     (Scatter, &[Broadcast]),
 ];
 
-/// What must be equal for calls to be comparable; the element type matters to those that reduce, and to nothing else.
+/// What must be equal for calls to be comparable.
 type Key<'a> = (Axis, &'a Locality, [u32; 2], Placement, Cadence, bool, &'a BTreeMap<String, String>);
 
 fn key<'a>(facts: &'a CaseFacts) -> Key<'a> {
@@ -42,9 +42,8 @@ fn key<'a>(facts: &'a CaseFacts) -> Key<'a> {
 }
 
 /// What is equal along a curve besides.
-fn curve(facts: &CaseFacts) -> (Collective, Option<ElementType>, Option<ReduceOp>, Option<u32>) {
-    let element_type = facts.collective.reduces().then_some(facts.element_type);
-    (facts.collective, element_type, facts.reduce_op, facts.root)
+fn curve(facts: &CaseFacts) -> (Collective, ElementType, Option<ReduceOp>, Option<u32>) {
+    (facts.collective, facts.element_type, facts.reduce_op, facts.root)
 }
 
 /// Every place where a rule can be looked at, in the order of the cases.
