@@ -166,7 +166,6 @@ impl Scale {
         };
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
-    }
 }
 
 fn padded_log(low: f64, high: f64) -> (f64, f64) {
