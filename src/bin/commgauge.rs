@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use commgauge::cli::compare::CompareCommand;
 use commgauge::cli::fit::FitCommand;
 use commgauge::cli::gate::GateCommand;
+use commgauge::cli::history::HistoryCommand;
 use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::model::ModelCommand;
@@ -32,6 +33,8 @@ enum Command {
     Gate(GateCommand),
     /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
     Compare(CompareCommand),
+    /// Show runs over time, row by row, and tell where they changed
+    History(HistoryCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
@@ -54,6 +57,7 @@ fn main() {
         Command::Ops(command) => command.execute(),
         Command::Gate(command) => command.execute(),
         Command::Compare(command) => command.execute(),
+        Command::History(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),

@@ -65,7 +65,7 @@ impl CompareCommand {
     }
 }
 
-fn relevant(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn relevant(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
         _ => Err(format!("found `{text}`; accepted: a number from 0.1 to 100")),

@@ -5,6 +5,7 @@ mod degrees;
 pub mod fit;
 mod fit_query;
 pub mod gate;
+pub mod history;
 pub mod import;
 #[cfg(feature = "mpi")]
 pub mod launched;

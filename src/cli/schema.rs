@@ -33,6 +33,8 @@ pub enum Document {
     Fit,
     /// What `commgauge gate --format json` prints
     Verdict,
+    /// What `commgauge history --format json` prints
+    History,
 }
 
 impl Document {
@@ -47,6 +49,10 @@ impl Document {
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
+            }
+            Document::History => {
+                let schema = schemars::schema_for!(verdict::history::History).to_value();
+                published(schema, verdict::history::FORMAT, verdict::history::VERSION, "Runs over time, by commgauge")
             }
         }
     }

@@ -53,20 +53,26 @@ impl Allowed {
     }
 }
 
+/// What a run is like: a value for each named fact of a kind.
+pub(super) type Facts = BTreeMap<(Allowed, String), String>;
+
 /// Everything in which two runs differ, by kind.
 pub fn differences(base: &Judged, new: &Judged) -> Vec<Difference> {
-    let (old_facts, new_facts) = (facts(base), facts(new));
+    differences_between(&facts(base), &facts(new))
+}
+
+/// The same of facts that were taken before.
+pub(super) fn differences_between(old_facts: &Facts, new_facts: &Facts) -> Vec<Difference> {
     let names: BTreeSet<&(Allowed, String)> = old_facts.keys().chain(new_facts.keys()).collect();
-    let value = |facts: &BTreeMap<(Allowed, String), String>, name: &(Allowed, String)| {
-        facts.get(name).cloned().unwrap_or_else(|| "not set".to_owned())
-    };
+    let value =
+        |facts: &Facts, name: &(Allowed, String)| facts.get(name).cloned().unwrap_or_else(|| "not set".to_owned());
     names
         .into_iter()
         .map(|name| Difference {
             kind: name.0,
             fact: name.1.clone(),
-            base: value(&old_facts, name),
-            new: value(&new_facts, name),
+            base: value(old_facts, name),
+            new: value(new_facts, name),
         })
         .filter(|difference| difference.base != difference.new)
         .collect()
@@ -97,7 +103,8 @@ pub(super) fn refuse_unlike(base: &Judged, new: &Judged, allowed: &[Allowed]) ->
     )))
 }
 
-fn facts(judged: &Judged) -> BTreeMap<(Allowed, String), String> {
+/// The facts of a run.
+pub(super) fn facts(judged: &Judged) -> Facts {
     use Allowed::*;
     let header = &judged.record.header;
     let settings = &header.settings;

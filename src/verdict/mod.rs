@@ -13,6 +13,7 @@ mod evidence;
 mod expected;
 mod family;
 mod gate;
+pub mod history;
 mod likeness;
 mod template;
 

@@ -38,12 +38,15 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
         VerdictFormat::Markdown => Ok(table::markdown(verdict)),
         VerdictFormat::Junit => junit::text(verdict),
         VerdictFormat::Prometheus => Ok(prometheus::text(verdict)),
-        VerdictFormat::Json => {
-            let text = serde_json::to_string_pretty(verdict)
-                .map_err(|cause| Error::environment(format!("cannot write the verdict as JSON: {cause}")))?;
-            Ok(ascii_controls(&text) + "\n")
-        }
+        VerdictFormat::Json => json(verdict),
     }
+}
+
+/// A document as JSON in which nothing acts on a terminal.
+pub(super) fn json(document: &impl serde::Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
+    Ok(ascii_controls(&text) + "\n")
 }
 
 /// JSON leaves characters that turn the direction of writing as they are; inside its strings an escape is the same text.

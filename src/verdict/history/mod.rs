@@ -1,0 +1,127 @@
+//! Runs over time: which rows changed, between which two runs, by how much, and what else changed there.
+//!
+//! Where a series changes is found in `change`; which runs belong together, and what is taken from them, in `gather`. A
+//! record that cannot be read, is synthetic, or has a doubtful row loses that much of its say, and it is told.
+
+mod change;
+mod document;
+mod gather;
+
+pub use document::{Change, Event, FORMAT, History, LeftOut, Lineage, Series, SeriesRun, VERSION};
+pub use gather::Gathered;
+
+use super::gravest;
+use crate::units::three_digits;
+
+/// How changes are told from chance.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryRule {
+    /// The chance of any false alarm over all rows of a lineage, at most.
+    pub false_alarm_level: f64,
+    /// The smallest step that matters, as a share.
+    pub relevant: f64,
+}
+
+/// What became of the rows of the gathered runs.
+pub fn history(gathered: Gathered, rule: HistoryRule) -> History {
+    let (found, left_out) = gathered.into_lineages();
+    let mut orders = 1;
+    let lineages: Vec<Lineage> = found
+        .into_iter()
+        .map(|mut lineage| {
+            let logarithms: Vec<Vec<Option<f64>>> = (lineage.rows.iter())
+                .map(|row| row.latency_seconds.iter().map(|seconds| seconds.map(f64::ln)).collect())
+                .collect();
+            let changes = change::changes(&logarithms, rule.false_alarm_level, rule.relevant.ln_1p());
+            orders = changes.orders;
+            for ((row, points), logarithms) in lineage.rows.iter_mut().zip(&changes.rows).zip(&logarithms) {
+                row.changes = told_changes(logarithms, points);
+            }
+            lineage.events = events(&lineage);
+            lineage
+        })
+        .collect();
+    let mut exit_codes: Vec<i32> = Vec::new();
+    if lineages.iter().flat_map(|lineage| &lineage.rows).any(is_worse_now) {
+        exit_codes.push(1);
+    }
+    if !lineages.iter().any(|lineage| lineage.runs.len() >= 2 * change::FEWEST_RUNS) {
+        exit_codes.push(3);
+    }
+    History {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        exit_code: gravest(exit_codes),
+        rule: rules(rule, orders),
+        lineages,
+        left_out,
+    }
+}
+
+/// Whether the last change of a row was for the worse.
+fn is_worse_now(row: &Series) -> bool {
+    row.changes.last().is_some_and(|change| change.slowdown > 0.0)
+}
+
+fn told_changes(row: &[Option<f64>], points: &[change::ChangePoint]) -> Vec<Change> {
+    let starts: Vec<usize> = points.iter().map(|point| point.run).collect();
+    let segments = change::segments(row.len(), &starts);
+    let middle = |segment: usize| change::middle(row, segments.get(segment)?.clone());
+    (points.iter().enumerate())
+        .filter_map(|(index, point)| {
+            let (before, after) = (middle(index)?, middle(index + 1)?);
+            Some(Change {
+                run: point.run as u32,
+                latency_seconds_before: before.exp(),
+                latency_seconds_after: after.exp(),
+                slowdown: (after - before).exp_m1(),
+                p_corrected: point.p_corrected,
+            })
+        })
+        .collect()
+}
+
+/// The changes of all rows, by the run at which they begin.
+fn events(lineage: &Lineage) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    for run in 1..lineage.runs.len() as u32 {
+        let of_run = || lineage.rows.iter().flat_map(|row| &row.changes).filter(|change| change.run == run);
+        let (slower, faster) =
+            (of_run().filter(|c| c.slowdown > 0.0).count(), of_run().filter(|c| c.slowdown <= 0.0).count());
+        if slower + faster > 0 {
+            let mut steps: Vec<f64> = of_run().map(|change| change.slowdown).collect();
+            steps.sort_by(f64::total_cmp);
+            events.push(Event {
+                run,
+                rows_slower: slower as u32,
+                rows_faster: faster as u32,
+                slowdown_least: steps[0],
+                slowdown_most: steps[steps.len() - 1],
+            });
+        }
+    }
+    events
+}
+
+fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
+    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
+    vec![
+        format!(
+            "a row changes where a stretch of its runs lies farther from the others than any stretch of any row does in {} of \
+             random orders of the runs, and the step is at least {}",
+            percent(1.0 - rule.false_alarm_level),
+            percent(rule.relevant)
+        ),
+        format!(
+            "at least {} runs stand on each side of a change, so the newest {} cannot show one yet (commgauge compare can); {} \
+             orders, always the same",
+            change::FEWEST_RUNS,
+            change::FEWEST_RUNS - 1,
+            orders
+        ),
+        "a run counts as the median of its replicates; missing, wrong, unverified and doubtful rows stay out"
+            .to_owned(),
+        "runs are taken to be exchangeable where nothing changed; a machine that drifts slowly shows steps too"
+            .to_owned(),
+    ]
+}
