@@ -5,3 +5,5 @@
 
 pub mod compute;
 pub mod memory;
+#[cfg(test)]
+pub(crate) mod testing;
