@@ -55,7 +55,7 @@ pub struct Work {
 /// A backward pass moves so much more than a forward pass: it reads what came in and the gradient, and writes a gradient.
 const BACKWARD_MOVES: f64 = 1.5;
 /// Kernels of a layer outside of products, forward.
-const KERNELS_OF_LAYER: f64 = 14.0;
+const KERNELS_OF_LAYER: f64 = 34.0;
 
 impl Work {
     /// The seconds of the passes.

@@ -92,6 +92,11 @@ pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
     MemoryChoices::default().most_loaded(step)
 }
 
+/// What the optimizer keeps on a rank of a stage, with the usual choices.
+pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
+    state::of(step, stage, MemoryChoices::default().optimizer_gradient_copy).optimizer
+}
+
 impl MemoryChoices {
     /// The memory of a rank of a stage; nothing for a stage that is not there.
     pub fn memory(&self, step: &TrainingStep, stage: u32) -> MemoryUse {
