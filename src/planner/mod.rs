@@ -3,5 +3,8 @@
 //! Only plain data goes in and comes out: no launch, no files. What a step communicates is told by `workload`, how long a call
 //! takes by `cost`.
 
+pub mod communication;
 pub mod compute;
 pub mod memory;
+pub mod price;
+pub mod rates;
