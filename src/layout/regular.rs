@@ -45,9 +45,8 @@ impl Layout {
             }
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));
-        let shape = chosen.map(|axis| {
-            (grid.degree(&self.degrees, *axis), grid.stride(&self.degrees, self.order(), *axis))
-        });
+        let shape =
+            chosen.map(|axis| (grid.degree(&self.degrees, *axis), grid.stride(&self.degrees, self.order(), *axis)));
         Some(shape.filter(|(degree, _)| *degree > 1).collect())
     }
 }
@@ -107,8 +106,14 @@ mod tests {
         let order = [Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp];
         let layout = Layout::new(Degrees::dense(8, 1, 128, 16), &order).unwrap();
         let lies = |axis| layout.locality(axis, 8);
-        assert_eq!(lies(Axis::Tp), Locality { nodes_spanned: 1, ranks_per_node: 8, stride: 1, concurrent_groups_per_node: 1 });
-        assert_eq!(lies(Axis::Pp), Locality { nodes_spanned: 16, ranks_per_node: 1, stride: 8, concurrent_groups_per_node: 8 });
+        assert_eq!(
+            lies(Axis::Tp),
+            Locality { nodes_spanned: 1, ranks_per_node: 8, stride: 1, concurrent_groups_per_node: 1 }
+        );
+        assert_eq!(
+            lies(Axis::Pp),
+            Locality { nodes_spanned: 16, ranks_per_node: 1, stride: 8, concurrent_groups_per_node: 8 }
+        );
         assert_eq!(lies(Axis::Dp).stride, 128);
     }
 

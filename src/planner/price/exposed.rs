@@ -61,6 +61,11 @@ impl Exposed {
         self.each(self, |a, _| a * factor)
     }
 
+    /// Of each axis the larger.
+    pub(super) fn larger(self, other: Exposed) -> Exposed {
+        self.each(other, f64::max)
+    }
+
     fn each(self, other: Exposed, of: impl Fn(f64, f64) -> f64) -> Exposed {
         Exposed {
             tp: of(self.tp, other.tp),

@@ -1,7 +1,7 @@
 //! When every stage starts and ends, by the event schedule, for any number of micro-batches.
 //!
 //! The events are those of `workload::schedule`. Steps of very many micro-batches are not run to the end: once the pipeline is
-//! full every round of p micro-batches adds the same, so the difference of two rounds is carried on.
+//! full every round of p micro-batches adds the same, so what rounds add is carried on.
 
 use super::passes::Passes;
 use crate::units::Seconds;
@@ -10,15 +10,24 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Rounds of p micro-batches that are run; every further one adds what the last one added.
-const ROUNDS: u32 = 4;
+/// Rounds of p micro-batches that are run, and the fewest micro-batches that they come to; every further round adds the
+/// mean of what those of the second half added.
+const ROUNDS: u64 = 4;
+/// See [`ROUNDS`].
+const FEWEST_MICRO_BATCHES: u64 = 64;
 
 /// Schedules that were built, by what they depend on.
 #[derive(Debug, Default)]
 pub(super) struct Schedules(RefCell<HashMap<(ScheduleKind, u32, u32, u32), Rc<Schedule>>>);
 
 impl Schedules {
-    fn get(&self, kind: ScheduleKind, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<Rc<Schedule>, String> {
+    fn get(
+        &self,
+        kind: ScheduleKind,
+        stages: u32,
+        virtual_stages: u32,
+        micro_batches: u32,
+    ) -> Result<Rc<Schedule>, String> {
         let key = (kind, stages, virtual_stages, micro_batches);
         if let Some(known) = self.0.borrow().get(&key) {
             return Ok(Rc::clone(known));
@@ -65,25 +74,28 @@ impl Pipeline<'_> {
             let end = m as f64 * each;
             return Ok(Span { makespan: end, starts: vec![0.0], ends: vec![end] });
         }
-        let enough = u64::from(ROUNDS * p);
-        if m < enough + u64::from(p) {
+        let round = u64::from(p);
+        let rounds = ROUNDS.max(FEWEST_MICRO_BATCHES.div_ceil(round));
+        if m < (rounds + 1) * round {
             return self.run(schedules, m as u32);
         }
-        let more = enough + m % u64::from(p);
-        let shorter = self.run(schedules, (more - u64::from(p)) as u32)?;
+        let more = rounds * round + m % round;
+        let half = rounds / 2;
+        let shorter = self.run(schedules, (more - half * round) as u32)?;
         let mut span = self.run(schedules, more as u32)?;
-        let rounds = ((m - more) / u64::from(p)) as f64;
-        let further = rounds * (span.makespan - shorter.makespan);
+        let further = ((m - more) / round) as f64 * (span.makespan - shorter.makespan) / half as f64;
         span.makespan += further;
         span.ends.iter_mut().for_each(|end| *end += further);
         Ok(span)
     }
 
-    fn run(&self, schedules: &Schedules, micro_batches: u32) -> Result<Span, String> {
+    pub(super) fn run(&self, schedules: &Schedules, micro_batches: u32) -> Result<Span, String> {
         let schedule = schedules.get(self.kind, self.stages.len() as u32, self.virtual_stages, micro_batches)?;
         let timeline = simulate(&schedule, self)?;
-        let first = |rank: &Vec<_>| rank.first().map_or(0.0, |event: &crate::workload::schedule::TimedEvent| event.start.0);
-        let last = |rank: &Vec<_>| rank.last().map_or(0.0, |event: &crate::workload::schedule::TimedEvent| event.finish.0);
+        let first =
+            |rank: &Vec<_>| rank.first().map_or(0.0, |event: &crate::workload::schedule::TimedEvent| event.start.0);
+        let last =
+            |rank: &Vec<_>| rank.last().map_or(0.0, |event: &crate::workload::schedule::TimedEvent| event.finish.0);
         Ok(Span {
             makespan: timeline.makespan().0,
             starts: timeline.events.iter().map(first).collect(),
