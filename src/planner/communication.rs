@@ -7,7 +7,8 @@ use super::rates::{RatedCall, Rates};
 use crate::cost::{Prediction, Status};
 use crate::error::{Error, Result};
 use crate::layout::{Axis, Groups, Layout, Locality};
-use crate::units::{Bytes, Seconds};
+use crate::stats::{Interval, Span};
+use crate::units::Bytes;
 use crate::workload::Op;
 use std::collections::BTreeMap;
 
@@ -24,17 +25,6 @@ pub struct OpCost {
     pub wire_bytes: Bytes,
     /// One call.
     pub call: Prediction,
-}
-
-/// Seconds, and where they may lie; the ends are absent where one of the parts has none.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// The sum of what is known.
-    pub seconds: Seconds,
-    /// Lower end: all parts at theirs.
-    pub low: Option<Seconds>,
-    /// Upper end.
-    pub high: Option<Seconds>,
 }
 
 /// On what ground the calls of an axis stand: how many ops, by the status of their answer.
@@ -69,33 +59,12 @@ pub struct AxisCost {
     pub wire_bytes: Bytes,
     /// What of it nothing hides.
     pub exposed_wire_bytes: Bytes,
-    /// All calls, one after another: the most that the axis can cost.
-    pub time: Estimate,
-    /// Those that nothing hides: the least, where everything that can be hidden is.
-    pub exposed: Estimate,
+    /// Seconds of all calls, one after another: the most that the axis can cost. Without those that have no answer.
+    pub time: Span,
+    /// Seconds of those that nothing hides: the least, where everything that can be hidden is.
+    pub exposed: Span,
     /// On what it stands.
     pub grounds: Grounds,
-}
-
-impl Estimate {
-    /// Nothing.
-    pub const ZERO: Estimate = Estimate { seconds: Seconds(0.0), low: Some(Seconds(0.0)), high: Some(Seconds(0.0)) };
-
-    /// So many calls; nothing where there is no answer.
-    pub fn of_calls(call: &Prediction, calls: u64) -> Option<Estimate> {
-        let times = |seconds: Seconds| Seconds(seconds.0 * calls as f64);
-        Some(Estimate { seconds: times(call.seconds?), low: call.low.map(times), high: call.high.map(times) })
-    }
-
-    /// Both, one after the other. Ends are added to ends: wider than need be, never narrower.
-    pub fn plus(self, other: Estimate) -> Estimate {
-        let sum = |a: Option<Seconds>, b: Option<Seconds>| Some(Seconds(a?.0 + b?.0));
-        Estimate {
-            seconds: Seconds(self.seconds.0 + other.seconds.0),
-            low: sum(self.low, other.low),
-            high: sum(self.high, other.high),
-        }
-    }
 }
 
 impl Grounds {
@@ -141,8 +110,8 @@ impl OpCost {
     }
 
     /// Seconds of all calls; nothing where there is no answer.
-    pub fn time(&self) -> Option<Estimate> {
-        Estimate::of_calls(&self.call, self.calls)
+    pub fn time(&self) -> Option<Span> {
+        Some(span(&self.call)?.times(self.calls as f64))
     }
 }
 
@@ -183,8 +152,8 @@ impl AxisCost {
             payload_bytes: Bytes(0),
             wire_bytes: Bytes(0),
             exposed_wire_bytes: Bytes(0),
-            time: Estimate::ZERO,
-            exposed: Estimate::ZERO,
+            time: Span::exact(0.0),
+            exposed: Span::exact(0.0),
             grounds: Grounds::default(),
         }
     }
@@ -194,13 +163,19 @@ impl AxisCost {
         add(&mut self.payload_bytes, cost.payload_bytes);
         add(&mut self.wire_bytes, cost.wire_bytes);
         self.grounds.count(&cost.call);
-        let time = cost.time().unwrap_or(Estimate::ZERO);
+        let time = cost.time().unwrap_or(Span::exact(0.0));
         self.time = self.time.plus(time);
         if op.overlap.is_exposed() {
             add(&mut self.exposed_wire_bytes, cost.wire_bytes);
             self.exposed = self.exposed.plus(time);
         }
     }
+}
+
+/// Seconds of a call, with the ends where both are known; nothing where there is no answer.
+pub fn span(call: &Prediction) -> Option<Span> {
+    let interval = call.low.zip(call.high).map(|(low, high)| Interval { low: low.0, high: high.0 });
+    Some(Span { middle: call.seconds?.0, interval })
 }
 
 /// How the groups of some axes of a layout lie on nodes of so many ranks each, neighbours in world rank.

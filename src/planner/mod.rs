@@ -7,6 +7,7 @@
 pub mod communication;
 pub mod compute;
 pub mod memory;
+pub mod price;
 pub mod rates;
 #[cfg(test)]
 pub(crate) mod testing;
