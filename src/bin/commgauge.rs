@@ -12,6 +12,7 @@ use commgauge::cli::predict::PredictCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
+use commgauge::cli::validate::ValidateCommand;
 use std::process::exit;
 
 /// Measure the communication that training and serving a large model really does on a cluster
@@ -44,6 +45,8 @@ enum Command {
     Fit(FitCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
+    /// Replay published training runs with the cost model, and tell how far off it is
+    Validate(ValidateCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -60,6 +63,7 @@ fn main() {
         Command::Import(command) => command.execute(),
         Command::Fit(command) => command.execute(),
         Command::Predict(command) => command.execute(),
+        Command::Validate(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

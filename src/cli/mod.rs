@@ -27,6 +27,7 @@ mod suite;
 mod sweep;
 mod sweep_plan;
 mod table_or_json;
+pub mod validate;
 mod verdict_output;
 
 use crate::report::plain_table;

@@ -11,3 +11,4 @@ pub mod price;
 pub mod rates;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod validate;

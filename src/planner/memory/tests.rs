@@ -6,21 +6,46 @@ use crate::planner::testing::with_step;
 /// Attention as it was in 2022, with its matrices kept.
 const UNFUSED: MemoryChoices = MemoryChoices { fused_attention: false, optimizer_gradient_copy: true };
 
-/// arXiv 2205.05198 table 3: model, micro-batch, t, p, v, layers, h, micro-batches of the step.
-const MODELS: [(&str, u64, u32, u32, u32, u64, u64, u64); 4] = [
-    ("megatron-22b", 4, 8, 1, 1, 48, 6144, 1),
-    ("gpt3-175b", 1, 8, 8, 3, 96, 12288, 64),
-    ("mt-nlg-530b", 1, 8, 35, 3, 105, 20480, 280),
-    ("megatron-1t", 1, 8, 64, 1, 128, 25600, 512),
+/// A model of arXiv 2205.05198 table 3, and how it was divided.
+struct Trained {
+    preset: &'static str,
+    micro_batch: u64,
+    stages: u32,
+    chunks: u32,
+    layers: u64,
+    hidden: u64,
+    micro_batches: u64,
+}
+
+/// Ranks of tensor parallelism of all of them.
+const TENSOR: u32 = 8;
+
+const fn trained(
+    preset: &'static str,
+    micro_batch: u64,
+    [stages, chunks]: [u32; 2],
+    layers: u64,
+    hidden: u64,
+) -> Trained {
+    let micro_batches = if stages == 1 { 1 } else { 8 * stages as u64 };
+    Trained { preset, micro_batch, stages, chunks, layers, hidden, micro_batches }
+}
+
+const MODELS: [Trained; 4] = [
+    trained("megatron-22b", 4, [1, 1], 48, 6144),
+    trained("gpt3-175b", 1, [8, 3], 96, 12288),
+    trained("mt-nlg-530b", 1, [35, 3], 105, 20480),
+    trained("megatron-1t", 1, [64, 1], 128, 25600),
 ];
 
 /// The most loaded stage of one of these models, which is the first in the figures of the paper.
 fn first_stage<T>(index: usize, choices: &str, check: impl FnOnce(&TrainingStep) -> T) -> T {
-    let (preset, b, t, p, v, _, _, m) = MODELS[index];
+    let Trained { preset, micro_batch, stages, chunks, micro_batches, .. } = MODELS[index];
     let training = format!(
-        "micro_batch = {b}\nmicro_batches = {m}\nvirtual_stages = {v}\nactivation_element_type = 'float16'\n{choices}"
+        "micro_batch = {micro_batch}\nmicro_batches = {micro_batches}\nvirtual_stages = {chunks}\n\
+         activation_element_type = 'float16'\n{choices}"
     );
-    with_step(preset, &training, &format!("tp = {t}\npp = {p}"), t * p, check)
+    with_step(preset, &training, &format!("tp = {TENSOR}\npp = {stages}"), TENSOR * stages, check)
 }
 
 fn gibibytes(bytes: Bytes) -> f64 {
@@ -38,12 +63,12 @@ fn parameters_and_activations_of_figure_1_come_out_exactly() {
         (32.958984375, 131.25, 26.5625),
     ];
     for (index, (state, none, selective)) in expected.into_iter().enumerate() {
-        let (preset, _, t, p, _, layers, h, _) = MODELS[index];
+        let Trained { preset, stages, layers, hidden: h, .. } = MODELS[index];
+        let (p, t) = (u64::from(stages), u64::from(TENSOR));
         let found = first_stage(index, "", |step| {
             // The figure counts 12 L h^2 parameters: without biases, norms and what stands at the ends.
-            let held = u64::from(p) * u64::from(t);
-            let figure = 12 * layers * h * h * 18 / held;
-            let beside = layers / u64::from(p) * (7 * h / u64::from(t) + 6 * h) + step.held_by_ends(0).total();
+            let figure = 12 * layers * h * h * 18 / (p * t);
+            let beside = layers / p * (7 * h / t + 6 * h) + step.held_by_ends(0).total();
             assert_eq!(UNFUSED.memory(step, 0).state(), Bytes(figure + 18 * beside), "{preset}");
             (gibibytes(Bytes(figure)), gibibytes(UNFUSED.memory(step, 0).activations))
         });
@@ -75,7 +100,7 @@ fn the_bars_of_figure_7_come_out_within_the_width_of_a_line() {
         let whole = activations("");
         for (choices, bar) in choices.into_iter().zip(bars) {
             let percent = 100.0 * activations(choices) / whole;
-            assert!((percent - bar).abs() < 0.2, "{} {choices}: {percent} against {bar}", MODELS[index].0);
+            assert!((percent - bar).abs() < 0.2, "{} {choices}: {percent} against {bar}", MODELS[index].preset);
         }
     }
 }
