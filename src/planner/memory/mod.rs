@@ -4,10 +4,13 @@
 //! fragmented allocator take besides is not: leave room for it in the limit. The forms and their sources are in docs/memory.md.
 
 mod activations;
+mod explain;
 mod in_flight;
 mod state;
 #[cfg(test)]
 mod tests;
+
+pub use explain::MemoryPart;
 
 use crate::units::Bytes;
 use crate::workload::step::TrainingStep;

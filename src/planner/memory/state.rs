@@ -26,7 +26,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
         parameters: share_if(gathers, data.parameter_element_type.size()),
         gradients: share_if(gathers || style == DataStyle::Zero2, data.gradient_element_type.size()),
         optimizer: share_if(style != DataStyle::Ddp, optimizer_bytes_per_parameter(data, gradient_copy)),
-        unsharded: bytes(if gathers { unsharded(step, stage) } else { 0 }),
+        unsharded: bytes(if gathers && parts.iter().any(|(_, ranks)| *ranks > 1) { unsharded(step, stage) } else { 0 }),
         ..MemoryUse::default()
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn optimizer_bytes_per_parameter(data: &DataChoices, gradient_copy: b
 }
 
 /// Ranks that share out the dense parameters, or those of experts: the groups that reduce their gradients.
-fn shards(step: &TrainingStep, experts: bool) -> u64 {
+pub(super) fn shards(step: &TrainingStep, experts: bool) -> u64 {
     let layout = &step.layout;
     let replicated = layout.group_size(Axis::DpReplicate) > 1;
     let axis = match (replicated, experts) {

@@ -325,3 +325,21 @@ fn the_parts_add_up_to_the_total_and_a_sum_past_64_bits_is_the_largest_number() 
     assert_eq!(used.total(), Bytes(7));
     assert_eq!(MemoryUse { buffers: Bytes(u64::MAX), ..used }.total(), Bytes(u64::MAX));
 }
+
+#[test]
+fn every_part_says_where_it_comes_from() {
+    let why = |preset: &str, training: &str, layout: &str, ranks: u32| {
+        with_step(preset, training, layout, ranks, |step| {
+            let parts = MemoryChoices::default().explain(step, 0);
+            let sum: u64 = parts.iter().map(|part| part.bytes.0).sum();
+            assert_eq!(Bytes(sum), memory(step, 0).total(), "nothing is left out");
+            assert!(MemoryChoices::default().explain(step, 99).is_empty());
+            parts.iter().map(|part| format!("{}: {}", part.name, part.why)).collect::<Vec<_>>().join("\n")
+        })
+    };
+    let training =
+        "sequence = 8192\nmicro_batches = 16\ndata_style = 'zero1'\nsequence_parallel = true\nvirtual_stages = 2";
+    insta::assert_snapshot!("every_part_of_llama_3_70b", why("llama-3-70b", training, "tp = 8\npp = 4\ndp = 4", 128));
+    let training = "data_style = 'fsdp'\nrecompute = 'full'";
+    insta::assert_snapshot!("every_part_of_mixtral_8x7b", why("mixtral-8x7b", training, "dp = 8\nep = 4", 8));
+}

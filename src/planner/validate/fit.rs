@@ -62,8 +62,7 @@ mod tests {
     #[test]
     fn a_known_share_is_found_again_in_spite_of_an_outlier() {
         let share = 0.72;
-        let mut runs: Vec<Priced> =
-            (1..=9).map(|n| f64::from(n)).map(|n| run(n, 0.1 * n, n / share + 0.1 * n)).collect();
+        let mut runs: Vec<Priced> = (1..=9).map(f64::from).map(|n| run(n, 0.1 * n, n / share + 0.1 * n)).collect();
         runs.push(run(1.0, 0.1, 10.0));
         let found = best_share(&runs.iter().collect::<Vec<_>>());
         assert!((found - share).abs() < 0.005, "{found}");
