@@ -18,7 +18,7 @@ pub struct Constants {
     pub peak_flops_per_second: f64,
     /// Width at which a matrix product reaches half of what the largest do.
     pub half_width: f64,
-    /// What kernels that only move data reach: about six tenths of the 2.0 TB/s of an A100-80GB (same data sheet).
+    /// What kernels that only move data reach: about two thirds of the 2.0 TB/s of an A100-80GB (same data sheet).
     pub memory_bytes_per_second: f64,
     /// Time in which PyTorch starts a kernel, with the Python around it.
     pub seconds_per_kernel: f64,
@@ -29,7 +29,7 @@ impl Default for Constants {
         Constants {
             peak_flops_per_second: 312e12,
             half_width: 100.0,
-            memory_bytes_per_second: 1.2e12,
+            memory_bytes_per_second: 1.3e12,
             seconds_per_kernel: 20e-6,
         }
     }
