@@ -8,3 +8,4 @@ pub mod compute;
 pub mod memory;
 pub mod price;
 pub mod rates;
+pub mod search;

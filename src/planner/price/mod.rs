@@ -11,8 +11,10 @@ mod passes;
 mod tests;
 mod timeline;
 
+pub(in crate::planner) use calls::LayerLoads;
 pub use calls::PreparedStep;
 pub use exposed::Exposed;
+pub(in crate::planner) use passes::{ChunkPasses, Loads};
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
