@@ -6,6 +6,7 @@
 pub mod communication;
 pub mod compute;
 pub mod memory;
+pub mod plan_document;
 pub mod price;
 pub mod rates;
 pub mod search;

@@ -5,6 +5,7 @@
 //! that works most. Which layout to take is for `search` to say.
 
 mod calls;
+mod draws;
 mod exposed;
 mod passes;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! waiting, so the answer is the same as if every layout had been priced; a test holds that.
 
 mod bound;
+mod certainty;
 mod fitting;
 mod question;
 mod space;
@@ -13,6 +14,7 @@ mod space;
 mod tests;
 mod trainings;
 
+pub use certainty::probability_faster;
 pub use question::{Only, Question};
 
 use crate::config::step::Recompute;
