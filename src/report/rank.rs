@@ -2,6 +2,8 @@
 //! CSV.
 
 mod csv;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use csv::csv;
