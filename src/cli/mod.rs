@@ -18,6 +18,8 @@ mod output;
 mod pairs;
 mod places;
 pub mod predict;
+pub mod rank;
+pub mod rates;
 pub mod report;
 pub mod run;
 mod sampling;

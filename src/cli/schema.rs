@@ -33,6 +33,8 @@ pub enum Document {
     Fit,
     /// What `commgauge gate --format json` prints
     Verdict,
+    /// What `commgauge rank --format json` prints
+    Rank,
 }
 
 impl Document {
@@ -44,6 +46,7 @@ impl Document {
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
             Document::Fit => super::fit::schema(),
+            Document::Rank => super::rank::schema(),
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")

@@ -8,5 +8,6 @@ pub mod compute;
 pub mod memory;
 pub mod plan_document;
 pub mod price;
+pub mod rank;
 pub mod rates;
 pub mod search;

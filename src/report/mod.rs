@@ -13,6 +13,7 @@ mod nccl_tests;
 mod pairs;
 pub(crate) mod plain_table;
 mod provenance;
+pub mod rank;
 mod replay;
 mod row;
 mod step;
