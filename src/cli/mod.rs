@@ -17,6 +17,7 @@ pub mod ops;
 mod output;
 mod pairs;
 mod places;
+pub mod plan;
 pub mod predict;
 pub mod rank;
 pub mod rates;

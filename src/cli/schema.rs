@@ -35,6 +35,8 @@ pub enum Document {
     Verdict,
     /// What `commgauge rank --format json` prints
     Rank,
+    /// What `commgauge plan --format json` prints
+    Plan,
 }
 
 impl Document {
@@ -47,6 +49,7 @@ impl Document {
             Document::Layout => super::layout::schema(),
             Document::Fit => super::fit::schema(),
             Document::Rank => super::rank::schema(),
+            Document::Plan => super::plan::schema(),
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")

@@ -5,6 +5,7 @@
 
 pub mod communication;
 pub mod compute;
+pub mod explain;
 pub mod memory;
 pub mod plan_document;
 pub mod price;

@@ -12,6 +12,7 @@ mod markdown;
 mod nccl_tests;
 mod pairs;
 pub(crate) mod plain_table;
+pub mod plan;
 mod provenance;
 pub mod rank;
 mod replay;

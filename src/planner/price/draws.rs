@@ -25,7 +25,8 @@ impl Pricer {
         let answers = prepared.ask(step, rates, ranks_per_node).ok().filter(super::calls::Answers::has_intervals)?;
         let work = prepared.work(step, compute);
         let asked = Asked { prepared, step, answers: &answers, work: &work };
-        let drawn = |draw: u32| self.parts(&asked, &|answer| seconds(answer, draw)).ok().map(|price| price.step_seconds);
+        let drawn =
+            |draw: u32| self.parts(&asked, &|answer| seconds(answer, draw)).ok().map(|price| price.step_seconds);
         (0..count).map(drawn).collect()
     }
 }
