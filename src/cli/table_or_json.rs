@@ -39,7 +39,7 @@ impl AnswerArguments {
     }
 }
 
-/// The columns that were asked for, or those of the terminal, or a number of our own without one.
+/// The columns that a table on stdout may take: as asked, else those of the terminal.
 pub(crate) fn columns(asked: Option<u16>) -> u16 {
     let is_terminal = std::io::stdout().is_terminal();
     let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));

@@ -144,7 +144,7 @@ pub fn axis_costs<'o>(
 }
 
 impl AxisCost {
-    fn nothing(axis: Axis, ranks: u32, locality: Locality) -> AxisCost {
+    pub(super) fn nothing(axis: Axis, ranks: u32, locality: Locality) -> AxisCost {
         AxisCost {
             axis,
             ranks,
@@ -158,7 +158,7 @@ impl AxisCost {
         }
     }
 
-    fn add(&mut self, op: &Op, cost: &OpCost) {
+    pub(super) fn add(&mut self, op: &Op, cost: &OpCost) {
         let add = |sum: &mut Bytes, more: Bytes| sum.0 = sum.0.saturating_add(more.0);
         add(&mut self.payload_bytes, cost.payload_bytes);
         add(&mut self.wire_bytes, cost.wire_bytes);

@@ -6,9 +6,13 @@
 
 pub mod communication;
 pub mod compute;
+pub mod explain;
 pub mod memory;
+pub mod plan_document;
 pub mod price;
+pub mod rank;
 pub mod rates;
+pub mod search;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod validate;

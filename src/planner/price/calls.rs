@@ -1,10 +1,10 @@
 //! The calls of a step, stage by stage, and what is known of the time of each. Stages that do the same are asked once.
 
-use super::passes::{Passes, Timed};
+use super::passes::{Loads, Passes, Timed, count_in_chunk};
 use super::{Pricer, StepPrice, Unpriced};
 use crate::config::step::Recompute;
 use crate::cost::Status;
-use crate::layout::Axis;
+use crate::layout::{Axis, Locality};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
 use crate::units::Seconds;
@@ -111,7 +111,7 @@ impl PreparedStep {
     /// Asks for the time of every call.
     pub(super) fn ask(&self, step: &TrainingStep, rates: &dyn Rates, ranks_per_node: u32) -> Result<Answers, Unpriced> {
         let layout = &step.layout;
-        let mut places: Vec<(Axis, u32, crate::layout::Locality)> = Vec::new();
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
         let mut ask = |op: &Op| -> Result<Answer, Unpriced> {
             let index = match places.iter().position(|(axis, ..)| *axis == op.axis) {
                 Some(index) => index,
@@ -175,6 +175,65 @@ impl PreparedStep {
             distance(a.1).total_cmp(&distance(b.1))
         });
         nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all))
+    }
+}
+
+/// A step of which every layer is a stage of its own: what each layer brings to the stage that holds it.
+#[derive(Clone, Debug)]
+pub(in crate::planner) struct LayerLoads {
+    prepared: PreparedStep,
+    work: Vec<StageWork>,
+    /// Ops of each kind of layer that come in every micro-batch: which one, in which pass, how often, and the ranks of a group.
+    calls: Vec<Vec<(usize, Pass, f64, u32)>>,
+}
+
+impl LayerLoads {
+    /// Of such a step.
+    ///
+    /// # Errors
+    /// As [`PreparedStep::new`].
+    pub fn of(step: &TrainingStep, compute: &Compute) -> Result<LayerLoads, Unpriced> {
+        let prepared = PreparedStep::new(step)?;
+        let calls = |kind: &StageKind| {
+            let count = |(index, op): (usize, &Op)| {
+                let (pass, count) = count_in_chunk(step, (kind.stage, 0), &op.when)?;
+                Some((index, pass, count, step.layout.group_size(op.axis)))
+            };
+            kind.ops.iter().enumerate().filter_map(count).collect()
+        };
+        Ok(LayerLoads {
+            work: prepared.work(step, compute),
+            calls: prepared.kinds.iter().map(calls).collect(),
+            prepared,
+        })
+    }
+
+    /// The loads of some layers, their groups lying so; calls of axes without a place are left out.
+    ///
+    /// # Errors
+    /// The first call that the rates have no answer to.
+    pub fn at(
+        &self,
+        layers: &[usize],
+        place: &dyn Fn(Axis) -> Option<Locality>,
+        rates: &dyn Rates,
+    ) -> Result<Vec<Loads>, Unpriced> {
+        let mut loads = Vec::with_capacity(layers.len());
+        for layer in layers {
+            let kind = self.prepared.kind_of_stage[*layer];
+            let (ops, work) = (&self.prepared.kinds[kind].ops, &self.work[kind]);
+            let mut calls = Vec::with_capacity(self.calls[kind].len());
+            for (index, pass, count, ranks) in &self.calls[kind] {
+                let op = &ops[*index];
+                let Some(locality) = place(op.axis) else { continue };
+                let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates)?;
+                calls.push((op, *pass, count * answer.seconds));
+            }
+            let compute = work.compute.chunks.first().copied().unwrap_or_default();
+            let attention = work.attention.first().copied().unwrap_or(0.0);
+            loads.push(Loads::of(compute, attention, calls.into_iter()));
+        }
+        Ok(loads)
     }
 }
 

@@ -5,14 +5,17 @@
 //! that works most. Which layout to take is for `search` to say.
 
 mod calls;
+mod draws;
 mod exposed;
 mod passes;
 #[cfg(test)]
 mod tests;
 mod timeline;
 
+pub(in crate::planner) use calls::LayerLoads;
 pub use calls::PreparedStep;
 pub use exposed::Exposed;
+pub(in crate::planner) use passes::{ChunkPasses, Loads};
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;

@@ -5,10 +5,12 @@
 //! computing is slower while a call is under way is not counted.
 
 use super::exposed::Exposed;
-use crate::planner::compute::ChunkCompute;
-use crate::workload::Op;
+use crate::layout::Axis;
+use crate::planner::compute::{ChunkCompute, StageCompute};
+use crate::units::Seconds;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
+use crate::workload::{Op, Style};
 
 /// An attention backward has five products where a forward has two (arXiv 2205.14135, appendix B).
 const ATTENTION_BACKWARD: f64 = 2.5;
@@ -37,7 +39,7 @@ pub(super) struct Passes {
 
 /// One micro-batch through one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct ChunkPasses {
+pub(in crate::planner) struct ChunkPasses {
     pub compute: ChunkCompute,
     pub exposed_forward: Exposed,
     pub exposed_backward: Exposed,
@@ -49,18 +51,17 @@ pub(super) struct ChunkPasses {
 
 impl Passes {
     /// Of a stage with these calls. `attention` are the seconds of attention in a forward pass through each chunk.
-    pub fn of(
-        step: &TrainingStep,
-        stage: u32,
-        calls: &[Timed],
-        compute: &crate::planner::compute::StageCompute,
-        attention: &[f64],
-    ) -> Passes {
+    pub fn of(step: &TrainingStep, stage: u32, calls: &[Timed], compute: &StageCompute, attention: &[f64]) -> Passes {
         let chunks: Vec<ChunkPasses> = (0..step.stages.chunks())
             .map(|chunk| {
                 let own = compute.chunks.get(chunk as usize).copied().unwrap_or_default();
                 let attention = attention.get(chunk as usize).copied().unwrap_or(0.0);
-                ChunkPasses::of(step, (stage, chunk), calls, own, attention)
+                let count = |call: &Timed| count_in_chunk(step, (stage, chunk), &call.op.when);
+                let calls = calls.iter().filter_map(|call| {
+                    let (pass, count) = count(call)?;
+                    Some((call.op, pass, call.seconds * count))
+                });
+                Loads::of(own, attention, calls).passes()
             })
             .collect();
         let mut passes = Passes { chunks, optimizer: compute.optimizer.0, ..Passes::default() };
@@ -90,10 +91,10 @@ impl Passes {
                 (Moment::LastBackward, false) => last.add(call.op, seconds),
                 (Moment::LastBackward, true) => *self.after.of_op(call.op) += seconds,
                 // What several stages do together, and small calls in a row, come after all stages are done.
-                (Moment::AfterBackward, _) if call.op.axis == crate::layout::Axis::Embedding => {
+                (Moment::AfterBackward, _) if call.op.axis == Axis::Embedding => {
                     *self.last.of_op(call.op) += seconds;
                 }
-                (Moment::AfterBackward, _) if call.op.style == crate::workload::Style::Control => {
+                (Moment::AfterBackward, _) if call.op.style == Style::Control => {
                     *self.last.of_op(call.op) += seconds;
                 }
                 (Moment::AfterBackward, _) => *self.after.of_op(call.op) += seconds,
@@ -105,60 +106,90 @@ impl Passes {
     }
 }
 
-impl ChunkPasses {
-    fn of(
-        step: &TrainingStep,
-        place: (u32, u32),
-        calls: &[Timed],
-        compute: ChunkCompute,
-        attention: f64,
-    ) -> ChunkPasses {
-        let mut own = ChunkPasses { compute, ..ChunkPasses::default() };
-        let mut beside = [Hidden::default(); 4];
-        let [weights, inputs, rings, rings_back] = &mut beside;
-        let (mut forward_pass, mut backward_pass) = (Hidden::default(), Hidden::default());
-        for call in calls {
-            let Some((pass, count)) = count_in_chunk(step, place, &call.op.when) else { continue };
-            let (seconds, op) = (call.seconds * count, call.op);
+/// All that a micro-batch brings to a chunk, before it is known how much of it is hidden. Loads of layers add up to those of the
+/// chunk that holds them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::planner) struct Loads {
+    compute: ChunkCompute,
+    attention: f64,
+    exposed_forward: Exposed,
+    exposed_backward: Exposed,
+    /// Beside the weight gradient, the input gradient, attention forward, attention again and attention backward.
+    beside: [Hidden; 5],
+    /// Beside the whole pass, forward and backward.
+    beside_pass: [Hidden; 2],
+}
+
+impl Loads {
+    /// Of a chunk that computes so long, with calls that come so often in the passes of a micro-batch.
+    pub fn of<'a>(compute: ChunkCompute, attention: f64, calls: impl Iterator<Item = (&'a Op, Pass, f64)>) -> Loads {
+        let mut loads = Loads { compute, attention, ..Loads::default() };
+        for (op, pass, seconds) in calls {
             let forward = pass == Pass::Forward;
             match op.overlap {
-                Overlap::Exposed if forward => *own.exposed_forward.of_op(op) += seconds,
-                Overlap::Exposed => *own.exposed_backward.of_op(op) += seconds,
-                Overlap::WeightGradient => weights.add(op, seconds),
-                Overlap::InputGradient => inputs.add(op, seconds),
-                Overlap::Attention if pass == Pass::Backward => rings_back.add(op, seconds),
+                Overlap::Exposed if forward => *loads.exposed_forward.of_op(op) += seconds,
+                Overlap::Exposed => *loads.exposed_backward.of_op(op) += seconds,
+                Overlap::WeightGradient => loads.beside[0].add(op, seconds),
+                Overlap::InputGradient => loads.beside[1].add(op, seconds),
+                Overlap::Attention if forward => loads.beside[2].add(op, seconds),
                 // A ring of the recomputed forward has the recomputed attention beside it.
-                Overlap::Attention if forward => rings.add(op, seconds),
-                Overlap::Attention => {
-                    let mut again = Hidden::default();
-                    again.add(op, seconds);
-                    own.exposed_backward = own.exposed_backward.plus(again.beyond(attention));
-                }
-                _ if forward => forward_pass.add(op, seconds),
-                _ => backward_pass.add(op, seconds),
+                Overlap::Attention if pass == Pass::Recompute => loads.beside[3].add(op, seconds),
+                Overlap::Attention => loads.beside[4].add(op, seconds),
+                _ => loads.beside_pass[usize::from(!forward)].add(op, seconds),
             }
         }
-        own.exposed_forward = own.exposed_forward.plus(rings.beyond(attention));
-        for (hidden, window) in [
-            (weights, compute.weight_gradient.0),
-            (inputs, compute.input_gradient.0),
-            (rings_back, ATTENTION_BACKWARD * attention),
-        ] {
-            own.exposed_backward = own.exposed_backward.plus(hidden.beyond(window));
+        loads
+    }
+
+    /// So many of these beside the others.
+    pub fn plus(&mut self, other: &Loads, count: f64) {
+        let add = |sum: &mut Seconds, more: Seconds| sum.0 += count * more.0;
+        add(&mut self.compute.forward, other.compute.forward);
+        add(&mut self.compute.recompute, other.compute.recompute);
+        add(&mut self.compute.input_gradient, other.compute.input_gradient);
+        add(&mut self.compute.weight_gradient, other.compute.weight_gradient);
+        self.attention += count * other.attention;
+        self.exposed_forward = self.exposed_forward.plus(other.exposed_forward.times(count));
+        self.exposed_backward = self.exposed_backward.plus(other.exposed_backward.times(count));
+        let hidden = self.beside.iter_mut().chain(&mut self.beside_pass);
+        for (sum, more) in hidden.zip(other.beside.iter().chain(&other.beside_pass)) {
+            sum.0 = sum.0.plus(more.0.times(count));
+        }
+    }
+
+    /// What is left of everything once it is hidden as far as it can be.
+    pub fn passes(&self) -> ChunkPasses {
+        let compute = self.compute;
+        let windows = [
+            compute.weight_gradient.0,
+            compute.input_gradient.0,
+            self.attention,
+            self.attention,
+            ATTENTION_BACKWARD * self.attention,
+        ];
+        let mut own = ChunkPasses {
+            compute,
+            exposed_forward: self.exposed_forward,
+            exposed_backward: self.exposed_backward,
+            weight_gradient: compute.weight_gradient.0,
+            ..ChunkPasses::default()
+        };
+        for (index, (hidden, window)) in self.beside.iter().zip(windows).enumerate() {
+            let pass = if index == 2 { &mut own.exposed_forward } else { &mut own.exposed_backward };
+            *pass = pass.plus(hidden.beyond(window));
         }
         let forward = compute.forward.0 + own.exposed_forward.total();
         let backward = compute.backward().0 + own.exposed_backward.total();
-        own.exposed_forward = own.exposed_forward.plus(forward_pass.beyond(forward));
-        own.exposed_backward = own.exposed_backward.plus(backward_pass.beyond(backward));
+        own.exposed_forward = own.exposed_forward.plus(self.beside_pass[0].beyond(forward));
+        own.exposed_backward = own.exposed_backward.plus(self.beside_pass[1].beyond(backward));
         own.forward = compute.forward.0 + own.exposed_forward.total();
         own.backward = compute.backward().0 + own.exposed_backward.total();
-        own.weight_gradient = compute.weight_gradient.0;
         own
     }
 }
 
 /// The pass in which a call comes, and how often in one micro-batch's pass through one chunk of a stage.
-fn count_in_chunk(step: &TrainingStep, (stage, chunk): (u32, u32), when: &When) -> Option<(Pass, f64)> {
+pub(super) fn count_in_chunk(step: &TrainingStep, (stage, chunk): (u32, u32), when: &When) -> Option<(Pass, f64)> {
     let layers = step.stages.layers_of_chunk(stage, chunk);
     match *when {
         When::Layer { pass, kind, calls_per_layer, .. } => {
@@ -179,7 +210,7 @@ fn count_in_chunk(step: &TrainingStep, (stage, chunk): (u32, u32), when: &When) 
 
 /// Calls that the same thing hides.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hidden(Exposed);
+pub(super) struct Hidden(Exposed);
 
 impl Hidden {
     fn add(&mut self, op: &Op, seconds: f64) {

@@ -68,6 +68,18 @@ impl<'a> TrainingStep<'a> {
         Ok(step)
     }
 
+    /// A step of parts that were checked before, by whoever makes thousands of them: see [`TrainingStep::without_messages`].
+    pub(crate) fn of_checked_parts(
+        model: &'a Model,
+        training: &'a Training,
+        layout: Layout,
+        stages: Stages,
+        micro_batches: u64,
+    ) -> TrainingStep<'a> {
+        let messages = vec![Messages::ONE_EACH; stages.count() as usize];
+        TrainingStep { model, training, layout, stages, micro_batches, messages }
+    }
+
     /// The calls of one rank of a stage, style by style. Calls on groups of one rank, and calls that never come, are none.
     ///
     /// # Errors
