@@ -221,6 +221,10 @@ fn summary(set: &SetResult, width: u16) -> String {
         width,
     );
     text += &wrapped(&format!("model left out: {}", errors(&set.left_out)), width);
+    text += &wrapped(
+        &format!("rival, products at one share of the peak, model left out: {}", errors(&set.constant_share)),
+        width,
+    );
     if let Some(tau) = set.kendall_tau {
         text += &wrapped(&format!("order of all runs (Kendall's tau, model left out): {tau:.2}"), width);
     }

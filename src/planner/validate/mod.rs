@@ -16,6 +16,7 @@ pub use pricing::{Constants, Parts};
 pub use score::ErrorSummary;
 
 use crate::error::{Error, Result};
+use crate::stats::{median, sorted};
 use fit::{Priced, best_share};
 use pricing::Replay;
 use schemars::JsonSchema;
@@ -58,6 +59,8 @@ pub struct SetResult {
     pub fitted: ErrorSummary,
     /// Errors where the share was fitted without the model of each run.
     pub left_out: ErrorSummary,
+    /// Errors of the simplest rival, model left out: products at one share of the peak, and nothing else.
+    pub constant_share: ErrorSummary,
     /// Kendall's tau-b of all runs, left-out predictions against measurements.
     pub kendall_tau: Option<f64>,
     /// The runs, in the order in which they were published.
@@ -163,7 +166,22 @@ fn replay(set: SetName, constants: &Constants) -> Result<SetResult> {
             .collect();
         result(replay, share, best_share(&others))
     });
-    Ok(SetResult::of(set, machine.name.clone(), share, results.collect::<Result<_>>()?))
+    let results = results.collect::<Result<_>>()?;
+    Ok(SetResult::of(set, machine.name.clone(), share, results, ErrorSummary::of(&constant_share(&replays))))
+}
+
+/// Every run by the median share that the other models reach, counting nothing but products.
+fn constant_share(replays: &[Replay]) -> Vec<Pair> {
+    let reached: Vec<(&str, f64, f64)> = replays
+        .iter()
+        .map(|replay| (replay.run.name.as_str(), replay.seconds_at_peak(), replay.run.measured_seconds))
+        .collect();
+    let of = |(name, at_peak, measured): &(&str, f64, f64)| {
+        let others = reached.iter().filter(|(other, ..)| other != name);
+        let shares = sorted(others.map(|(_, at_peak, measured)| at_peak / measured));
+        Some((at_peak / median(&shares)?, *measured))
+    };
+    reached.iter().filter_map(of).collect()
 }
 
 fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult> {
@@ -191,7 +209,7 @@ fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult>
 }
 
 impl SetResult {
-    fn of(set: SetName, machine: String, share: f64, runs: Vec<RunResult>) -> SetResult {
+    fn of(set: SetName, machine: String, share: f64, runs: Vec<RunResult>, constant_share: ErrorSummary) -> SetResult {
         let fitted: Vec<Pair> = runs.iter().map(|run| (run.predicted_seconds, run.measured_seconds)).collect();
         let left_out: Vec<Pair> = runs.iter().map(left_out_pair).collect();
         SetResult {
@@ -201,6 +219,7 @@ impl SetResult {
             share_of_peak: share,
             fitted: ErrorSummary::of(&fitted),
             left_out: ErrorSummary::of(&left_out),
+            constant_share,
             kendall_tau: kendall_tau(&left_out),
             choices: choices(&runs),
             runs,

@@ -86,6 +86,18 @@ impl<'a> Replay<'a> {
         Ok(Replay { run, step, prepared, machine, constants })
     }
 
+    /// Seconds of the products alone, at the peak and evenly on all ranks.
+    pub fn seconds_at_peak(&self) -> f64 {
+        let compute =
+            Compute { fused_attention: false, ..Compute::constant(self.constants.peak_flops_per_second, 1.0) };
+        let stages = self.step.stages.count();
+        let of = |stage: u32| {
+            let work = compute.stage(&self.step, stage);
+            work.forward_seconds() + work.backward_seconds()
+        };
+        self.step.micro_batches as f64 * (0..stages).map(of).sum::<f64>() / f64::from(stages)
+    }
+
     /// Seconds with such a share of the peak.
     pub fn parts(&self, share_of_peak: f64) -> Result<Parts> {
         let (compute, rates) = (self.constants.compute(share_of_peak), Published::new(self.machine));

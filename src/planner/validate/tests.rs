@@ -50,6 +50,18 @@ fn the_runs_of_vtrain_come_out_within_15_percent_with_the_model_left_out_and_bel
 }
 
 #[test]
+fn a_constant_share_of_the_peak_is_the_worse_planner_in_every_set() {
+    for set in &ALL.sets {
+        assert!(
+            set.left_out.mean_percent < 0.75 * set.constant_share.mean_percent,
+            "{}: {:?}",
+            set.name,
+            set.constant_share
+        );
+    }
+}
+
+#[test]
 fn every_run_says_what_its_seconds_are_made_of_and_was_left_out_of_its_own_fit() {
     for set in &ALL.sets {
         assert!(set.share_of_peak > fit::SHARES[0] && set.share_of_peak < fit::SHARES[3], "{}", set.name);
