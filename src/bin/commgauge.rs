@@ -9,10 +9,13 @@ use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::model::ModelCommand;
 use commgauge::cli::ops::OpsCommand;
+use commgauge::cli::plan::PlanCommand;
 use commgauge::cli::predict::PredictCommand;
+use commgauge::cli::rank::RankCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
+use commgauge::cli::validate::ValidateCommand;
 use std::process::exit;
 
 /// Measure the communication that training and serving a large model really does on a cluster
@@ -47,6 +50,12 @@ enum Command {
     Fit(FitCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
+    /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and tell how sure the order is
+    Rank(Box<RankCommand>),
+    /// Find the fastest way to divide a model over GPUs, of all legal layouts that fit into memory
+    Plan(Box<PlanCommand>),
+    /// Replay published training runs with the cost model, and tell how far off it is
+    Validate(ValidateCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -64,6 +73,9 @@ fn main() {
         Command::Import(command) => command.execute(),
         Command::Fit(command) => command.execute(),
         Command::Predict(command) => command.execute(),
+        Command::Rank(command) => command.execute(),
+        Command::Plan(command) => command.execute(),
+        Command::Validate(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

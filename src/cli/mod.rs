@@ -18,7 +18,10 @@ pub mod ops;
 mod output;
 mod pairs;
 mod places;
+pub mod plan;
 pub mod predict;
+pub mod rank;
+pub mod rates;
 pub mod report;
 pub mod run;
 mod sampling;
@@ -28,6 +31,7 @@ mod suite;
 mod sweep;
 mod sweep_plan;
 mod table_or_json;
+pub mod validate;
 mod verdict_output;
 
 use crate::report::plain_table;

@@ -35,6 +35,12 @@ pub enum Document {
     Verdict,
     /// What `commgauge history --format json` prints
     History,
+    /// What `commgauge rank --format json` prints
+    Rank,
+    /// What `commgauge plan --format json` prints
+    Plan,
+    /// What `commgauge validate --format json` prints
+    Validation,
 }
 
 impl Document {
@@ -46,6 +52,9 @@ impl Document {
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
             Document::Fit => super::fit::schema(),
+            Document::Rank => super::rank::schema(),
+            Document::Plan => super::plan::schema(),
+            Document::Validation => super::validate::schema(),
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")

@@ -1,0 +1,55 @@
+//! The table at two widths, the CSV and the JSON document.
+
+use super::*;
+use std::sync::LazyLock;
+
+static ALL: LazyLock<Validation> = LazyLock::new(|| validate(&[]).unwrap());
+
+#[test]
+fn the_table_of_a_wide_terminal() {
+    insta::assert_snapshot!(text(&ALL, 140));
+}
+
+#[test]
+fn the_table_keeps_within_80_columns() {
+    let text = text(&ALL, 80);
+    let longest = text.lines().map(|line| line.chars().count()).max();
+    assert!(longest.is_some_and(|longest| longest <= 80), "{text}");
+    // What is never left out.
+    for heading in ["measured", "predicted", "error", "left out"] {
+        assert!(text.lines().any(|line| line.starts_with("model") && line.contains(heading)), "{heading}");
+    }
+}
+
+#[test]
+fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
+    let text = comma_separated(&ALL).unwrap();
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let heading = reader.headers().unwrap().clone();
+    let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
+    assert_eq!(rows.len(), 10 + 8 + 41);
+    let column = |name: &str| heading.iter().position(|heading| heading == name).unwrap();
+    assert_eq!((&rows[0][0], &rows[0][column("model")]), ("megatron-table-1", "1.7B"));
+    let document = serde_json::to_value(&ALL.sets[0].runs[0]).unwrap();
+    let of_the_set = ["set", "share_of_peak"];
+    for name in COLUMNS.iter().filter(|name| !of_the_set.contains(name)) {
+        assert!(document.get(name).is_some(), "{name}");
+    }
+    for row in &rows {
+        let number = |name: &str| row[column(name)].parse::<f64>().unwrap();
+        let error = 100.0 * (number("predicted_seconds") / number("measured_seconds") - 1.0);
+        assert!((error - number("error_percent")).abs() < 0.01, "{row:?}");
+    }
+}
+
+#[test]
+fn the_document_is_what_the_schema_says_and_reads_back() {
+    let document = serde_json::to_value(&*ALL).unwrap();
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    let problems: Vec<_> = validator.iter_errors(&document).map(|problem| problem.to_string()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut other = document.clone();
+    other["version"] = serde_json::json!(2);
+    assert!(!validator.is_valid(&other), "another version is another document");
+    assert_eq!(serde_json::from_value::<Validation>(document).unwrap().sets.len(), ALL.sets.len());
+}

@@ -1,0 +1,18 @@
+//! From a model, a machine's rates and a layout to decisions: what communication costs, whether a layout fits into memory, how
+//! long its step takes, and which layout to take.
+//!
+//! Only plain data goes in and comes out: no launch, no files. What a step communicates is told by `workload`, how long a call
+//! takes by `cost`.
+
+pub mod communication;
+pub mod compute;
+pub mod explain;
+pub mod memory;
+pub mod plan_document;
+pub mod price;
+pub mod rank;
+pub mod rates;
+pub mod search;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod validate;
