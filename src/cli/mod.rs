@@ -2,6 +2,7 @@
 
 pub mod compare;
 mod degrees;
+pub mod export;
 pub mod fit;
 mod fit_query;
 pub mod gate;

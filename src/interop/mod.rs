@@ -3,6 +3,7 @@
 //! One file for each foreign format.
 
 mod csv;
+pub mod export;
 #[cfg(test)]
 mod hostile;
 mod imb;

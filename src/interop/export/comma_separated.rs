@@ -1,0 +1,42 @@
+//! The measured points of a fit in the columns that `commgauge import --from csv` reads: another fit of them is the same.
+
+use super::Export;
+use super::pick::Curves;
+use crate::error::{Error, Result};
+
+const HEADING: [&str; 8] =
+    ["collective", "dtype", "ranks", "bytes_total", "latency_us", "locality", "fit_latency_us", "source"];
+
+pub(super) fn files(curves: &Curves) -> Result<Export> {
+    let failed = |cause: String| Error::environment(format!("cannot write CSV: {cause}"));
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    writer.write_record(HEADING).map_err(|cause| failed(cause.to_string()))?;
+    let mut gaps = Vec::new();
+    for family in curves.families() {
+        // A type has to be named; where the call only moves bytes, any says the same.
+        let element = family.key.element_type.map_or("uint8", |element| element.name());
+        for curve in &family.curves {
+            for point in &curve.points {
+                let microseconds = |seconds: f64| format!("{}", seconds * 1e6);
+                let row = [
+                    family.key.collective.name().to_owned(),
+                    element.to_owned(),
+                    curve.ranks.to_string(),
+                    point.bytes_total.0.to_string(),
+                    microseconds(point.measured_seconds.0),
+                    family.key.place.to_string(),
+                    point.curve_seconds.map_or_else(String::new, |seconds| microseconds(seconds.0)),
+                    curves.source(),
+                ];
+                writer.write_record(&row).map_err(|cause| failed(cause.to_string()))?;
+            }
+        }
+    }
+    let left = curves.fit.families.len() - curves.families().count();
+    if left > 0 {
+        gaps.push(format!("{left} families of isolated calls; the columns know one cadence, streaming"));
+    }
+    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))?;
+    Ok(Export { files: vec![("calibration.csv".to_owned(), text)], gaps, notes: Vec::new() })
+}
