@@ -9,6 +9,7 @@ use super::pick::{Curves, Wanted};
 use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
+use std::collections::BTreeSet;
 
 const HEADING: [&str; 9] =
     ["framework", "version", "device", "op_name", "kernel_source", "nccl_dtype", "num_gpus", "message_size", "latency"];
@@ -27,7 +28,10 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
     let mut rows = 0;
     for (collective, op_name) in CALLS {
         let own = curves.families().filter(|family| family.key.collective == collective);
-        let inside: Vec<_> = own.filter(|family| curves.lies(family, Wanted::OnHosts(1))).collect();
+        let mut inside: Vec<_> = own.filter(|family| curves.lies(family, Wanted::OnHosts(1))).collect();
+        // The file knows no places: the fewest groups at a time, then neighbours, speak for a group size.
+        inside.sort_by_key(|family| (family.key.place.concurrent_groups_per_node, family.key.place.stride));
+        let mut written = BTreeSet::new();
         if inside.is_empty() {
             export.gaps.push(format!("{collective} inside a host was not measured"));
         }
@@ -44,6 +48,9 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
                 for (name, width) in types {
                     for point in curve.points.iter().filter(|point| point.bytes_total.0.is_multiple_of(*width)) {
                         let Some(seconds) = point.curve_seconds else { continue };
+                        if !written.insert((*name, curve.ranks, point.bytes_total)) {
+                            continue;
+                        }
                         let row = [
                             curves.source(),
                             String::new(),
