@@ -108,7 +108,7 @@ fn sizes_that_were_left_out_are_predicted_better_than_by_lines_and_by_interpolat
         }
         let lines: BTreeMap<_, _> = kept.iter().map(|(key, points)| (*key, (line(points), log_line(points)))).collect();
         measurements.retain(|_, bytes| !is_left_out(bytes));
-        let fitted = fit(&measurements, FitOptions { resamples: 0 }).expect("a fit");
+        let fitted = fit(&measurements, FitOptions { resamples: 0, ..FitOptions::default() }).expect("a fit");
         let predictor = Predictor::new(&fitted);
         for (curve, query, seconds) in rows.iter().filter(|row| is_left_out(row.1.bytes_total.0)) {
             let prediction = predictor.predict(query);
@@ -141,7 +141,7 @@ fn a_group_size_that_was_left_out_is_predicted_from_its_neighbours() {
     for file in FILES {
         let (mut measurements, rows) = system(file);
         measurements.retain(|key: &CurveKey, _| key.ranks != 4);
-        let fitted = fit(&measurements, FitOptions { resamples: 0 }).expect("a fit");
+        let fitted = fit(&measurements, FitOptions { resamples: 0, ..FitOptions::default() }).expect("a fit");
         let predictor = Predictor::new(&fitted);
         let at = |curve: &(String, u32), ranks: u32, bytes: Bytes| {
             let same = rows

@@ -1,7 +1,7 @@
 //! Whether the cost model finds what synthetic measurements were made from, within the intervals that it gives.
 
 use commgauge::collective::Collective;
-use commgauge::cost::{CurveKey, FamilyKey, FitOptions, Measured, Measurements, Place, fit};
+use commgauge::cost::{CurveKey, FamilyKey, FitOptions, Labels, Measured, Measurements, Place, fit};
 use commgauge::sample::Cadence;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -43,10 +43,11 @@ fn alpha_and_bandwidth_lie_in_their_intervals_in_93_of_100_runs() {
             element_type: None,
             cadence: Cadence::Streaming,
             place: Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 },
+            labels: Labels::new(),
         };
         all.curves.insert(CurveKey { family, ranks: run + 2 }, measured);
     }
-    let fitted = fit(&all, FitOptions { resamples: 200 }).expect("a fit");
+    let fitted = fit(&all, FitOptions { resamples: 200, ..FitOptions::default() }).expect("a fit");
     let (mut alphas, mut bandwidths) = (0, 0);
     for (curve, (alpha, beta)) in fitted.families[0].curves.iter().zip(&truths) {
         let (low, high) = (curve.alpha_seconds_low.unwrap().0, curve.alpha_seconds_high.unwrap().0);

@@ -45,7 +45,7 @@ impl FitCommand {
             .map(|path| Ok((path.display().to_string(), Record::read(path)?)))
             .collect::<Result<Vec<_>>>()?;
         let measurements = Measurements::of(records.iter().map(|(name, record)| (name.as_str(), record)))?;
-        let fit = cost::fit(&measurements, FitOptions { resamples: self.resamples })?;
+        let fit = cost::fit(&measurements, FitOptions { resamples: self.resamples, ..FitOptions::default() })?;
         if let Some(path) = &self.output {
             self.write(path, &fit)?;
         }
@@ -164,7 +164,11 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl/h100_sxm-nccl-2.29.2.csv");
         let lines = record_lines("test", &["h100.csv".to_owned()], &read_csv(&path).unwrap().rows, Vec::new());
         let record = Record::from_lines(lines).unwrap();
-        cost::fit(&Measurements::of([("h100.jsonl", &record)]).unwrap(), FitOptions { resamples: 40 }).unwrap()
+        cost::fit(
+            &Measurements::of([("h100.jsonl", &record)]).unwrap(),
+            FitOptions { resamples: 40, ..FitOptions::default() },
+        )
+        .unwrap()
     }
 
     #[test]

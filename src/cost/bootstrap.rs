@@ -4,10 +4,11 @@
 //! What is resampled are replicates, never iterations. Seeded, so that the same records give the same intervals.
 
 use super::Measured;
+use super::coefficient::{middle_95, pick};
 use super::curve::{Cleaned, Envelope, combined};
 use super::document::IntervalsFrom;
-use crate::stats::{Interval, sorted};
-use rand::{RngExt, SeedableRng};
+use crate::stats::Interval;
+use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const SEED: u64 = 0x5eed_0fa1_fa0b;
@@ -63,15 +64,4 @@ pub(super) fn intervals(
         }
     }
     Some(Intervals { alpha_seconds: middle_95(alphas)?, beta_seconds_per_byte: middle_95(betas)?, from })
-}
-
-fn pick<'a>(values: &'a [f64], random: &mut Xoshiro256PlusPlus) -> &'a f64 {
-    &values[random.random_range(0..values.len())]
-}
-
-/// Between the percentiles 2.5 and 97.5.
-fn middle_95(values: Vec<f64>) -> Option<Interval> {
-    let ascending = sorted(values);
-    let outside = ascending.len() / 40;
-    Some(Interval { low: *ascending.get(outside)?, high: *ascending.get(ascending.len().checked_sub(1 + outside)?)? })
 }

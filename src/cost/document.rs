@@ -2,7 +2,7 @@
 
 use super::curve::Line;
 use super::transfer::Scaling;
-use super::{Errors, FamilyKey, Regime};
+use super::{Contention, Errors, FamilyKey, Interference, Overlap, Regime};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Rate, Seconds};
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// The value of `format`.
 pub const FORMAT: &str = "commgauge-fit";
 /// The version that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,15 @@ pub struct Fit {
     pub sources: Vec<Source>,
     /// One for all curves that differ only in the size of the group.
     pub families: Vec<FamilyFit>,
+    /// How times grow with the groups at once; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contention: Vec<Contention>,
+    /// How times grow beside calls of other axes; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interference: Vec<Interference>,
+    /// What a step hides of its communication; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlap: Vec<Overlap>,
     /// Errors on points that the fit did not see, over all curves.
     pub held_out: HeldOut,
     /// What was left aside, what cannot be told, which curves are not to be trusted, as sentences.
@@ -186,9 +195,12 @@ impl Fit {
         let begin: Begin =
             serde_json::from_str(&text).map_err(|cause| wrong(format!("is not a commgauge fit: {cause}")))?;
         match (begin.format.as_deref(), begin.version) {
-            (Some(FORMAT), Some(1)) => {}
+            // Version 1 has no contention, interference and overlap.
+            (Some(FORMAT), Some(1..=2)) => {}
             (Some(FORMAT), Some(version)) => {
-                return Err(wrong(format!("is a fit of version {version}; this commgauge reads version {VERSION}")));
+                return Err(wrong(format!(
+                    "is a fit of version {version}; this commgauge reads up to version {VERSION}"
+                )));
             }
             _ => return Err(wrong(format!("is not a commgauge fit: it does not say `\"format\": \"{FORMAT}\"`"))),
         }

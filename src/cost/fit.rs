@@ -3,7 +3,7 @@
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
 use super::document::{CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
-use super::{CurveKey, Measured, Measurements, bootstrap, family};
+use super::{CurveKey, Measured, Measurements, bootstrap, contention, family, interference, overlap};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Rate, Seconds};
 use std::thread;
@@ -20,11 +20,13 @@ const FEWEST_FOR_EXTRAPOLATION: usize = 6;
 pub struct FitOptions {
     /// Resamples behind the intervals; none below 40.
     pub resamples: u32,
+    /// Network adapters of a node; contention across nodes is then counted per adapter.
+    pub adapters_per_node: Option<u32>,
 }
 
 impl Default for FitOptions {
     fn default() -> Self {
-        FitOptions { resamples: 200 }
+        FitOptions { resamples: 200, adapters_per_node: None }
     }
 }
 
@@ -40,7 +42,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         .zip(&keyed)
         .filter_map(|(fitted, (key, measured))| {
             warnings.extend(doubts(key, measured, fitted.as_ref()));
-            Some((**key, fitted?))
+            Some(((*key).clone(), fitted?))
         })
         .collect();
     if curves.is_empty() {
@@ -52,12 +54,16 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
     let held_out =
         HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
+    let contention = contention::contention(measurements, options.adapters_per_node, options.resamples);
     Ok(Fit {
         format: FORMAT.to_owned(),
         version: VERSION,
         synthetic: measurements.synthetic,
         sources: measurements.sources.clone(),
         families: families.into_iter().map(|(family, _)| family).collect(),
+        contention,
+        interference: interference::interference(&measurements.beside, options.resamples),
+        overlap: overlap::overlap(&measurements.replayed, options.resamples),
         held_out,
         warnings,
     })
@@ -180,7 +186,7 @@ fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
 
 /// What speaks against a curve, or why there is none.
 fn doubts(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
-    let family = key.family;
+    let family = &key.family;
     let types = family.element_type.map_or_else(String::new, |element| format!(" of {element}"));
     let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);
     let Some(fitted) = fitted else {

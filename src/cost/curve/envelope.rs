@@ -76,6 +76,13 @@ impl Envelope {
         self.lines.iter().map(|line| line.seconds(bytes)).fold(f64::INFINITY, f64::min)
     }
 
+    /// Share of bandwidth in the time of a size: beta bytes over alpha + beta bytes, of the line that holds there.
+    pub fn bandwidth_share(&self, bytes: f64) -> f64 {
+        let line = self.lines[least_line(&self.lines, bytes)];
+        let seconds = line.seconds(bytes);
+        if seconds > 0.0 { line.beta_seconds_per_byte * bytes / seconds } else { 1.0 }
+    }
+
     /// The lines, steepest first.
     pub fn lines(&self) -> &[Line] {
         &self.lines

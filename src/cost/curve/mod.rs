@@ -70,6 +70,11 @@ impl Curve {
         }
     }
 
+    /// Share of bandwidth in the time of a size; the rest is latency.
+    pub fn bandwidth_share(&self, bytes: f64) -> f64 {
+        self.envelope.bandwidth_share(bytes)
+    }
+
     /// The lines.
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
