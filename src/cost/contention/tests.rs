@@ -1,7 +1,9 @@
 //! Exponents that made the times are found, and the places between are predicted.
 
+use super::super::labels::Labels;
+use super::super::sharing::Observation;
 use super::*;
-use crate::cost::{FamilyKey, Fit, FitOptions, Place, Predictor, Query, Status, fit};
+use crate::cost::{CurveKey, FamilyKey, Fit, FitOptions, Measured, Measurements, Place, Predictor, Query, Status, fit};
 use crate::units::Bytes;
 
 fn key(collective: Collective, nodes: u32, groups: u32) -> FamilyKey {
