@@ -3,7 +3,9 @@
 pub mod compare;
 mod degrees;
 pub mod fit;
+mod fit_plots;
 mod fit_query;
+mod fit_table;
 pub mod gate;
 pub mod import;
 #[cfg(feature = "mpi")]

@@ -11,7 +11,7 @@ use super::errors::Errors;
 use super::sharing::Sharing;
 use crate::collective::Collective;
 use crate::sample::Cadence;
-pub(super) use fitted::contention;
+pub use fitted::contention;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

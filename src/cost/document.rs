@@ -79,6 +79,9 @@ pub struct CurveFit {
     pub points: Vec<PointFit>,
     /// The lines whose minimum holds outside the measured sizes, steepest first.
     pub envelope: Vec<Line>,
+    /// Where the next of those lines takes over, by ascending size; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub breakpoints: Vec<Breakpoint>,
     /// Cost of a call however small.
     pub alpha_seconds: Seconds,
     /// Lower end of its 95 % interval.
@@ -114,6 +117,19 @@ pub struct CurveFit {
     pub untrusted: bool,
 }
 
+/// A size at which one line takes over from another: a library's switch of algorithm or protocol, seen from far away.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Breakpoint {
+    /// The size.
+    pub bytes_total: f64,
+    /// Lower end of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
 /// A measured size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFit {
@@ -129,6 +145,10 @@ pub struct PointFit {
     /// Of them, those slower than `measured_seconds` by more than 10 %: disturbed, and without a say in it.
     #[serde(default, skip_serializing_if = "is_none")]
     pub replicates_disturbed: u32,
+    /// Error of the prediction of this size from the others when it was left out, as a fraction: above zero where it was too
+    /// slow; absent at the ends, and below five sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_error: Option<f64>,
     /// Slower than a larger size by more than 10 %: disturbed, kept here and left out of the curve.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outlier: bool,

@@ -1,7 +1,8 @@
 //! From measurements to a fit: every curve with its intervals and its held-out errors, then every family.
 
+use super::bootstrap::Intervals;
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
-use super::document::{CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
+use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
 use super::{CurveKey, Measured, Measurements, bootstrap, contention, family, interference, overlap};
 use crate::error::{Error, Result};
@@ -54,7 +55,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
     let held_out =
         HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
-    let contention = contention::contention(measurements, options.adapters_per_node, options.resamples);
+    let contention = contention::contention(measurements, options);
     Ok(Fit {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -109,8 +110,9 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
     let held_out_sizes = errors_of(&left_out, None);
     let document = CurveFit {
         ranks: key.ranks,
-        points: point_fits(measured, &points, &cleaned),
+        points: point_fits(measured, &points, &cleaned, &left_out),
         envelope: curve.envelope().lines().to_vec(),
+        breakpoints: breakpoints(curve.envelope(), intervals.as_ref()),
         alpha_seconds: Seconds(limits.alpha_seconds),
         alpha_seconds_low: alpha.map(|alpha| Seconds(alpha.low)),
         alpha_seconds_high: alpha.map(|alpha| Seconds(alpha.high)),
@@ -126,7 +128,17 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
     Some(Fitted { document, curve, points, left_out })
 }
 
-fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned) -> Vec<PointFit> {
+fn breakpoints(envelope: &Envelope, intervals: Option<&Intervals>) -> Vec<Breakpoint> {
+    let interval = |index: usize| intervals.and_then(|found| found.breakpoints.get(index).copied().flatten());
+    let one = |(index, bytes_total)| Breakpoint {
+        bytes_total,
+        low: interval(index).map(|interval| interval.low),
+        high: interval(index).map(|interval| interval.high),
+    };
+    envelope.breakpoints().into_iter().enumerate().map(one).collect()
+}
+
+fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned, left_out: &[Pair]) -> Vec<PointFit> {
     let on_curve = |bytes: f64| cleaned.points.iter().find(|point| point.0 == bytes).map(|point| Seconds(point.1));
     points
         .iter()
@@ -137,6 +149,7 @@ fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned) -> 
             curve_seconds: on_curve(bytes),
             replicates: replicates.len() as u32,
             replicates_disturbed: replicates.iter().filter(|own| **own > seconds * (1.0 + OUTLIER)).count() as u32,
+            left_out_error: left_out.iter().find(|pair| pair.0 == bytes).map(|pair| pair.1 / pair.2 - 1.0),
             outlier: cleaned.outliers.contains(&bytes),
         })
         .collect()

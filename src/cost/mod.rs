@@ -22,8 +22,8 @@ mod sharing;
 pub mod transfer;
 
 pub use coefficient::Coefficient;
-pub use contention::{Contention, ErrorsFrom, Slower};
-pub use document::{CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
+pub use contention::{Contention, ErrorsFrom, Slower, contention};
+pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
 pub use errors::{Errors, Regime};
 pub use fit::{FitOptions, fit};
 pub use interference::{AtOnce, Interference};

@@ -5,7 +5,7 @@ use super::super::curve::{Cleaned, Envelope, combined};
 use super::super::errors::Errors;
 use super::super::labels::Labels;
 use super::super::sharing::{Observation, Sharing};
-use super::super::{CurveKey, Measured, Measurements};
+use super::super::{CurveKey, FitOptions, Measured, Measurements};
 use super::{Contention, ErrorsFrom, load};
 use crate::collective::Collective;
 use crate::element::ElementType;
@@ -46,13 +46,10 @@ struct Cell<'a> {
     beside: &'a [f64],
 }
 
-/// The coefficients of some measurements: one for each call that was measured with several numbers of groups, and one for
+/// The contention coefficients of some measurements: one for each call that was measured with several numbers of groups, and one for
 /// all others where there are several such calls.
-pub(in crate::cost) fn contention(
-    measurements: &Measurements,
-    adapters_per_node: Option<u32>,
-    resamples: u32,
-) -> Vec<Contention> {
+pub fn contention(measurements: &Measurements, options: FitOptions) -> Vec<Contention> {
+    let FitOptions { resamples, adapters_per_node } = options;
     let mut classes: BTreeMap<(Cadence, bool), BTreeMap<Alike, ByGroups>> = BTreeMap::new();
     for (CurveKey { family, ranks }, measured) in &measurements.curves {
         let place = family.place;
