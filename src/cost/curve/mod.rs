@@ -9,7 +9,7 @@ mod interpolate;
 
 pub use clean::{Cleaned, OUTLIER, combined};
 pub use envelope::{Envelope, Line};
-pub use interpolate::Interpolant;
+pub use interpolate::{Interpolant, Shape};
 
 /// How far beyond the largest measured size a curve still answers; from there on it refuses.
 pub const FARTHEST: f64 = 64.0;
