@@ -10,6 +10,7 @@ pub mod error;
 pub mod host_clock;
 pub mod units;
 
+pub mod chart;
 pub mod collective;
 pub mod geometry;
 #[cfg(feature = "mpi")]

@@ -4,7 +4,9 @@ pub mod compare;
 mod degrees;
 pub mod export;
 pub mod fit;
+mod fit_plots;
 mod fit_query;
+mod fit_table;
 pub mod gate;
 pub mod import;
 #[cfg(feature = "mpi")]

@@ -3,14 +3,17 @@
 use super::Export;
 use super::pick::Curves;
 use crate::error::{Error, Result};
+use std::collections::BTreeSet;
 
-const HEADING: [&str; 8] =
-    ["collective", "dtype", "ranks", "bytes_total", "latency_us", "locality", "fit_latency_us", "source"];
+const HEADING: [&str; 7] = ["collective", "dtype", "ranks", "bytes_total", "latency_us", "locality", "source"];
 
 pub(super) fn files(curves: &Curves) -> Result<Export> {
     let failed = |cause: String| Error::environment(format!("cannot write CSV: {cause}"));
     let mut writer = ::csv::Writer::from_writer(Vec::new());
-    writer.write_record(HEADING).map_err(|cause| failed(cause.to_string()))?;
+    // What tells families apart besides, such as an algorithm, becomes a column.
+    let names: BTreeSet<&String> = curves.families().flat_map(|family| family.key.labels.keys()).collect();
+    let heading = HEADING.into_iter().chain(names.iter().map(|name| name.as_str()));
+    writer.write_record(heading).map_err(|cause| failed(cause.to_string()))?;
     let mut gaps = Vec::new();
     for family in curves.families() {
         // A type has to be named; where the call only moves bytes, any says the same.
@@ -25,10 +28,10 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
                     point.bytes_total.0.to_string(),
                     microseconds(point.measured_seconds.0),
                     family.key.place.to_string(),
-                    point.curve_seconds.map_or_else(String::new, |seconds| microseconds(seconds.0)),
                     curves.source(),
                 ];
-                writer.write_record(&row).map_err(|cause| failed(cause.to_string()))?;
+                let labels = names.iter().map(|name| family.key.labels.get(*name).cloned().unwrap_or_default());
+                writer.write_record(row.into_iter().chain(labels)).map_err(|cause| failed(cause.to_string()))?;
             }
         }
     }

@@ -26,7 +26,8 @@ fn measurements() -> Measurements {
     let mut all = Measurements::default();
     let mut add = |collective: Collective, ranks: u32, place: Place| {
         let element_type = collective.reduces().then_some(ElementType::Float16);
-        let family = FamilyKey { collective, element_type, cadence: Cadence::Streaming, place };
+        let family =
+            FamilyKey { collective, element_type, cadence: Cadence::Streaming, place, labels: Default::default() };
         let sizes = (10..=30).map(|power| 1u64 << power);
         let times = sizes.map(|bytes| (bytes, vec![seconds(collective, ranks, bytes as f64)])).collect();
         all.curves.insert(CurveKey { family, ranks }, times);
@@ -51,7 +52,7 @@ fn measurements() -> Measurements {
 }
 
 fn ring_fit() -> Fit {
-    fit(&measurements(), FitOptions { resamples: 0 }).expect("a fit")
+    fit(&measurements(), FitOptions { resamples: 0, ..FitOptions::default() }).expect("a fit")
 }
 
 fn options() -> ExportOptions {
@@ -179,10 +180,12 @@ fn comma_separated_values_make_the_same_fit_again() {
     assert!(imported.bad_lines.is_empty(), "{:?}", imported.bad_lines);
     let lines = record_lines("again", &["calibration.csv".to_owned()], &imported.rows, Vec::new());
     let record = Record::from_lines(lines).unwrap();
-    let again = fit(&Measurements::of([("again", &record)]).unwrap(), FitOptions { resamples: 0 }).unwrap();
+    let again =
+        fit(&Measurements::of([("again", &record)]).unwrap(), FitOptions { resamples: 0, ..FitOptions::default() })
+            .unwrap();
     assert_eq!(again.families.len(), original.families.len());
     for (one, other) in original.families.iter().zip(&again.families) {
-        assert_eq!((one.key, one.curves.len()), (other.key, other.curves.len()));
+        assert_eq!((&one.key, one.curves.len()), (&other.key, other.curves.len()));
         let seconds = |family: &crate::cost::FamilyFit| -> Vec<(u32, u64, f64)> {
             let curves =
                 family.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve.ranks, point)));

@@ -1,0 +1,106 @@
+//! Horizontal bars, alone or stacked, each with its value beside it.
+
+use super::axis::Axis;
+use super::frame::{self, Key, LINE};
+use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+
+/// Longest label beside a bar.
+const LONGEST_LABEL: usize = 24;
+const BAR_HEIGHT: f64 = 16.0;
+const PITCH: f64 = 24.0;
+
+/// A chart of bars.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// Shown above, and read aloud.
+    pub title: String,
+    /// What is to be seen, for those who do not see it.
+    pub description: String,
+    /// What the bars are long in; always linear, from nothing.
+    pub axis: Axis,
+    /// Names of the parts of a stacked bar, in the order of [`Bar::parts`]; one or none where bars are not stacked.
+    pub parts: Vec<String>,
+    /// The bars, from above.
+    pub bars: Vec<Bar>,
+    /// Width in units of the picture.
+    pub width: f64,
+}
+
+/// A bar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Beside it.
+    pub label: String,
+    /// Its parts, from the left.
+    pub parts: Vec<f64>,
+    /// An interval of the whole.
+    pub interval: Option<(f64, f64)>,
+    /// What stands behind it; its value with the unit where this is empty.
+    pub note: String,
+}
+
+impl Bars {
+    /// A chart without bars yet.
+    pub fn new(title: impl Into<String>, axis: Axis) -> Bars {
+        let (title, description) = (title.into(), String::new());
+        Bars { title, description, axis, parts: Vec::new(), bars: Vec::new(), width: 400.0 }
+    }
+
+    /// The picture.
+    pub fn draw(&self) -> Svg {
+        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut top = frame::title(&mut canvas, &self.title, self.width);
+        let entries: Vec<(Key, String)> = match self.parts.len() {
+            0 | 1 => Vec::new(),
+            _ => {
+                let area = |(index, name): (usize, &String)| (Key::Area(format!("cg-f{}", index % 6)), name.clone());
+                self.parts.iter().enumerate().map(area).collect()
+            }
+        };
+        top += frame::legend(&mut canvas, &entries, top, self.width);
+        let labels: Vec<String> = self.bars.iter().map(|bar| cut(&bar.label, LONGEST_LABEL)).collect();
+        let notes: Vec<String> = self.bars.iter().map(|bar| self.note(bar)).collect();
+        let widest = |texts: &[String]| texts.iter().map(|text| text_width(text)).fold(0.0, f64::max);
+        let left = widest(&labels) + 8.0;
+        let right = (self.width - widest(&notes) - 8.0).max(left + 40.0);
+        let whole = |bar: &Bar| bar.parts.iter().copied().filter(|part| part.is_finite()).sum::<f64>();
+        let longest = self.bars.iter().map(|bar| bar.interval.map_or(whole(bar), |(_, high)| high.max(whole(bar))));
+        let longest = longest.fold(0.0, f64::max);
+        let place = |value: f64| left + if longest > 0.0 { value / longest * (right - left) } else { 0.0 };
+        for (index, bar) in self.bars.iter().enumerate() {
+            let y = top + PITCH * index as f64;
+            canvas.text(left - 8.0, y + 12.0, "cg-ink", Anchor::End, &labels[index]);
+            let mut so_far = 0.0;
+            for (part, value) in bar.parts.iter().enumerate().filter(|(_, value)| value.is_finite() && **value > 0.0) {
+                let class = format!("cg-f{}", part % 6);
+                let (from, to) = (place(so_far), place(so_far + value));
+                canvas.rectangle(&class, from, y, (to - from).max(0.8), BAR_HEIGHT);
+                so_far += value;
+            }
+            let mut end = place(so_far);
+            if let Some((low, high)) = bar.interval.filter(|(low, high)| low.is_finite() && high.is_finite()) {
+                let (low, high, middle) = (place(low.max(0.0)), place(high), y + BAR_HEIGHT / 2.0);
+                let mut whisker = Path::default();
+                whisker.line((low, middle), (high, middle));
+                whisker.line((low, middle - 4.0), (low, middle + 4.0));
+                whisker.line((high, middle - 4.0), (high, middle + 4.0));
+                canvas.path("cg-glyph", &whisker);
+                end = end.max(high);
+            }
+            canvas.text(end + 6.0, y + 12.0, "", Anchor::Start, &notes[index]);
+        }
+        canvas.path("cg-axis", &Path::polyline([(left, top - 3.0), (left, self.bottom(top))]));
+        canvas.finish(self.width, self.bottom(top) + 2.0)
+    }
+
+    fn bottom(&self, top: f64) -> f64 {
+        top + (PITCH * self.bars.len() as f64).max(LINE) - 4.0
+    }
+
+    fn note(&self, bar: &Bar) -> String {
+        match bar.note.is_empty() {
+            true => self.axis.shown(bar.parts.iter().sum()),
+            false => bar.note.clone(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A matrix in per cent of what is expected. The colours mean the same in every picture, so that two runs can be laid side by side;
+//! what was not measured, failed or arrived wrong has shapes of its own.
+
+use super::frame;
+use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+
+/// From which per cent on: colour and what the legend says. 100 is as expected, less is worse.
+const BANDS: [(f64, &str); 9] = [
+    (f64::NEG_INFINITY, "< 50"),
+    (50.0, "50"),
+    (70.0, "70"),
+    (80.0, "80"),
+    (90.0, "90"),
+    (95.0, "95 to 105"),
+    (105.0, "105"),
+    (115.0, "115"),
+    (130.0, "≥ 130 %"),
+];
+/// Numbers stand in the cells of matrices that are no larger.
+const MOST_WITH_NUMBERS: usize = 18;
+const LONGEST_LABEL: usize = 18;
+
+/// A matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeatMap {
+    /// Shown above, and read aloud.
+    pub title: String,
+    /// What is to be seen, for those who do not see it.
+    pub description: String,
+    /// Labels of the rows and, in the same order, of the columns.
+    pub labels: Vec<String>,
+    /// Row by row.
+    pub cells: Vec<Vec<Cell>>,
+    /// Rows at which a new host, rack or the like begins: a line is drawn before them.
+    pub begins: Vec<usize>,
+}
+
+/// One cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell {
+    /// In per cent of what is expected; less is worse.
+    Percent(f64),
+    /// Nothing to measure, as between a rank and itself.
+    Nothing,
+    /// Not measured.
+    NotMeasured,
+    /// Could not be carried out.
+    Failed,
+    /// Data arrived wrong.
+    Wrong,
+}
+
+impl Cell {
+    /// The worse of two: wrong data, then failure, then the lower number; what was not measured says least.
+    pub fn worse(self, other: Cell) -> Cell {
+        let rank = |cell: Cell| match cell {
+            Cell::Wrong => (0, 0.0),
+            Cell::Failed => (1, 0.0),
+            Cell::Percent(percent) => (2, percent),
+            Cell::NotMeasured => (3, 0.0),
+            Cell::Nothing => (4, 0.0),
+        };
+        let (a, b) = (rank(self), rank(other));
+        if a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).is_le() { self } else { other }
+    }
+}
+
+impl HeatMap {
+    /// The same with at most `most` rows: neighbours are gathered, and a cell is the worst of those that it stands for. Gives the
+    /// number of rows that one now stands for.
+    pub fn gathered(self, most: usize) -> (HeatMap, usize) {
+        let rows = self.labels.len();
+        let block = rows.div_ceil(most.max(1)).max(1);
+        if block == 1 {
+            return (self, 1);
+        }
+        let blocks = rows.div_ceil(block);
+        let mut cells = vec![vec![Cell::Nothing; blocks]; blocks];
+        for (row, line) in self.cells.iter().enumerate() {
+            for (column, cell) in line.iter().enumerate() {
+                let old = &mut cells[row / block][column / block];
+                *old = old.worse(*cell);
+            }
+        }
+        let label = |index: usize| {
+            let (first, last) = (index * block, ((index + 1) * block).min(rows) - 1);
+            format!("{} … {}", cut(&self.labels[first], 12), cut(&self.labels[last], 12))
+        };
+        let labels = (0..blocks).map(label).collect();
+        (HeatMap { labels, cells, begins: Vec::new(), ..self }, block)
+    }
+
+    /// The picture.
+    pub fn draw(&self) -> Svg {
+        let rows = self.labels.len();
+        let numbered = rows <= MOST_WITH_NUMBERS;
+        let side = if numbered { 30.0 } else { 12.0 };
+        let labels: Vec<String> = self.labels.iter().map(|label| cut(label, LONGEST_LABEL)).collect();
+        let margin = labels.iter().map(|label| text_width(label)).fold(44.0, f64::max) + 8.0;
+        let extent = side * rows as f64;
+        let width = (margin + extent + 6.0 + 44.0).max(400.0);
+        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut top = frame::title(&mut canvas, &self.title, width);
+        top += legend(&mut canvas, top, width, self.has());
+        let corner = (margin, top + margin + 2.0);
+        self.draw_labels(&mut canvas, &labels, corner, side);
+        self.draw_cells(&mut canvas, corner, side, numbered);
+        self.draw_medians(&mut canvas, corner, side, numbered);
+        canvas.finish(width, corner.1 + extent + 6.0 + side.max(28.0) + 4.0)
+    }
+
+    /// Which of the shapes occur: not measured, failed, wrong.
+    fn has(&self) -> [bool; 3] {
+        let any = |wanted: Cell| self.cells.iter().flatten().any(|cell| *cell == wanted);
+        [any(Cell::NotMeasured), any(Cell::Failed), any(Cell::Wrong)]
+    }
+
+    fn draw_labels(&self, canvas: &mut Canvas, labels: &[String], (left, top): (f64, f64), side: f64) {
+        for (index, label) in labels.iter().enumerate() {
+            let middle = side * (index as f64 + 0.5) + 3.6;
+            canvas.text(left - 6.0, top + middle, "", Anchor::End, label);
+            canvas.text_upwards(left + middle, top - 6.0, label);
+        }
+    }
+
+    fn draw_cells(&self, canvas: &mut Canvas, (left, top): (f64, f64), side: f64, numbered: bool) {
+        let mut colored: Vec<Path> = vec![Path::default(); BANDS.len()];
+        let (mut absent, mut faint, mut glyphs) = (Path::default(), Path::default(), Path::default());
+        let mut numbers: Vec<(f64, f64, f64)> = Vec::new();
+        let inner = side - 1.0;
+        for (row, line) in self.cells.iter().enumerate() {
+            for (column, cell) in line.iter().enumerate() {
+                let (x, y) = (left + side * column as f64, top + side * row as f64);
+                match cell {
+                    Cell::Percent(percent) => {
+                        colored[band(*percent)].rectangle(x, y, inner, inner);
+                        numbers.push((x + inner / 2.0, y + inner / 2.0 + 3.8, *percent));
+                    }
+                    Cell::Nothing => faint.line((x, y), (x + inner, y + inner)),
+                    Cell::NotMeasured | Cell::Failed | Cell::Wrong => {
+                        absent.rectangle(x + 0.5, y + 0.5, inner - 1.0, inner - 1.0);
+                        shape(&mut glyphs, *cell, x + inner / 2.0, y + inner / 2.0);
+                    }
+                }
+            }
+        }
+        for (index, path) in colored.iter().enumerate() {
+            canvas.path(&format!("cg-h{index}"), path);
+        }
+        canvas.path("cg-absent", &absent);
+        canvas.path("cg-glyph-faint", &faint);
+        canvas.path("cg-glyph", &glyphs);
+        for (x, y, percent) in numbers.into_iter().filter(|_| numbered) {
+            canvas.text(x, y, ink(percent), Anchor::Middle, &shown(percent));
+        }
+        let extent = side * self.labels.len() as f64;
+        let mut lines = Path::default();
+        for begin in self.begins.iter().filter(|begin| **begin > 0) {
+            let at = side * *begin as f64 - 0.5;
+            lines.line((left, top + at), (left + extent, top + at));
+            lines.line((left + at, top), (left + at, top + extent));
+        }
+        canvas.path("cg-axis", &lines);
+    }
+
+    /// The median of each row and column, apart from the cells: a slow row or column is a host, a single cell is a path.
+    fn draw_medians(&self, canvas: &mut Canvas, (left, top): (f64, f64), side: f64, numbered: bool) {
+        let extent = side * self.labels.len() as f64;
+        let (beside, below) = (left + extent + 6.0, top + extent + 6.0);
+        let length = if numbered { side } else { 26.0 };
+        canvas.text(beside, top - 6.0, "", Anchor::Start, "median");
+        canvas.text(left - 6.0, below + length.min(side.max(14.0)) / 2.0 + 4.0, "", Anchor::End, "median");
+        for index in 0..self.labels.len() {
+            let at = side * index as f64;
+            let row = median(self.cells[index].iter());
+            let column = median(self.cells.iter().map(|line| &line[index]));
+            if let Some(percent) = row {
+                canvas.rectangle(&format!("cg-h{}", band(percent)), beside, top + at, length, side - 1.0);
+                let class = format!("{} {}", ink(percent), if numbered { "" } else { "cg-small" });
+                let middle = top + at + (side - 1.0) / 2.0 + 3.5;
+                canvas.text(beside + length / 2.0, middle, class.trim(), Anchor::Middle, &shown(percent));
+            }
+            if let Some(percent) = column {
+                let high = if numbered { side - 1.0 } else { 20.0 };
+                canvas.rectangle(&format!("cg-h{}", band(percent)), left + at, below, side - 1.0, high);
+                if numbered {
+                    let middle = left + at + (side - 1.0) / 2.0;
+                    canvas.text(middle, below + side / 2.0 + 3.5, ink(percent), Anchor::Middle, &shown(percent));
+                }
+            }
+        }
+    }
+}
+
+fn legend(canvas: &mut Canvas, top: f64, width: f64, [not_measured, failed, wrong]: [bool; 3]) -> f64 {
+    let mut x = 0.0;
+    canvas.text(x, top + 10.0, "", Anchor::Start, "% of expected");
+    x += text_width("% of expected") + 4.0;
+    for (index, (_, label)) in BANDS.iter().enumerate() {
+        let wide = (text_width(label) + 8.0).max(26.0);
+        canvas.rectangle(&format!("cg-h{index}"), x, top, wide, 14.0);
+        let class = if index < 3 || index == 8 { "cg-on-dark" } else { "cg-on" };
+        canvas.text(x + wide / 2.0, top + 11.0, class, Anchor::Middle, label);
+        x += wide;
+    }
+    let mut y = top;
+    let shapes = [
+        (not_measured, Cell::NotMeasured, "not measured"),
+        (failed, Cell::Failed, "failed"),
+        (wrong, Cell::Wrong, "wrong data"),
+    ];
+    x += 14.0;
+    for (_, cell, name) in shapes.into_iter().filter(|(there, ..)| *there) {
+        if x + 18.0 + text_width(name) > width {
+            (x, y) = (0.0, y + 20.0);
+        }
+        let mut glyph = Path::default();
+        shape(&mut glyph, cell, x + 6.0, y + 7.0);
+        canvas.rectangle("cg-absent", x, y + 1.0, 12.0, 12.0);
+        canvas.path("cg-glyph", &glyph);
+        canvas.text(x + 17.0, y + 11.0, "", Anchor::Start, name);
+        x += 17.0 + text_width(name) + 10.0;
+    }
+    y + 24.0 - top
+}
+
+fn shape(path: &mut Path, cell: Cell, x: f64, y: f64) {
+    match cell {
+        Cell::Failed => {
+            path.line((x - 3.0, y - 3.0), (x + 3.0, y + 3.0));
+            path.line((x - 3.0, y + 3.0), (x + 3.0, y - 3.0));
+        }
+        Cell::Wrong => {
+            path.line((x, y - 4.0), (x, y + 1.0));
+            path.line((x, y + 2.5), (x, y + 4.0));
+        }
+        _ => path.line((x - 2.0, y), (x + 2.0, y)),
+    }
+}
+
+fn band(percent: f64) -> usize {
+    // What is shown as 90 has the colour of 90.
+    BANDS.iter().rposition(|(from, _)| percent.round() >= *from).unwrap_or(0)
+}
+
+/// The ink that can be read on the colour of a value.
+fn ink(percent: f64) -> &'static str {
+    match band(percent) {
+        0..=2 | 8 => "cg-on-dark",
+        _ => "cg-on",
+    }
+}
+
+fn shown(percent: f64) -> String {
+    if percent < 999.5 { format!("{percent:.0}") } else { ">999".to_owned() }
+}
+
+fn median<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<f64> {
+    let mut percents: Vec<f64> =
+        cells.filter_map(|cell| if let Cell::Percent(p) = cell { Some(*p) } else { None }).collect();
+    percents.sort_by(f64::total_cmp);
+    let middle = percents.len() / 2;
+    match percents.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(percents[middle]),
+        _ => Some((percents[middle - 1] + percents[middle]) / 2.0),
+    }
+}

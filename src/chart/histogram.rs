@@ -1,0 +1,159 @@
+//! Distributions below each other on one logarithmic axis, whose bins never depend on the data: two runs can be laid side by side.
+
+use super::axis::{Axis, Unit};
+use super::frame::{self, Room};
+use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+
+/// Bins of a factor of ten.
+const BINS_PER_DECADE: f64 = 20.0;
+const ROW_HEIGHT: f64 = 38.0;
+
+/// Histograms of times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    /// Shown above, and read aloud.
+    pub title: String,
+    /// What is to be seen, for those who do not see it.
+    pub description: String,
+    /// Title of the axis.
+    pub axis_title: String,
+    /// From above.
+    pub rows: Vec<HistogramRow>,
+    /// Width in units of the picture.
+    pub width: f64,
+}
+
+/// One distribution.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HistogramRow {
+    /// Beside it.
+    pub label: String,
+    /// Bins and how many times fell into each, ascending: see [`Histogram::bin_of`].
+    pub bins: Vec<(i32, u64)>,
+    /// Places on the axis that are marked.
+    pub marks: Vec<Mark>,
+}
+
+/// A marked place, such as a percentile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// `p50`, `p99`, `max`.
+    pub name: &'static str,
+    /// Seconds.
+    pub at: f64,
+}
+
+impl Histogram {
+    /// Without rows yet.
+    pub fn new(title: impl Into<String>) -> Histogram {
+        let axis_title = "time of one call".to_owned();
+        Histogram { title: title.into(), description: String::new(), axis_title, rows: Vec::new(), width: 400.0 }
+    }
+
+    /// The bin of a time; bins are 20 to a factor of ten, the one with number 0 begins at a second. `None` where there is no time.
+    pub fn bin_of(seconds: f64) -> Option<i32> {
+        // The little more keeps a time that is the edge of a bin in it, whatever the last digit of the logarithm.
+        (seconds > 0.0 && seconds.is_finite()).then(|| (seconds.log10() * BINS_PER_DECADE + 1e-9).floor() as i32)
+    }
+
+    /// Where a bin begins, in seconds.
+    pub fn bin_start(bin: i32) -> f64 {
+        10f64.powf(f64::from(bin) / BINS_PER_DECADE)
+    }
+
+    /// The picture.
+    pub fn draw(&self) -> Svg {
+        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut top = frame::title(&mut canvas, &self.title, self.width);
+        top += self.legend(&mut canvas, top);
+        let labels: Vec<String> = self.rows.iter().map(|row| cut(&row.label, 22)).collect();
+        let left = labels.iter().map(|label| text_width(label)).fold(20.0, f64::max) + 8.0;
+        let height = ROW_HEIGHT * self.rows.len().max(1) as f64;
+        let room = Room { left, right: self.width - 10.0, top, bottom: top + height };
+        let axis = Axis::log(self.axis_title.clone(), Unit::Seconds);
+        let edges = self.rows.iter().flat_map(|row| {
+            let bins = row.bins.iter().flat_map(|(bin, _)| [Self::bin_start(*bin), Self::bin_start(bin + 1)]);
+            bins.chain(row.marks.iter().map(|mark| mark.at))
+        });
+        let most = ((room.right - left) / 58.0) as usize;
+        let scale = axis.scale(edges, left + 2.0, room.right - 2.0, most);
+        let mut grid = Path::default();
+        scale
+            .ticks
+            .iter()
+            .for_each(|(tick, _)| grid.line((scale.place(*tick), top), (scale.place(*tick), room.bottom)));
+        canvas.path("cg-grid", &grid);
+        for (index, row) in self.rows.iter().enumerate() {
+            let base = top + ROW_HEIGHT * (index + 1) as f64;
+            canvas.text(left - 8.0, base - 4.0, "cg-ink", Anchor::End, &labels[index]);
+            let most = row.bins.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1) as f64;
+            let mut columns = Path::default();
+            for (bin, count) in row.bins.iter().filter(|(_, count)| *count > 0) {
+                let (from, to) = (scale.place(Self::bin_start(*bin)), scale.place(Self::bin_start(bin + 1)));
+                // A single time among thousands is still seen.
+                let tall = (*count as f64 / most * (ROW_HEIGHT - 12.0)).max(1.0);
+                columns.rectangle(from, base - tall, (to - from - 0.4).max(0.6), tall);
+            }
+            canvas.path("cg-f0", &columns);
+            canvas.path("cg-axis", &Path::polyline([(left, base), (room.right, base)]));
+            self.draw_marks(&mut canvas, row, |at| scale.place(at), base);
+        }
+        frame::horizontal(&mut canvas, &axis, &scale, room);
+        canvas.finish(self.width, room.bottom + frame::foot(&axis))
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for mark in self.rows.iter().flat_map(|row| &row.marks) {
+            if !names.contains(&mark.name) {
+                names.push(mark.name);
+            }
+        }
+        names
+    }
+
+    fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+        let mut x = 0.0;
+        let names = self.names();
+        for name in &names {
+            glyph(canvas, name, x + 6.0, top + 11.0);
+            canvas.text(x + 14.0, top + 10.0, "", Anchor::Start, name);
+            x += 14.0 + text_width(name) + 12.0;
+        }
+        if names.is_empty() { 4.0 } else { 20.0 }
+    }
+
+    fn draw_marks(&self, canvas: &mut Canvas, row: &HistogramRow, place: impl Fn(f64) -> f64, base: f64) {
+        for mark in row.marks.iter().filter(|mark| mark.at > 0.0 && mark.at.is_finite()) {
+            glyph(canvas, mark.name, place(mark.at), base);
+        }
+    }
+}
+
+/// Each percentile has a shape of its own, so that paper without colours shows them too.
+fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
+    let mut path = Path::default();
+    let class = match name {
+        "p50" => {
+            path.polygon([(x, base - 8.0), (x + 3.5, base), (x - 3.5, base)]);
+            "cg-f1"
+        }
+        "p90" | "p95" => {
+            path.circle(x, base - 3.5, 2.6);
+            "cg-f2"
+        }
+        "p99" => {
+            path.polygon([(x, base - 8.0), (x + 3.2, base - 4.0), (x, base), (x - 3.2, base - 4.0)]);
+            "cg-f3"
+        }
+        "p99.9" => {
+            path.rectangle(x - 2.6, base - 6.2, 5.2, 5.2);
+            "cg-f4"
+        }
+        _ => {
+            path.line((x, base), (x, base - 9.0));
+            "cg-cross cg-s5"
+        }
+    };
+    canvas.path(class, &path);
+}

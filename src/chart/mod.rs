@@ -1,0 +1,38 @@
+//! Charts: plain data becomes SVG text. Knows nothing of records, fits or verdicts, and nothing of files.
+//!
+//! A chart is a struct of plain data ([`Plot`], [`Bars`], [`Histogram`], [`HeatMap`]) with one method, `draw()`, which gives an
+//! [`Svg`]. [`Svg::inline`] goes into an HTML page that has [`STYLE`] in its style sheet; [`Svg::standalone`] is a file of its own.
+//! Colours come from CSS variables that follow `prefers-color-scheme`, so that both are right in light, in dark and on paper; there
+//! is no `style` attribute, no script and no reference to anything outside. The same data gives the same bytes. Every text is
+//! escaped. Numbers that cannot be drawn (not finite, or not positive on a logarithmic axis) are left out.
+//!
+//! ```
+//! use commgauge::chart::{Axis, Plot, Point, Series, Unit};
+//! let mut series = Series::new("measured");
+//! series.points = vec![Point::between(1024.0, 9e-6, 8e-6, 11e-6), Point::at(1048576.0, 4e-5)];
+//! let plot = Plot {
+//!     series: vec![series],
+//!     ..Plot::new("all_reduce", Axis::log("bytes_total", Unit::Bytes), Axis::log("latency", Unit::Seconds))
+//! };
+//! assert!(plot.draw().standalone().starts_with("<svg"));
+//! ```
+
+mod axis;
+mod bars;
+mod frame;
+mod heat_map;
+mod histogram;
+mod plot;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use axis::{Axis, Spacing, Unit};
+pub use bars::{Bar, Bars};
+pub use heat_map::{Cell, HeatMap};
+pub use histogram::{Histogram, HistogramRow, Mark};
+pub use plot::{Change, Line, LineKind, Plot, Point, PointShape, Series, Shade};
+pub use write::Svg;
+
+/// The style sheet that inline charts need; standalone ones carry it.
+pub const STYLE: &str = include_str!("chart.css");

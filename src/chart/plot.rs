@@ -1,0 +1,351 @@
+//! Points, curves, bands and lines over two axes: measurements against size, residuals, histories with change points.
+
+use super::axis::{Axis, Scale};
+use super::frame::{self, Key, Room};
+use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+
+/// Series are told apart by this many colours and shapes; further ones begin again.
+const COLORS: usize = 6;
+
+/// A chart over two axes. [`Plot::new`] gives an empty one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// Shown above, and read aloud.
+    pub title: String,
+    /// What is to be seen, for those who do not see it.
+    pub description: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// What is shown, each in its own colour and shape.
+    pub series: Vec<Series>,
+    /// Lines that the series are held against.
+    pub lines: Vec<Line>,
+    /// Stretches of the horizontal axis that are shaded, such as those outside what was measured.
+    pub shades: Vec<Shade>,
+    /// Places on the horizontal axis where something changed.
+    pub changes: Vec<Change>,
+    /// Width in units of the picture, in which small type is 11 high.
+    pub width: f64,
+    /// Height of the room inside the axes.
+    pub room_height: f64,
+}
+
+/// One set of measurements, or one model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// As the legend calls it.
+    pub name: String,
+    /// Its points.
+    pub points: Vec<Point>,
+    /// A curve: x and y, by ascending x.
+    pub curve: Vec<(f64, f64)>,
+    /// Whether the curve goes by steps, as a level does that holds until it changes.
+    pub stepped: bool,
+    /// Whether the curve is dashed, as for what was not measured.
+    pub dashed: bool,
+    /// An area: x, lower and upper y, by ascending x.
+    pub band: Vec<(f64, f64, f64)>,
+    /// Colour and shape, where the place among the series is not to decide.
+    pub color: Option<usize>,
+}
+
+/// A point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Along the horizontal axis.
+    pub x: f64,
+    /// Along the vertical one.
+    pub y: f64,
+    /// An interval around it.
+    pub interval: Option<(f64, f64)>,
+    /// Drawn as a cross, as an outlier, a failure, or what does not count.
+    pub crossed: bool,
+}
+
+/// A line that others are held against.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// As the legend calls it.
+    pub name: String,
+    /// What it stands for.
+    pub kind: LineKind,
+    /// Where it goes; one point alone is drawn as a short level stroke.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What a line stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineKind {
+    /// What is expected.
+    Expected,
+    /// What cannot be exceeded.
+    Bound,
+    /// A line to lead the eye, such as no error at all.
+    Plain,
+}
+
+/// A shaded stretch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shade {
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// As the legend calls it; stretches of one name share an entry.
+    pub name: String,
+}
+
+/// A moment at which something changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Where.
+    pub x: f64,
+    /// What, in a word or two.
+    pub label: String,
+}
+
+/// The shapes of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointShape {
+    /// Filled, in the shape of the series.
+    Filled,
+    /// A cross.
+    Crossed,
+}
+
+impl Plot {
+    /// An empty plot.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Plot {
+        Plot {
+            title: title.into(),
+            description: String::new(),
+            x,
+            y,
+            series: Vec::new(),
+            lines: Vec::new(),
+            shades: Vec::new(),
+            changes: Vec::new(),
+            width: 400.0,
+            room_height: 190.0,
+        }
+    }
+
+    /// The picture.
+    pub fn draw(&self) -> Svg {
+        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut top = frame::title(&mut canvas, &self.title, self.width);
+        top += frame::legend(&mut canvas, &self.legend(), top, self.width);
+        top += if self.y.title.is_empty() && self.y.ticks.is_empty() { 8.0 } else { 20.0 };
+        let ys = self.y.scale(self.all_y(), top + self.room_height, top, (self.room_height / 34.0) as usize);
+        let (left, right) = (frame::gutter(&ys), self.width - 10.0);
+        let room = Room { left, right, top, bottom: top + self.room_height };
+        let most = ((right - left) / 58.0) as usize;
+        let xs = self.x.scale(self.all_x(), left + 6.0, right - 4.0, most);
+        self.draw_shades(&mut canvas, &xs, room);
+        frame::vertical(&mut canvas, &self.y, &ys, room);
+        self.draw_lines(&mut canvas, &xs, &ys);
+        for (index, series) in self.series.iter().enumerate() {
+            self.draw_series(&mut canvas, series, series.color.unwrap_or(index) % COLORS, &xs, &ys);
+        }
+        self.draw_changes(&mut canvas, &xs, room);
+        frame::horizontal(&mut canvas, &self.x, &xs, room);
+        canvas.finish(self.width, room.bottom + frame::foot(&self.x))
+    }
+
+    fn all_x(&self) -> impl Iterator<Item = f64> {
+        let series = self.series.iter().flat_map(|series| {
+            let points = series.points.iter().map(|point| point.x);
+            points.chain(series.curve.iter().map(|at| at.0)).chain(series.band.iter().map(|at| at.0))
+        });
+        let lines = self.lines.iter().flat_map(|line| line.points.iter().map(|at| at.0));
+        series.chain(lines).chain(self.shades.iter().flat_map(|shade| [shade.from, shade.to]))
+    }
+
+    fn all_y(&self) -> impl Iterator<Item = f64> {
+        let series = self.series.iter().flat_map(|series| {
+            let points = series.points.iter().flat_map(|point| {
+                let (low, high) = point.interval.unwrap_or((point.y, point.y));
+                [low, point.y, high]
+            });
+            let band = series.band.iter().flat_map(|(_, low, high)| [*low, *high]);
+            points.chain(series.curve.iter().map(|at| at.1)).chain(band)
+        });
+        series.chain(self.lines.iter().flat_map(|line| line.points.iter().map(|at| at.1)))
+    }
+
+    fn legend(&self) -> Vec<(Key, String)> {
+        let mut entries: Vec<(Key, String)> = Vec::new();
+        for (index, series) in self.series.iter().enumerate() {
+            let color = series.color.unwrap_or(index) % COLORS;
+            if series.name.is_empty() {
+                continue;
+            }
+            let key = match (series.points.is_empty(), series.curve.is_empty()) {
+                (false, _) if series.points.iter().all(|point| point.crossed) => {
+                    Key::Points(color, PointShape::Crossed)
+                }
+                (false, _) => Key::Points(color, PointShape::Filled),
+                (true, false) => Key::Curve(curve_class(series, color)),
+                (true, true) => Key::Area(format!("cg-band cg-f{color}")),
+            };
+            entries.push((key, series.name.clone()));
+        }
+        for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
+            let entry = (Key::Curve(line.kind.class().to_owned()), line.name.clone());
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        for shade in self.shades.iter().filter(|shade| !shade.name.is_empty()) {
+            let entry = (Key::Area("cg-shade".to_owned()), shade.name.clone());
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        // One series alone is told by the title.
+        let alone = entries.len() == 1 && self.lines.is_empty() && self.shades.is_empty();
+        if alone { Vec::new() } else { entries }
+    }
+
+    fn draw_shades(&self, canvas: &mut Canvas, xs: &Scale, room: Room) {
+        for shade in &self.shades {
+            let (from, to) = (xs.place(shade.from), xs.place(shade.to));
+            canvas.rectangle("cg-shade", from, room.top, to - from, room.bottom - room.top);
+        }
+    }
+
+    fn draw_lines(&self, canvas: &mut Canvas, xs: &Scale, ys: &Scale) {
+        for line in &self.lines {
+            let shown = line.points.iter().filter(|(x, y)| self.x.takes(*x) && self.y.takes(*y));
+            let mut places: Vec<(f64, f64)> = shown.map(|(x, y)| (xs.place(*x), ys.place(*y))).collect();
+            if let [(x, y)] = places[..] {
+                places = vec![(x - 9.0, y), (x + 9.0, y)];
+            }
+            canvas.path(line.kind.class(), &Path::polyline(places));
+        }
+    }
+
+    fn draw_series(&self, canvas: &mut Canvas, series: &Series, color: usize, xs: &Scale, ys: &Scale) {
+        let takes = |x: f64, y: f64| self.x.takes(x) && self.y.takes(y);
+        let band: Vec<_> =
+            series.band.iter().filter(|(x, low, high)| takes(*x, *low) && takes(*x, *high)).copied().collect();
+        let around = band.iter().map(|(x, low, _)| (xs.place(*x), ys.place(*low)));
+        let around = around.chain(band.iter().rev().map(|(x, _, high)| (xs.place(*x), ys.place(*high))));
+        canvas.path(&format!("cg-band cg-f{color}"), &Path::polyline(around).close());
+        let curve = series.curve.iter().filter(|(x, y)| takes(*x, *y)).map(|(x, y)| (xs.place(*x), ys.place(*y)));
+        let curve = if series.stepped { stepped(curve) } else { curve.collect() };
+        canvas.path(&curve_class(series, color), &Path::polyline(curve));
+        let points = || series.points.iter().filter(|point| takes(point.x, point.y));
+        let mut whiskers = Path::default();
+        for (point, (low, high)) in points().filter_map(|point| Some((point, point.interval?))) {
+            let (x, low, high) = (xs.place(point.x), ys.place(low), ys.place(high));
+            whiskers.line((x, low), (x, high));
+            whiskers.line((x - 2.5, low), (x + 2.5, low));
+            whiskers.line((x - 2.5, high), (x + 2.5, high));
+        }
+        canvas.path(&format!("cg-bar-line cg-s{color}"), &whiskers);
+        for (shape, crossed) in [(PointShape::Filled, false), (PointShape::Crossed, true)] {
+            let chosen = points().filter(|point| point.crossed == crossed);
+            let places: Vec<(f64, f64)> = chosen.map(|point| (xs.place(point.x), ys.place(point.y))).collect();
+            shape.draw(canvas, color, &places);
+        }
+    }
+
+    /// The labels stand at the top, one line lower where they would touch the one before.
+    fn draw_changes(&self, canvas: &mut Canvas, xs: &Scale, room: Room) {
+        let mut ends: Vec<f64> = Vec::new();
+        let mut changes: Vec<&Change> = self.changes.iter().filter(|change| self.x.takes(change.x)).collect();
+        changes.sort_by(|a, b| a.x.total_cmp(&b.x));
+        for change in changes {
+            let x = xs.place(change.x);
+            canvas.path("cg-change", &Path::polyline([(x, room.top), (x, room.bottom)]));
+            let label = cut(&change.label, 24);
+            let width = text_width(&label);
+            let start = if x + 4.0 + width > room.right { x - 4.0 - width } else { x + 4.0 };
+            let line = ends.iter().position(|end| *end < start).unwrap_or(ends.len());
+            if line == ends.len() {
+                ends.push(0.0);
+            }
+            ends[line] = start + width + 4.0;
+            canvas.text(start, room.top + 11.0 + 13.0 * line as f64, "cg-ink", Anchor::Start, &label);
+        }
+    }
+}
+
+impl Series {
+    /// A series without anything yet.
+    pub fn new(name: impl Into<String>) -> Series {
+        Series { name: name.into(), ..Series::default() }
+    }
+}
+
+impl Point {
+    /// A point without an interval.
+    pub fn at(x: f64, y: f64) -> Point {
+        Point { x, y, interval: None, crossed: false }
+    }
+
+    /// A point with one.
+    pub fn between(x: f64, y: f64, low: f64, high: f64) -> Point {
+        Point { interval: Some((low, high)), ..Point::at(x, y) }
+    }
+}
+
+impl LineKind {
+    fn class(self) -> &'static str {
+        match self {
+            LineKind::Expected => "cg-expected",
+            LineKind::Bound => "cg-bound",
+            LineKind::Plain => "cg-plain",
+        }
+    }
+}
+
+impl PointShape {
+    /// Draws points of a series at these places.
+    pub(super) fn draw(self, canvas: &mut Canvas, color: usize, places: &[(f64, f64)]) {
+        let mut path = Path::default();
+        for (x, y) in places.iter().copied() {
+            match (self, color) {
+                (PointShape::Crossed, _) => {
+                    path.line((x - 3.5, y - 3.5), (x + 3.5, y + 3.5));
+                    path.line((x - 3.5, y + 3.5), (x + 3.5, y - 3.5));
+                }
+                (PointShape::Filled, 1) => path.rectangle(x - 2.9, y - 2.9, 5.8, 5.8),
+                (PointShape::Filled, 2) => polygon(&mut path, x, y, &[(0.0, -4.0), (3.8, 3.0), (-3.8, 3.0)]),
+                (PointShape::Filled, 3) => {
+                    polygon(&mut path, x, y, &[(0.0, -4.2), (4.2, 0.0), (0.0, 4.2), (-4.2, 0.0)])
+                }
+                (PointShape::Filled, 4) => polygon(&mut path, x, y, &[(0.0, 4.0), (3.8, -3.0), (-3.8, -3.0)]),
+                (PointShape::Filled, _) => path.circle(x, y, 3.2),
+            }
+        }
+        let class = match (self, color) {
+            (PointShape::Crossed, _) => format!("cg-cross cg-s{color}"),
+            (PointShape::Filled, 5) => format!("cg-hollow cg-s{color}"),
+            (PointShape::Filled, _) => format!("cg-f{color}"),
+        };
+        canvas.path(&class, &path);
+    }
+}
+
+fn polygon(path: &mut Path, x: f64, y: f64, corners: &[(f64, f64)]) {
+    path.polygon(corners.iter().map(|(dx, dy)| (x + dx, y + dy)));
+}
+
+fn curve_class(series: &Series, color: usize) -> String {
+    format!("cg-curve cg-s{color}{}", if series.dashed { " cg-dash" } else { "" })
+}
+
+fn stepped(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut steps: Vec<(f64, f64)> = Vec::new();
+    for (x, y) in points {
+        if let Some((_, level)) = steps.last().copied() {
+            steps.push((x, level));
+        }
+        steps.push((x, y));
+    }
+    steps
+}

@@ -1,0 +1,200 @@
+//! SVG as text: escaping, numbers that are the same everywhere, the elements that charts are made of. No layout.
+
+use std::fmt::Write;
+
+/// Width of a character of the small type, on average and to be safe.
+const CHARACTER_WIDTH: f64 = 6.2;
+
+/// A finished chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Svg {
+    open: String,
+    body: String,
+    width: f64,
+    height: f64,
+}
+
+impl Svg {
+    /// For a page whose style sheet has [`super::STYLE`].
+    pub fn inline(&self) -> String {
+        format!("{}>{}</svg>", self.open, self.body)
+    }
+
+    /// One picture of two, this one above the other.
+    pub fn above(&self, below: &Svg) -> Svg {
+        let (width, height) = (self.width.max(below.width), self.height + below.height);
+        let nested = |svg: &Svg, y: f64| format!("<svg y=\"{}\"{}", number(y), &svg.inline()[4..]);
+        let (w, h) = (number(width), number(height));
+        let open = format!(r#"<svg class="cg" viewBox="0 0 {w} {h}" width="{w}" height="{h}""#);
+        Svg { open, body: nested(self, 0.0) + &nested(below, self.height), width, height }
+    }
+
+    /// A file of its own, with its style sheet.
+    pub fn standalone(&self) -> String {
+        let (open, body, style) = (&self.open, &self.body, super::STYLE);
+        let paper = r#"<rect class="cg-paper" width="100%" height="100%"/>"#;
+        format!("{open} xmlns=\"http://www.w3.org/2000/svg\">\n<style>\n{style}</style>\n{paper}{body}</svg>\n")
+    }
+}
+
+/// The elements of a chart so far.
+#[derive(Debug, Default)]
+pub(super) struct Canvas {
+    body: String,
+}
+
+/// How a text lies to its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Canvas {
+    /// A canvas with the texts that are read aloud.
+    pub fn new(title: &str, description: &str) -> Canvas {
+        let mut body = format!("<title>{}</title>", escaped(title));
+        if !description.is_empty() {
+            body += &format!("<desc>{}</desc>", escaped(description));
+        }
+        Canvas { body }
+    }
+
+    pub fn finish(self, width: f64, height: f64) -> Svg {
+        let (w, h) = (number(width), number(height));
+        Svg {
+            open: format!(r#"<svg class="cg" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}""#),
+            body: self.body,
+            width,
+            height,
+        }
+    }
+
+    pub fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " cg-mid",
+            Anchor::End => " cg-end",
+        };
+        let class = format!("{class}{anchor}");
+        let class = if class.trim().is_empty() { String::new() } else { format!(" class=\"{}\"", class.trim()) };
+        let _ = write!(self.body, "<text x=\"{}\" y=\"{}\"{class}>{}</text>", number(x), number(y), escaped(text));
+    }
+
+    /// A text that is written upwards, from its end at the position.
+    pub fn text_upwards(&mut self, x: f64, y: f64, text: &str) {
+        let (x, y) = (number(x), number(y));
+        let _ = write!(self.body, "<text transform=\"translate({x} {y}) rotate(-90)\">{}</text>", escaped(text));
+    }
+
+    pub fn rectangle(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+        let (x, y, width, height) = (number(x), number(y), number(width.max(0.0)), number(height.max(0.0)));
+        let _ =
+            write!(self.body, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
+    }
+
+    /// A path, unless it is empty.
+    pub fn path(&mut self, class: &str, path: &Path) {
+        if !path.text.is_empty() {
+            let _ = write!(self.body, "<path class=\"{class}\" d=\"{}\"/>", path.text);
+        }
+    }
+}
+
+/// The way of a pen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    text: String,
+}
+
+impl Path {
+    pub fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> Path {
+        let mut path = Path::default();
+        for (index, (x, y)) in points.into_iter().enumerate() {
+            path.to(if index == 0 { 'M' } else { 'L' }, x, y);
+        }
+        path
+    }
+
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64)) {
+        self.to('M', from.0, from.1);
+        self.to('L', to.0, to.1);
+    }
+
+    pub fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64) {
+        let (width, height) = (number(width), number(height));
+        self.to('M', x, y);
+        let _ = write!(self.text, "h{width}v{height}h-{width}z");
+    }
+
+    pub fn polygon(&mut self, corners: impl IntoIterator<Item = (f64, f64)>) {
+        for (index, (x, y)) in corners.into_iter().enumerate() {
+            self.to(if index == 0 { 'M' } else { 'L' }, x, y);
+        }
+        self.text.push('z');
+    }
+
+    pub fn close(mut self) -> Path {
+        if !self.text.is_empty() {
+            self.text.push('z');
+        }
+        self
+    }
+
+    pub fn circle(&mut self, x: f64, y: f64, radius: f64) {
+        let (r, d) = (number(radius), number(2.0 * radius));
+        self.to('M', x - radius, y);
+        let _ = write!(self.text, "a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z");
+    }
+
+    fn to(&mut self, command: char, x: f64, y: f64) {
+        let _ = write!(self.text, "{command}{} {}", number(x), number(y));
+    }
+}
+
+/// To a tenth of a unit of the picture, without a useless end.
+pub(super) fn number(value: f64) -> String {
+    let tenths = (value * 10.0).round();
+    // Also takes the sign from minus nothing.
+    let tenths = if tenths == 0.0 || !tenths.is_finite() { 0.0 } else { tenths };
+    let text = format!("{:.1}", tenths / 10.0);
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// A text as XML and HTML take it, in elements and in attributes; what acts on its surroundings instead of being seen is written
+/// out, because XML knows no way to carry most of it.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            c if acts(c) => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// Room that a text takes, estimated.
+pub(super) fn text_width(text: &str) -> f64 {
+    text.chars().map(|c| if c.is_ascii() { 1.0 } else { 1.8 }).sum::<f64>() * CHARACTER_WIDTH
+}
+
+/// The text, cut with an ellipsis where it has more characters.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
