@@ -16,9 +16,9 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     let per_node = ranks_per_node(options)?;
     let mut export = Export::default();
     let mut dimensions = Vec::new();
-    let inside = (per_node > 1).then(|| (per_node, Wanted::OnHosts(1)));
+    let inside = (per_node > 1).then_some((per_node, Wanted::OnHosts(1)));
     // Between nodes: groups with one rank on each.
-    let between = (options.nodes > 1).then(|| (options.nodes, Wanted::OnHosts(options.nodes)));
+    let between = (options.nodes > 1).then_some((options.nodes, Wanted::OnHosts(options.nodes)));
     for (ranks, wanted) in inside.into_iter().chain(between) {
         match curves.find(&[Collective::AllReduce], ranks, wanted) {
             Ok(found) => dimensions.extend(link(curves, &found).map(|(rate, nanoseconds)| (ranks, rate, nanoseconds))),
