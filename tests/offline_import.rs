@@ -136,7 +136,12 @@ fn records_of_commgauge_are_renewed_one_by_one_and_bad_lines_told_by_number() {
         let text = fs::read_to_string(path).expect("written");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     };
-    assert_eq!(lines(&at("out/b.jsonl")), lines(&at("b.jsonl")), "a current record stays what it is");
+    let again = commgauge(folder.path(), &["import", "--from", "commgauge", "out/b.jsonl", "-o", "again.jsonl"]);
+    assert!(again.status.success());
+    let read = |name: &str| fs::read_to_string(at(name)).expect("written");
+    assert!(read("again.jsonl") == read("out/b.jsonl"), "a current record stays what it is");
+    let report = |name: &str| text(&commgauge(folder.path(), &["report", name, "--format", "csv"]).stdout);
+    assert!(report("out/b.jsonl") == report("b.jsonl") && report("b.jsonl").lines().count() > 10);
     let mended = lines(&at("mended.jsonl"));
     let warnings = mended[0]["warnings"].to_string();
     assert!(warnings.contains("left out: broken.jsonl:7: broken") && warnings.contains("torn"), "{warnings}");
