@@ -2,7 +2,7 @@
 //! takes longer than it may.
 
 use commgauge::collective::Collective;
-use commgauge::cost::{CurveKey, FamilyKey, FitOptions, Measured, Measurements, Place, Predictor, Query, fit};
+use commgauge::cost::{CurveKey, FamilyKey, FitOptions, Labels, Measured, Measurements, Place, Predictor, Query, fit};
 use commgauge::sample::Cadence;
 use commgauge::units::Bytes;
 use criterion::Criterion;
@@ -20,8 +20,13 @@ fn measurements(curves: u32) -> Measurements {
     for index in 0..curves {
         let ranks = 2 << (index % 5);
         let place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1 + index / 5, stride: 1 };
-        let family =
-            FamilyKey { collective: Collective::AllGather, element_type: None, cadence: Cadence::Streaming, place };
+        let family = FamilyKey {
+            collective: Collective::AllGather,
+            element_type: None,
+            cadence: Cadence::Streaming,
+            place,
+            labels: Labels::new(),
+        };
         let measured: Measured = (9..29u32)
             .map(|power| {
                 let bytes = 1u64 << power;
@@ -37,7 +42,7 @@ fn measurements(curves: u32) -> Measurements {
 }
 
 fn main() -> ExitCode {
-    let fitted = fit(&measurements(5), FitOptions { resamples: 0 }).expect("a fit");
+    let fitted = fit(&measurements(5), FitOptions { resamples: 0, ..FitOptions::default() }).expect("a fit");
     let predictor = Predictor::new(&fitted);
     let mut criterion = Criterion::default().configure_from_args();
     let mut seconds = |name: &str, ranks: u32, bytes: u64| {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cadence {
-    /// Calls back to back between two clock reads, as nccl-tests and OSU print.
+    /// Calls back to back between two clock reads, as nccl-tests has them. (OSU has them in its point-to-point tests only; its
+    /// collectives start each call after a barrier, which is isolated.)
     Streaming,
     /// Every iteration starts at an agreed moment on the synchronised clock.
     Isolated,

@@ -94,3 +94,56 @@ fn a_mistake_is_told_and_nothing_is_written() {
         assert!(!folder.path().join("r.jsonl").exists());
     }
 }
+
+/// Three of the sample's lines broken, and its last one torn.
+fn broken_record() -> String {
+    let sample = include_str!("data/sample-record.jsonl");
+    let mut lines: Vec<String> = sample.lines().map(str::to_owned).collect();
+    lines[6] = "poem".to_owned();
+    lines.join("\n") + "\n{\"line\":\"ca"
+}
+
+#[test]
+fn records_of_commgauge_are_renewed_one_by_one_and_bad_lines_told_by_number() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let sample = include_str!("data/sample-record.jsonl");
+    fs::write(at("a.jsonl"), sample).expect("written");
+    fs::write(at("b.jsonl"), sample).expect("written");
+    fs::write(at("broken.jsonl"), broken_record()).expect("written");
+    fs::write(at("newer.jsonl"), sample.replacen("\"version\":1", "\"version\":9", 1)).expect("written");
+    for (arguments, expected) in [
+        (&["newer.jsonl", "-o", "out.jsonl"][..], "is a record of version 9"),
+        (&["broken.jsonl", "-o", "out.jsonl"], "broken.jsonl:7: broken: "),
+        (&["a.jsonl", "broken.jsonl", "-o", "out"], "2 of "),
+        (&["a.jsonl", "a.jsonl", "-o", "out"], "two records are called a.jsonl"),
+        (&["a.jsonl", "b.jsonl", "-o", "a.jsonl"], "is a file; several records go into a folder"),
+        (&["a.jsonl", "-o", "b.jsonl"], "b.jsonl"),
+    ] {
+        let output = commgauge(folder.path(), &[&["import", "--from", "commgauge"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+        assert!(!at("out").exists() && !at("out.jsonl").exists(), "{arguments:?}");
+    }
+    for arguments in
+        [&["a.jsonl", "b.jsonl", "-o", "out"][..], &["broken.jsonl", "--skip-bad-lines", "-o", "mended.jsonl"]]
+    {
+        let output = commgauge(folder.path(), &[&["import", "--from", "commgauge"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let lines = |path: &Path| -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(path).expect("written");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let again = commgauge(folder.path(), &["import", "--from", "commgauge", "out/b.jsonl", "-o", "again.jsonl"]);
+    assert!(again.status.success());
+    let read = |name: &str| fs::read_to_string(at(name)).expect("written");
+    assert!(read("again.jsonl") == read("out/b.jsonl"), "a current record stays what it is");
+    let report = |name: &str| text(&commgauge(folder.path(), &["report", name, "--format", "csv"]).stdout);
+    assert!(report("out/b.jsonl") == report("b.jsonl") && report("b.jsonl").lines().count() > 10);
+    let mended = lines(&at("mended.jsonl"));
+    let warnings = mended[0]["warnings"].to_string();
+    assert!(warnings.contains("left out: broken.jsonl:7: broken") && warnings.contains("torn"), "{warnings}");
+    assert_eq!(mended.len(), sample.lines().count() - 1);
+}

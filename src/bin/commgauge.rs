@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use commgauge::cli::compare::CompareCommand;
+use commgauge::cli::export::ExportCommand;
 use commgauge::cli::fit::FitCommand;
 use commgauge::cli::gate::GateCommand;
 use commgauge::cli::history::HistoryCommand;
@@ -48,6 +49,8 @@ enum Command {
     Import(ImportCommand),
     /// Fit the cost of communication to records, and tell its own held-out error
     Fit(FitCommand),
+    /// Write a fit as the calibration files that another planner reads
+    Export(ExportCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
     /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and tell how sure the order is
@@ -72,6 +75,7 @@ fn main() {
         Command::Layout(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Fit(command) => command.execute(),
+        Command::Export(command) => command.execute(),
         Command::Predict(command) => command.execute(),
         Command::Rank(command) => command.execute(),
         Command::Plan(command) => command.execute(),

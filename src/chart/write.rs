@@ -6,16 +6,27 @@ use std::fmt::Write;
 const CHARACTER_WIDTH: f64 = 6.2;
 
 /// A finished chart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Svg {
     open: String,
     body: String,
+    width: f64,
+    height: f64,
 }
 
 impl Svg {
     /// For a page whose style sheet has [`super::STYLE`].
     pub fn inline(&self) -> String {
         format!("{}>{}</svg>", self.open, self.body)
+    }
+
+    /// One picture of two, this one above the other.
+    pub fn above(&self, below: &Svg) -> Svg {
+        let (width, height) = (self.width.max(below.width), self.height + below.height);
+        let nested = |svg: &Svg, y: f64| format!("<svg y=\"{}\"{}", number(y), &svg.inline()[4..]);
+        let (w, h) = (number(width), number(height));
+        let open = format!(r#"<svg class="cg" viewBox="0 0 {w} {h}" width="{w}" height="{h}""#);
+        Svg { open, body: nested(self, 0.0) + &nested(below, self.height), width, height }
     }
 
     /// A file of its own, with its style sheet.
@@ -55,6 +66,8 @@ impl Canvas {
         Svg {
             open: format!(r#"<svg class="cg" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}""#),
             body: self.body,
+            width,
+            height,
         }
     }
 

@@ -1,5 +1,7 @@
 //! `commgauge import`: other tools' files become a record.
 
+mod renew;
+
 use super::places;
 use crate::error::{Error, Result};
 use crate::interop::{BadLine, Imported, read_csv, read_imb, read_nccl_tests, read_osu, record_lines};
@@ -23,7 +25,7 @@ pub struct ImportCommand {
     #[arg(long, value_enum)]
     pub from: Foreign,
 
-    /// The record to write; it must not exist
+    /// The record to write; it must not exist. With several records of commgauge, the folder to write them into
     #[arg(short, long, value_name = "RECORD")]
     pub output: PathBuf,
 
@@ -47,11 +49,16 @@ pub enum Foreign {
     Imb,
     /// Columns collective, dtype, ranks, bytes_total, latency_us, optional locality; further columns become labels
     Csv,
+    /// Records of an older commgauge, each checked and brought to the current version; several go into a folder
+    Commgauge,
 }
 
 impl Foreign {
     fn read(self, path: &Path, ranks: Option<u32>) -> Result<Imported> {
         match self {
+            Foreign::Commgauge => {
+                Err(Error::usage("--from commgauge: records are renewed one by one, not put together"))
+            }
             Foreign::NcclTests => read_nccl_tests(path),
             Foreign::Osu => read_osu(path, ranks),
             Foreign::Imb => read_imb(path),
@@ -66,6 +73,9 @@ impl ImportCommand {
         if self.ranks.is_some() && self.from != Foreign::Osu {
             return Err(Error::usage("--ranks: is for --from osu; the other tools' files say it themselves"));
         }
+        if self.from == Foreign::Commgauge {
+            return renew::execute(self);
+        }
         let (mut rows, mut bad, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.files {
             let imported = self.from.read(path, self.ranks)?;
@@ -74,17 +84,7 @@ impl ImportCommand {
             rows.extend(imported.rows);
         }
         if !bad.is_empty() && !self.skip_bad_lines {
-            let more = match bad.len().saturating_sub(NAMED_LINES) {
-                0 => String::new(),
-                more => format!("\n... and {more} more"),
-            };
-            let named = &bad[..bad.len().min(NAMED_LINES)];
-            return Err(Error::usage(format!(
-                "{} of {} lines cannot be read; mend them, or leave them out with --skip-bad-lines:\n{}{more}",
-                bad.len(),
-                bad.len() + rows.len(),
-                named.join("\n")
-            )));
+            return Err(unreadable(&bad, bad.len() + rows.len()));
         }
         if rows.is_empty() {
             return Err(Error::usage("the files hold no line that can be read, so there is nothing to import"));
@@ -103,6 +103,20 @@ impl ImportCommand {
         eprintln!("{} times in {}{skipped}", rows.len(), self.output.display());
         Ok(0)
     }
+}
+
+/// The error of lines that cannot be read, the first of them named one by one.
+fn unreadable(bad: &[String], all: usize) -> Error {
+    let more = match bad.len().saturating_sub(NAMED_LINES) {
+        0 => String::new(),
+        more => format!("\n... and {more} more"),
+    };
+    let named = &bad[..bad.len().min(NAMED_LINES)];
+    Error::usage(format!(
+        "{} of {all} lines cannot be read; mend them, or leave them out with --skip-bad-lines:\n{}{more}",
+        bad.len(),
+        named.join("\n")
+    ))
 }
 
 fn told(path: &Path, line: &BadLine) -> String {

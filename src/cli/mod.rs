@@ -2,8 +2,11 @@
 
 pub mod compare;
 mod degrees;
+pub mod export;
 pub mod fit;
+mod fit_plots;
 mod fit_query;
+mod fit_table;
 pub mod gate;
 pub mod history;
 pub mod import;

@@ -4,10 +4,11 @@
 //! What is resampled are replicates, never iterations. Seeded, so that the same records give the same intervals.
 
 use super::Measured;
+use super::coefficient::{middle_95, pick};
 use super::curve::{Cleaned, Envelope, combined};
 use super::document::IntervalsFrom;
-use crate::stats::{Interval, sorted};
-use rand::{RngExt, SeedableRng};
+use crate::stats::Interval;
+use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const SEED: u64 = 0x5eed_0fa1_fa0b;
@@ -16,10 +17,12 @@ const FEWEST_REPLICATES: usize = 3;
 /// With fewer points left the lines are not fitted again.
 const FEWEST_POINTS: usize = 4;
 
-/// 95 % intervals of what a small call costs and of what a further byte costs.
+/// 95 % intervals of what a small call costs, of what a further byte costs, and of where lines take over.
 pub(super) struct Intervals {
     pub alpha_seconds: Interval,
     pub beta_seconds_per_byte: Interval,
+    /// Of the sizes at which the next line takes over; `None` where too few refits have as many.
+    pub breakpoints: Vec<Option<Interval>>,
     pub from: IntervalsFrom,
 }
 
@@ -41,6 +44,7 @@ pub(super) fn intervals(
     let freedom = cleaned.points.len().saturating_sub(2 * fitted.lines().len()).max(1);
     let widened = (cleaned.points.len() as f64 / freedom as f64).sqrt();
     let (mut alphas, mut betas) = (Vec::new(), Vec::new());
+    let mut breakpoints: Vec<Vec<f64>> = vec![Vec::new(); fitted.breakpoints().len()];
     for _ in 0..resamples {
         let points: Vec<(f64, f64)> = match from {
             IntervalsFrom::Replicates => {
@@ -57,21 +61,18 @@ pub(super) fn intervals(
                 cleaned.points.iter().map(moved).collect()
             }
         };
-        if let Some(limits) = fitted.refitted(&points).map(|envelope| envelope.limits()) {
-            alphas.push(limits.alpha_seconds);
-            betas.push(limits.beta_seconds_per_byte);
+        let Some(refitted) = fitted.refitted(&points) else { continue };
+        alphas.push(refitted.limits().alpha_seconds);
+        betas.push(refitted.limits().beta_seconds_per_byte);
+        let moved = refitted.breakpoints();
+        if moved.len() == breakpoints.len() {
+            breakpoints.iter_mut().zip(moved).for_each(|(all, bytes)| all.push(bytes));
         }
     }
-    Some(Intervals { alpha_seconds: middle_95(alphas)?, beta_seconds_per_byte: middle_95(betas)?, from })
-}
-
-fn pick<'a>(values: &'a [f64], random: &mut Xoshiro256PlusPlus) -> &'a f64 {
-    &values[random.random_range(0..values.len())]
-}
-
-/// Between the percentiles 2.5 and 97.5.
-fn middle_95(values: Vec<f64>) -> Option<Interval> {
-    let ascending = sorted(values);
-    let outside = ascending.len() / 40;
-    Some(Interval { low: *ascending.get(outside)?, high: *ascending.get(ascending.len().checked_sub(1 + outside)?)? })
+    Some(Intervals {
+        alpha_seconds: middle_95(alphas)?,
+        beta_seconds_per_byte: middle_95(betas)?,
+        breakpoints: breakpoints.into_iter().map(middle_95).collect(),
+        from,
+    })
 }

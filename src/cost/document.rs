@@ -2,7 +2,7 @@
 
 use super::curve::Line;
 use super::transfer::Scaling;
-use super::{Errors, FamilyKey, Regime};
+use super::{Contention, Errors, FamilyKey, Interference, Overlap, Regime};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Rate, Seconds};
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// The value of `format`.
 pub const FORMAT: &str = "commgauge-fit";
 /// The version that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,15 @@ pub struct Fit {
     pub sources: Vec<Source>,
     /// One for all curves that differ only in the size of the group.
     pub families: Vec<FamilyFit>,
+    /// How times grow with the groups at once; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contention: Vec<Contention>,
+    /// How times grow beside calls of other axes; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interference: Vec<Interference>,
+    /// What a step hides of its communication; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlap: Vec<Overlap>,
     /// Errors on points that the fit did not see, over all curves.
     pub held_out: HeldOut,
     /// What was left aside, what cannot be told, which curves are not to be trusted, as sentences.
@@ -70,6 +79,9 @@ pub struct CurveFit {
     pub points: Vec<PointFit>,
     /// The lines whose minimum holds outside the measured sizes, steepest first.
     pub envelope: Vec<Line>,
+    /// Where the next of those lines takes over, by ascending size; since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub breakpoints: Vec<Breakpoint>,
     /// Cost of a call however small.
     pub alpha_seconds: Seconds,
     /// Lower end of its 95 % interval.
@@ -105,6 +117,19 @@ pub struct CurveFit {
     pub untrusted: bool,
 }
 
+/// A size at which one line takes over from another: a library's switch of algorithm or protocol, seen from far away.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Breakpoint {
+    /// The size.
+    pub bytes_total: f64,
+    /// Lower end of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
 /// A measured size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFit {
@@ -120,6 +145,10 @@ pub struct PointFit {
     /// Of them, those slower than `measured_seconds` by more than 10 %: disturbed, and without a say in it.
     #[serde(default, skip_serializing_if = "is_none")]
     pub replicates_disturbed: u32,
+    /// Error of the prediction of this size from the others when it was left out, as a fraction: above zero where it was too
+    /// slow; absent at the ends, and below five sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_error: Option<f64>,
     /// Slower than a larger size by more than 10 %: disturbed, kept here and left out of the curve.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outlier: bool,
@@ -186,9 +215,12 @@ impl Fit {
         let begin: Begin =
             serde_json::from_str(&text).map_err(|cause| wrong(format!("is not a commgauge fit: {cause}")))?;
         match (begin.format.as_deref(), begin.version) {
-            (Some(FORMAT), Some(1)) => {}
+            // Version 1 has no contention, interference and overlap.
+            (Some(FORMAT), Some(1..=2)) => {}
             (Some(FORMAT), Some(version)) => {
-                return Err(wrong(format!("is a fit of version {version}; this commgauge reads version {VERSION}")));
+                return Err(wrong(format!(
+                    "is a fit of version {version}; this commgauge reads up to version {VERSION}"
+                )));
             }
             _ => return Err(wrong(format!("is not a commgauge fit: it does not say `\"format\": \"{FORMAT}\"`"))),
         }

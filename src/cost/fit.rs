@@ -1,9 +1,10 @@
 //! From measurements to a fit: every curve with its intervals and its held-out errors, then every family.
 
+use super::bootstrap::Intervals;
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
-use super::document::{CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
+use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
-use super::{CurveKey, Measured, Measurements, bootstrap, family};
+use super::{CurveKey, Measured, Measurements, bootstrap, contention, family, interference, overlap};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Rate, Seconds};
 use std::thread;
@@ -20,11 +21,13 @@ const FEWEST_FOR_EXTRAPOLATION: usize = 6;
 pub struct FitOptions {
     /// Resamples behind the intervals; none below 40.
     pub resamples: u32,
+    /// Network adapters of a node; contention across nodes is then counted per adapter.
+    pub adapters_per_node: Option<u32>,
 }
 
 impl Default for FitOptions {
     fn default() -> Self {
-        FitOptions { resamples: 200 }
+        FitOptions { resamples: 200, adapters_per_node: None }
     }
 }
 
@@ -40,7 +43,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         .zip(&keyed)
         .filter_map(|(fitted, (key, measured))| {
             warnings.extend(doubts(key, measured, fitted.as_ref()));
-            Some((**key, fitted?))
+            Some(((*key).clone(), fitted?))
         })
         .collect();
     if curves.is_empty() {
@@ -52,12 +55,16 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
     let held_out =
         HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
+    let contention = contention::contention(measurements, options);
     Ok(Fit {
         format: FORMAT.to_owned(),
         version: VERSION,
         synthetic: measurements.synthetic,
         sources: measurements.sources.clone(),
         families: families.into_iter().map(|(family, _)| family).collect(),
+        contention,
+        interference: interference::interference(&measurements.beside, options.resamples),
+        overlap: overlap::overlap(&measurements.replayed, options.resamples),
         held_out,
         warnings,
     })
@@ -103,8 +110,9 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
     let held_out_sizes = errors_of(&left_out, None);
     let document = CurveFit {
         ranks: key.ranks,
-        points: point_fits(measured, &points, &cleaned),
+        points: point_fits(measured, &points, &cleaned, &left_out),
         envelope: curve.envelope().lines().to_vec(),
+        breakpoints: breakpoints(curve.envelope(), intervals.as_ref()),
         alpha_seconds: Seconds(limits.alpha_seconds),
         alpha_seconds_low: alpha.map(|alpha| Seconds(alpha.low)),
         alpha_seconds_high: alpha.map(|alpha| Seconds(alpha.high)),
@@ -120,7 +128,17 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
     Some(Fitted { document, curve, points, left_out })
 }
 
-fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned) -> Vec<PointFit> {
+fn breakpoints(envelope: &Envelope, intervals: Option<&Intervals>) -> Vec<Breakpoint> {
+    let interval = |index: usize| intervals.and_then(|found| found.breakpoints.get(index).copied().flatten());
+    let one = |(index, bytes_total)| Breakpoint {
+        bytes_total,
+        low: interval(index).map(|interval| interval.low),
+        high: interval(index).map(|interval| interval.high),
+    };
+    envelope.breakpoints().into_iter().enumerate().map(one).collect()
+}
+
+fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned, left_out: &[Pair]) -> Vec<PointFit> {
     let on_curve = |bytes: f64| cleaned.points.iter().find(|point| point.0 == bytes).map(|point| Seconds(point.1));
     points
         .iter()
@@ -131,6 +149,7 @@ fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned) -> 
             curve_seconds: on_curve(bytes),
             replicates: replicates.len() as u32,
             replicates_disturbed: replicates.iter().filter(|own| **own > seconds * (1.0 + OUTLIER)).count() as u32,
+            left_out_error: left_out.iter().find(|pair| pair.0 == bytes).map(|pair| pair.1 / pair.2 - 1.0),
             outlier: cleaned.outliers.contains(&bytes),
         })
         .collect()
@@ -180,7 +199,7 @@ fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
 
 /// What speaks against a curve, or why there is none.
 fn doubts(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
-    let family = key.family;
+    let family = &key.family;
     let types = family.element_type.map_or_else(String::new, |element| format!(" of {element}"));
     let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);
     let Some(fitted) = fitted else {

@@ -2,10 +2,14 @@
 
 use super::Place;
 use super::document::Source;
+use super::interference::{self, Ratios};
+use super::labels::{self, Labels};
+use super::overlap::{self, Replayed};
 use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::geometry::Splits;
+use crate::layout::Axis;
 use crate::record::Record;
 use crate::record::line::{CaseFacts, CaseLine, Outcome};
 use crate::sample::Cadence;
@@ -15,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Curves that differ only in the size of the group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct FamilyKey {
     /// The call.
     pub collective: Collective,
@@ -26,10 +30,14 @@ pub struct FamilyKey {
     pub cadence: Cadence,
     /// How the groups lie on the hosts.
     pub place: Place,
+    /// What else tells it from other curves of the same call (`algorithm`, `statistic`, `placement` ...), where the records
+    /// hold several of a kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
 }
 
 /// One curve: time against bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CurveKey {
     /// All but the size of the group.
     pub family: FamilyKey,
@@ -45,6 +53,10 @@ pub type Measured = BTreeMap<u64, Vec<f64>>;
 pub struct Measurements {
     /// By curve.
     pub curves: BTreeMap<CurveKey, Measured>,
+    /// Calls beside calls of other axes.
+    pub(super) beside: Ratios,
+    /// Steps as a whole.
+    pub(super) replayed: BTreeMap<Axis, Replayed>,
     /// Whether no real time passed.
     pub synthetic: bool,
     /// The records.
@@ -90,11 +102,14 @@ impl Measurements {
                 named.join("; ")
             )));
         }
+        all.curves = labels::keep_those_that_differ(std::mem::take(&mut all.curves));
         all.warnings.extend(left_aside.into_iter().map(|(reason, lines)| format!("left aside, {reason}: {lines}")));
         Ok(all)
     }
 
     fn add(&mut self, record: &Record, left_aside: &mut BTreeMap<String, u64>) {
+        interference::add(&mut self.beside, record);
+        overlap::add(&mut self.replayed, record);
         let corrupt: BTreeSet<u32> = record
             .cases
             .iter()
@@ -103,7 +118,8 @@ impl Measurements {
             .collect();
         for line in &record.cases {
             let Some(facts) = record.plan.cases.get(line.case as usize) else { continue };
-            let reason = reason_against(facts).or(corrupt.contains(&line.case).then_some("data arrived wrong"));
+            let reason = reason_against(facts, &record.plan.cases)
+                .or(corrupt.contains(&line.case).then_some("data arrived wrong"));
             match (reason, seconds(facts, line)) {
                 (None, Some(seconds)) => {
                     let measured = self.curves.entry(key(facts)).or_default();
@@ -130,9 +146,13 @@ fn machine(library: &str, case: &CaseFacts) -> String {
     labels.chain([library]).collect::<Vec<_>>().join(", ")
 }
 
-fn reason_against(facts: &CaseFacts) -> Option<&'static str> {
+fn reason_against(facts: &CaseFacts, all: &[CaseFacts]) -> Option<&'static str> {
     let uneven = facts.splits.as_ref().is_some_and(|splits| *splits != Splits::Equal);
+    // With one group on each host, alone and all at once are the same place, and only the second is what training has.
+    let with_all = facts.solo_of.and_then(|all_at_once| all.get(all_at_once as usize));
+    let same_place = with_all.is_some_and(|with_all| Place::of(&with_all.locality) == Place::of(&facts.locality));
     match facts {
+        _ if same_place => Some("one group alone where each host has but one"),
         _ if facts.bytes_total.0 == 0 => Some("no bytes are moved"),
         _ if facts.group_size < 2 => Some("a group of one rank"),
         _ if uneven => Some("blocks of different length"),
@@ -146,12 +166,13 @@ fn key(facts: &CaseFacts) -> CurveKey {
         element_type: facts.collective.reduces().then_some(facts.element_type),
         cadence: facts.cadence,
         place: Place::of(&facts.locality),
+        labels: labels::of_case(facts),
     };
     CurveKey { family, ranks: facts.group_size }
 }
 
 /// Median over the samples that count, of one call (one way, where a call goes there and back).
-fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
+pub(super) fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
     if !matches!(line.outcome, Outcome::Measured { .. }) {
         return None;
     }

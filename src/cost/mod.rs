@@ -5,20 +5,31 @@
 //! [`Predictor`] answers [`Query`]s from a fit. Every error that is printed is that of points that were left out.
 
 mod bootstrap;
+mod coefficient;
+mod contention;
 pub mod curve;
 mod document;
 mod errors;
 mod family;
 mod fit;
+mod interference;
+mod labels;
 mod measured;
+mod overlap;
 mod place;
 mod predict;
+mod sharing;
 pub mod transfer;
 
-pub use document::{CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
+pub use coefficient::Coefficient;
+pub use contention::{Contention, ErrorsFrom, Slower, contention};
+pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
 pub use errors::{Errors, Regime};
 pub use fit::{FitOptions, fit};
+pub use interference::{AtOnce, Interference};
+pub use labels::Labels;
 pub use measured::{CurveKey, FamilyKey, Measured, Measurements};
+pub use overlap::Overlap;
 pub use place::{Asked, Place};
 pub use predict::{Prediction, Predictor, Query, Status};
 

@@ -82,6 +82,21 @@ impl FromStr for Asked {
 }
 
 impl Asked {
+    /// Hosts that the group touches, 0 where unknown.
+    pub fn nodes_spanned(&self) -> u32 {
+        self.nodes_spanned
+    }
+
+    /// Groups at once on a host, where it was said.
+    pub fn concurrent_groups_per_node(&self) -> Option<u32> {
+        self.concurrent_groups_per_node
+    }
+
+    /// Distance between neighbouring ranks, where it was said.
+    pub fn stride(&self) -> Option<u32> {
+        self.stride
+    }
+
     /// The locality of a group of `ranks` ranks of which this is said. What was not said: one group per host, and
     /// neighbouring ranks.
     pub fn locality(&self, ranks: u32) -> Locality {

@@ -3,6 +3,8 @@
 //! Nothing is answered on a ground that is not said: outside what was measured a prediction is marked, far outside it
 //! is refused.
 
+use super::Labels;
+use super::contention::{Contention, Slower};
 use super::curve::{Curve, Envelope, FARTHEST, Range};
 use super::document::{CurveFit, FamilyFit, Fit};
 use super::errors::Regime;
@@ -12,8 +14,13 @@ use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::sample::Cadence;
 use crate::units::{Bytes, Seconds};
+use choose::Chosen;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+mod choose;
+
+const NOT_A_CALL: &str = "a call needs at least 2 ranks and 1 byte";
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +76,7 @@ pub struct Prediction {
     pub high: Option<Seconds>,
     /// On what ground.
     pub status: Status,
-    /// Why it was refused.
+    /// Why it was refused, or from where it was scaled.
     pub reason: Option<String>,
     /// True where it comes from a curve whose held-out error is over 10 %.
     pub untrusted: bool,
@@ -87,6 +94,8 @@ impl Prediction {
 #[derive(Clone, Debug)]
 pub struct Predictor<'a> {
     families: Vec<Family<'a>>,
+    contention: &'a [Contention],
+    labels: Labels,
 }
 
 #[derive(Clone, Debug)]
@@ -104,19 +113,34 @@ impl<'a> Predictor<'a> {
             let (ranks, curves) = usable.unzip();
             Family { fit: family, ranks, curves }
         });
-        Predictor { families: families.collect() }
+        Predictor { families: families.collect(), contention: &fit.contention, labels: Labels::new() }
     }
 
-    /// The time of one call.
+    /// The same, answering only from curves that have these labels.
+    #[must_use]
+    pub fn choosing(self, labels: Labels) -> Predictor<'a> {
+        Predictor { labels, ..self }
+    }
+
+    /// The time of one call. In a place that was not measured: that of the nearest place on as many hosts, times the fitted
+    /// contention.
     pub fn predict(&self, query: &Query) -> Prediction {
-        self.family(query).and_then(|family| family.predict(query)).unwrap_or_else(Prediction::refused)
+        let answer = match self.chosen(query) {
+            Ok(Chosen::Measured(family)) => match family.predict(query) {
+                Err(reason) if query.locality.is_some() => self.scaled_of_all(query).ok_or(reason),
+                answer => answer,
+            },
+            Ok(Chosen::Elsewhere(families)) => self.scaled(&families, query),
+            Err(reason) => Err(reason),
+        };
+        answer.unwrap_or_else(Prediction::refused)
     }
 
     /// The time of a call by one family of the fit, given by its index in [`Fit::families`]: for those who choose the
     /// place themselves.
     pub fn predict_by(&self, family: usize, ranks: u32, bytes_total: Bytes) -> Prediction {
         let answer = match self.families.get(family) {
-            Some(_) if ranks < 2 || bytes_total.0 == 0 => Err("a call needs at least 2 ranks and 1 byte".to_owned()),
+            Some(_) if ranks < 2 || bytes_total.0 == 0 => Err(NOT_A_CALL.to_owned()),
             Some(family) => {
                 let collective = family.fit.key.collective;
                 let query = Query { collective, ranks, bytes_total, element_type: None, locality: None, cadence: None };
@@ -127,54 +151,14 @@ impl<'a> Predictor<'a> {
         answer.unwrap_or_else(Prediction::refused)
     }
 
-    /// The one family that a query means, or why there is not one.
-    fn family(&self, query: &Query) -> Result<&Family<'a>, String> {
-        let collective = query.collective;
-        if query.ranks < 2 || query.bytes_total.0 == 0 {
-            return Err("a call needs at least 2 ranks and 1 byte".to_owned());
-        }
-        let mut left: Vec<&Family> =
-            self.families.iter().filter(|family| family.fit.key.collective == collective).collect();
-        if left.is_empty() {
-            return Err(format!("{collective} was not measured"));
-        }
-        if let Some(element) = query.element_type.filter(|_| collective.reduces()) {
-            narrow(&mut left, |family| family.fit.key.element_type == Some(element), &format!("of {element}"))?;
-        }
-        if let Some(asked) = &query.locality {
-            narrow(&mut left, |family| family.fit.key.place.is_meant_by(asked), "in that locality")?;
-        }
-        match query.cadence {
-            Some(cadence) => narrow(&mut left, |family| family.fit.key.cadence == cadence, &format!("as {cadence}"))?,
-            None if left.iter().any(|family| family.fit.key.cadence == Cadence::Streaming) => {
-                left.retain(|family| family.fit.key.cadence == Cadence::Streaming);
-            }
-            None => {}
-        }
-        match left.as_slice() {
-            [one] => Ok(one),
-            several => Err(format!("several curves answer to this; say which: {}", told(several))),
-        }
+    /// How many times as long the calls of a family (by its index in [`Fit::families`]) take with another number of groups
+    /// at once on a host than it was measured with. `None` where the records do not tell.
+    pub fn slower(&self, family: usize, ranks: u32, bytes_total: Bytes, groups_per_node: u32) -> Option<Slower> {
+        self.families
+            .get(family)?
+            .slower(self.contention, ranks, bytes_total, groups_per_node)
+            .map(|(slower, _)| slower)
     }
-}
-
-/// Keeps the families that a condition holds for; where there are none, tells what there is.
-fn narrow(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool, what: &str) -> Result<(), String> {
-    let kept: Vec<&Family> = left.iter().copied().filter(|family| keep(family)).collect();
-    if kept.is_empty() {
-        return Err(format!("not measured {what}; there is {}", told(left)));
-    }
-    *left = kept;
-    Ok(())
-}
-
-fn told(families: &[&Family]) -> String {
-    let one = |family: &&Family| {
-        let key = family.fit.key;
-        let element = key.element_type.map_or_else(|| "any type".to_owned(), |element| element.to_string());
-        format!("{element}, locality {}, {}", key.place, key.cadence)
-    };
-    families.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 fn curve_of(fit: &CurveFit) -> Option<Curve> {
@@ -185,6 +169,21 @@ fn curve_of(fit: &CurveFit) -> Option<Curve> {
 }
 
 impl Family<'_> {
+    /// Of the call's own coefficient, or of that of all calls; whether it is its own.
+    fn slower(&self, all: &[Contention], ranks: u32, bytes: Bytes, groups: u32) -> Option<(Slower, bool)> {
+        let key = &self.fit.key;
+        let suits = |one: &&Contention| one.cadence == key.cadence && one.across_nodes == (key.place.nodes_spanned > 1);
+        let of = |collective| all.iter().filter(suits).find(|one| one.collective == collective);
+        let nearest = (0..self.ranks.len()).min_by_key(|index| self.ranks[*index].abs_diff(ranks))?;
+        let share = self.curves[nearest].bandwidth_share(bytes.0 as f64);
+        let measured = key.place.concurrent_groups_per_node;
+        let by = |contention: &Contention| contention.slower(measured, groups, share);
+        of(Some(key.collective))
+            .and_then(by)
+            .map(|slower| (slower, true))
+            .or_else(|| Some((of(None).and_then(by)?, false)))
+    }
+
     fn predict(&self, query: &Query) -> Result<Prediction, String> {
         match self.ranks.iter().position(|ranks| *ranks == query.ranks) {
             Some(index) => self.measured(index, query),

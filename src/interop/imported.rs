@@ -3,6 +3,7 @@
 //! Knows no foreign format.
 
 use crate::collective::{Collective, Placement, ReduceOp};
+use crate::cost::Place;
 use crate::element::ElementType;
 use crate::layout::{Axis, Locality};
 use crate::record::line::{
@@ -123,6 +124,10 @@ fn name(row: &Row) -> String {
         "imported/{}/{}/{}-ranks/{}/{}",
         row.collective, row.element_type, row.ranks, row.locality, row.bytes_total.0
     );
+    // Groups that lie otherwise are other cases, however many ranks are on a host.
+    if row.locality.is_known() {
+        name += &format!("/{}", Place::of(&row.locality));
+    }
     let known = &row.known;
     let parts = [
         known.placement.map(|placement| placement.name().to_owned()),

@@ -2,7 +2,9 @@
 //!
 //! One file for each foreign format.
 
+mod commgauge;
 mod csv;
+pub mod export;
 #[cfg(test)]
 mod hostile;
 mod imb;
@@ -11,6 +13,7 @@ mod log_text;
 mod nccl_tests;
 mod osu;
 
+pub use commgauge::{Renewed, read as read_commgauge};
 pub use csv::{collective as collective_named, read as read_csv};
 pub use imb::read as read_imb;
 pub use imported::{BadLine, Imported, Known, Row, record_lines};

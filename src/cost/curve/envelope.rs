@@ -76,6 +76,28 @@ impl Envelope {
         self.lines.iter().map(|line| line.seconds(bytes)).fold(f64::INFINITY, f64::min)
     }
 
+    /// The sizes at which one line takes over from the one before, ascending. Lines that are nowhere the least have none.
+    pub fn breakpoints(&self) -> Vec<f64> {
+        let mut found: Vec<f64> = Vec::new();
+        let mut holds = 0;
+        while let Some((next, bytes)) = (holds + 1..self.lines.len())
+            .map(|next| (next, crossing(self.lines[holds], self.lines[next])))
+            .filter(|(_, bytes)| bytes.is_finite() && *bytes >= found.last().copied().unwrap_or(0.0))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+        {
+            found.push(bytes);
+            holds = next;
+        }
+        found
+    }
+
+    /// Share of bandwidth in the time of a size: beta bytes over alpha + beta bytes, of the line that holds there.
+    pub fn bandwidth_share(&self, bytes: f64) -> f64 {
+        let line = self.lines[least_line(&self.lines, bytes)];
+        let seconds = line.seconds(bytes);
+        if seconds > 0.0 { line.beta_seconds_per_byte * bytes / seconds } else { 1.0 }
+    }
+
     /// The lines, steepest first.
     pub fn lines(&self) -> &[Line] {
         &self.lines
@@ -89,6 +111,11 @@ impl Envelope {
             beta_seconds_per_byte: least(|line| line.beta_seconds_per_byte),
         }
     }
+}
+
+/// Where a flatter line becomes less than a steeper one.
+fn crossing(steep: Line, flat: Line) -> f64 {
+    (flat.alpha_seconds - steep.alpha_seconds) / (steep.beta_seconds_per_byte - flat.beta_seconds_per_byte)
 }
 
 /// Mean absolute error in log time of the inner points, each half of them left out once.
@@ -221,6 +248,17 @@ mod tests {
         let limits = envelope.limits();
         assert!((limits.alpha_seconds / 8e-6 - 1.0).abs() < 0.01, "{envelope:?}");
         assert!((limits.beta_seconds_per_byte * 200e9 - 1.0).abs() < 0.01, "{envelope:?}");
+    }
+
+    #[test]
+    fn lines_take_over_where_they_cross() {
+        let expected = 32e-6 / (1.0 / 20e9 - 1.0 / 200e9);
+        let of = |lines: &[Line]| Envelope { lines: lines.to_vec() }.breakpoints();
+        let found = of(&TRUE);
+        assert!(found.len() == 1 && (found[0] / expected - 1.0).abs() < 1e-9, "{found:?}");
+        let above_both = Line { alpha_seconds: 90e-6, beta_seconds_per_byte: 1.0 / 100e9 };
+        assert_eq!(of(&[TRUE[0], above_both, TRUE[1]]), found, "a line that is nowhere the least takes over nowhere");
+        assert!(of(&TRUE[..1]).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod interpolate;
 
 pub use clean::{Cleaned, OUTLIER, combined};
 pub use envelope::{Envelope, Line};
-pub use interpolate::Interpolant;
+pub use interpolate::{Interpolant, Shape};
 
 /// How far beyond the largest measured size a curve still answers; from there on it refuses.
 pub const FARTHEST: f64 = 64.0;
@@ -68,6 +68,11 @@ impl Curve {
         } else {
             self.inside.seconds(bytes)
         }
+    }
+
+    /// Share of bandwidth in the time of a size; the rest is latency.
+    pub fn bandwidth_share(&self, bytes: f64) -> f64 {
+        self.envelope.bandwidth_share(bytes)
     }
 
     /// The lines.

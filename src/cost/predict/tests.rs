@@ -1,7 +1,7 @@
 //! What a fit answers, and on what ground.
 
 use super::*;
-use crate::cost::{CurveKey, FamilyKey, FitOptions, Measurements, Place, fit};
+use crate::cost::{CurveKey, FamilyKey, FitOptions, Labels, Measurements, Place, fit};
 use crate::layout::Locality;
 
 const ONE_NODE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };
@@ -19,12 +19,16 @@ fn measurements(ranks: &[u32], sizes: u32, place: Place, element: ElementType) -
         element_type: Some(element),
         cadence: Cadence::Streaming,
         place,
+        labels: Labels::new(),
     };
     let measured = |ranks: u32| {
         (0..sizes).map(|step| 1024 << (2 * step)).map(|bytes| (bytes, vec![ring(ranks, bytes as f64)])).collect()
     };
     Measurements {
-        curves: ranks.iter().map(|ranks| (CurveKey { family, ranks: *ranks }, measured(*ranks))).collect(),
+        curves: ranks
+            .iter()
+            .map(|ranks| (CurveKey { family: family.clone(), ranks: *ranks }, measured(*ranks)))
+            .collect(),
         ..Measurements::default()
     }
 }
@@ -42,7 +46,7 @@ fn query(ranks: u32, bytes: u64) -> Query {
 
 fn plain(ranks: &[u32], sizes: u32) -> Fit {
     let measurements = measurements(ranks, sizes, ONE_NODE, ElementType::Bfloat16);
-    fit(&measurements, FitOptions { resamples: 0 }).expect("a fit")
+    fit(&measurements, FitOptions { resamples: 0, ..FitOptions::default() }).expect("a fit")
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn of_several_places_and_types_the_right_one_answers() {
         measured.values_mut().flatten().for_each(|seconds| *seconds *= 3.0);
     }
     all.curves.extend(measurements(&[8], 9, TWO_NODES, ElementType::Bfloat16).curves);
-    let fit = fit(&all, FitOptions { resamples: 0 }).unwrap();
+    let fit = fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }).unwrap();
     let predictor = Predictor::new(&fit);
     let asked = |locality: &str| Query { locality: Some(locality.parse().unwrap()), ..query(8, 1 << 20) };
     assert!(predictor.predict(&query(8, 1 << 20)).reason.unwrap().contains("several curves answer"));
@@ -144,7 +148,7 @@ fn a_curve_that_does_not_predict_its_own_sizes_is_marked() {
             *times = vec![1e-5 * 4f64.powi(index as i32 / 2 * 2)];
         }
     }
-    let fit = fit(&jumpy, FitOptions { resamples: 0 }).unwrap();
+    let fit = fit(&jumpy, FitOptions { resamples: 0, ..FitOptions::default() }).unwrap();
     assert!(fit.families[0].curves[0].untrusted && fit.warnings[0].contains("not to be planned on"));
     assert!(Predictor::new(&fit).predict(&query(8, 5000)).untrusted);
 }

@@ -1,6 +1,6 @@
 //! Times from a fit, for any place: as measured where it was measured, else carried over from what is nearest, and marked.
 
-use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups, stand_in};
+use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups, stand_in, usual_only};
 use super::{RatedCall, Rates};
 use crate::collective::Collective;
 use crate::cost::transfer::{self, Scaling};
@@ -34,9 +34,9 @@ struct Chosen<'c> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     /// From one family, for so many ranks.
-    One { index: usize, ranks: u32, sharing: Sharing },
+    One { index: usize, ranks: u32 },
     /// From two numbers of hosts with equally many ranks on each.
-    Between { indices: [usize; 2], ranks: [u32; 2], sharing: [Sharing; 2] },
+    Between { indices: [usize; 2], ranks: [u32; 2] },
 }
 
 impl<'a> Fitted<'a> {
@@ -49,11 +49,12 @@ impl<'a> Fitted<'a> {
             let kind = Kind { collective: of.key.collective, element_type: of.key.element_type };
             let mut ranks: Vec<u32> = of.curves.iter().map(|curve| curve.ranks).collect();
             ranks.sort_unstable();
-            let candidate = Candidate { family, place: of.key.place, ranks };
+            let candidate = Candidate { family, place: of.key.place, ranks, labels: of.key.labels.clone() };
             candidates.entry((kind, of.key.cadence)).or_default().push(candidate);
             let known = elements.entry(kind.collective).or_default();
             known.extend(kind.element_type.filter(|element| !known.contains(element)));
         }
+        candidates.values_mut().for_each(usual_only);
         Fitted { fit, name: name.to_owned(), predictor: Predictor::new(fit), candidates, elements, unknown }
     }
 
@@ -89,14 +90,14 @@ impl<'a> Fitted<'a> {
         let vouched = |other: &Place| {
             other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| place.is_meant_by(asked))
         };
-        let one = |index: usize, sharing| Way::One { index, ranks: ranks_for(&candidates[index], call), sharing };
+        let one = |index: usize| Way::One { index, ranks: ranks_for(&candidates[index], call) };
         let answers = |index: &usize| self.answers(&candidates[*index], ranks_for(&candidates[*index], call));
         let same = |index: &usize| {
             let other = candidates[*index].place;
             (other == place && place.nodes_spanned > 0) || vouched(&other)
         };
         if let Some(index) = (0..candidates.len()).filter(same).find(answers) {
-            return Some((one(index, Sharing::SAME), true));
+            return Some((one(index), true));
         }
         let is_message = is_message(call.collective);
         let alike = |other: &Candidate| match other.place.nodes_spanned {
@@ -106,7 +107,7 @@ impl<'a> Fitted<'a> {
         };
         let on_as_many = (0..candidates.len()).filter(|index| place.nodes_spanned > 0 && alike(&candidates[*index]));
         if let Some(index) = nearest_groups(on_as_many.filter(answers), candidates, place) {
-            return Some((one(index, sharing(&candidates[index], place)), false));
+            return Some((one(index), false));
         }
         between(candidates, call, place).map(|way| (way, false))
     }
@@ -116,19 +117,30 @@ impl<'a> Fitted<'a> {
         candidate.ranks.contains(&ranks) || transfer::neighbours(&candidate.ranks, ranks).is_some()
     }
 
-    fn read(&self, chosen: &Chosen, bytes: Bytes, asked_ranks: u32) -> Prediction {
-        let family = |index: usize| chosen.candidates[index].family;
+    fn read(&self, chosen: &Chosen, call: &RatedCall) -> Prediction {
+        let one = |index: usize, ranks: u32, bytes: Bytes| {
+            let candidate = &chosen.candidates[index];
+            let answer = self.predictor.predict_by(candidate.family, ranks, bytes);
+            shared(answer, self.sharing(candidate, ranks, bytes, call))
+        };
         match chosen.way {
-            Way::One { index, ranks, sharing } => {
-                shared(self.predictor.predict_by(family(index), ranks, bytes), sharing)
+            Way::One { index, ranks } => one(index, ranks, call.bytes_total),
+            Way::Between { indices, ranks } => {
+                let at = |which: usize, bytes: f64| one(indices[which], ranks[which], whole(bytes));
+                carried(ranks, call.ranks, call.bytes_total.0 as f64, at)
             }
-            Way::Between { indices, ranks, sharing } => {
-                let at = |which: usize, bytes: f64| {
-                    let answer = self.predictor.predict_by(family(indices[which]), ranks[which], whole(bytes));
-                    shared(answer, sharing[which])
-                };
-                carried(ranks, asked_ranks, bytes.0 as f64, at)
-            }
+        }
+    }
+
+    /// How much longer calls take with as many groups on a host as the call has: as the fit tells it, else as it can be at most.
+    fn sharing(&self, candidate: &Candidate, ranks: u32, bytes: Bytes, call: &RatedCall) -> Sharing {
+        let (measured, asked) = (candidate.place.concurrent_groups_per_node, call.locality.concurrent_groups_per_node);
+        if candidate.place.nodes_spanned == 0 || measured == asked {
+            return Sharing::SAME;
+        }
+        match self.predictor.slower(candidate.family, ranks, bytes, asked) {
+            Some(slower) => Sharing { low: slower.low, middle: slower.middle, high: slower.high },
+            None => Sharing::unknown(measured, asked),
         }
     }
 
@@ -157,6 +169,28 @@ impl<'a> Fitted<'a> {
     }
 }
 
+impl Chosen<'_> {
+    /// Why it is not one curve that answers: several of the same place that differ in a label, such as an algorithm.
+    fn ambiguous(&self) -> Option<String> {
+        let indices = match self.way {
+            Way::One { index, .. } => [index, index],
+            Way::Between { indices, .. } => indices,
+        };
+        let same = |index: usize| {
+            let place = self.candidates[index].place;
+            self.candidates.iter().filter(move |candidate| candidate.place == place)
+        };
+        let index = indices.into_iter().find(|index| same(*index).nth(1).is_some())?;
+        let labels: Vec<String> = same(index).map(|candidate| format!("{:?}", candidate.labels)).collect();
+        Some(format!(
+            "{} at {} was measured in several ways ({}); fit records of one of them",
+            self.kind.collective,
+            self.candidates[index].place,
+            labels.join("; ")
+        ))
+    }
+}
+
 fn told(family: &crate::cost::FamilyFit) -> String {
     let ranks: Vec<String> = family.curves.iter().map(|curve| curve.ranks.to_string()).collect();
     format!("{} of {} ranks at {}", family.key.collective, ranks.join(", "), family.key.place)
@@ -168,10 +202,6 @@ fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
         return call.ranks;
     }
     candidate.ranks.iter().copied().min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
-}
-
-fn sharing(candidate: &Candidate, asked: Place) -> Sharing {
-    Sharing::of(candidate.place.concurrent_groups_per_node, asked.concurrent_groups_per_node)
 }
 
 /// Two numbers of hosts with as many ranks on each as the call has, neighbours of its own.
@@ -201,9 +231,7 @@ fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<W
     below.sort_unstable();
     let sizes: Vec<u32> = below.iter().map(|(ranks, _)| *ranks).collect();
     let (a, b) = transfer::neighbours(&sizes, call.ranks)?;
-    let indices = [below[a].1, below[b].1];
-    let sharing = indices.map(|index| sharing(&candidates[index], place));
-    Some(Way::Between { indices, ranks: [sizes[a], sizes[b]], sharing })
+    Some(Way::Between { indices: [below[a].1, below[b].1], ranks: [sizes[a], sizes[b]] })
 }
 
 /// The answer for `ranks` from those for two other group sizes, by the steps of a ring. Where the levels of a tree would say
@@ -258,7 +286,10 @@ fn shared(answer: Prediction, sharing: Sharing) -> Prediction {
 impl Rates for Fitted<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
         let Some(chosen) = self.chosen(call) else { return Prediction::refused(self.why_not(call)) };
-        let answer = self.read(&chosen, call.bytes_total, call.ranks);
+        if let Some(reason) = chosen.ambiguous() {
+            return Prediction::refused(reason);
+        }
+        let answer = self.read(&chosen, call);
         match answer.status {
             Status::Refused => answer,
             // A longer way than between group sizes.
@@ -271,27 +302,28 @@ impl Rates for Fitted<'_> {
         let Some(chosen) = self.chosen(call) else { return self.why_not(call) };
         let element = chosen.kind.element_type.map_or_else(String::new, |element| format!(" of {element}"));
         let place = |index: usize| chosen.candidates[index].place;
-        let told_sharing = |index: usize, sharing: Sharing| match sharing == Sharing::SAME {
-            true => String::new(),
-            false => format!(
-                ", {} instead of {} concurrent groups on a host: {:.2} to {:.2} times as long",
-                call.locality.concurrent_groups_per_node,
-                place(index).concurrent_groups_per_node,
-                sharing.low,
-                sharing.high
-            ),
+        let told_sharing = |index: usize, ranks: u32| {
+            let sharing = self.sharing(&chosen.candidates[index], ranks, call.bytes_total, call);
+            match sharing == Sharing::SAME {
+                true => String::new(),
+                false => format!(
+                    ", {} instead of {} concurrent groups on a host: {:.2} to {:.2} times as long",
+                    call.locality.concurrent_groups_per_node,
+                    place(index).concurrent_groups_per_node,
+                    sharing.low,
+                    sharing.high
+                ),
+            }
         };
         let measured = match chosen.way {
-            Way::One { index, ranks, sharing } => {
-                format!("on {ranks} ranks at {}{}", place(index), told_sharing(index, sharing))
-            }
-            Way::Between { indices: [a, b], ranks, sharing } => format!(
+            Way::One { index, ranks } => format!("on {ranks} ranks at {}{}", place(index), told_sharing(index, ranks)),
+            Way::Between { indices: [a, b], ranks } => format!(
                 "on {} ranks at {} and {} at {}{}",
                 ranks[0],
                 place(a),
                 ranks[1],
                 place(b),
-                told_sharing(a, sharing[0])
+                told_sharing(a, ranks[0])
             ),
         };
         format!("{}{element} {measured}", chosen.kind.collective)

@@ -1,8 +1,8 @@
 //! Which measured curve stands in for a call: the same call in the same place, or what is nearest to it, and what the
 //! difference may cost.
 //!
-//! * Another number of concurrent groups: they share the links. Going from g to g' groups, a fair share makes a call at most
-//!   g'/g times as long, and at best leaves it as it is; in the middle, without anything measured, is the square root.
+//! * Another number of concurrent groups: the fitted contention. Where the records did not tell it, they share the links: going from g to g' groups, a fair share makes a call at most
+//!   g'/g times as long, and at best leaves it as it is; in the middle is the square root.
 //! * Other hosts: the line in the steps of the algorithm that carries a curve over to other group sizes
 //!   ([`crate::cost::transfer`]), through two numbers of hosts with equally many ranks on each.
 //! * A message to a neighbour takes as long however many neighbours there are: only whether it leaves the host counts.
@@ -10,7 +10,7 @@
 //! Everything but the same call in the same place is extrapolated, and said to be.
 
 use crate::collective::Collective;
-use crate::cost::Place;
+use crate::cost::{Labels, Place};
 use crate::element::ElementType;
 
 /// What a curve was measured of, whatever the place.
@@ -29,6 +29,21 @@ pub(super) struct Candidate {
     pub place: Place,
     /// Group sizes that were measured, ascending.
     pub ranks: Vec<u32>,
+    /// What tells it from other families of the same kind and place.
+    pub labels: Labels,
+}
+
+/// What a call means that does not say which, as nccl-tests has them.
+const USUAL: [(&str, &str); 2] = [("placement", "out-of-place"), ("reduce_op", "sum")];
+
+/// Leaves out families that differ from another one of the same place only in being unusual: in place, or no sum.
+pub(super) fn usual_only(candidates: &mut Vec<Candidate>) {
+    for (name, usual) in USUAL {
+        let is_usual = |candidate: &Candidate| candidate.labels.get(name).is_some_and(|text| text == usual);
+        let usual_places: Vec<Place> =
+            candidates.iter().filter(|candidate| is_usual(candidate)).map(|candidate| candidate.place).collect();
+        candidates.retain(|candidate| is_usual(candidate) || !usual_places.contains(&candidate.place));
+    }
 }
 
 /// How much longer a call may take than the one that was measured.
@@ -43,8 +58,8 @@ impl Sharing {
     /// As many groups as were measured.
     pub const SAME: Sharing = Sharing { low: 1.0, middle: 1.0, high: 1.0 };
 
-    /// From `measured` concurrent groups on a host to `asked`.
-    pub fn of(measured: u32, asked: u32) -> Sharing {
+    /// From `measured` concurrent groups on a host to `asked`, where no contention was fitted.
+    pub fn unknown(measured: u32, asked: u32) -> Sharing {
         let ratio = f64::from(asked.max(1)) / f64::from(measured.max(1));
         Sharing { low: ratio.min(1.0), middle: ratio.sqrt(), high: ratio.max(1.0) }
     }

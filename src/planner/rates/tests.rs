@@ -20,12 +20,18 @@ fn fitted(measured: &[(Collective, Option<ElementType>, Place, u32)]) -> Fit {
     let mut all = Measurements::default();
     for (collective, element_type, place, ranks) in measured {
         let cadence = Cadence::Streaming;
-        let family = FamilyKey { collective: *collective, element_type: *element_type, cadence, place: *place };
+        let family = FamilyKey {
+            collective: *collective,
+            element_type: *element_type,
+            cadence,
+            place: *place,
+            labels: Default::default(),
+        };
         let sizes = (0..9).map(|step| 1024u64 << (2 * step));
         let times = sizes.map(|bytes| (bytes, vec![ring(*ranks, bytes as f64)])).collect();
         all.curves.insert(CurveKey { family, ranks: *ranks }, times);
     }
-    fit(&all, FitOptions { resamples: 0 }).expect("a fit")
+    fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }).expect("a fit")
 }
 
 fn call(collective: Collective, ranks: u32, place: Place) -> RatedCall {

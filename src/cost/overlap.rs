@@ -1,0 +1,97 @@
+//! How much of an axis's communication a step hides, and what that costs it: from replays, in which calls and computing go on
+//! at the same time.
+//!
+//! A replay computes by waiting on the clock, so it cannot tell how much slower computing becomes.
+
+use super::coefficient::Coefficient;
+use crate::layout::Axis;
+use crate::record::Record;
+use crate::record::line::{CaseLine, Outcome};
+use crate::sample::Cadence;
+use crate::stats::{median, sorted};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const SEED: u64 = 0x0fe7_1a92;
+
+/// Compute and communication at the same time, on one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overlap {
+    /// Whose calls.
+    pub axis: Axis,
+    /// Share of the time under way that the slowest rank did not wait for.
+    pub hidden_share: Coefficient,
+    /// Time under way over that of the same calls alone and one after another; absent where they were not measured alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown: Option<Coefficient>,
+}
+
+/// One of each replay: hidden shares, and slow-downs where they are known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replayed {
+    hidden: Vec<f64>,
+    slower: Vec<f64>,
+}
+
+/// Adds the replays of a record. The pipeline's axis is left out: its waiting holds the bubble.
+pub(super) fn add(replayed: &mut BTreeMap<Axis, Replayed>, record: &Record) {
+    for replay in record.replays.iter().filter(|replay| matches!(replay.outcome, Outcome::Measured { .. })) {
+        let alone = alone(record, replay.step);
+        for axis in replay.axes.iter().filter(|axis| axis.axis != Axis::Pp) {
+            let Some(hidden) = axis.overlap_efficiency else { continue };
+            let of_axis = replayed.entry(axis.axis).or_default();
+            of_axis.hidden.push(hidden);
+            let under_way = axis.under_way_nanoseconds_median as f64 * 1e-9;
+            of_axis.slower.extend(alone.get(&axis.axis).and_then(|alone| *alone).map(|alone| under_way / alone));
+        }
+    }
+}
+
+/// Seconds of all calls of a step alone and one after another, by axis; `None` where one of them has no time.
+fn alone(record: &Record, step: u32) -> BTreeMap<Axis, Option<f64>> {
+    let mut sums: BTreeMap<Axis, Option<f64>> = BTreeMap::new();
+    let times = times(record);
+    // A call that was measured in both cadences is counted once, as a step has it: streaming.
+    let cadences = [Cadence::Streaming, Cadence::Isolated];
+    let of_step = |cadence: Cadence| {
+        record.plan.cases.iter().zip(0u32..).filter(move |(facts, _)| {
+            facts.cadence == cadence && facts.solo_of.is_none() && facts.uses.iter().any(|used| used.step == step)
+        })
+    };
+    let Some(cadence) = cadences.into_iter().find(|cadence| of_step(*cadence).next().is_some()) else { return sums };
+    for (facts, index) in of_step(cadence) {
+        let calls: u64 = facts.uses.iter().filter(|used| used.step == step).map(|used| used.count_per_step).sum();
+        let sum = sums.entry(facts.axis).or_insert(Some(0.0));
+        *sum = sum.zip(times.get(&index)).map(|(sum, seconds)| sum + seconds * calls as f64);
+    }
+    sums.values_mut().for_each(|sum| *sum = sum.filter(|seconds| *seconds > 0.0));
+    sums
+}
+
+/// Median time of a call over the replicates, by case.
+fn times(record: &Record) -> BTreeMap<u32, f64> {
+    let mut by_case: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for line in &record.cases {
+        let facts = record.plan.cases.get(line.case as usize);
+        let seconds = facts.and_then(|facts| super::measured::seconds(facts, line));
+        by_case.entry(line.case).or_default().extend(seconds);
+    }
+    let withheld = |line: &&CaseLine| matches!(line.outcome, Outcome::Corrupt { .. });
+    for line in record.cases.iter().filter(withheld) {
+        by_case.remove(&line.case);
+    }
+    by_case.into_iter().filter_map(|(case, seconds)| Some((case, median(&sorted(seconds))?))).collect()
+}
+
+/// The coefficients.
+pub(super) fn overlap(replayed: &BTreeMap<Axis, Replayed>, resamples: u32) -> Vec<Overlap> {
+    let one = |(axis, of_axis): (&Axis, &Replayed)| {
+        Some(Overlap {
+            axis: *axis,
+            hidden_share: Coefficient::median_of(&of_axis.hidden, resamples, SEED)?,
+            slowdown: Coefficient::median_of(&of_axis.slower, resamples, SEED),
+        })
+    };
+    replayed.iter().filter_map(one).collect()
+}

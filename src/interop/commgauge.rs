@@ -1,0 +1,140 @@
+//! An older record of commgauge, checked line by line and brought to the current version of the format.
+//!
+//! The measurements stay what they are, with the run they came from. What was left out is said in the header, and the number of
+//! lines that the run wrote stays in its end, so that a record that lacks some is never taken for a whole one.
+
+use super::imported::BadLine;
+use crate::error::{Error, Result};
+use crate::record::{FORMAT, Line, Record, VERSION};
+use std::path::Path;
+
+/// A record as it will be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Renewed {
+    /// Its lines, in the current version.
+    pub lines: Vec<Line>,
+    /// Lines that cannot be read or do not belong to the others; a torn last line is one of them.
+    pub bad_lines: Vec<BadLine>,
+    /// The version that the file was written in.
+    pub version: u32,
+    /// True where the run never came to its end.
+    pub cut_off: bool,
+}
+
+/// Reads a record. Lines that cannot be read come back with their number.
+///
+/// # Errors
+/// Where the file is no record, is newer than this program, or is still being written.
+pub fn read(path: &Path) -> Result<Renewed> {
+    let whole = Record::read(path);
+    if whole.as_ref().is_ok_and(|record| record.running) {
+        return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.display())));
+    }
+    let text = std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+    let mut lines = numbered(&text);
+    let header = lines.first_mut().and_then(|(_, line)| match line {
+        Ok(Line::Header(header)) if header.format == FORMAT && (1..=VERSION).contains(&header.version) => Some(header),
+        _ => None,
+    });
+    let Some(header) = header else {
+        // The reader says best what the first line is.
+        let no_record = || Error::usage(format!("{}: is not a commgauge record", path.display()));
+        return Err(whole.err().unwrap_or_else(no_record));
+    };
+    let version = std::mem::replace(&mut header.version, VERSION);
+    let (good, bad): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(_, line)| line.is_ok());
+    let mut bad_lines: Vec<BadLine> =
+        bad.into_iter().filter_map(|(number, line)| Some(BadLine { number, problem: line.err()? })).collect();
+    let good: Vec<(u64, Line)> = good.into_iter().filter_map(|(number, line)| Some((number, line.ok()?))).collect();
+    let lines = that_belong(good, &mut bad_lines);
+    bad_lines.sort_by_key(|line| line.number);
+    let cut_off = !lines.iter().any(|line| matches!(line, Line::End(_)));
+    Ok(Renewed { lines, bad_lines, version, cut_off })
+}
+
+/// Every line that is not empty, with its number from 1 on.
+fn numbered(text: &[u8]) -> Vec<(u64, std::result::Result<Line, String>)> {
+    let torn = text.last().is_some_and(|byte| *byte != b'\n');
+    let all: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    let last = all.len();
+    let numbers = (1u64..).zip(all).filter(|(_, line)| !line.is_empty());
+    let read = |(number, line): (u64, &[u8])| {
+        let problem = |cause: serde_json::Error| match torn && number as usize == last {
+            true => "torn: the run was cut off while it wrote this line".to_owned(),
+            false => format!("broken: {cause}"),
+        };
+        (number, serde_json::from_slice(line).map_err(problem))
+    };
+    numbers.map(read).collect()
+}
+
+/// The lines that make a record together; the others go to the bad ones, each with why.
+fn that_belong(mut lines: Vec<(u64, Line)>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
+    // Each round names the first line that does not belong to those before it.
+    while let Err(error) = Record::from_lines(lines.iter().map(|(_, line)| line.clone())) {
+        let text = error.to_string();
+        let told = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+        let index =
+            told.and_then(|(index, _)| index.parse::<usize>().ok()).filter(|index| (2..=lines.len()).contains(index));
+        let Some(index) = index else { break };
+        let (number, _) = lines.remove(index - 1);
+        bad_lines.push(BadLine { number, problem: told.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../tests/data/sample-record.jsonl");
+
+    fn renewed(text: &str) -> Result<Renewed> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn what_is_no_record_or_newer_is_refused() {
+        for (text, expected) in [
+            (String::new(), "holds no complete line"),
+            ("size,count\n1,2\n".to_owned(), "is not a commgauge record"),
+            (SAMPLE.replacen("\"version\":1", "\"version\":7", 1), "is a record of version 7"),
+            (SAMPLE.lines().skip(1).map(|line| line.to_owned() + "\n").collect(), "is not a commgauge record"),
+        ] {
+            let error = renewed(&text).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_line_that_cannot_be_read_is_told_by_its_number() {
+        let mut lines: Vec<String> = SAMPLE.lines().map(str::to_owned).collect();
+        let stranger = lines[5].replacen("\"case\":", "\"case\":4000", 1);
+        lines[4] = "{\"line\":\"case\",".to_owned();
+        lines[5] = stranger;
+        lines[7] = "poem".to_owned();
+        let text = lines.join("\n") + "\n{\"line\":\"ca";
+        let found = renewed(&text).unwrap();
+        let numbers: Vec<u64> = found.bad_lines.iter().map(|line| line.number).collect();
+        assert_eq!(numbers, [5, 6, 8, lines.len() as u64 + 1], "{:?}", found.bad_lines);
+        assert!(found.bad_lines[3].problem.starts_with("torn"), "{:?}", found.bad_lines);
+        assert_eq!(found.lines.len(), lines.len() - 3);
+    }
+
+    #[test]
+    fn a_whole_record_comes_through_as_it_was() {
+        let found = renewed(SAMPLE).unwrap();
+        let original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&found.lines, found.version, found.cut_off), (&original, VERSION, false));
+        assert!(found.bad_lines.is_empty());
+    }
+
+    #[test]
+    fn a_record_without_an_end_stays_one() {
+        let text: String = SAMPLE.lines().take(6).map(|line| line.to_owned() + "\n").collect();
+        assert!(renewed(&text).unwrap().cut_off);
+    }
+}
