@@ -31,6 +31,8 @@ pub enum Document {
     Layout,
     /// The fit that `commgauge fit` writes
     Fit,
+    /// What `commgauge predict --format json` prints
+    Predictions,
     /// What `commgauge gate --format json` prints
     Verdict,
 }
@@ -44,6 +46,7 @@ impl Document {
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
             Document::Fit => super::fit::schema(),
+            Document::Predictions => super::predict::schema(),
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
