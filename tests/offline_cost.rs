@@ -165,7 +165,7 @@ fn what_cannot_be_told_from_a_record_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let heading = "collective,dtype,ranks,bytes_total,latency_us\n";
     let equal: String = (10..20).map(|power| format!("all_gather,half,8,{},7\n", 1u64 << power)).collect();
-    let (code, told) = fit_of(folder.path(), &(heading.to_owned() + &equal), &[]);
+    let (code, told) = fit_of(folder.path(), &(heading.to_owned() + &equal), &["--width", "200"]);
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("more bytes do not take longer, so there is no bandwidth to tell"), "{told}");
     let call = |ranks: &'static str| ["--collective", "all_gather", "--ranks", ranks, "--bytes", "64KiB"];

@@ -3,6 +3,7 @@
 //! Knows no foreign format.
 
 use crate::collective::{Collective, Placement, ReduceOp};
+use crate::cost::Place;
 use crate::element::ElementType;
 use crate::layout::{Axis, Locality};
 use crate::record::line::{
@@ -121,7 +122,11 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
 fn name(row: &Row) -> String {
     let mut name = format!(
         "imported/{}/{}/{}-ranks/{}/{}",
-        row.collective, row.element_type, row.ranks, row.locality, row.bytes_total.0
+        row.collective,
+        row.element_type,
+        row.ranks,
+        Place::of(&row.locality),
+        row.bytes_total.0
     );
     let known = &row.known;
     let parts = [
