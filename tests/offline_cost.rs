@@ -45,7 +45,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
         (&["fit", "one.jsonl"], "1 size measured, a curve needs two"),
         (&["fit", "h100.jsonl", "-o", "h100.jsonl"], "is a record; name another file"),
         (&["predict", "--fit", "h100.jsonl", "--queries", "q.csv"], "is not a commgauge fit"),
-        (&["predict", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads version 1"),
+        (&["predict", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads up to version 2"),
         (&["predict", "--fit", "fit.json", "--queries", "q.csv"], "line 2: bytes_total: found `1MiB`"),
         (&["predict", "--fit", "fit.json", "--collective", "all_reduce"], "--ranks"),
         (&["predict", "--fit", "fit.json", "--collective", "poem", "--ranks", "2", "--bytes", "1"], "all_gather"),
@@ -131,4 +131,120 @@ fn a_single_call_that_is_refused_ends_with_7() {
     let refused = ask("64");
     assert_eq!(refused.status.code(), Some(7));
     assert!(text(&refused.stdout).contains("refused: groups of 64 ranks"));
+}
+
+/// A record and a fit of rows of CSV; gives what `fit` printed.
+fn fit_of(folder: &Path, rows: &str, flags: &[&str]) -> (Option<i32>, String) {
+    fs::write(folder.join("rows.csv"), rows).expect("written");
+    let _ = fs::remove_file(folder.join("rows.jsonl"));
+    let imported = commgauge(folder, &["import", "--from", "csv", "rows.csv", "-o", "rows.jsonl"]);
+    assert_eq!(imported.status.code(), Some(0), "{}", text(&imported.stderr));
+    let output = commgauge(folder, &[&["fit", "rows.jsonl", "-o", "fit.json"][..], flags].concat());
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+fn predicted(folder: &Path, call: &[&str]) -> (Option<i32>, String) {
+    let output = commgauge(folder, &[&["predict", "--fit", "fit.json"][..], call].concat());
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+/// Rows of a call of two ranks, 1 KiB to 16 MiB, each in a locality and by so many times slower.
+fn rows(of: &[(&str, f64)]) -> String {
+    let mut text = "collective,dtype,ranks,bytes_total,latency_us,locality\n".to_owned();
+    for (locality, slower) in of {
+        for power in 10..25 {
+            let bytes = 1u64 << power;
+            text += &format!("all_gather,half,2,{bytes},{},{locality}\n", 20.0 + slower * bytes as f64 * 1e-4);
+        }
+    }
+    text
+}
+
+#[test]
+fn what_cannot_be_told_from_a_record_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let heading = "collective,dtype,ranks,bytes_total,latency_us\n";
+    let equal: String = (10..20).map(|power| format!("all_gather,half,8,{},7\n", 1u64 << power)).collect();
+    let (code, told) = fit_of(folder.path(), &(heading.to_owned() + &equal), &["--width", "200"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("more bytes do not take longer, so there is no bandwidth to tell"), "{told}");
+    let call = |ranks: &'static str| ["--collective", "all_gather", "--ranks", ranks, "--bytes", "64KiB"];
+    let (code, told) = predicted(folder.path(), &call("4"));
+    assert_eq!(code, Some(7));
+    assert!(told.contains("only groups of 8 ranks were measured"), "{told}");
+    let (code, told) = predicted(folder.path(), &["--collective", "all_gather", "--ranks", "8", "--bytes", "4MiB"]);
+    assert!(code == Some(0) && told.contains("extrapolated"), "{told}");
+}
+
+#[test]
+fn a_synthetic_record_is_marked_in_the_fit_and_in_every_prediction() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fit_of(folder.path(), &rows(&[("1n", 1.0)]), &[]);
+    let record = fs::read_to_string(folder.path().join("rows.jsonl")).expect("readable");
+    assert!(record.contains(r#""synthetic":false"#));
+    fs::write(folder.path().join("rows.jsonl"), record.replacen(r#""synthetic":false"#, r#""synthetic":true"#, 1))
+        .expect("written");
+    let output = commgauge(folder.path(), &["fit", "rows.jsonl", "-o", "fit.json"]);
+    assert!(text(&output.stdout).starts_with("SYNTHETIC"), "{}", text(&output.stdout));
+    let call = ["--collective", "all_gather", "--ranks", "2", "--bytes", "64KiB", "--format"];
+    for (format, mark) in [("table", "SYNTHETIC"), ("csv", "synthetic: the fit"), ("json", r#""synthetic": true"#)] {
+        let (_, told) = predicted(folder.path(), &[&call[..], &[format]].concat());
+        assert!(told.contains(mark), "{format}: {told}");
+    }
+}
+
+#[test]
+fn another_number_of_concurrent_groups_is_answered_by_the_fitted_contention() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, told) = fit_of(folder.path(), &rows(&[("2n/1g/s8", 1.0), ("2n/4g/s8", 4.0)]), &["--width", "140"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("Contention") && told.contains("across nodes") && told.contains("1..4 groups"), "{told}");
+    let call = |locality: &'static str| {
+        ["--collective", "all_gather", "--ranks", "2", "--bytes", "16MiB", "--locality", locality]
+    };
+    let (code, told) = predicted(folder.path(), &call("2n/2g/s8"));
+    assert!(code == Some(0) && told.contains("transferred: from locality 2n/"), "{told}");
+    let (code, told) = predicted(folder.path(), &call("2n/64g/s8"));
+    assert!(code == Some(7) && told.contains("64 groups at once"), "{told}");
+}
+
+#[test]
+fn a_fit_of_version_1_is_still_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fit_of(folder.path(), &rows(&[("1n", 1.0)]), &[]);
+    let path = folder.path().join("fit.json");
+    let mut fit: Value = serde_json::from_str(&fs::read_to_string(&path).expect("readable")).expect("JSON");
+    fit["version"] = 1.into();
+    let curve = fit["families"][0]["curves"][0].as_object_mut().expect("a curve");
+    curve.remove("breakpoints");
+    for point in curve["points"].as_array_mut().expect("points") {
+        point.as_object_mut().expect("a point").remove("left_out_error");
+    }
+    fs::write(&path, fit.to_string()).expect("written");
+    let (code, told) = predicted(folder.path(), &["--collective", "all_gather", "--ranks", "2", "--bytes", "64KiB"]);
+    assert!(code == Some(0) && told.contains("interpolated"), "{told}");
+}
+
+#[test]
+fn predictions_fit_their_published_schema() {
+    let folder = fitted();
+    let schema: Value =
+        serde_json::from_slice(&commgauge(folder.path(), &["schema", "predictions"]).stdout).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    fs::write(folder.path().join("q.csv"), "collective,ranks,bytes_total\nall_gather,8,4096\nall_gather,99,4096\n")
+        .expect("written");
+    let (_, answer) = predicted(folder.path(), &["--queries", "q.csv", "--format", "json"]);
+    let document: Value = serde_json::from_str(&answer).expect("JSON");
+    let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(document["predictions"][1]["status"], "refused");
+}
+
+#[test]
+fn every_family_is_drawn_into_the_folder_that_was_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, told) = fit_of(folder.path(), &rows(&[("1n", 1.0)]), &["--plots", "plots"]);
+    assert_eq!(code, Some(0), "{told}");
+    let picture = fs::read_to_string(folder.path().join("plots/001-all_gather-any-1n-1g-s1-streaming.svg"));
+    assert!(picture.expect("a picture").contains("Sizes left out: predicted against measured"));
 }

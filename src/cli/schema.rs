@@ -31,6 +31,8 @@ pub enum Document {
     Layout,
     /// The fit that `commgauge fit` writes
     Fit,
+    /// What `commgauge predict --format json` prints
+    Predictions,
     /// What `commgauge gate --format json` prints
     Verdict,
     /// What `commgauge history --format json` prints
@@ -55,6 +57,7 @@ impl Document {
             Document::Rank => super::rank::schema(),
             Document::Plan => super::plan::schema(),
             Document::Validation => super::validate::schema(),
+            Document::Predictions => super::predict::schema(),
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")

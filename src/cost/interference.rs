@@ -67,3 +67,73 @@ pub(super) fn interference(ratios: &Ratios, resamples: u32) -> Vec<Interference>
     };
     ratios.iter().filter_map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::ElementType;
+    use crate::record::Line;
+    use crate::record::interference_line::InterferingCall;
+    use crate::units::Bytes;
+    use crate::workload::Style;
+
+    /// One replicate in which a call of tp takes so many times as long beside dp.
+    fn line(replicate: u32, slower: f64, outcome: Outcome) -> InterferenceLine {
+        let call = |axis| InterferingCall {
+            axis,
+            style: Style::Sweep,
+            collective: Collective::AllReduce,
+            element_type: ElementType::Bfloat16,
+            bytes_total: Bytes(1 << 22),
+        };
+        InterferenceLine {
+            step: 0,
+            replicate,
+            timed: call(Axis::Tp),
+            beside: call(Axis::Dp),
+            outcome,
+            calls_beside: 4,
+            alone_nanoseconds: vec![1000, 1010, 9000],
+            together_nanoseconds: [1000.0, 1010.0, 9000.0].map(|time| (time * slower) as u64).to_vec(),
+            still_waited_nanoseconds: vec![100_000; 3],
+            beside_alone_nanoseconds: vec![500; 3],
+        }
+    }
+
+    fn of(interference: Vec<InterferenceLine>) -> Vec<Interference> {
+        let lines = include_str!("../../tests/data/sample-record.jsonl").lines();
+        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        let record = Record { interference, ..Record::from_lines(lines).unwrap() };
+        let mut ratios = Ratios::new();
+        add(&mut ratios, &record);
+        super::interference(&ratios, 200)
+    }
+
+    const GOOD: Outcome = Outcome::Measured { verified: true };
+
+    #[test]
+    fn without_a_pair_there_is_no_coefficient_and_wrong_data_give_none() {
+        assert!(of(Vec::new()).is_empty());
+        let wrong = Outcome::Corrupt {
+            when: "before".to_owned(),
+            rank: 0,
+            element: 0,
+            expected: "1".to_owned(),
+            got: "2".to_owned(),
+            count: 1,
+        };
+        assert!(of(vec![line(0, 2.0, GOOD), line(1, 2.0, wrong)]).is_empty());
+        assert!(of(vec![line(0, 2.0, Outcome::Failed { reason: "no".to_owned() })]).is_empty());
+    }
+
+    #[test]
+    fn the_slow_down_is_the_median_over_replicates_with_an_interval() {
+        let slower = [1.5, 1.6, 1.55, 1.45, 1.7, 8.0];
+        let found = of(slower.iter().zip(0..).map(|(slower, replicate)| line(replicate, *slower, GOOD)).collect());
+        let [pair] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((pair.calls.axis, pair.calls.beside_axis), (Axis::Tp, Axis::Dp));
+        assert!((pair.slowdown.value - 1.575).abs() < 0.01, "{pair:?}");
+        assert!(pair.slowdown.low.unwrap() >= 1.45 && pair.slowdown.high.unwrap() < 8.0, "{pair:?}");
+        assert!(of(vec![line(0, 2.0, GOOD)])[0].slowdown.low.is_none(), "one replicate has no interval");
+    }
+}

@@ -95,3 +95,102 @@ pub(super) fn overlap(replayed: &BTreeMap<Axis, Replayed>, resamples: u32) -> Ve
     };
     replayed.iter().filter_map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Line;
+    use crate::record::line::StepUse;
+    use crate::record::replay_line::{ReplayAxis, ReplayLine};
+    use crate::units::{Bytes, Seconds};
+    use crate::workload::Style;
+    use crate::workload::when::When;
+
+    const GOOD: Outcome = Outcome::Measured { verified: true };
+
+    fn replay(axes: &[(Axis, f64, u64)], outcome: Outcome) -> ReplayLine {
+        let axis = |&(axis, hidden, under_way): &(Axis, f64, u64)| ReplayAxis {
+            axis,
+            waiting_nanoseconds_median: 0,
+            under_way_nanoseconds_median: under_way,
+            overlap_efficiency: Some(hidden),
+            calls_counted: 1,
+            payload_bytes_counted: Bytes(0),
+            payload_bytes_listed: Bytes(0),
+            wire_bytes_counted: Bytes(0),
+            wire_bytes_listed: Bytes(0),
+        };
+        ReplayLine {
+            step: 0,
+            schedule: "1f1b".to_owned(),
+            forward_seconds_per_layer: Seconds(1e-3),
+            outcome,
+            warm_up_repetitions: 1,
+            slowest_nanoseconds: vec![1],
+            slowest_rank: vec![0],
+            computing_nanoseconds_median: 1,
+            axes: axes.iter().map(axis).collect(),
+            overlap_efficiency: None,
+            rank_nanoseconds_median: vec![1],
+            bytes_as_listed: true,
+        }
+    }
+
+    /// A record of which every measured streaming case is called so often in a step, on the axis dp.
+    fn record(replays: Vec<ReplayLine>, count_per_step: u64) -> Record {
+        let lines = include_str!("../../tests/data/sample-record.jsonl").lines();
+        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut record = Record::from_lines(lines).unwrap();
+        let known = times(&record);
+        for (case, index) in record.plan.cases.iter_mut().zip(0..) {
+            if known.contains_key(&index) && case.cadence == Cadence::Streaming && count_per_step > 0 {
+                case.axis = Axis::Dp;
+                case.uses = vec![StepUse {
+                    step: 0,
+                    style: Style::Sweep,
+                    when: When::Outside,
+                    count_per_step,
+                    wire_bytes_per_step: Bytes(1),
+                    exposed: false,
+                    overlaps_with: None,
+                    why: String::new(),
+                }];
+            }
+        }
+        record.replays = replays;
+        record
+    }
+
+    fn of(records: &[Record]) -> Vec<Overlap> {
+        let mut replayed = BTreeMap::new();
+        records.iter().for_each(|record| add(&mut replayed, record));
+        overlap(&replayed, 200)
+    }
+
+    #[test]
+    fn a_replay_that_failed_and_the_pipeline_tell_nothing() {
+        let failed = replay(&[(Axis::Dp, 0.5, 10)], Outcome::Failed { reason: "no".to_owned() });
+        assert!(of(&[record(vec![failed], 1)]).is_empty());
+        assert!(of(&[record(vec![replay(&[(Axis::Pp, 0.5, 10)], GOOD)], 1)]).is_empty());
+    }
+
+    #[test]
+    fn what_is_hidden_and_how_much_longer_it_takes_come_from_replays() {
+        let alone = alone(&record(Vec::new(), 3), 0)[&Axis::Dp].unwrap();
+        assert!(alone > 0.0);
+        let twice = (2.0 * alone * 1e9) as u64;
+        let records: Vec<Record> =
+            [0.8, 0.7, 0.75].map(|hidden| record(vec![replay(&[(Axis::Dp, hidden, twice)], GOOD)], 3)).to_vec();
+        let found = of(&records);
+        let [dp] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((dp.hidden_share.value, dp.hidden_share.measurements), (0.75, 3));
+        assert!(dp.hidden_share.low.unwrap() >= 0.7 && dp.hidden_share.high.unwrap() <= 0.8);
+        assert!((dp.slowdown.unwrap().value - 2.0).abs() < 1e-3, "{dp:?}");
+    }
+
+    #[test]
+    fn calls_that_were_not_measured_alone_leave_the_slow_down_unknown() {
+        let found = of(&[record(vec![replay(&[(Axis::Dp, 0.8, 10)], GOOD)], 0)]);
+        assert_eq!((found[0].slowdown, found[0].hidden_share.low), (None, None));
+    }
+}

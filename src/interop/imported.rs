@@ -122,7 +122,11 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
 fn name(row: &Row) -> String {
     let mut name = format!(
         "imported/{}/{}/{}-ranks/{}/{}",
-        row.collective, row.element_type, row.ranks, row.locality, row.bytes_total.0
+        row.collective,
+        row.element_type,
+        row.ranks,
+        Place::of(&row.locality),
+        row.bytes_total.0
     );
     // Groups that lie otherwise are other cases, however many ranks are on a host.
     if row.locality.is_known() {
