@@ -12,6 +12,7 @@ use crate::layout::{DEFAULT_ORDER, Degrees, Layout, Locality};
 use crate::planner::price::{ChunkPasses, FirstStage, LayerLoads, Loads, Once};
 use crate::workload::step::{Stages, TrainingStep};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// What the loads of a layer depend on.
 type Key = ([u32; 3], u64, crate::config::step::Recompute);
@@ -62,9 +63,9 @@ impl Bounds {
     /// Without any communication; nothing where that cannot be told.
     pub fn computing(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<f64> {
         let key = key(shape, choices);
-        if !self.computing.contains_key(&key) {
+        if let Entry::Vacant(place) = self.computing.entry(key) {
             let loads = Layers::of(question, shape, choices).map(|layers| layers.computing(question, &self.kinds));
-            self.computing.insert(key, loads);
+            place.insert(loads);
         }
         let micro_batches = micro_batches(question, shape, choices);
         let composition = composition(&mut self.stages, &self.kinds, shape, choices, stages);
@@ -86,9 +87,9 @@ impl Bounds {
         let places = &shape.orders[order].places;
         let full = (key, places.clone());
         if !self.waiting.contains_key(&full) {
-            if !self.layers.contains_key(&key) {
+            if let Entry::Vacant(place) = self.layers.entry(key) {
                 let loads = Layers::of(question, shape, choices).and_then(|layers| layers.loads(question));
-                self.layers.insert(key, loads);
+                place.insert(loads);
             }
             let place = |axis| {
                 let index = IN_LAYERS.iter().position(|known| *known == axis)?;
@@ -120,12 +121,12 @@ impl Bounds {
         if let Some(known) = self.once.get(&full) {
             return *known;
         }
-        if !self.first_stages.contains_key(&key) {
+        if let Entry::Vacant(place) = self.first_stages.entry(key) {
             let first = trainings.get(choices).and_then(|training| {
                 let step = question.step(shape, order, training, stages);
                 FirstStage::of(&step).ok()
             });
-            self.first_stages.insert(key, first);
+            place.insert(first);
         }
         let first = self.first_stages.get(&key)?.as_ref();
         let layout = &shape.orders[order].layout;
