@@ -17,11 +17,33 @@ impl Layout {
     pub fn locality(&self, axis: Axis, ranks_per_node: u32) -> Locality {
         let world = self.group_size(Axis::World);
         let node = ranks_per_node.clamp(1, world.max(1));
-        let regular = match self.is_placed_by_hand() {
-            true => None,
-            false => self.members(axis).and_then(|members| regular(&members, world, node)),
+        let regular = match (self.is_placed_by_hand(), axis) {
+            (true, _) => None,
+            (false, Axis::Embedding) => self.ends_of_pipelines(world, node),
+            (false, _) => self.members(axis).and_then(|members| regular(&members, world, node)),
         };
         regular.unwrap_or_else(|| listed(&self.groups(axis), world, node))
+    }
+
+    /// First and last stage of each pipeline, where nodes cut the grid evenly.
+    fn ends_of_pipelines(&self, world: u32, node: u32) -> Option<Locality> {
+        let (pp, stride) = (self.degrees.pp, Grid::Dense.stride(&self.degrees, self.order(), Axis::Pp));
+        let block = stride.checked_mul(pp)?;
+        if pp < 2 || !world.is_multiple_of(node) {
+            return None;
+        }
+        let lies = |nodes_spanned, ranks_per_node, concurrent_groups_per_node| {
+            Some(Locality { nodes_spanned, ranks_per_node, stride: (pp - 1) * stride, concurrent_groups_per_node })
+        };
+        if node.is_multiple_of(block) {
+            lies(1, 2, node / pp)
+        } else if stride.is_multiple_of(node) {
+            lies(2, 1, node)
+        } else if node.is_multiple_of(stride) && block.is_multiple_of(node) {
+            lies(2, 1, stride)
+        } else {
+            None
+        }
     }
 
     /// The axes along which the members of a group differ, the fastest first, without those of degree 1; `None` for groups that

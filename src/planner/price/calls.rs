@@ -1,6 +1,6 @@
 //! The calls of a step, stage by stage, and what is known of the time of each. Stages that do the same are asked once.
 
-use super::passes::{Loads, Passes, Timed, count_in_chunk};
+use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
 use super::{Pricer, StepPrice, Unpriced};
 use crate::config::step::Recompute;
 use crate::cost::Status;
@@ -175,6 +175,45 @@ impl PreparedStep {
             distance(a.1).total_cmp(&distance(b.1))
         });
         nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all))
+    }
+}
+
+/// The calls of the first stage that come once in a step, and its messages. They depend on neither the micro-batch nor
+/// recomputation, messages apart.
+#[derive(Clone, Debug)]
+pub(in crate::planner) struct FirstStage {
+    ops: Vec<Op>,
+}
+
+impl FirstStage {
+    /// Of a step.
+    ///
+    /// # Errors
+    /// Counts that pass 64 bits.
+    pub fn of(step: &TrainingStep) -> crate::error::Result<FirstStage> {
+        let mut ops = step.ops_of_stage(0)?;
+        ops.retain(|op| matches!(op.when, When::Step { .. } | When::Boundary { pass: Pass::Forward, .. }));
+        Ok(FirstStage { ops })
+    }
+
+    /// Their times in the layout of a step, and those of a message; nothing where the rates refuse one.
+    pub fn once(&self, layout: &crate::layout::Layout, rates: &dyn Rates, ranks_per_node: u32) -> Option<(Once, f64)> {
+        let mut timed = Vec::with_capacity(self.ops.len());
+        let mut message = 0.0;
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        for op in &self.ops {
+            let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
+                places.push((op.axis, layout.group_size(op.axis), layout.locality(op.axis, ranks_per_node)));
+                places.len() - 1
+            });
+            let (_, ranks, locality) = &places[index];
+            let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates).ok()?;
+            match op.when {
+                When::Boundary { .. } => message = answer.seconds,
+                _ => timed.push(Timed { op, seconds: answer.seconds }),
+            }
+        }
+        Some((Once::of(timed.into_iter()), message))
     }
 }
 

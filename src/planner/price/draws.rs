@@ -26,7 +26,7 @@ impl Pricer {
         let work = prepared.work(step, compute);
         let asked = Asked { prepared, step, answers: &answers, work: &work };
         let drawn =
-            |draw: u32| self.parts(&asked, &|answer| seconds(answer, draw)).ok().map(|price| price.step_seconds);
+            |draw: u32| self.parts(&asked, &|answer| seconds(answer, draw), false).ok().map(|price| price.step_seconds);
         (0..count).map(drawn).collect()
     }
 }

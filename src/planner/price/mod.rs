@@ -12,10 +12,10 @@ mod passes;
 mod tests;
 mod timeline;
 
-pub(in crate::planner) use calls::LayerLoads;
 pub use calls::PreparedStep;
+pub(in crate::planner) use calls::{FirstStage, LayerLoads};
 pub use exposed::Exposed;
-pub(in crate::planner) use passes::{ChunkPasses, Loads};
+pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
@@ -108,11 +108,11 @@ impl Pricer {
         let answers = prepared.ask(step, rates, ranks_per_node)?;
         let work = prepared.work(step, compute);
         let asked = Asked { prepared, step, answers: &answers, work: &work };
-        let mut price = self.parts(&asked, &|answer| answer.seconds)?;
+        let mut price = self.parts(&asked, &|answer| answer.seconds, true)?;
         price.untrusted = answers.untrusted(rates);
         if answers.has_intervals() {
-            price.step_seconds_low = Some(self.parts(&asked, &|answer| answer.low)?.step_seconds);
-            price.step_seconds_high = Some(self.parts(&asked, &|answer| answer.high)?.step_seconds);
+            price.step_seconds_low = Some(self.parts(&asked, &|answer| answer.low, false)?.step_seconds);
+            price.step_seconds_high = Some(self.parts(&asked, &|answer| answer.high, false)?.step_seconds);
         }
         let host = prepared.host_share(step, compute, &work, price.compute_seconds);
         price.host_seconds = host;
@@ -120,8 +120,35 @@ impl Pricer {
         Ok(price)
     }
 
-    /// The price where every call takes what `seconds` makes of its answer.
-    fn parts(&self, asked: &Asked, seconds: &dyn Fn(&calls::Answer) -> f64) -> Result<StepPrice, Unpriced> {
+    /// The seconds of the step alone, in half the time.
+    ///
+    /// # Errors
+    /// As [`price`]; and with `trusted` a curve that is not to be trusted.
+    pub fn step_seconds(
+        &self,
+        prepared: &PreparedStep,
+        step: &TrainingStep,
+        compute: &Compute,
+        (rates, ranks_per_node): (&dyn Rates, u32),
+        trusted: bool,
+    ) -> Result<f64, Unpriced> {
+        let answers = prepared.ask(step, rates, ranks_per_node)?;
+        if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| trusted) {
+            let reason = format!("not to be trusted, its held-out error is over 10 %: {ground}");
+            return Err(Unpriced { call: "a call".to_owned(), reason });
+        }
+        let work = prepared.work(step, compute);
+        let asked = Asked { prepared, step, answers: &answers, work: &work };
+        Ok(self.parts(&asked, &|answer| answer.seconds, false)?.step_seconds)
+    }
+
+    /// The price where every call takes what `seconds` makes of its answer. Without `in_parts` waiting for messages counts to the bubble.
+    fn parts(
+        &self,
+        asked: &Asked,
+        seconds: &dyn Fn(&calls::Answer) -> f64,
+        in_parts: bool,
+    ) -> Result<StepPrice, Unpriced> {
         let step = asked.step;
         let kinds: Vec<Passes> = asked.prepared.passes(step, asked.answers, asked.work, seconds);
         let stages: Vec<&Passes> = asked.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
@@ -137,7 +164,7 @@ impl Pricer {
         let wrong = |reason: String| Unpriced { call: "the pipeline's schedule".to_owned(), reason };
         let span = pipeline.span(&self.schedules).map_err(wrong)?;
         let makespan = span.makespan;
-        let quiet = match message_forward + message_backward > 0.0 && pipeline.stages.len() > 1 {
+        let quiet = match in_parts && message_forward + message_backward > 0.0 && pipeline.stages.len() > 1 {
             true => {
                 (pipeline.message_forward, pipeline.message_backward) = (0.0, 0.0);
                 pipeline.span(&self.schedules).map_err(wrong)?.makespan

@@ -81,28 +81,53 @@ impl Passes {
 
     /// Calls that come once in a step.
     fn add_calls_of_step(&mut self, calls: &[Timed]) {
-        let (mut first, mut last) = (Hidden::default(), Hidden::default());
+        let once = Once::of(calls.iter().copied());
+        self.before = once.before(self.forward());
+        self.after = once.after(self.backward());
+        self.last = once.last;
+    }
+}
+
+/// The calls of a stage that come once in a step, before it is known what of them is hidden.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::planner) struct Once {
+    before: Exposed,
+    beside_first: Hidden,
+    after: Exposed,
+    beside_last: Hidden,
+    /// What all stages wait for together.
+    pub last: Exposed,
+}
+
+impl Once {
+    pub(super) fn of<'a>(calls: impl Iterator<Item = Timed<'a>>) -> Once {
+        let mut once = Once::default();
         for call in calls {
             let When::Step { moment, calls } = call.op.when else { continue };
             let seconds = call.seconds * calls as f64;
+            let together = call.op.axis == Axis::Embedding || call.op.style == Style::Control;
             match (moment, call.op.overlap.is_exposed()) {
-                (Moment::FirstForward, true) => *self.before.of_op(call.op) += seconds,
-                (Moment::FirstForward, false) => first.add(call.op, seconds),
-                (Moment::LastBackward, false) => last.add(call.op, seconds),
-                (Moment::LastBackward, true) => *self.after.of_op(call.op) += seconds,
+                (Moment::FirstForward, true) => *once.before.of_op(call.op) += seconds,
+                (Moment::FirstForward, false) => once.beside_first.add(call.op, seconds),
+                (Moment::LastBackward, false) => once.beside_last.add(call.op, seconds),
+                (Moment::LastBackward, true) => *once.after.of_op(call.op) += seconds,
                 // What several stages do together, and small calls in a row, come after all stages are done.
-                (Moment::AfterBackward, _) if call.op.axis == Axis::Embedding => {
-                    *self.last.of_op(call.op) += seconds;
-                }
-                (Moment::AfterBackward, _) if call.op.style == Style::Control => {
-                    *self.last.of_op(call.op) += seconds;
-                }
-                (Moment::AfterBackward, _) => *self.after.of_op(call.op) += seconds,
-                (Moment::Optimizer, _) => *self.last.of_op(call.op) += seconds,
+                (Moment::AfterBackward, _) if together => *once.last.of_op(call.op) += seconds,
+                (Moment::AfterBackward, _) => *once.after.of_op(call.op) += seconds,
+                (Moment::Optimizer, _) => *once.last.of_op(call.op) += seconds,
             }
         }
-        self.before = self.before.plus(first.beyond(self.forward()));
-        self.after = self.after.plus(last.beyond(self.backward()));
+        once
+    }
+
+    /// Before the first forward pass, which takes so long.
+    pub fn before(&self, forward: f64) -> Exposed {
+        self.before.plus(self.beside_first.beyond(forward))
+    }
+
+    /// After the last backward pass, which takes so long.
+    pub fn after(&self, backward: f64) -> Exposed {
+        self.after.plus(self.beside_last.beyond(backward))
     }
 }
 

@@ -16,9 +16,12 @@ const ROUNDS: u64 = 4;
 /// See [`ROUNDS`].
 const FEWEST_MICRO_BATCHES: u64 = 64;
 
+/// Kind, stages, virtual stages and micro-batches: what a schedule depends on.
+type Key = (ScheduleKind, u32, u32, u32);
+
 /// Schedules that were built, by what they depend on.
 #[derive(Debug, Default)]
-pub(super) struct Schedules(RefCell<HashMap<(ScheduleKind, u32, u32, u32), Rc<Schedule>>>);
+pub(super) struct Schedules(RefCell<HashMap<Key, Rc<Schedule>>>);
 
 impl Schedules {
     fn get(

@@ -1,19 +1,24 @@
 //! A step can be no faster than this: what its stages compute, what their layers wait for in the best place, and how long the
-//! first stages take to fill the pipeline. Messages, gradients and parameters are left out, which only makes it smaller.
+//! first stages take to fill the pipeline. Then what the first stage waits for once in a step.
 //!
 //! Layers are asked for once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
 use super::question::Question;
 use super::space::{Choices, IN_LAYERS, Shape};
+use super::trainings::Trainings;
 use crate::config::Training;
 use crate::config::step::{PipelineChoices, ScheduleKind};
 use crate::layout::{DEFAULT_ORDER, Degrees, Layout, Locality};
-use crate::planner::price::{ChunkPasses, LayerLoads, Loads};
+use crate::planner::price::{ChunkPasses, FirstStage, LayerLoads, Loads, Once};
 use crate::workload::step::{Stages, TrainingStep};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// What the loads of a layer depend on.
 type Key = ([u32; 3], u64, crate::config::step::Recompute);
+
+/// Shape, virtual stages, ZeRO stage and micro-batch.
+type OnceKey = (usize, u32, u8, u64);
 
 /// Bounds, and the loads of layers that they are made of.
 #[derive(Default)]
@@ -22,6 +27,9 @@ pub(super) struct Bounds {
     computing: HashMap<Key, Option<Vec<Loads>>>,
     layers: HashMap<Key, Option<LayerLoads>>,
     waiting: HashMap<(Key, [Locality; 5]), Option<Vec<Loads>>>,
+    /// Calls that come once, by shape, virtual stages, ZeRO stage and the micro-batch, which messages depend on.
+    first_stages: HashMap<OnceKey, Option<FirstStage>>,
+    once: HashMap<(OnceKey, usize), Option<(Once, f64)>>,
     /// For pp and virtual stages, kinds of stages and which stage is of which.
     stages: HashMap<(u32, u32), Composition>,
     /// Which kind each layer is of, and a layer of each.
@@ -55,31 +63,33 @@ impl Bounds {
     /// Without any communication; nothing where that cannot be told.
     pub fn computing(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<f64> {
         let key = key(shape, choices);
-        if !self.computing.contains_key(&key) {
+        if let Entry::Vacant(place) = self.computing.entry(key) {
             let loads = Layers::of(question, shape, choices).map(|layers| layers.computing(question, &self.kinds));
-            self.computing.insert(key, loads);
+            place.insert(loads);
         }
         let micro_batches = micro_batches(question, shape, choices);
         let composition = composition(&mut self.stages, &self.kinds, shape, choices, stages);
         let loads = self.computing.get(&key)?.as_ref()?;
-        Some(bound(loads, composition, micro_batches))
+        Some(bound(loads, composition, micro_batches, (Once::default(), 0.0)))
     }
 
-    /// With what the layers wait for in this order of the axes; nothing where the rates refuse.
+    /// With what the layers wait for in this order of the axes, and what the first stage waits for once in a step; nothing where
+    /// the rates refuse.
     pub fn waiting(
         &mut self,
         question: &Question,
         (shape, order): (&Shape, usize),
         choices: Choices,
         stages: &Stages,
+        once: Option<&(Once, f64)>,
     ) -> Option<f64> {
         let key = key(shape, choices);
         let places = &shape.orders[order].places;
         let full = (key, places.clone());
         if !self.waiting.contains_key(&full) {
-            if !self.layers.contains_key(&key) {
+            if let Entry::Vacant(place) = self.layers.entry(key) {
                 let loads = Layers::of(question, shape, choices).and_then(|layers| layers.loads(question));
-                self.layers.insert(key, loads);
+                place.insert(loads);
             }
             let place = |axis| {
                 let index = IN_LAYERS.iter().position(|known| *known == axis)?;
@@ -93,7 +103,36 @@ impl Bounds {
         let micro_batches = micro_batches(question, shape, choices);
         let composition = composition(&mut self.stages, &self.kinds, shape, choices, stages);
         let loads = self.waiting.get(&full)?.as_ref()?;
-        Some(bound(loads, composition, micro_batches))
+        let once = once.map_or((Once::default(), 0.0), |(once, message)| (*once, *message));
+        Some(bound(loads, composition, micro_batches, once))
+    }
+
+    /// The calls of the first stage that come once in a step, and a message.
+    pub fn once(
+        &mut self,
+        question: &Question,
+        ((index, shape), order): ((usize, &Shape), usize),
+        choices: Choices,
+        stages: &Stages,
+        trainings: &Trainings,
+    ) -> Option<(Once, f64)> {
+        let key = (index, choices.virtual_stages, choices.zero_stage, choices.micro_batch);
+        let full = (key, order);
+        if let Some(known) = self.once.get(&full) {
+            return *known;
+        }
+        if let Entry::Vacant(place) = self.first_stages.entry(key) {
+            let first = trainings.get(choices).and_then(|training| {
+                let step = question.step(shape, order, training, stages);
+                FirstStage::of(&step).ok()
+            });
+            place.insert(first);
+        }
+        let first = self.first_stages.get(&key)?.as_ref();
+        let layout = &shape.orders[order].layout;
+        let known = first.and_then(|first| first.once(layout, question.rates, question.ranks_per_node));
+        self.once.insert(full, known);
+        known
     }
 }
 
@@ -147,7 +186,7 @@ fn composition<'a>(
 
 /// A stage begins when the first micro-batch has come through the first chunks of those before it, and the step ends when its
 /// last gradient has gone back through them.
-fn bound(loads: &[Loads], composition: &Composition, micro_batches: f64) -> f64 {
+fn bound(loads: &[Loads], composition: &Composition, micro_batches: f64, (once, message): (Once, f64)) -> f64 {
     let kinds: Vec<Vec<ChunkPasses>> = composition
         .kinds
         .iter()
@@ -165,9 +204,14 @@ fn bound(loads: &[Loads], composition: &Composition, micro_batches: f64) -> f64 
         let chunks = &kinds[*kind];
         let busy: f64 = chunks.iter().map(|chunk| chunk.forward + chunk.backward).sum();
         longest = longest.max(way + micro_batches * busy);
-        way += chunks.first().map_or(0.0, |chunk| chunk.forward + chunk.backward);
+        way += chunks.first().map_or(0.0, |chunk| chunk.forward + chunk.backward) + 2.0 * message;
     }
-    longest * (1.0 - 1e-9)
+    // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
+    let first = composition.kind_of_stage.first().map(|kind| &kinds[*kind]);
+    let sum = |of: &dyn Fn(&ChunkPasses) -> f64| first.map_or(0.0, |chunks| chunks.iter().map(of).sum());
+    let (forward, backward) = (sum(&|chunk| chunk.forward), sum(&|chunk| chunk.backward));
+    let waits = once.before(forward).total() + once.after(backward).total() + once.last.total();
+    (longest + waits) * (1.0 - 1e-9)
 }
 
 /// A model of which every layer is a stage of its own, divided as a shape divides it.

@@ -69,7 +69,7 @@ struct Context<'a> {
     anyway: bool,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     fn add(&self, fitting: &mut Fitting) {
         let degrees = &self.shape.degrees;
         let only = &self.question.only;
@@ -80,7 +80,9 @@ impl Context<'_> {
             .collect();
         // In order of stages, those that hold the same once: a later one never has more micro-batches in flight.
         let stages = self.first_of_each_kind();
-        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(*zero, &stages)).collect();
+        let Some(training) = self.trainings.get(self.choices(0, 1, Recompute::None)) else { return };
+        let mut step = self.question.step(self.shape, 0, training, self.stages);
+        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero, &stages)).collect();
         let recomputes: Vec<Recompute> =
             RECOMPUTE.into_iter().filter(|what| only.recompute.is_none_or(|only| only == *what)).collect();
         let mut full = false;
@@ -101,7 +103,7 @@ impl Context<'_> {
             full = !self.anyway;
             for recompute in &recomputes {
                 let choices = self.choices(0, micro_batch, *recompute);
-                let kept = self.kept(choices, &stages);
+                let kept = self.kept(&mut step, choices, &stages);
                 let mut unit = Unit {
                     shape: self.index,
                     virtual_stages: self.virtual_stages,
@@ -143,22 +145,23 @@ impl Context<'_> {
     }
 
     /// Bytes of parameters, gradients and optimizer on each of the stages.
-    fn states(&self, zero_stage: u8, stages: &[u32]) -> Vec<u64> {
+    fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8, stages: &[u32]) -> Vec<u64> {
         let choices = self.choices(zero_stage, 1, Recompute::None);
         let of = |used: MemoryUse| used.state().0.saturating_add(used.unsharded.0);
-        self.memory(choices, stages).into_iter().map(of).collect()
+        self.memory(step, choices, stages).into_iter().map(of).collect()
     }
 
     /// Bytes of everything else.
-    fn kept(&self, choices: Choices, stages: &[u32]) -> Vec<u64> {
+    fn kept(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<u64> {
         let of = |used: MemoryUse| used.total().0.saturating_sub(used.state().0.saturating_add(used.unsharded.0));
-        self.memory(choices, stages).into_iter().map(of).collect()
+        self.memory(step, choices, stages).into_iter().map(of).collect()
     }
 
-    fn memory(&self, choices: Choices, stages: &[u32]) -> Vec<MemoryUse> {
+    fn memory(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<MemoryUse> {
         let Some(training) = self.trainings.get(choices) else { return Vec::new() };
-        let step = self.question.step(self.shape, 0, training, self.stages);
-        stages.iter().map(|stage| MemoryChoices::default().memory(&step, *stage)).collect()
+        let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
+        (step.training, step.micro_batches) = (training, replica / choices.micro_batch);
+        stages.iter().map(|stage| MemoryChoices::default().memory(step, *stage)).collect()
     }
 
     fn first_of_each_kind(&self) -> Vec<u32> {

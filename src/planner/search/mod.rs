@@ -21,6 +21,7 @@ use crate::config::step::Recompute;
 use crate::layout::Degrees;
 use crate::planner::price::{PreparedStep, Pricer, StepPrice, Unpriced};
 use crate::units::Bytes;
+use crate::workload::step::TrainingStep;
 use bound::Bounds;
 use fitting::{Fitting, Unit};
 use space::{Choices, Space};
@@ -127,6 +128,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Priced,
+    Counted,
     Waits,
     Computes,
 }
@@ -134,7 +136,6 @@ enum Stage {
 impl Search<'_> {
     fn best_first(&self, found: &mut Found) {
         let mut bounds = Bounds::new(self.question);
-        let mut prices: HashMap<(usize, usize, usize), Priced> = HashMap::new();
         let mut prepared: HashMap<(usize, usize), Result<PreparedStep, Unpriced>> = HashMap::new();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
         let pricer = Pricer::default();
@@ -155,26 +156,40 @@ impl Search<'_> {
                     for order in 0..shape.orders.len() {
                         let choices = self.choices(unit, 0);
                         let own = f64::from_bits(next.seconds_bits);
-                        let seconds = bounds.waiting(self.question, (shape, order), choices, stages).unwrap_or(own);
+                        let seconds =
+                            bounds.waiting(self.question, (shape, order), choices, stages, None).unwrap_or(own);
                         for zero in zeros.clone() {
                             queue.push(waiting(seconds.max(own), Stage::Waits, next.unit, order, zero));
                         }
                     }
                 }
                 Stage::Waits => {
+                    let choices = self.choices(unit, next.zero_stage as u8);
+                    let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
+                    let place = ((unit.shape, shape), next.order);
+                    let once = bounds.once(self.question, place, choices, stages, self.trainings);
+                    let own = f64::from_bits(next.seconds_bits);
+                    let at = (shape, next.order);
+                    let seconds = bounds.waiting(self.question, at, choices, stages, once.as_ref()).unwrap_or(own);
+                    let Reverse(again) =
+                        waiting(seconds.max(own), Stage::Counted, next.unit, next.order, next.zero_stage);
+                    queue.push(Reverse(again));
+                }
+                Stage::Counted => {
                     let key = (next.unit, next.zero_stage);
-                    match self.price(next, &pricer, prepared.entry(key)) {
-                        Ok(price) => {
+                    match self.seconds(next, &pricer, prepared.entry(key)) {
+                        Ok(seconds) => {
                             found.priced += 1;
-                            let seconds = price.price.step_seconds;
-                            prices.insert((next.unit, next.order, next.zero_stage), price);
                             queue.push(waiting(seconds, Stage::Priced, next.unit, next.order, next.zero_stage));
                         }
                         Err(reason) => *unpriced.entry(reason).or_default() += shape.orders[next.order].alike,
                     }
                 }
                 Stage::Priced => {
-                    found.best.extend(prices.remove(&(next.unit, next.order, next.zero_stage)));
+                    let key = (next.unit, next.zero_stage);
+                    if let Some(Ok(prepared)) = prepared.get(&key) {
+                        found.best.extend(self.price(next, &pricer, prepared));
+                    }
                     if found.best.len() >= self.question.wanted.max(1) {
                         break;
                     }
@@ -185,29 +200,37 @@ impl Search<'_> {
         found.unpriced.sort_by_key(|(_, count)| Reverse(*count));
     }
 
-    fn price(
+    fn seconds(
         &self,
         next: Waiting,
         pricer: &Pricer,
         prepared: std::collections::hash_map::Entry<(usize, usize), Result<PreparedStep, Unpriced>>,
-    ) -> Result<Priced, String> {
-        let unit = &self.units[next.unit];
-        let shape = &self.space.shapes[unit.shape];
-        let choices = self.choices(unit, next.zero_stage as u8);
-        let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
-        let training = self.trainings.get(choices).ok_or("a micro-batch that divides no batch")?;
-        let step = self.question.step(shape, next.order, training, stages);
+    ) -> Result<f64, String> {
+        let step = self.step(next).ok_or("a micro-batch that divides no batch")?;
         let prepared = prepared.or_insert_with(|| PreparedStep::new(&step));
         let prepared = prepared.as_ref().map_err(ToString::to_string)?;
         let question = self.question;
-        let price = pricer
-            .price(prepared, &step, question.compute, question.rates, question.ranks_per_node)
-            .map_err(|unpriced| unpriced.reason)?;
-        if let Some(ground) = price.untrusted.first().filter(|_| !question.allow_untrusted) {
-            return Err(format!("not to be trusted, its held-out error is over 10 %: {ground}"));
-        }
+        let rates = (question.rates, question.ranks_per_node);
+        pricer
+            .step_seconds(prepared, &step, question.compute, rates, !question.allow_untrusted)
+            .map_err(|unpriced| unpriced.reason)
+    }
+
+    fn price(&self, next: Waiting, pricer: &Pricer, prepared: &PreparedStep) -> Option<Priced> {
+        let (step, question) = (self.step(next)?, self.question);
+        let price = pricer.price(prepared, &step, question.compute, question.rates, question.ranks_per_node).ok()?;
+        let unit = &self.units[next.unit];
         let memory = unit.memory[next.zero_stage].unwrap_or(0);
-        Ok(Priced { layout: self.planned(shape, next.order, choices, memory), price })
+        let choices = self.choices(unit, next.zero_stage as u8);
+        Some(Priced { layout: self.planned(&self.space.shapes[unit.shape], next.order, choices, memory), price })
+    }
+
+    fn step(&self, next: Waiting) -> Option<TrainingStep<'_>> {
+        let unit = &self.units[next.unit];
+        let shape = &self.space.shapes[unit.shape];
+        let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
+        let training = self.trainings.get(self.choices(unit, next.zero_stage as u8))?;
+        Some(self.question.step(shape, next.order, training, stages))
     }
 
     fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {

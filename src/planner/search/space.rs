@@ -7,12 +7,13 @@ use crate::config::Training;
 use crate::config::step::{DataStyle, Recompute, ScheduleKind};
 use crate::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use crate::workload::step::{Stages, TrainingStep};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// What stands in for a batch that has nothing to do with the question.
 const ONE_MICRO_BATCH: u64 = 1;
-/// The axes whose places tell orders apart.
-const PLACED: [Axis; 12] = [
+/// The axes whose places tell orders apart; where the ends of pipelines lie follows from where pipelines do.
+const PLACED: [Axis; 11] = [
     Axis::Tp,
     Axis::Cp,
     Axis::Ep,
@@ -23,7 +24,6 @@ const PLACED: [Axis; 12] = [
     Axis::Edp,
     Axis::Pp,
     Axis::Mp,
-    Axis::Embedding,
     Axis::World,
 ];
 
@@ -116,10 +116,10 @@ impl Space {
         let mut any = false;
         for virtual_stages in question.virtual_stages(degrees.pp) {
             let key = (degrees.pp, virtual_stages);
-            if !self.stages.contains_key(&key) {
+            if let Entry::Vacant(place) = self.stages.entry(key) {
                 let choices = question.pipeline(virtual_stages);
                 let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
-                self.stages.insert(key, stages);
+                place.insert(stages);
             }
             any = true;
         }

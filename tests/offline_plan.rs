@@ -1,0 +1,122 @@
+//! `commgauge plan` as a user starts it, from published rates and from a fit. Needs nothing.
+
+#[path = "common/offline.rs"]
+mod offline;
+
+use offline::{commgauge, text};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const SMALL: &str =
+    "--model gpt2 --gpus 8 --gpu-memory 16GB --global-batch 32 --sequence 1024 --peak-tflops 100 --efficiency 0.5";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::copy(root.join("suites/machines/h100-nvswitch-ndr.toml"), folder.path().join("machine.toml")).expect("copied");
+    fs::copy(root.join("tests/data/nccl/h100_sxm-nccl-2.29.2.csv"), folder.path().join("h100.csv")).expect("copied");
+    folder
+}
+
+fn plan(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
+    let arguments: Vec<&str> = std::iter::once("plan").chain(flags.split_whitespace()).collect();
+    let output = commgauge(folder, &arguments);
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+    let folder = folder();
+    let machine = "--machine machine.toml";
+    for (flags, expected) in [
+        (SMALL.to_owned(), "--fit <FILE>"),
+        (format!("{machine} {}", SMALL.replace("gpt2", "gpt-two")), "gpt2"),
+        (format!("{machine} {}", SMALL.replace("16GB", "1MB")), "GB too much; take more GPUs"),
+        (format!("{machine} {}", SMALL.replace("16GB", "0GB")), "found no memory"),
+        (format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 0")), "--gpus"),
+        (
+            format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 7 --only dp=7")),
+            "dp does not divide the global batch",
+        ),
+        (
+            format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 49999")),
+            "no layout of gpt2 on 49999 GPUs is legal",
+        ),
+        (format!("{machine} {}", SMALL.replace("1024", "4096")), "allows up to 1024"),
+        (format!("{machine} {SMALL} --only tp=3"), "is legal"),
+        (format!("{machine} {SMALL} --only tp=2 --explain tp=1 tp=2"), "cannot be used with"),
+        (format!("{machine} {SMALL} --only zero=2"), "did you mean `zero_stage`?"),
+        (format!("{machine} {}", SMALL.replace("0.5", "1.5")), "above 0 and up to 1"),
+        (format!("{machine} {SMALL} --explain tp=1 tp=2 --format csv"), "accepted: table, json"),
+        (format!("--fit none.json --ranks-per-node 8 {SMALL}"), "none.json"),
+    ] {
+        let (code, stdout, stderr) = plan(folder.path(), &flags);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{flags}: {stderr}");
+        assert!(stderr.contains(expected), "{flags}: {stderr}");
+    }
+}
+
+#[test]
+fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
+    let folder = folder();
+    let (code, stdout, stderr) = plan(folder.path(), &format!("--machine machine.toml {SMALL} --format json"));
+    assert_eq!(code, Some(0), "{stderr}");
+    let document: Value = serde_json::from_str(&stdout).expect("JSON");
+    let schema: Value = serde_json::from_str(include_str!("../docs/plan.schema.json")).expect("the schema");
+    assert!(jsonschema::is_valid(&schema, &document), "{stdout}");
+    assert_eq!(
+        (&document["calibrated"], &document["order"]["verdict"]),
+        (&Value::from(false), &Value::from("unknown"))
+    );
+    assert!(document["feasible"].as_u64() <= document["considered"].as_u64());
+    let layouts = document["layouts"].as_array().expect("layouts");
+    let seconds = |layout: &Value| layout["step_seconds"].as_f64().unwrap_or(f64::NAN);
+    assert!(layouts.len() == 10 && layouts.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])));
+    for layout in layouts {
+        let exposed = layout["exposed_communication_seconds"].as_object().expect("axes");
+        let parts =
+            ["compute_seconds", "host_seconds", "bubble_seconds", "optimizer_seconds"].map(|part| &layout[part]);
+        let sum: f64 = parts.into_iter().chain(exposed.values()).filter_map(Value::as_f64).sum();
+        assert!((sum / seconds(layout) - 1.0).abs() < 1e-9, "{layout}");
+    }
+    let (_, table, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL}"));
+    assert!(table.starts_with("NOT CALIBRATED"), "{table}");
+}
+
+#[test]
+fn one_given_layout_is_priced_whether_it_fits_or_not() {
+    let folder = folder();
+    let only =
+        "--only tp=2,cp=1,ep=1,pp=2,virtual_stages=1,dp=2,zero_stage=1,micro_batch=4,recompute=none,order=tp-pp-dp";
+    for (memory, fits) in [("16GB", true), ("1GB", false)] {
+        let flags = format!("--machine machine.toml {} {only} --format json", SMALL.replace("16GB", memory));
+        let (code, stdout, stderr) = plan(folder.path(), &flags);
+        assert_eq!(code, Some(0), "{stderr}");
+        let document: Value = serde_json::from_str(&stdout).expect("JSON");
+        assert_eq!(document["considered"], 1, "{stdout}");
+        assert_eq!(document["layouts"][0]["fits"], fits);
+        assert_eq!(document["layouts"][0]["order"], "tp-pp-dp-cp-ep");
+    }
+}
+
+#[test]
+fn a_fit_without_what_a_plan_needs_says_what_is_missing_and_with_it_the_order_has_a_probability() {
+    let folder = folder();
+    for arguments in [
+        &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
+        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
+    ] {
+        let output = commgauge(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let (code, _, stderr) = plan(folder.path(), &format!("--fit fit.json --ranks-per-node 8 {SMALL}"));
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("has a price") && stderr.contains("--unknown-locality"), "{stderr}");
+    let flags = format!("--fit fit.json --unknown-locality 1n --ranks-per-node 8 {SMALL} --only pp=1 --format json");
+    let (code, stdout, stderr) = plan(folder.path(), &format!("{flags} --allow-untrusted"));
+    assert_eq!(code, Some(0), "{stderr}");
+    let document: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(document["calibrated"], true);
+    assert!(document["order"]["probability"].is_number() || document["order"]["verdict"] == "tie", "{stdout}");
+}
