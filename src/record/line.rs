@@ -437,6 +437,10 @@ pub struct End {
     /// Lines before this one, so that a record from which lines were lost can be told from a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines_before: Option<u64>,
+    /// SHA-256 of every byte of the file before this key, so that a record that was changed can be told; in hexadecimal.
+    /// Always the last key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 /// How a run ended.

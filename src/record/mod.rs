@@ -13,12 +13,14 @@ pub mod provenance;
 mod reader;
 pub mod replay_line;
 mod schema;
+mod seal;
 
 pub use follower::Follower;
 pub use journal::Journal;
 pub use line::{FORMAT, Line, VERSION};
 pub use reader::Record;
 pub use schema::schema;
+pub use seal::Seal;
 
 use crate::error::Error;
 use std::io::ErrorKind;

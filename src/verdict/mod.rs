@@ -78,6 +78,8 @@ fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
 #[cfg(test)]
 mod compare_tests;
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
