@@ -4,6 +4,7 @@
 //! share communicators, placement and the mood of the machine. Whatever is missing, unverified, synthetic or doubtful is
 //! never a pass. How a verdict looks is for [`crate::report`].
 
+mod algorithm;
 mod compare;
 mod decision;
 mod document;
@@ -19,7 +20,7 @@ pub use decision::{Decision, gravest};
 pub use document::{
     AgainstBase, AgainstLimit, Coverage, FORMAT, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
-pub use gate::{GateRule, gate};
+pub use gate::{GateRule, gate, gate_unknown_machine};
 pub use likeness::{Allowed, Difference, differences};
 
 use crate::error::{Error, Result};

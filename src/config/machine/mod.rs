@@ -5,9 +5,12 @@
 
 mod bound;
 mod expect;
+mod find;
+mod lint;
 mod read;
 
 pub use expect::{Expectation, Limit};
+pub use lint::{Finding, lint};
 
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
