@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use commgauge::cli::compare::CompareCommand;
+use commgauge::cli::expect::ExpectCommand;
 use commgauge::cli::fit::FitCommand;
 use commgauge::cli::gate::GateCommand;
 use commgauge::cli::import::ImportCommand;
@@ -12,6 +13,7 @@ use commgauge::cli::predict::PredictCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
+use commgauge::cli::selftest::SelfTestCommand;
 use std::process::exit;
 
 /// Measure the communication that training and serving a large model really does on a cluster
@@ -32,6 +34,8 @@ enum Command {
     Gate(GateCommand),
     /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
     Compare(CompareCommand),
+    /// Machine files: find contradictions in them, or make one from healthy runs
+    Expect(ExpectCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
@@ -44,6 +48,8 @@ enum Command {
     Fit(FitCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
+    /// Measure the false-alarm rate and the power of the rules of gate and compare
+    Selftest(SelfTestCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -54,12 +60,14 @@ fn main() {
         Command::Ops(command) => command.execute(),
         Command::Gate(command) => command.execute(),
         Command::Compare(command) => command.execute(),
+        Command::Expect(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Fit(command) => command.execute(),
         Command::Predict(command) => command.execute(),
+        Command::Selftest(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

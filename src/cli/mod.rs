@@ -2,6 +2,7 @@
 
 pub mod compare;
 mod degrees;
+pub mod expect;
 pub mod fit;
 mod fit_query;
 pub mod gate;
@@ -22,6 +23,7 @@ pub mod report;
 pub mod run;
 mod sampling;
 pub mod schema;
+pub mod selftest;
 pub mod step;
 mod suite;
 mod sweep;

@@ -7,6 +7,7 @@ use super::table_or_json::{json, print};
 use crate::error::Result;
 use crate::record;
 use crate::verdict;
+use crate::verdict::selftest::{SELFTEST_FORMAT, SELFTEST_VERSION};
 use serde_json::Value;
 
 /// Print the JSON Schema of what commgauge writes
@@ -33,6 +34,8 @@ pub enum Document {
     Fit,
     /// What `commgauge gate --format json` prints
     Verdict,
+    /// What `commgauge selftest --format json` prints
+    Selftest,
 }
 
 impl Document {
@@ -47,6 +50,10 @@ impl Document {
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
+            }
+            Document::Selftest => {
+                let schema = schemars::schema_for!(verdict::SelfTest).to_value();
+                published(schema, SELFTEST_FORMAT, SELFTEST_VERSION, "A selftest of commgauge")
             }
         }
     }

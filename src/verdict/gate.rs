@@ -1,6 +1,6 @@
 //! Does a machine reach what is expected of it? Every row that an expectation is about passes, fails, or is inconclusive.
 
-use super::document::{Coverage, FORMAT, Question, Row, VERSION, Verdict};
+use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence, troubles};
 use super::expected::{Expected, Weighed, weigh};
 use super::{Allowed, Decision, Judged, Trouble, check_together, gravest, template};
@@ -56,6 +56,12 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
         rule: told(rule, coverage.rows_judged),
         runs: records.iter().map(|judged| judged.run("judged")).collect(),
         machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.display())),
+        false_alarms: FalseAlarms {
+            level: 1.0 - rule.confidence,
+            over_all_rows: false,
+            rows: coverage.rows_judged,
+            expected_at_most: (1.0 - rule.confidence) * f64::from(coverage.rows_judged),
+        },
         coverage,
         troubles,
         rows,

@@ -12,16 +12,20 @@ mod evidence;
 mod expected;
 mod family;
 mod gate;
+mod learn;
 mod likeness;
+pub mod selftest;
 mod template;
 
 pub use compare::{CompareRule, compare};
 pub use decision::{Decision, gravest};
 pub use document::{
-    AgainstBase, AgainstLimit, Coverage, FORMAT, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
+    AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
 pub use gate::{GateRule, gate, gate_unknown_machine};
+pub use learn::{LearnRule, Learned, learn};
 pub use likeness::{Allowed, Difference, differences};
+pub use selftest::{Asked, Counted, History, Noise, SelfTest, SelfTestRule, Trial, selftest};
 
 use crate::error::{Error, Result};
 use crate::record::Record;
