@@ -137,7 +137,8 @@ impl LintCommand {
             }
         }
         let today = jiff::Zoned::now().date().to_string();
-        let found = lint(&machines, &today);
+        let mut found = lint(&machines, &today);
+        found.sort_by_key(|finding| !finding.grave);
         for Finding { grave, place, text: finding } in &found {
             let kind = if *grave { "contradiction" } else { "advice" };
             text += &format!("{kind}: {}: {}\n", visible(place), visible(finding));
@@ -217,8 +218,11 @@ impl LinkArguments {
 
 fn find(asked: &Path) -> Result<PathBuf> {
     Machine::find(asked).ok_or_else(|| {
-        let shipped = Machine::shipped().join(", ");
-        Error::usage(format!("{}: no such machine file; shipped: {shipped}", asked.display()))
+        let shipped = match Machine::shipped() {
+            names if names.is_empty() => "and there is no folder suites/machines here".to_owned(),
+            names => format!("shipped: {}", names.join(", ")),
+        };
+        Error::usage(format!("{}: no such machine file; {shipped}", asked.display()))
     })
 }
 

@@ -32,8 +32,8 @@ impl Noise {
             Noise::Normal => "normal",
             Noise::LeftSkewed => "left-skewed",
             Noise::Bimodal => "bimodal",
-            Noise::DriftingWithinRuns => "drifting within runs",
-            Noise::DriftingOn => "drifting from run to run",
+            Noise::DriftingWithinRuns => "drift in runs",
+            Noise::DriftingOn => "drifting on",
         }
     }
 
