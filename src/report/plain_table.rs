@@ -80,7 +80,7 @@ pub(crate) fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String
 /// Written line by line: a table of 100,000 rows would take a third of a GiB as cells of a library's table.
 fn lines(columns: &[Column], rows: &[Vec<String>], widths: &[usize], shown: &[usize]) -> String {
     let mut out = String::new();
-    let mut line = |cell: &dyn Fn(usize) -> String| {
+    let line = |out: &mut String, cell: &dyn Fn(usize) -> String| {
         let from = out.len();
         for (position, index) in shown.iter().enumerate() {
             let (text, width) = (cell(*index), widths[*index]);
@@ -95,10 +95,11 @@ fn lines(columns: &[Column], rows: &[Vec<String>], widths: &[usize], shown: &[us
         out.truncate(from + kept);
         out.push('\n');
     };
-    line(&|index| columns[index].heading.to_owned());
-    line(&|index| "-".repeat(widths[index] + if Some(&index) == shown.last() { 0 } else { usize::from(GAP) }));
+    line(&mut out, &|index| columns[index].heading.to_owned());
+    let whole: usize = shown.iter().map(|index| widths[*index] + usize::from(GAP)).sum();
+    let _ = writeln!(out, "{}", "-".repeat(whole.saturating_sub(usize::from(GAP))));
     for row in rows {
-        line(&|index| row.get(index).cloned().unwrap_or_default());
+        line(&mut out, &|index| row.get(index).cloned().unwrap_or_default());
     }
     out
 }
