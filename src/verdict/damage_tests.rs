@@ -22,8 +22,10 @@ fn code(folder: &Path, bytes: &[u8]) -> i32 {
     verdict.map_or_else(|error| error.exit_code(), |verdict| verdict.exit_code)
 }
 
-/// Ways to harm the line at an index.
-const HARMS: [(&str, fn(&mut Vec<String>, usize)); 5] = [
+/// A way to harm the line at an index.
+type Harm = (&'static str, fn(&mut Vec<String>, usize));
+
+const HARMS: [Harm; 5] = [
     ("deleted", |lines, at| {
         lines.remove(at);
     }),

@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
     };
     if let Some(item) = file.take("hosts_per_node") {
         machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
-        if machine.ranks_per_node % machine.hosts_per_node != 0 {
+        if !machine.ranks_per_node.is_multiple_of(machine.hosts_per_node) {
             let (hosts, ranks) = (machine.hosts_per_node, machine.ranks_per_node);
             return Err(item.wrong(format!("found {hosts}; the {ranks} ranks of a node cannot be shared out evenly")));
         }
