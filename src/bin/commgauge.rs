@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use commgauge::cli::compare::CompareCommand;
+use commgauge::cli::expect::ExpectCommand;
 use commgauge::cli::export::ExportCommand;
 use commgauge::cli::fit::FitCommand;
 use commgauge::cli::gate::GateCommand;
@@ -16,6 +17,7 @@ use commgauge::cli::rank::RankCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
+use commgauge::cli::selftest::SelfTestCommand;
 use commgauge::cli::validate::ValidateCommand;
 use std::process::exit;
 
@@ -39,6 +41,8 @@ enum Command {
     Compare(CompareCommand),
     /// Show runs over time, row by row, and tell where they changed
     History(HistoryCommand),
+    /// Machine files: find contradictions in them, or make one from healthy runs
+    Expect(ExpectCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
@@ -59,6 +63,8 @@ enum Command {
     Plan(Box<PlanCommand>),
     /// Replay published training runs with the cost model, and tell how far off it is
     Validate(ValidateCommand),
+    /// Measure the false-alarm rate and the power of the rules of gate and compare
+    Selftest(SelfTestCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -70,6 +76,7 @@ fn main() {
         Command::Gate(command) => command.execute(),
         Command::Compare(command) => command.execute(),
         Command::History(command) => command.execute(),
+        Command::Expect(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),
@@ -80,6 +87,7 @@ fn main() {
         Command::Rank(command) => command.execute(),
         Command::Plan(command) => command.execute(),
         Command::Validate(command) => command.execute(),
+        Command::Selftest(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

@@ -61,7 +61,9 @@ impl CompareCommand {
         }
         let rule =
             CompareRule { false_alarm_level, relevant_slowdown: self.relevant / 100.0, allowed: self.allow.clone() };
-        self.shown.show(&compare(&read_all(&base)?, &read_all(&new)?, &rule)?)
+        let mut judged = read_all(&[base.clone(), new].concat())?;
+        let new = judged.split_off(base.len());
+        self.shown.show(&compare(&judged, &new, &rule)?)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::verdict_output::{VerdictOutput, read_all};
 use crate::config::Machine;
-use crate::error::{Error, Result};
-use crate::verdict::{Allowed, GateRule, gate};
+use crate::error::Result;
+use crate::verdict::{Allowed, GateRule, gate, gate_unknown_machine};
 use std::path::{Path, PathBuf};
 
 /// Hold a record against what a machine file expects, and end with the code of the verdict
@@ -16,8 +16,9 @@ pub struct GateCommand {
     #[arg(required = true)]
     pub records: Vec<PathBuf>,
 
-    /// Machine file whose [[expect]] rows are the limits; without it the answer is inconclusive, with rows to fill in
-    #[arg(long, value_name = "FILE")]
+    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it, or if there is none, the
+    /// answer is inconclusive, with what to fill in
+    #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
 
     /// Confidence of the bounds, in per cent
@@ -36,24 +37,39 @@ pub struct GateCommand {
 impl GateCommand {
     /// Judges, writes the verdict, and gives its exit code.
     pub fn execute(&self) -> Result<i32> {
-        let inputs: Vec<&Path> = self.records.iter().chain(&self.machine).map(PathBuf::as_path).collect();
+        let file = self.machine.as_deref().and_then(Machine::find);
+        let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;
-        let machine = self.machine.as_deref().map(load).transpose()?;
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
-        let verdict = gate(&read_all(&self.records)?, machine.as_ref(), &rule)?;
+        let machine = file.as_deref().map(Machine::load).transpose()?;
+        let records = read_all(&self.records)?;
+        let verdict = match (&self.machine, &machine) {
+            (Some(asked), None) => gate_unknown_machine(&records, &stem(asked), unknown(asked), &rule)?,
+            _ => gate(&records, machine.as_ref(), &rule)?,
+        };
         self.shown.show(&verdict)
     }
 }
 
-/// A path that leads to no file is the user's mistake, not the machine's.
-fn load(path: &Path) -> Result<Machine> {
-    if !path.is_file() {
-        return Err(Error::usage(format!(
-            "--machine: {} is no file; without --machine the rows to fill in for a new one are printed",
-            path.display()
-        )));
-    }
-    Machine::load(path)
+fn stem(asked: &Path) -> String {
+    asked.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+/// What was asked for, and the nearest of what there is.
+fn unknown(asked: &Path) -> String {
+    let (name, shipped) = (stem(asked), Machine::shipped());
+    let likeness = |known: &String| strsim::jaro_winkler(&name, known);
+    let nearest = shipped.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let meant =
+        nearest.filter(|known| likeness(known) > 0.8).map_or(String::new(), |known| format!("; did you mean {known}?"));
+    let known = match shipped.as_slice() {
+        [] => "there are no shipped ones here".to_owned(),
+        names => format!("shipped: {}", names.join(", ")),
+    };
+    let asked = asked.display();
+    format!(
+        "the machine {asked} is not known: there is no such file{meant} ({known}); fill in the template and save it"
+    )
 }
 
 /// A confidence in per cent that some number of replicates can reach.

@@ -2,6 +2,7 @@
 
 pub mod compare;
 mod degrees;
+pub mod expect;
 pub mod export;
 pub mod fit;
 mod fit_plots;
@@ -29,6 +30,7 @@ pub mod report;
 pub mod run;
 mod sampling;
 pub mod schema;
+pub mod selftest;
 pub mod step;
 mod suite;
 mod sweep;

@@ -7,6 +7,7 @@ use super::table_or_json::{json, print};
 use crate::error::Result;
 use crate::record;
 use crate::verdict;
+use crate::verdict::selftest::{SELFTEST_FORMAT, SELFTEST_VERSION};
 use serde_json::Value;
 
 /// Print the JSON Schema of what commgauge writes
@@ -43,6 +44,8 @@ pub enum Document {
     Plan,
     /// What `commgauge validate --format json` prints
     Validation,
+    /// What `commgauge selftest --format json` prints
+    Selftest,
 }
 
 impl Document {
@@ -65,6 +68,10 @@ impl Document {
             Document::History => {
                 let schema = schemars::schema_for!(verdict::history::History).to_value();
                 published(schema, verdict::history::FORMAT, verdict::history::VERSION, "Runs over time, by commgauge")
+            }
+            Document::Selftest => {
+                let schema = schemars::schema_for!(verdict::SelfTest).to_value();
+                published(schema, SELFTEST_FORMAT, SELFTEST_VERSION, "A selftest of commgauge")
             }
         }
     }

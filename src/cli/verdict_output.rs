@@ -60,9 +60,12 @@ impl VerdictOutput {
     }
 }
 
-/// Reads the records that are to be judged.
+/// Reads the records that are to be judged, all at the same time.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Judged>> {
-    paths.iter().map(|path| Judged::read(path)).collect()
+    std::thread::scope(|scope| {
+        let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || Judged::read(path))).collect();
+        reading.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }
 
 /// Writes beside the file, brings it to the disk and renames it: whoever reads meanwhile sees the old text or the new one.

@@ -114,6 +114,7 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
         error: None,
         elapsed_seconds: Seconds(0.0),
         lines_before,
+        sha256: None,
     }));
     lines
 }

@@ -6,6 +6,7 @@
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
 use super::replay_line::ReplayLine;
+use super::seal::Seal;
 use super::{Line, Record};
 use crate::units::Seconds;
 use std::collections::HashSet;
@@ -66,7 +67,7 @@ impl Assembly {
     }
 
     /// The record, with a warning for everything that is missing at its end. `None` without a header.
-    pub(super) fn finish(self, torn: bool, running: bool) -> Option<Record> {
+    pub(super) fn finish(self, torn: bool, running: bool, seal: Seal) -> Option<Record> {
         let header = self.header?;
         let mut warnings = Vec::new();
         if self.end.is_none() {
@@ -83,6 +84,9 @@ impl Assembly {
             let found = self.lines_before_end;
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
+        if seal == Seal::Broken {
+            warnings.push("the record was changed after it was written: its digest does not fit".to_owned());
+        }
         let running = running && self.end.is_none();
         let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0), steps: Vec::new() };
         let plan = self.plan.unwrap_or_else(|| {
@@ -90,7 +94,7 @@ impl Assembly {
             empty
         });
         let Assembly { clocks, cases, replays, interference, end, .. } = self;
-        Some(Record { header, plan, clocks, cases, replays, interference, end, torn, running, warnings })
+        Some(Record { header, plan, clocks, cases, replays, interference, end, torn, running, seal, warnings })
     }
 }
 

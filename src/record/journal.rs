@@ -2,6 +2,7 @@
 //!
 //! It knows nothing of what the lines mean; reading is in `reader` and `follower`.
 
+use super::seal::Sealing;
 use super::{Line, path_error};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -20,6 +21,7 @@ pub struct Journal {
     lines: u64,
     bytes: u64,
     torn: bool,
+    sealing: Sealing,
     synced_at: Instant,
     dirty: bool,
 }
@@ -46,7 +48,8 @@ impl Journal {
 
     fn on(path: &Path, disk: Box<dyn Disk + Send>) -> Journal {
         let path = path.to_owned();
-        Journal { path, disk, lines: 0, bytes: 0, torn: false, synced_at: Instant::now(), dirty: false }
+        let (sealing, synced_at) = (Sealing::default(), Instant::now());
+        Journal { path, disk, lines: 0, bytes: 0, torn: false, sealing, synced_at, dirty: false }
     }
 
     /// Where the record is.
@@ -59,7 +62,8 @@ impl Journal {
         self.lines
     }
 
-    /// Appends one line with one write, and makes sure once a second that it is on the disk.
+    /// Appends one line with one write, and makes sure once a second that it is on the disk. The end line gets the digest
+    /// of the whole record.
     ///
     /// # Errors
     /// Names the path and what is kept. After a failed write the file is cut back to its last full line, so that a
@@ -68,16 +72,27 @@ impl Journal {
         if self.torn {
             return Err(self.failure("append to", "its last line is torn and could not be cut off"));
         }
-        let mut text = finite_json(line).map_err(|cause| self.failure("append to", cause))?;
+        let mut text = self.text_of(line).map_err(|cause| self.failure("append to", cause))?;
         text.push(b'\n');
         if let Err(cause) = self.disk.write_all(&text) {
             self.torn = self.disk.cut(self.bytes).is_err();
             return Err(self.failure("append to", cause));
         }
+        self.sealing.add(&text);
         self.bytes += text.len() as u64;
         self.lines += 1;
         self.dirty = true;
         if self.synced_at.elapsed() >= SYNC_INTERVAL { self.sync() } else { Ok(()) }
+    }
+
+    fn text_of(&self, line: &Line) -> serde_json::Result<Vec<u8>> {
+        match line {
+            Line::End(end) => {
+                let unsealed = Line::End(super::line::End { sha256: None, ..end.clone() });
+                Ok(self.sealing.seal(&finite_json(&unsealed)?))
+            }
+            other => finite_json(other),
+        }
     }
 
     /// Makes sure that every line is on the disk.
@@ -208,7 +223,14 @@ mod tests {
 
     fn end(seconds: f64) -> Line {
         let status = EndStatus::Complete;
-        Line::End(End { status, exit_code: 0, error: None, elapsed_seconds: Seconds(seconds), lines_before: None })
+        Line::End(End {
+            status,
+            exit_code: 0,
+            error: None,
+            elapsed_seconds: Seconds(seconds),
+            lines_before: None,
+            sha256: None,
+        })
     }
 
     #[test]
@@ -307,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_keeps_the_earlier_lines_whole_and_says_so() {
-        let length = finite_json(&end(1.0)).unwrap().len() + 1;
+        let length = Sealing::default().seal(&finite_json(&end(1.0)).unwrap()).len() + 1;
         let disk = SmallDisk { content: Arc::default(), room: 2 * length + 9, can_cut: true };
         let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
         journal.write(&end(1.0)).unwrap();

@@ -4,6 +4,7 @@
 //! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
 
 mod assemble;
+mod end_line;
 mod follower;
 pub mod interference_line;
 mod journal;
@@ -13,12 +14,14 @@ pub mod provenance;
 mod reader;
 pub mod replay_line;
 mod schema;
+mod seal;
 
 pub use follower::Follower;
 pub use journal::Journal;
 pub use line::{FORMAT, Line, VERSION};
 pub use reader::Record;
 pub use schema::schema;
+pub use seal::Seal;
 
 use crate::error::Error;
 use std::io::ErrorKind;

@@ -21,7 +21,8 @@ mod row;
 mod step;
 mod table;
 mod text;
-pub(crate) use text::wrap;
+pub(crate) use plain_table::{Column, table as plain};
+pub(crate) use text::{visible, wrap};
 mod verdict;
 mod view;
 

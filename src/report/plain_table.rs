@@ -1,7 +1,7 @@
 //! Plain tables for terminals: a rule under the headings and nothing else. Columns that do not fit are left out, the most
 //! expendable first.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{LineStyle, TableStyle};
 use std::fmt::Write;
 
 /// Spaces between columns.
@@ -55,7 +55,7 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> Str
         shown.retain(|other| *other != index);
         left_out.push(columns[index].heading);
     }
-    let mut text = lines(columns, rows, &shown);
+    let mut text = lines(columns, rows, &widths, &shown);
     if !left_out.is_empty() {
         let sentence = format!("(columns left out for want of width: {})", left_out.join(", "));
         // However narrow the table is, a sentence needs some room.
@@ -77,22 +77,31 @@ pub(crate) fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String
     text
 }
 
-fn lines(columns: &[Column], rows: &[Vec<String>], shown: &[usize]) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(shown.iter().map(|index| columns[*index].heading));
+/// Written line by line: a table of 100,000 rows would take a third of a GiB as cells of a library's table.
+fn lines(columns: &[Column], rows: &[Vec<String>], widths: &[usize], shown: &[usize]) -> String {
+    let mut out = String::new();
+    let line = |out: &mut String, cell: &dyn Fn(usize) -> String| {
+        let from = out.len();
+        for (position, index) in shown.iter().enumerate() {
+            let (text, width) = (cell(*index), widths[*index]);
+            let gap = if position + 1 == shown.len() { 0 } else { usize::from(GAP) };
+            // Writing to a string cannot fail.
+            let _ = match columns[*index].right {
+                true => write!(out, "{text:>width$}{:gap$}", ""),
+                false => write!(out, "{text:<width$}{:gap$}", ""),
+            };
+        }
+        let kept = out[from..].trim_end().len();
+        out.truncate(from + kept);
+        out.push('\n');
+    };
+    line(&mut out, &|index| columns[index].heading.to_owned());
+    let whole: usize = shown.iter().map(|index| widths[*index] + usize::from(GAP)).sum();
+    let _ = writeln!(out, "{}", "-".repeat(whole.saturating_sub(usize::from(GAP))));
     for row in rows {
-        table.add_row(shown.iter().map(|index| row.get(*index).map_or("", String::as_str)));
+        line(&mut out, &|index| row.get(index).cloned().unwrap_or_default());
     }
-    for (position, index) in shown.iter().enumerate() {
-        let Some(shape) = table.column_mut(position) else { continue };
-        shape.set_padding((0, if position + 1 == shown.len() { 0 } else { GAP }));
-        shape.set_cell_alignment(if columns[*index].right { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    table.to_string().lines().fold(String::new(), |mut out, line| {
-        let _ = writeln!(out, "{}", line.trim_end());
-        out
-    })
+    out
 }
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.

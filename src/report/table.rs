@@ -11,6 +11,7 @@ use super::text::{visible, wrap};
 use super::view::View;
 use super::{contention, interference, plain_table, replay};
 use crate::units::Bytes;
+use std::collections::HashMap;
 
 /// The whole report, fitted to a width.
 pub(super) fn text(view: &View, width: usize, color: bool) -> String {
@@ -79,13 +80,14 @@ struct Notes {
 impl Notes {
     fn of(view: &View) -> Notes {
         let mut texts: Vec<String> = Vec::new();
+        let mut number_of: HashMap<String, usize> = HashMap::new();
         let numbers = view.rows.iter().map(|row| {
             let text = note(row)?;
-            let known = texts.iter().position(|other| *other == text).unwrap_or_else(|| {
-                texts.push(text);
-                texts.len() - 1
+            let number = *number_of.entry(text).or_insert_with_key(|text| {
+                texts.push(text.clone());
+                texts.len()
             });
-            Some(known + 1)
+            Some(number)
         });
         let numbers = numbers.collect();
         Notes { texts, numbers }

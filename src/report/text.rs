@@ -2,7 +2,7 @@
 
 /// The text on one line, with everything that a terminal would obey or hide written out: control characters, line
 /// breaks, and the characters that turn the direction of writing or take no room.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     if !text.chars().any(is_unseemly) {
         return text.to_owned();
     }

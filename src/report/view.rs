@@ -13,6 +13,7 @@ use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::Seconds;
 use crate::verdict::{Consistency, ConsistencyRule, Timed};
+use std::collections::{HashMap, HashSet};
 
 /// Most calls that break a rule of self-consistency and are told one by one.
 const MOST_CONTRADICTIONS: usize = 5;
@@ -183,22 +184,23 @@ fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
 /// first's numbers and the number of cases.
 fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
     struct Kind<'a> {
-        key: String,
         first: String,
-        cases: Vec<&'a str>,
+        first_case: &'a str,
+        cases: HashSet<&'a str>,
     }
     let mut kinds: Vec<Kind> = Vec::new();
+    let mut place_of: HashMap<String, usize> = HashMap::new();
     for (sentence, case) in sentences {
         let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
-        match kinds.iter_mut().find(|kind| kind.key == key) {
-            Some(kind) if kind.cases.contains(&case) => {}
-            Some(kind) => kind.cases.push(case),
-            None => kinds.push(Kind { key, first: sentence, cases: vec![case] }),
-        }
+        let place = *place_of.entry(key).or_insert_with(|| {
+            kinds.push(Kind { first: sentence, first_case: case, cases: HashSet::new() });
+            kinds.len() - 1
+        });
+        kinds[place].cases.insert(case);
     }
-    let told = |kind: Kind| match kind.cases.as_slice() {
-        [case] => format!("{case}: {}", kind.first),
-        cases => format!("{} cases, the first {}: {}", cases.len(), cases[0], kind.first),
+    let told = |kind: Kind| match kind.cases.len() {
+        1 => format!("{}: {}", kind.first_case, kind.first),
+        cases => format!("{cases} cases, the first {}: {}", kind.first_case, kind.first),
     };
     kinds.into_iter().map(told).collect()
 }

@@ -142,7 +142,8 @@ impl SharedJournal {
 
 fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
     let elapsed_seconds = Seconds(begun.elapsed().as_secs_f64());
-    let end = |status, exit_code, error| End { status, exit_code, error, elapsed_seconds, lines_before: None };
+    let end =
+        |status, exit_code, error| End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None };
     match measured {
         Ok(tally) if tally.signal != 0 => {
             let stopped = Error::from(Kind::Interrupted(tally.signal));

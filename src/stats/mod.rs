@@ -3,6 +3,7 @@
 mod histogram;
 mod interval;
 mod percentile;
+mod proportion;
 mod rank_sum;
 #[cfg(test)]
 pub(crate) mod shapes;
@@ -13,6 +14,7 @@ mod trend;
 pub use histogram::Histogram;
 pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
 pub use percentile::{fewest_samples, median, percentile, sorted};
+pub use proportion::proportion_interval;
 pub use rank_sum::RankSums;
 pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use span::Span;

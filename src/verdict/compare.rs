@@ -1,7 +1,7 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
 use super::curves::{self, CurveChange, CurvePart, Series};
-use super::document::{AgainstBase, FORMAT, Question, Row, VERSION, Verdict};
+use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence, troubles};
 use super::family::{Corrected, corrected, ways};
 use super::gate::{bare_row, coverage, exit_code_of, held_back};
@@ -75,6 +75,12 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
         runs: runs.collect(),
         machine: None,
         coverage: coverage(&rows, &new_cases),
+        false_alarms: FalseAlarms {
+            level: rule.false_alarm_level,
+            over_all_rows: true,
+            rows: whole.len() as u32,
+            expected_at_most: rule.false_alarm_level,
+        },
         troubles,
         rows,
         findings: Vec::new(),

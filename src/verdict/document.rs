@@ -39,6 +39,9 @@ pub struct Verdict {
     pub machine: Option<String>,
     /// What was judged and what not.
     pub coverage: Coverage,
+    /// How often the rule errs, at most.
+    #[serde(default)]
+    pub false_alarms: FalseAlarms,
     /// What speaks against the records as a whole, with the exit code that each asks for.
     pub troubles: Vec<Trouble>,
     /// Every row, in the order of the plan.
@@ -121,6 +124,19 @@ pub struct Coverage {
     pub expectations: u32,
     /// Those of them that no row is about.
     pub expectations_without_row: u32,
+}
+
+/// How often a rule errs, at most, on a machine that is as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FalseAlarms {
+    /// The chance of a false alarm.
+    pub level: f64,
+    /// True where that is the chance of any over all rows, false where it is that of each row.
+    pub over_all_rows: bool,
+    /// Rows that were judged.
+    pub rows: u32,
+    /// False alarms to be expected of such a verdict, at most.
+    pub expected_at_most: f64,
 }
 
 /// Something about the records as a whole.

@@ -4,8 +4,8 @@
 
 use super::{Judged, Trouble};
 use crate::collective::Collective;
-use crate::record::Record;
 use crate::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, Outcome};
+use crate::record::{Record, Seal};
 use crate::sample::Cadence;
 use crate::stats::{median, sorted};
 use crate::units::Seconds;
@@ -176,6 +176,12 @@ fn of_record(record: &Record) -> Vec<(i32, String)> {
                 found.push((code, format!("{how}{why}")));
             }
         }
+    }
+    if record.seal == Seal::Absent && record.end.is_some() {
+        found.push((
+            3,
+            "the record carries no digest, so nothing tells whether it was changed after it was written".to_owned(),
+        ));
     }
     for (moment, name) in [(ClockMoment::Start, "start"), (ClockMoment::End, "end")] {
         if !record.clocks.iter().any(|clock| clock.moment == moment) {

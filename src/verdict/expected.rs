@@ -1,22 +1,71 @@
 //! Which expectations of a machine file are about a case, and what a limit makes of the times of its replicates.
 
+use super::algorithm::may_use;
 use super::document::{AgainstLimit, Metric};
+use crate::collective::Collective;
 use crate::config::{Expectation, Limit};
 use crate::record::line::CaseFacts;
+use crate::sample::Cadence;
 use crate::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
+use crate::units::Bytes;
 use crate::verdict::Decision;
+use std::collections::{BTreeMap, HashMap};
 
-/// True where the expectation is about calls of this kind: the same call, group, place, cadence and size.
-pub(super) fn is_about(expected: &Expectation, facts: &CaseFacts) -> bool {
-    expected.collective == facts.collective
-        && expected.ranks == facts.group_size
-        && expected.ranks_per_node == facts.locality.ranks_per_node
-        && expected.nodes == facts.locality.nodes_spanned
-        && expected.groups_per_node == facts.locality.concurrent_groups_per_node
-        && expected.cadence == facts.cadence
-        && expected.placement.is_none_or(|placement| placement == facts.placement)
-        && expected.element_type.is_none_or(|element| element == facts.element_type)
-        && (expected.bytes.0..=expected.bytes.1).contains(&facts.bytes_total)
+/// The expectations of a machine, so that those about a case are found without going through all.
+pub(super) struct Expected<'a> {
+    all: &'a [Expectation],
+    /// Those of one size.
+    of_size: HashMap<(Place, Bytes), Vec<usize>>,
+    /// Those of a range of sizes.
+    of_range: HashMap<Place, Vec<usize>>,
+}
+
+/// Call, ranks, ranks per node, nodes, groups per node, cadence.
+type Place = (Collective, [u32; 4], Cadence);
+
+impl<'a> Expected<'a> {
+    /// Expectations that runs with these variables can be held against.
+    pub fn new(all: &'a [Expectation], environment: Option<&BTreeMap<String, String>>) -> Expected<'a> {
+        let mut expected = Expected { all, of_size: HashMap::new(), of_range: HashMap::new() };
+        for (index, one) in all.iter().enumerate() {
+            let forced_away = environment.zip(one.algorithm.as_ref());
+            if forced_away.is_some_and(|(environment, name)| !may_use(environment, one.collective, name)) {
+                continue;
+            }
+            let place = (one.collective, [one.ranks, one.ranks_per_node, one.nodes, one.groups_per_node], one.cadence);
+            if one.bytes.0 == one.bytes.1 {
+                expected.of_size.entry((place, one.bytes.0)).or_default().push(index);
+            } else {
+                expected.of_range.entry(place).or_default().push(index);
+            }
+        }
+        expected
+    }
+
+    /// The indices of the expectations about calls of this kind: the same call, group, place, cadence and size.
+    pub fn about(&self, facts: &CaseFacts) -> Vec<usize> {
+        let lies = &facts.locality;
+        let group = [facts.group_size, lies.ranks_per_node, lies.nodes_spanned, lies.concurrent_groups_per_node];
+        let place = (facts.collective, group, facts.cadence);
+        let candidates = (self.of_size.get(&(place, facts.bytes_total)).into_iter().flatten())
+            .chain(self.of_range.get(&place).into_iter().flatten());
+        let mut about: Vec<usize> = candidates
+            .copied()
+            .filter(|index| {
+                let expected = &self.all[*index];
+                expected.placement.is_none_or(|placement| placement == facts.placement)
+                    && expected.element_type.is_none_or(|element| element == facts.element_type)
+                    && (expected.bytes.0..=expected.bytes.1).contains(&facts.bytes_total)
+            })
+            .collect();
+        about.sort_unstable();
+        about
+    }
+
+    /// An expectation by its index.
+    pub fn at(&self, index: usize) -> &'a Expectation {
+        &self.all[index]
+    }
 }
 
 /// What one expectation makes of a row.

@@ -1,12 +1,13 @@
 //! Does a machine reach what is expected of it? Every row that an expectation is about passes, fails, or is inconclusive.
 
-use super::document::{Coverage, FORMAT, Question, Row, VERSION, Verdict};
+use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence, troubles};
-use super::expected::{Weighed, is_about, weigh};
+use super::expected::{Expected, Weighed, weigh};
 use super::{Allowed, Decision, Judged, Trouble, check_together, gravest, template};
-use crate::config::{Expectation, Machine};
+use crate::config::Machine;
 use crate::error::Result;
 use crate::stats::fewest_for_bound;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// How a gate decides.
@@ -29,13 +30,16 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
         doubt_other_machine(records, machine, &mut cases);
     }
     let expectations = machine.map_or(&[][..], |machine| &machine.expectations);
-    let rows: Vec<Row> = cases.iter().map(|case| row(case, expectations, rule.confidence)).collect();
+    let environment = records.first().map(|judged| &judged.record.header.environment);
+    let expected = Expected::new(expectations, environment);
+    let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
+    let rows: Vec<Row> =
+        cases.iter().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
     let mut troubles = troubles(records, &cases);
-    let without_row =
-        expectations.iter().filter(|expected| !cases.iter().any(|case| is_about(expected, case.facts))).count();
+    let with_row: HashSet<usize> = about.into_iter().flatten().collect();
     let coverage = Coverage {
         expectations: expectations.len() as u32,
-        expectations_without_row: without_row as u32,
+        expectations_without_row: (expectations.len() - with_row.len()) as u32,
         ..coverage(&rows, &cases)
     };
     if coverage.rows_judged == 0 {
@@ -49,9 +53,15 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
         question: Question::Gate,
         decision: Decision::of_exit_code(exit_code),
         exit_code,
-        rule: told(rule),
+        rule: told(rule, coverage.rows_judged),
         runs: records.iter().map(|judged| judged.run("judged")).collect(),
         machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.display())),
+        false_alarms: FalseAlarms {
+            level: 1.0 - rule.confidence,
+            over_all_rows: false,
+            rows: coverage.rows_judged,
+            expected_at_most: (1.0 - rule.confidence) * f64::from(coverage.rows_judged),
+        },
         coverage,
         troubles,
         rows,
@@ -59,6 +69,22 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
         curves: Vec::new(),
         template,
     })
+}
+
+/// Holds records against a machine that nobody knows: inconclusive, with a machine file to fill in. `told` says what was asked
+/// for and what there is.
+///
+/// # Errors
+/// As [`gate`].
+pub fn gate_unknown_machine(records: &[Judged], name: &str, told: String, rule: &GateRule) -> Result<Verdict> {
+    let mut verdict = gate(records, None, rule)?;
+    let nothing = nothing_expected(None);
+    for trouble in verdict.troubles.iter_mut().filter(|trouble| trouble.text == nothing) {
+        trouble.text.clone_from(&told);
+    }
+    let most = verdict.rows.iter().map(|row| row.locality.ranks_per_node).max().unwrap_or(1);
+    verdict.template = Some(template::machine_head(name, most) + verdict.template.as_deref().unwrap_or_default());
+    Ok(verdict)
 }
 
 /// The exit code that a row asks for. Wrong and missing data ask for theirs as troubles of the record.
@@ -110,12 +136,11 @@ pub(super) fn bare_row(case: &Evidence) -> Row {
 }
 
 /// Several expectations about one row all count; the worst is shown, so that none added makes the row better.
-fn row(case: &Evidence, expectations: &[Expectation], level: f64) -> Row {
+fn row(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
     let mut row = bare_row(case);
     let seconds = case.measured();
-    let weighed = expectations.iter().filter(|expected| is_about(expected, case.facts));
-    let worst: Option<Weighed> = weighed
-        .map(|expected| weigh(expected, case.facts, &seconds, level))
+    let worst: Option<Weighed> = (about.iter())
+        .map(|index| weigh(expected.at(*index), case.facts, &seconds, level))
         .reduce(|worst, next| if next.decision > worst.decision { next } else { worst });
     let Some(worst) = worst else { return row };
     row.decision = Some(held_back(worst.decision, case));
@@ -162,8 +187,9 @@ fn nothing_expected(machine: Option<&Machine>) -> String {
     }
 }
 
-fn told(rule: &GateRule) -> Vec<String> {
-    let percent = rule.confidence * 100.0;
+fn told(rule: &GateRule, rows: u32) -> Vec<String> {
+    let (percent, level) = (rule.confidence * 100.0, 1.0 - rule.confidence);
+    let digits = crate::units::three_digits;
     vec![
         format!(
             "a row passes where the lower {percent} % confidence bound of the median of its replicates clears the limit, \
@@ -172,8 +198,10 @@ fn told(rule: &GateRule) -> Vec<String> {
             fewest_for_bound(rule.confidence)
         ),
         format!(
-            "a row whose true median lies just beyond its limit passes with a chance of at most {} %",
-            crate::units::three_digits((1.0 - rule.confidence) * 100.0)
+            "a row whose true median lies just beyond its limit passes with a chance of at most {0} %, and one just within \
+             fails with at most {0} %: over {rows} judged rows, at most {1} wrong answers are to be expected",
+            digits(level * 100.0),
+            digits(level * f64::from(rows))
         ),
         "missing, unverified, synthetic and doubtful rows never pass".to_owned(),
     ]

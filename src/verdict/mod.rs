@@ -4,6 +4,7 @@
 //! share communicators, placement and the mood of the machine. Whatever is missing, unverified, synthetic or doubtful is
 //! never a pass. How a verdict looks is for [`crate::report`].
 
+mod algorithm;
 mod compare;
 mod consistency;
 mod curves;
@@ -14,7 +15,9 @@ mod expected;
 mod family;
 mod gate;
 pub mod history;
+mod learn;
 mod likeness;
+pub mod selftest;
 mod template;
 
 pub use compare::{CompareRule, compare};
@@ -22,10 +25,12 @@ pub use consistency::{Consistency, ConsistencyRule, Finding, Guideline, Timed, c
 pub use curves::{CurveChange, CurvePart};
 pub use decision::{Decision, gravest};
 pub use document::{
-    AgainstBase, AgainstLimit, Coverage, FORMAT, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
+    AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
-pub use gate::{GateRule, gate};
+pub use gate::{GateRule, gate, gate_unknown_machine};
+pub use learn::{LearnRule, Learned, learn};
 pub use likeness::{Allowed, Difference, differences};
+pub use selftest::{Asked, Counted, History, Noise, SelfTest, SelfTestRule, Trial, selftest};
 
 use crate::error::{Error, Result};
 use crate::record::Record;
@@ -82,6 +87,8 @@ fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
 
 #[cfg(test)]
 mod compare_tests;
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

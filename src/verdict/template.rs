@@ -20,6 +20,18 @@ pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
+/// What stands before the expectations in the file of a new machine. Only harmless characters of the name are kept.
+pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).take(60).collect();
+    format!(
+        "name = \"{name}\"\nranks_per_node = {} # as in the record\n\n[within_node]\nlatency = \"\" # of an empty message\n\
+         rate = \"\" # of one rank, one direction, from the data sheet; such as \"450GB/s\"\n\n[between_nodes]\nlatency = \"\"\n\
+         adapters_per_node = 0 # network adapters of a node\nrate_per_adapter = \"\" # such as \"400Gbit/s\"\n\n",
+        ranks_per_node.max(1)
+    )
+}
+
 /// What the expectation is about: names and numbers of the plan only, so that nothing can hide in it.
 fn head(case: &Evidence) -> String {
     let facts = case.facts;

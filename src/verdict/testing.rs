@@ -4,7 +4,7 @@ use super::Judged;
 use crate::collective::Collective;
 use crate::config::Machine;
 use crate::record::line::{CaseLine, EndStatus, Outcome, Samples};
-use crate::record::{Line, Record};
+use crate::record::{Journal, Line, Record};
 use crate::sample::Cadence;
 use crate::units::Bytes;
 use std::path::Path;
@@ -76,6 +76,16 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
 /// The record that lines make.
 pub(crate) fn judged(path: &str, lines: Vec<Line>) -> Judged {
     Judged { path: path.into(), record: Record::from_lines(lines).unwrap() }
+}
+
+/// The file that a run writes with these lines.
+pub(crate) fn written(lines: &[Line]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.jsonl");
+    let mut journal = Journal::create(&path).unwrap();
+    lines.iter().for_each(|line| journal.write(line).unwrap());
+    journal.finish().unwrap();
+    std::fs::read_to_string(&path).unwrap()
 }
 
 /// A machine of two hosts that expects the rows of [`lines`] to reach a bus bandwidth, in bytes per second, at every size.

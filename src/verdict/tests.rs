@@ -25,31 +25,6 @@ fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut CaseLine> {
     })
 }
 
-#[test]
-fn deleting_any_line_of_a_record_never_passes() {
-    let whole = lines("a", &good());
-    let text: Vec<String> = whole.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r.jsonl");
-    let code = |kept: Vec<&str>| {
-        std::fs::write(&path, kept.join("\n") + "\n").unwrap();
-        match Judged::read(&path).and_then(|judged| gate(&[judged], Some(&machine("10GB/s")), &RULE)) {
-            Ok(verdict) => verdict.exit_code,
-            Err(error) => error.exit_code(),
-        }
-    };
-    assert_eq!(code(text.iter().map(String::as_str).collect()), 0, "whole, it passes");
-    for deleted in 0..text.len() {
-        let kept = text.iter().enumerate().filter(|(index, _)| *index != deleted).map(|(_, line)| line.as_str());
-        assert_ne!(code(kept.collect()), 0, "without line {}: {}", deleted + 1, text[deleted]);
-    }
-    let sample = include_str!("../../tests/data/sample-record.jsonl");
-    for deleted in 0..sample.lines().count() {
-        let kept = sample.lines().enumerate().filter(|(index, _)| *index != deleted).map(|(_, line)| line);
-        assert_ne!(code(kept.collect()), 0, "the sample without line {}", deleted + 1);
-    }
-}
-
 /// A change to a record, what it is, and the exit code that a good record then earns.
 type Harm = (&'static str, i32, fn(&mut Vec<Line>));
 

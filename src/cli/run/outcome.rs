@@ -173,7 +173,7 @@ mod tests {
 
     fn end(status: EndStatus, exit_code: i32) -> Option<End> {
         let error = (exit_code != 0).then(|| "rank 3: data arrived wrong".to_owned());
-        Some(End { status, exit_code, error, elapsed_seconds: Seconds(1.0), lines_before: None })
+        Some(End { status, exit_code, error, elapsed_seconds: Seconds(1.0), lines_before: None, sha256: None })
     }
 
     fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {

@@ -17,6 +17,9 @@
 //! * gather, scatter: S (n-m)/n crosses the adapters of the root's node, S (n-1)/n the root's links and its own adapter.
 //! * point-to-point: one message crosses one link; how many share the adapters depends on the pattern.
 //!
+//! Hosts whose ranks are joined by the links within a node (NVL72) count as that node. Where each pair of ranks has a link of
+//! its own instead of a switch (`rate_per_peer`), r is that of the links to the ranks of the group.
+//!
 //! Switches that reduce or copy by themselves (NVLS, SHARP) move fewer bytes and may exceed these bounds.
 
 use super::Machine;
@@ -38,12 +41,14 @@ impl Machine {
         concurrent_groups_per_node: u32,
     ) -> Option<Rate> {
         use Collective::*;
+        let (nodes_spanned, ranks_per_node) = self.as_nodes(nodes_spanned, ranks_per_node);
+        let concurrent_groups_per_node = concurrent_groups_per_node.max(1);
         let (k, m) = (f64::from(nodes_spanned), f64::from(ranks_per_node));
         let n = k * m;
         if n < 2.0 {
             return None;
         }
-        let within = if self.within_node.assumed { f64::INFINITY } else { self.within_node.rate.0 };
+        let within = self.within_bound(ranks_per_node);
         // Adapters per rank when all ranks of the group use the network, and when one rank of each group on a node does.
         let all = self.network_rate(ranks_per_node.saturating_mul(concurrent_groups_per_node));
         let single = self.network_rate(concurrent_groups_per_node);
@@ -72,11 +77,26 @@ impl Machine {
                 if crosses {
                     all
                 } else {
-                    within
+                    // Each rank has one partner.
+                    self.within_bound(2)
                 }
             }
         };
         bound.is_finite().then_some(Rate(bound))
+    }
+
+    /// Hosts of a group, and its ranks on each, as nodes of this file. As few nodes as can be: the bound is then looser, not
+    /// wrong. A group that is described by nodes already has more ranks on each than a host holds, or lies on one.
+    fn as_nodes(&self, hosts: u32, ranks_per_host: u32) -> (u32, u32) {
+        let joined = self.hosts_per_node;
+        if hosts <= 1 || ranks_per_host > self.ranks_per_node / joined {
+            return (hosts, ranks_per_host);
+        }
+        (hosts.div_ceil(joined), ranks_per_host.saturating_mul(hosts.min(joined)))
+    }
+
+    fn within_bound(&self, ranks: u32) -> f64 {
+        if self.within_node.assumed { f64::INFINITY } else { self.within_rate_per_rank(ranks).0 }
     }
 
     fn network_rate(&self, ranks_at_work: u32) -> f64 {
@@ -135,6 +155,23 @@ mod tests {
         let guessed = machine("assumed = true");
         assert_eq!(guessed.bus_bandwidth_bound(AllReduce, 1, 8, 1), None);
         assert_eq!(guessed.bus_bandwidth_bound(Gather, 2, 2, 1), Some(Rate(2.0 * 50e9 * 3.0 / 2.0)));
+    }
+
+    #[test]
+    fn links_to_each_peer_bound_small_groups_and_hosts_of_one_node_are_no_network() {
+        // MI300X: seven links of 64 GB/s; two of its GPUs have one between them.
+        let mut mesh = machine("rate_per_peer = '64GB/s'");
+        mesh.within_node.rate = Rate(448e9);
+        for (collective, ranks, expected) in
+            [(AllReduce, 8, 448e9), (AllReduce, 2, 64e9), (AllGather, 4, 192e9), (PingPong, 8, 64e9)]
+        {
+            assert_eq!(mesh.bus_bandwidth_bound(collective, 1, ranks, 1), Some(Rate(expected)), "{collective} {ranks}");
+        }
+        // NVL72: 18 hosts of 4 ranks are one node, 36 are two.
+        let mut rack = machine("");
+        (rack.ranks_per_node, rack.hosts_per_node, rack.between_nodes.adapters_per_node) = (72, 18, 72);
+        assert_eq!(rack.bus_bandwidth_bound(AllReduce, 18, 4, 1), Some(Rate(450e9)));
+        assert_eq!(rack.bus_bandwidth_bound(AllReduce, 36, 4, 1), rack.bus_bandwidth_bound(AllReduce, 2, 72, 1));
     }
 
     #[test]

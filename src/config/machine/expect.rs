@@ -4,13 +4,13 @@
 
 use super::Machine;
 use crate::collective::{Collective, Placement};
-use crate::config::document::{Item, Table};
+use crate::config::document::{Item, Place, Table};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::sample::Cadence;
 use crate::units::{BareSuffix, Bytes, Rate, Seconds, parse_rate};
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "collective",
     "bytes",
     "ranks",
@@ -21,6 +21,7 @@ const KEYS: [&str; 19] = [
     "placement",
     "element_type",
     "value",
+    "curve",
     "tolerance",
     "floor",
     "ceiling",
@@ -33,6 +34,8 @@ const KEYS: [&str; 19] = [
 ];
 /// More ranks than any group has.
 const MOST_RANKS: u32 = 1 << 24;
+/// A floor of less than a tenth of what is expected says nothing.
+const MOST_TOLERANCE: f64 = 0.9;
 
 /// What calls of one kind must reach.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +68,9 @@ pub struct Expectation {
     pub source: String,
     /// When: `2026`, `2026-03` or `2026-03-14`.
     pub date: String,
-    /// Algorithm that the figure was reached with.
+    /// True where switches themselves reduce or copy, so that the links do not bound it.
+    pub in_network: bool,
+    /// Algorithm that the figure was reached with. A run that forces another one is not held against it.
     pub algorithm: Option<String>,
     /// Library and version that the figure was reached with.
     pub version: Option<String>,
@@ -82,9 +87,55 @@ pub enum Limit {
     LatencyCeiling(Seconds),
 }
 
-/// Reads and checks one `[[expect]]`; the links of the machine bound what may be asked for.
-pub(super) fn expectation(mut table: Table, machine: &Machine) -> Result<Expectation> {
+impl Expectation {
+    /// The figure itself: the limit without the tolerance, where it has one. A bus bandwidth in bytes per second or a time
+    /// in seconds, as the limit is.
+    pub fn figure(&self) -> f64 {
+        let tolerance = self.tolerance.unwrap_or(0.0);
+        match self.limit {
+            Limit::BusBandwidthFloor(rate) => rate.0 / (1.0 - tolerance),
+            Limit::LatencyCeiling(time) => time.0 / (1.0 + tolerance),
+        }
+    }
+}
+
+/// Reads and checks one `[[expect]]`; the links of the machine bound what may be asked for. A curve is an expectation for
+/// each of its sizes.
+pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Expectation>> {
     table.only(&KEYS)?;
+    let place = table.place.clone();
+    let (curve, bytes) = (table.take("curve"), table.take("bytes"));
+    let figures = match (curve, &bytes) {
+        (None, _) => vec![single(&mut table)?],
+        (Some(curve), None) => curve_figures(&mut table, curve)?,
+        (Some(_), Some(bytes)) => {
+            return Err(bytes.wrong("a curve has a size for each of its figures; take `bytes` away"));
+        }
+    };
+    let mut common = common(table, machine)?;
+    let of_curve = figures.iter().all(|figure| figure.bytes.is_some());
+    match bytes {
+        Some(item) => common.bytes = range(item)?,
+        None if of_curve || common.collective == Collective::Barrier => {}
+        None => {
+            return Err(place
+                .wrong("`bytes` is missing; accepted: a size such as \"1GiB\", or a range [\"512MiB\", \"16GiB\"]"));
+        }
+    }
+    let mut read = Vec::new();
+    for figure in figures {
+        let mut expected = Expectation { limit: figure.limit, tolerance: figure.tolerance, ..common.clone() };
+        if let Some(bytes) = figure.bytes {
+            (expected.bytes, expected.place) = ((bytes, bytes), figure.place.to_string());
+        }
+        check_bound(&expected, &figure.place, machine)?;
+        read.push(expected);
+    }
+    Ok(read)
+}
+
+/// Everything but the figures themselves.
+fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
     let collective = table.require("collective", "a collective such as \"all_reduce\"")?.parsed(str::parse)?;
     let ranks = table.require("ranks", "the number of ranks in a group, such as 8")?.count_within(2..=MOST_RANKS)?;
     let per_node = match table.take("ranks_per_node") {
@@ -93,43 +144,19 @@ pub(super) fn expectation(mut table: Table, machine: &Machine) -> Result<Expecta
     };
     let fewest_nodes = ranks.div_ceil(per_node);
     let nodes = table.take("nodes").map_or(Ok(fewest_nodes), |item| item.count_within(fewest_nodes..=ranks))?;
-    let groups_per_node = table.take("groups_per_node").map_or(Ok(1), |item| item.count())?;
-    let (limit, tolerance, limit_item) = limit(&mut table)?;
-    let in_network = table.take("in_network").map_or(Ok(false), |item| item.truth())?;
-    if let Limit::BusBandwidthFloor(floor) = limit {
-        if collective == Collective::Barrier {
-            return Err(limit_item.wrong("a barrier moves no bytes; give a time instead, such as ceiling = \"20us\""));
-        }
-        let bound = machine.bus_bandwidth_bound(collective, nodes, per_node, groups_per_node);
-        if let Some(bound) = bound.filter(|bound| floor.0 > bound.0 && !in_network) {
-            return Err(limit_item.wrong(format!(
-                "a floor of {floor} is above the {bound} that the links of this file allow; correct one of them, or say \
-                 in_network = true where the switches themselves reduce or copy"
-            )));
-        }
-    }
-    let bytes_default = collective == Collective::Barrier;
-    let bytes = match table.take("bytes") {
-        None if bytes_default => (Bytes(0), Bytes(0)),
-        None => {
-            return Err(table
-                .place
-                .wrong("`bytes` is missing; accepted: a size such as \"1GiB\", or a range [\"512MiB\", \"16GiB\"]"));
-        }
-        Some(item) => bytes(item)?,
-    };
     Ok(Expectation {
         collective,
-        bytes,
+        bytes: (Bytes(0), Bytes(0)),
         ranks,
         ranks_per_node: per_node,
         nodes,
-        groups_per_node,
+        groups_per_node: table.take("groups_per_node").map_or(Ok(1), |item| item.count())?,
         cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
         placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
         element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
-        limit,
-        tolerance,
+        limit: Limit::LatencyCeiling(Seconds(0.0)),
+        tolerance: None,
+        in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
         source: table
             .require("source", "who published or measured it, and where")?
             .text_such_as("measured here")?
@@ -142,24 +169,45 @@ pub(super) fn expectation(mut table: Table, machine: &Machine) -> Result<Expecta
     })
 }
 
+fn check_bound(expected: &Expectation, place: &Place, machine: &Machine) -> Result<()> {
+    let Limit::BusBandwidthFloor(floor) = expected.limit else { return Ok(()) };
+    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
+    if collective == Collective::Barrier {
+        return Err(place.wrong("a barrier moves no bytes; give a time instead, such as ceiling = \"20us\""));
+    }
+    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    match bound.filter(|bound| floor.0 > bound.0 && !expected.in_network) {
+        Some(bound) => Err(place.wrong(format!(
+            "a floor of {floor} is above the {bound} that the links of this file allow; correct one of them, or say \
+             in_network = true where the switches themselves reduce or copy"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A limit, and where it is written. A figure of a curve has its own size.
+struct Figure {
+    limit: Limit,
+    tolerance: Option<f64>,
+    bytes: Option<Bytes>,
+    place: Place,
+}
+
 /// Exactly one of: a value with its tolerance, a floor, a ceiling.
-fn limit(table: &mut Table) -> Result<(Limit, Option<f64>, Item)> {
-    let accepted = "accepted: value with tolerance, or floor (of bus bandwidth), or ceiling (of the latency)";
+fn single(table: &mut Table) -> Result<Figure> {
+    let accepted = "accepted: value with tolerance, or floor (of bus bandwidth), or ceiling (of the latency), or curve";
     let tolerance = table.take("tolerance");
+    let whole = |limit, item: Item| Ok(Figure { limit, tolerance: None, bytes: None, place: item.place });
     match (table.take("value"), table.take("floor"), table.take("ceiling"), tolerance) {
         (Some(value), None, None, Some(tolerance)) => {
-            let share = tolerance.number_within(0.0..=0.9)?;
-            let limit = match parse_rate(value.text_such_as("445GB/s")?) {
-                Ok(_) => Limit::BusBandwidthFloor(Rate(value.rate()?.0 * (1.0 - share))),
-                Err(_) => Limit::LatencyCeiling(Seconds(positive(&value)?.0 * (1.0 + share))),
-            };
-            Ok((limit, Some(share), value))
+            let share = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
+            Ok(Figure { limit: limit(&value, share)?, tolerance: Some(share), bytes: None, place: value.place })
         }
         (Some(value), None, None, None) => {
             Err(value.wrong("a value needs a tolerance beside it, such as tolerance = 0.05 for 5 % worse"))
         }
-        (None, Some(floor), None, None) => Ok((Limit::BusBandwidthFloor(floor.rate()?), None, floor)),
-        (None, None, Some(ceiling), None) => Ok((Limit::LatencyCeiling(positive(&ceiling)?), None, ceiling)),
+        (None, Some(floor), None, None) => whole(Limit::BusBandwidthFloor(floor.rate()?), floor),
+        (None, None, Some(ceiling), None) => whole(Limit::LatencyCeiling(positive(&ceiling)?), ceiling),
         (None, Some(_), None, Some(tolerance)) | (None, None, Some(_), Some(tolerance)) => {
             Err(tolerance.wrong("a tolerance belongs to a value; a floor and a ceiling are met or not"))
         }
@@ -168,12 +216,52 @@ fn limit(table: &mut Table) -> Result<(Limit, Option<f64>, Item)> {
     }
 }
 
+/// Pairs of a size and a value, all with the tolerance beside the curve.
+fn curve_figures(table: &mut Table, curve: Item) -> Result<Vec<Figure>> {
+    if let Some(other) = ["value", "floor", "ceiling"].into_iter().find_map(|key| table.take(key)) {
+        return Err(other.wrong("a curve holds all figures; give one or the other"));
+    }
+    let tolerance =
+        table.require("tolerance", "the share by which the values of the curve may be missed, such as 0.05")?;
+    let share = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
+    let place = curve.place.clone();
+    let mut figures: Vec<Figure> = Vec::new();
+    for pair in curve.items()? {
+        let at = pair.place.clone();
+        let parts = pair.items()?;
+        let [size, value] = parts.as_slice() else {
+            return Err(at.wrong("accepted: a size and a value such as [\"1MiB\", \"40GB/s\"]"));
+        };
+        let bytes = size.parsed(|text| Bytes::parse(text, BareSuffix::Refused))?;
+        let limit = limit(value, share)?;
+        if figures.last().is_some_and(|last| last.bytes >= Some(bytes)) {
+            return Err(
+                size.wrong(format!("{bytes} does not come after the size before it; give sizes in ascending order"))
+            );
+        }
+        figures.push(Figure { limit, tolerance: Some(share), bytes: Some(bytes), place: value.place.clone() });
+    }
+    let rates = figures.iter().filter(|figure| matches!(figure.limit, Limit::BusBandwidthFloor(_))).count();
+    if rates != 0 && rates != figures.len() {
+        return Err(place.wrong("some values are rates and some are times; accepted: one kind"));
+    }
+    Ok(figures)
+}
+
+/// A value made a limit: a rate is the least bus bandwidth, a time the longest latency.
+fn limit(value: &Item, tolerance: f64) -> Result<Limit> {
+    match parse_rate(value.text_such_as("445GB/s")?) {
+        Ok(_) => Ok(Limit::BusBandwidthFloor(Rate(value.rate()?.0 * (1.0 - tolerance)))),
+        Err(_) => Ok(Limit::LatencyCeiling(Seconds(positive(value)?.0 * (1.0 + tolerance)))),
+    }
+}
+
 fn positive(item: &Item) -> Result<Seconds> {
     let seconds = item.seconds()?;
     if seconds.0 > 0.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: a time above 0"))) }
 }
 
-fn bytes(item: Item) -> Result<(Bytes, Bytes)> {
+fn range(item: Item) -> Result<(Bytes, Bytes)> {
     let place = item.place.clone();
     let sizes = item
         .items()?
@@ -251,6 +339,20 @@ mod tests {
             ("date = '2026-03'", "date = 'spring'", "expect[0].date: found `spring`; accepted: a year, month or day"),
             ("source = 's'", "", "`source` is missing"),
             ("source", "sourec", "expect[0].sourec: unknown key; did you mean `source`?"),
+            ("value = '400GB/s'", "curve = [['1MiB', '1GB/s']]", "expect[0].bytes: a curve has a size for each"),
+            (
+                "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
+                "curve = [['1MiB', '1GB/s'], ['1MiB', '2GB/s']]",
+                "ascending",
+            ),
+            (
+                "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
+                "curve = [['1MiB', '1GB/s'], ['2MiB', '2us']]",
+                "one kind",
+            ),
+            ("bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'", "curve = [['1MiB']]", "accepted: a size and a value"),
+            ("bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'", "curve = [['1GiB', '500GB/s']]", "above the 450 GB/s"),
+            ("bytes = ['512MiB', '16GiB']", "", "expect[0]: `bytes` is missing"),
             ("ranks = 8", "ranks = 8\ncadence = 'fast'", "found `fast`; accepted: streaming, isolated"),
         ] {
             assert!(ROW.contains(from), "{from}");
@@ -274,5 +376,12 @@ mod tests {
         let time = ROW.replacen("'400GB/s'", "'20us'", 1);
         assert_eq!(read(&time).unwrap().expectations[0].limit, Limit::LatencyCeiling(Seconds(21e-6)));
         assert_eq!(read("").unwrap().expectations, [], "old files stay valid");
+        assert!((row.figure() - 400e9).abs() < 1.0);
+        let curve = "curve = [['1MiB', '40GB/s'], ['16MiB', '220GB/s']]";
+        let curve =
+            read(&ROW.replacen("bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'", curve, 1)).unwrap().expectations;
+        let [small, large] = curve.as_slice() else { panic!("{curve:?}") };
+        assert_eq!((small.bytes, large.bytes), ((Bytes(1 << 20), Bytes(1 << 20)), (Bytes(16 << 20), Bytes(16 << 20))));
+        assert!((large.figure() - 220e9).abs() < 1.0 && large.place.contains("expect[0].curve[1]"), "{}", large.place);
     }
 }

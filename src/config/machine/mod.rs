@@ -5,9 +5,12 @@
 
 mod bound;
 mod expect;
+mod find;
+mod lint;
 mod read;
 
 pub use expect::{Expectation, Limit};
+pub use lint::{Finding, lint};
 
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
@@ -22,8 +25,12 @@ pub struct Machine {
     pub path: PathBuf,
     /// The name by which records and reports call it.
     pub name: String,
+    /// The cloud and its name for the machine, where it is one that is rented.
+    pub cloud: Option<String>,
     /// Ranks on each node, neighbours in world rank.
     pub ranks_per_node: u32,
+    /// Hosts that the links within a node join to one: 18 where a rack of 18 hosts is one NVLink domain, else 1.
+    pub hosts_per_node: u32,
     /// Links among the ranks of a node.
     pub within_node: NodeLinks,
     /// Links between nodes.
@@ -43,6 +50,8 @@ pub struct NodeLinks {
     pub latency: Seconds,
     /// What one rank can send, and at the same time receive.
     pub rate: Rate,
+    /// What it can exchange with any one other rank, where there is a link of its own to each instead of a switch.
+    pub rate_per_peer: Option<Rate>,
     /// True where the rate is a guess for rehearsals: it is simulated with, but bounds nothing.
     pub assumed: bool,
 }
@@ -129,6 +138,13 @@ impl Machine {
     /// A usage error that names file, line and key: not TOML, an unknown key, a missing or impossible value.
     pub fn parse(text: &str, path: &Path) -> Result<Machine> {
         read::parse(text, path)
+    }
+
+    /// What one rank can send to `ranks` ranks of its node, itself among them: all its links, or those to its peers.
+    pub fn within_rate_per_rank(&self, ranks: u32) -> Rate {
+        let peers = f64::from(ranks.saturating_sub(1).max(1));
+        let links = self.within_node.rate_per_peer.map_or(f64::INFINITY, |rate| rate.0 * peers);
+        Rate(self.within_node.rate.0.min(links))
     }
 
     /// What one rank can send over the network while `ranks_at_work` ranks of its node do so.

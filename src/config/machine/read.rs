@@ -1,6 +1,6 @@
 //! From the text of a machine file to a checked machine.
 
-use super::expect::expectation;
+use super::expect::expectations;
 use super::{Fault, Machine, Network, NodeLinks, Noise};
 use crate::config::document::{Item, Table};
 use crate::error::Result;
@@ -8,8 +8,9 @@ use crate::units::{Rate, Seconds};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 7] = ["name", "ranks_per_node", "within_node", "between_nodes", "noise", "faults", "expect"];
-const NODE_KEYS: [&str; 3] = ["latency", "rate", "assumed"];
+const FILE_KEYS: [&str; 9] =
+    ["name", "cloud", "ranks_per_node", "hosts_per_node", "within_node", "between_nodes", "noise", "faults", "expect"];
+const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 4] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed"];
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
 /// The keys of all kinds of fault together.
@@ -30,7 +31,12 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
     let mut machine = Machine {
         path: path.to_owned(),
         name: file.require("name", "a text such as \"two-hosts\"")?.text_such_as("two-hosts")?.to_owned(),
+        cloud: match file.take("cloud") {
+            Some(item) => Some(item.text_such_as("AWS p5.48xlarge")?.to_owned()),
+            None => None,
+        },
         ranks_per_node: count(&mut file, "ranks_per_node", 1..=MOST_PER_NODE)?,
+        hosts_per_node: 1,
         within_node: node_links(table(&mut file, "within_node", &NODE_KEYS)?)?,
         between_nodes: network(table(&mut file, "between_nodes", &NETWORK_KEYS)?)?,
         noise: match file.take("noise") {
@@ -40,8 +46,16 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
         expectations: Vec::new(),
     };
+    if let Some(item) = file.take("hosts_per_node") {
+        machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
+        if !machine.ranks_per_node.is_multiple_of(machine.hosts_per_node) {
+            let (hosts, ranks) = (machine.hosts_per_node, machine.ranks_per_node);
+            return Err(item.wrong(format!("found {hosts}; the {ranks} ranks of a node cannot be shared out evenly")));
+        }
+    }
     for table in file.tables("expect")? {
-        machine.expectations.push(expectation(table, &machine)?);
+        let read = expectations(table, &machine)?;
+        machine.expectations.extend(read);
     }
     Ok(machine)
 }
@@ -50,6 +64,7 @@ fn node_links(mut table: Table) -> Result<NodeLinks> {
     Ok(NodeLinks {
         latency: positive(&mut table, "latency")?,
         rate: rate(&mut table, "rate")?,
+        rate_per_peer: table.take("rate_per_peer").map(|item| item.rate()).transpose()?,
         assumed: assumed(&mut table)?,
     })
 }
@@ -191,7 +206,7 @@ rate_factor = 0.25
                 "adapter_per_node",
                 "m.toml:9: between_nodes.adapter_per_node: unknown key; did you mean `adapters_per_node`?",
             ),
-            ("name", "colour", "m.toml:2: colour: unknown key. Known here: name, ranks_per_node"),
+            ("name", "hue", "m.toml:2: hue: unknown key. Known here: name, cloud, ranks_per_node"),
             ("\"10GB/s\"", "\"-10GB/s\"", "within_node.rate: found `-10GB/s`; accepted: a rate such as"),
             ("\"10GB/s\"", "\"10GB\"", "within_node.rate: found `10GB`"),
             ("\"10GB/s\"", "10", "m.toml:6: within_node.rate: found 10; accepted: a text such as \"25GB/s\""),
@@ -258,7 +273,10 @@ rate_factor = 0.25
     fn a_good_file_is_read_in_base_units() {
         let machine = Machine::parse(GOOD, Path::new("m.toml")).unwrap();
         assert_eq!((machine.name.as_str(), machine.ranks_per_node), ("small", 2));
-        assert_eq!(machine.within_node, NodeLinks { latency: Seconds(1e-6), rate: Rate(1e10), assumed: false });
+        assert_eq!(
+            machine.within_node,
+            NodeLinks { latency: Seconds(1e-6), rate: Rate(1e10), rate_per_peer: None, assumed: false }
+        );
         assert_eq!(machine.between_nodes.rate_per_adapter, Rate(1e9));
         assert_eq!(machine.noise.outlier_factor, 1.0);
         assert_eq!(machine.faults[1], Fault::Link { nodes: [0, 1], rate_factor: 0.25 });
@@ -275,7 +293,14 @@ rate_factor = 0.25
             assert_eq!(machine.faults, [], "{}: a shipped machine is a healthy one", machine.name);
             seen += 1;
         }
-        assert!(seen >= 2, "found {seen} machine files");
+        assert!(seen >= 20, "found {seen} machine files");
+    }
+
+    #[test]
+    fn ranks_that_the_hosts_of_a_node_cannot_share_are_refused() {
+        let text = GOOD.replace("ranks_per_node = 2", "ranks_per_node = 6\nhosts_per_node = 4");
+        let error = Machine::parse(&text, Path::new("m.toml")).unwrap_err().to_string();
+        assert!(error.contains("hosts_per_node: found 4; the 6 ranks of a node cannot be shared out"), "{error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 mod rules;
 
-use super::document::Coverage;
+use super::document::{Coverage, FalseAlarms};
 use super::evidence::{Evidence, evidence, troubles};
 use super::{Decision, FORMAT, Judged, Question, Row, Trouble, VERSION, Verdict, check_together, gate, gravest};
 use crate::error::Result;
@@ -181,6 +181,12 @@ pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::
         rule: told(&found, rule),
         runs: records.iter().map(|judged| judged.run("judged")).collect(),
         machine: None,
+        false_alarms: FalseAlarms {
+            level: rule.false_alarm_level,
+            over_all_rows: true,
+            rows: found.looked_at as u32,
+            expected_at_most: rule.false_alarm_level,
+        },
         coverage: Coverage { rows: rows.len() as u32, rows_not_judged: rows.len() as u32, ..Coverage::default() },
         troubles,
         rows,

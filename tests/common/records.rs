@@ -1,0 +1,135 @@
+//! Complete records as files, of any number of rows, replicates and ranks: sealed as a run seals them.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use commgauge::record::line::{CaseLine, EndStatus, Outcome, Samples};
+use commgauge::record::{Journal, Line, Record};
+use commgauge::units::Bytes;
+use std::path::Path;
+
+const SAMPLE: &str = include_str!("../data/sample-record.jsonl");
+
+/// Rows of a record, with the times of their replicates in microseconds.
+pub struct Made {
+    /// Name of the run.
+    pub run_id: String,
+    /// Times, row by row; the same number in each.
+    pub rows: Vec<Vec<f64>>,
+    /// Samples of each replicate.
+    pub samples: usize,
+    /// Ranks of the world; the header has an entry for each.
+    pub ranks: u32,
+}
+
+impl Made {
+    /// Rows that scatter by about a per cent, always the same for a seed.
+    pub fn steady(run_id: &str, rows: usize, replicates: usize, seed: u64) -> Made {
+        // An affine generator is enough: the times only need to differ.
+        let mut state = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1u64 << 24) as f64 - 0.5
+        };
+        let rows = (0..rows)
+            .map(|row| (0..replicates).map(|_| (100.0 + row as f64) * (1.0 + 0.01 * noise())).collect())
+            .collect();
+        Made { run_id: run_id.to_owned(), rows, samples: 3, ranks: 4 }
+    }
+
+    /// The lines of the record.
+    pub fn lines(&self) -> Vec<Line> {
+        let sample: Vec<Line> =
+            SAMPLE.lines().map(|line| serde_json::from_str(line).expect("the sample is right")).collect();
+        let record = Record::from_lines(sample).expect("the sample is right");
+        let is_wanted = |case: &&commgauge::record::line::CaseFacts| {
+            case.group_size == 4 && case.collective.name() == "all_reduce" && case.cadence.name() == "streaming"
+        };
+        let facts = record.plan.cases.iter().find(is_wanted).expect("the sample has an all_reduce").clone();
+        let (mut header, mut plan) = (record.header.clone(), record.plan.clone());
+        header.warnings.clear();
+        header.run_id.clone_from(&self.run_id);
+        header.backend.machine = None;
+        header.world_size = self.ranks;
+        let entry = header.ranks[0].clone();
+        header.ranks = (0..self.ranks)
+            .map(|rank| {
+                let mut entry = entry.clone();
+                (entry.rank, entry.node) = (rank, rank / 2);
+                entry.host = format!("host-{}", rank / 2);
+                entry
+            })
+            .collect();
+        let replicates = self.rows.first().map_or(0, Vec::len);
+        header.settings.replicates = replicates as u32;
+        plan.steps.clear();
+        plan.case_lines = (self.rows.len() * replicates) as u64;
+        plan.cases = (0..self.rows.len())
+            .map(|row| {
+                let mut case = facts.clone();
+                let bytes = Bytes((1 << 20) + 1024 * row as u64);
+                (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
+                case.name = format!("world/all_reduce/{}", bytes.0);
+                case.uses.clear();
+                case
+            })
+            .collect();
+        let names: Vec<String> = plan.cases.iter().map(|case| case.name.clone()).collect();
+        let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(record.clocks[0].clone())];
+        for replicate in 0..replicates {
+            for (case, times) in self.rows.iter().enumerate() {
+                lines.push(Line::Case(Box::new(self.case_line(case, &names[case], replicate, times[replicate]))));
+            }
+        }
+        lines.push(Line::Clock(record.clocks[1].clone()));
+        let mut end = record.end.clone().expect("the sample has an end");
+        (end.status, end.exit_code, end.error) = (EndStatus::Complete, 0, None);
+        end.lines_before = Some(lines.len() as u64);
+        lines.push(Line::End(end));
+        lines
+    }
+
+    /// Writes the record as a run does.
+    pub fn write(&self, path: &Path) {
+        write(path, &self.lines());
+    }
+
+    fn case_line(&self, case: usize, name: &str, replicate: usize, microseconds: f64) -> CaseLine {
+        let slowest_nanoseconds: Vec<u64> =
+            (0..self.samples).map(|sample| (microseconds * 1000.0) as u64 + sample as u64 % 3).collect();
+        CaseLine {
+            case: case as u32,
+            name: name.to_owned(),
+            replicate: replicate as u32,
+            position: case as u32,
+            outcome: Outcome::Measured { verified: true },
+            warm_up_iterations: 5,
+            calls_per_sample: 1,
+            stop: None,
+            precision_reached: None,
+            samples: Samples { slowest_rank: vec![0; self.samples], slowest_nanoseconds, ..Samples::default() },
+            histograms: Vec::new(),
+            pairs: None,
+            buffer_copies: 1,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Writes lines as a run does, over a file that is there.
+pub fn write(path: &Path, lines: &[Line]) {
+    let _ = std::fs::remove_file(path);
+    let mut journal = Journal::create(path).expect("the folder is writable");
+    for line in lines {
+        journal.write(line).expect("there is room");
+    }
+    journal.finish().expect("there is room");
+}
+
+/// A machine file of two hosts with two ranks each that expects the rows to reach a bus bandwidth.
+pub fn machine(floor: &str) -> String {
+    format!(
+        "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
+         latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[[expect]]\ncollective = 'all_reduce'\n\
+         ranks = 4\nbytes = ['1MiB', '1GiB']\nfloor = '{floor}'\nsource = 'a test'\ndate = '2026'\n"
+    )
+}
