@@ -191,6 +191,8 @@ struct Seen {
     header: Option<Vec<RankFacts>>,
     /// Case lines that a complete record has.
     planned: Option<u64>,
+    /// The newest round of a run that chooses its own sizes, and how many cases it added.
+    round: Option<(u32, usize)>,
     /// Case lines so far.
     cases: u64,
     /// The last line, if it came.
@@ -206,7 +208,11 @@ impl Seen {
             Line::Plan(plan) => self.planned = Some(plan.case_lines),
             Line::Case(_) => self.cases += 1,
             Line::End(end) => self.end = Some(end),
-            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) => {}
+            Line::PlanGrowth(growth) => {
+                self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
+                self.round = Some((growth.round, growth.cases.len()));
+            }
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) | Line::Product(_) => {}
         }
     }
 }

@@ -98,7 +98,8 @@ fn step_use(of: &Use) -> StepUse {
     }
 }
 
-fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
+/// What is planned of a case.
+pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
     let groups = request.plan.groups_of(case);
     let group_size = groups.group_size();

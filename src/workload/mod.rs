@@ -1,6 +1,7 @@
 //! What to run, as plain data: the ops of sweeps and of the parallel styles of a model, and the cases made of them.
 
 mod build;
+mod calibrate;
 mod case;
 mod estimate;
 mod interference;
