@@ -9,7 +9,7 @@ fn a_straight_line_is_sure_everywhere() {
     for gap in gaps(&measured(&[1 << 10, 1 << 14, 1 << 18, 1 << 22], |bytes| 1e-5 + bytes * 1e-9)) {
         let doublings = (gap.high as f64 / gap.low as f64).log2();
         // The interpolation is laid out in pieces that are straight in log-log.
-        assert!(gap.expected_error <= doublings * OF_DOUBLING + 0.005, "{gap:?}");
+        assert!(gap.expected_error <= OF_DISAGREEMENT * doublings * OF_DOUBLING + 0.005, "{gap:?}");
     }
 }
 
@@ -29,7 +29,8 @@ fn an_interval_beside_an_outlier_is_as_unsure_as_without_it() {
     points[1].1 *= 50.0;
     let found = gaps(&points);
     assert_eq!(found.len(), 3, "every measured size is an end");
-    assert!(found[0].expected_error > 4.0 * OF_DOUBLING - 1e-12, "{found:?}");
+    let without = gaps(&[points[0], points[2], points[3]]);
+    assert!((found[0].expected_error - without[0].expected_error).abs() < 0.03, "{found:?} {without:?}");
 }
 
 #[test]
@@ -56,4 +57,15 @@ fn a_prediction_is_given_inside_only() {
     assert_eq!(interpolated(&points, 99), None);
     assert_eq!(interpolated(&points, 10_001), None);
     assert_eq!(interpolated(&points[..1], 100), None);
+}
+
+#[test]
+fn a_curve_is_sure_only_after_a_size_was_predicted_well() {
+    let points = measured(&[1 << 10, 1 << 12, 1 << 14], |bytes| 1e-5 + bytes * 1e-9);
+    let next = |last_error, until| next_point(&points, last_error, until, Gap::middle).map(|(_, bytes)| bytes);
+    assert_eq!(next(None, 0.1), Some(1 << 13), "nothing was predicted yet");
+    assert_eq!(next(Some(0.2), 0.1), Some(1 << 13), "the last prediction was wrong");
+    assert_eq!(next(Some(0.05), 0.1), None);
+    assert_eq!(next(Some(0.0), 1e-6), Some(1 << 13), "the interval is less sure than was asked");
+    assert_eq!(next_point(&points, None, 0.1, |_| None), None, "no interval can be split");
 }

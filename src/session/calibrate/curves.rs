@@ -6,7 +6,7 @@ use super::super::facts::case_facts;
 use super::super::preflight;
 use crate::config::Calibrate;
 use crate::cost::curve::combined;
-use crate::cost::next_point::{Gap, gaps, interpolated};
+use crate::cost::next_point::{Gap, gaps, interpolated, next_point};
 use crate::cost::seconds_of_call;
 use crate::record::calibration_line::{CalibratedCurve, CalibrationEnd, CalibrationLine, ChosenSize};
 use crate::record::line::{CaseFacts, CaseLine};
@@ -124,17 +124,13 @@ impl Growing {
         gaps(&self.points()).iter().map(|gap| gap.expected_error).reduce(f64::max)
     }
 
-    fn is_sure(&self, calibrate: &Calibrate) -> bool {
-        let predicted_well = self.errors.last().is_some_and(|error| *error <= calibrate.until_error);
-        predicted_well && self.expected_error().is_some_and(|error| error <= calibrate.until_error)
-    }
-
     fn next(&self, curve: usize, calibrate: &Calibrate) -> Option<Next> {
-        if self.is_sure(calibrate) || self.seconds.len() >= calibrate.most_sizes as usize {
+        if self.seconds.len() >= calibrate.most_sizes as usize {
             return None;
         }
         let points = self.points();
-        let (gap, bytes) = self.widest_open(&points)?;
+        let last_error = self.errors.last().copied();
+        let (gap, bytes) = next_point(&points, last_error, calibrate.until_error, |gap| self.split(gap))?;
         Some(Next {
             curve,
             like: self.like,
@@ -148,14 +144,11 @@ impl Growing {
         })
     }
 
-    /// The least sure interval that has a size between, and that size.
-    fn widest_open(&self, points: &[(u64, f64)]) -> Option<(Gap, u64)> {
-        let open = gaps(points).into_iter().filter_map(|gap| {
-            let bytes = gap.middle().and_then(|bytes| self.divisible(bytes))?;
-            let is_new = bytes > gap.low && bytes < gap.high && !self.tried.contains(&bytes);
-            is_new.then_some((gap, bytes))
-        });
-        open.max_by(|a, b| a.0.expected_error.total_cmp(&b.0.expected_error))
+    /// A size between two measured ones that was not tried yet.
+    fn split(&self, gap: &Gap) -> Option<u64> {
+        let bytes = gap.middle().and_then(|bytes| self.divisible(bytes))?;
+        let is_new = bytes > gap.low && bytes < gap.high && !self.tried.contains(&bytes);
+        is_new.then_some(bytes)
     }
 
     /// The nearest size at or below that the call can have, so that what is planned is what is asked for.
@@ -165,12 +158,15 @@ impl Growing {
     }
 
     fn summary(&self, calibrate: &Calibrate, (spent, full, interrupted): (bool, bool, bool)) -> CalibratedCurve {
-        let points = self.points();
+        let (points, expected_error) = (self.points(), self.expected_error());
+        let last_error = self.errors.last().copied();
+        let within = |error: Option<f64>| error.is_some_and(|error| error <= calibrate.until_error);
+        let may_grow = self.seconds.len() < calibrate.most_sizes as usize;
         let outcome = match () {
             () if points.len() < 2 => CalibrationEnd::NotMeasured,
-            () if self.is_sure(calibrate) => CalibrationEnd::Sure,
-            () if self.seconds.len() >= calibrate.most_sizes as usize => CalibrationEnd::MostSizes,
-            () if self.widest_open(&points).is_none() => CalibrationEnd::NoSizeBetween,
+            () if within(expected_error) && within(last_error) => CalibrationEnd::Sure,
+            () if !may_grow => CalibrationEnd::MostSizes,
+            () if self.next(0, calibrate).is_none() => CalibrationEnd::NoSizeBetween,
             () if interrupted => CalibrationEnd::Interrupted,
             () if full && !spent => CalibrationEnd::MostCases,
             () => CalibrationEnd::Budget,
@@ -178,8 +174,8 @@ impl Growing {
         CalibratedCurve {
             case: self.like as u32,
             sizes: self.seconds.len() as u32,
-            expected_error: self.expected_error(),
-            last_error: self.errors.last().copied(),
+            expected_error,
+            last_error,
             largest_error: self.errors.iter().copied().reduce(f64::max),
             outcome,
         }
