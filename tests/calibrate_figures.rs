@@ -24,7 +24,8 @@ type Truth = Vec<(u64, f64)>;
 fn curves(file: &str) -> Vec<Truth> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl").join(file);
     let imported = read_csv(&path).expect("readable");
-    let record = Record::from_lines(record_lines("test", &[file.to_owned()], &imported.rows, Vec::new())).expect("a record");
+    let record =
+        Record::from_lines(record_lines("test", &[file.to_owned()], &imported.rows, Vec::new())).expect("a record");
     let measurements = Measurements::of([(file, &record)]).expect("of one machine");
     let truth = |measured: &commgauge::cost::Measured| -> Truth {
         measured.iter().map(|(bytes, times)| (*bytes, combined(times).expect("times"))).collect()
@@ -62,13 +63,17 @@ fn worst_error(truth: &Truth, measured: &[usize]) -> f64 {
     let outliers = Cleaned::of(&as_floats(truth)).outliers;
     let points: Truth = measured.iter().map(|index| truth[*index]).collect();
     let curve = Interpolant::new(&Cleaned::of(&as_floats(&points)).points);
-    let judged = (0..).zip(truth).filter(|(index, (bytes, _))| !measured.contains(index) && !outliers.contains(&(*bytes as f64)));
+    let judged = (0..)
+        .zip(truth)
+        .filter(|(index, (bytes, _))| !measured.contains(index) && !outliers.contains(&(*bytes as f64)));
     judged.map(|(_, (bytes, seconds))| (curve.seconds(*bytes as f64) / seconds - 1.0).abs()).fold(0.0, f64::max)
 }
 
 #[test]
 fn with_as_many_points_the_worst_error_is_at_most_half_that_of_an_even_ladder() {
-    eprintln!("\nuntil   points a curve   worst over all curves: chosen, even, ratio   median over the curves: chosen, even, ratio");
+    eprintln!(
+        "\nuntil   points a curve   worst over all curves: chosen, even, ratio   median over the curves: chosen, even, ratio"
+    );
     for until_error in [0.03, 0.05, 0.08, 0.10, 0.15] {
         let (mut own, mut ladder, mut points) = (Vec::new(), Vec::new(), 0);
         for file in FILES {

@@ -98,7 +98,13 @@ impl Assembly {
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
         let running = running && self.end.is_none();
-        let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0), steps: Vec::new() };
+        let empty = Plan {
+            cases: Vec::new(),
+            case_lines: 0,
+            product_lines: 0,
+            estimated_seconds: Seconds(0.0),
+            steps: Vec::new(),
+        };
         let plan = self.plan.unwrap_or_else(|| {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty

@@ -179,11 +179,18 @@ pub struct Plan {
     pub cases: Vec<CaseFacts>,
     /// Case lines that a complete record has: cases times replicates.
     pub case_lines: u64,
+    /// Product lines that a complete record has: matrix products times replicates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub product_lines: u64,
     /// Estimated time of the whole run.
     pub estimated_seconds: Seconds,
     /// The steps that cases belong to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFacts>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A case, as planned.

@@ -12,6 +12,7 @@ mod journal;
 pub mod line;
 mod pair_times;
 pub mod product_line;
+pub mod product_times;
 pub mod provenance;
 mod reader;
 pub mod replay_line;

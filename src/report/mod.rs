@@ -1,5 +1,6 @@
 //! What to show, then how: a record becomes a [`View`], a view becomes text in one of the formats.
 
+mod calibration;
 mod color;
 mod columns;
 mod contention;
@@ -12,6 +13,7 @@ mod markdown;
 mod nccl_tests;
 mod pairs;
 pub(crate) mod plain_table;
+mod products;
 mod provenance;
 mod replay;
 mod row;

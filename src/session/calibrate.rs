@@ -59,13 +59,16 @@ impl Rounds<'_> {
             if self.world.process() == 0 && !spent {
                 chosen = curves.next(self.calibrate, MOST_CASES.saturating_sub(cases_so_far));
             }
-            let choices = self.told(chosen.iter().map(|next| Choice { like: next.like, bytes: next.bytes }).collect())?;
+            let choices =
+                self.told(chosen.iter().map(|next| Choice { like: next.like, bytes: next.bytes }).collect())?;
             if choices.is_empty() {
                 break;
             }
             round += 1;
-            let cases: Vec<Case> =
-                choices.iter().map(|choice| self.request.plan.cases[choice.like].with_bytes(Bytes(choice.bytes))).collect();
+            let cases: Vec<Case> = choices
+                .iter()
+                .map(|choice| self.request.plan.cases[choice.like].with_bytes(Bytes(choice.bytes)))
+                .collect();
             let planned: Vec<Planned> =
                 cases.iter().map(|case| preflight::planned(self.request, case, self.host_of_rank)).collect();
             let replicates = u64::from(self.request.settings.replicates);
@@ -86,7 +89,11 @@ impl Rounds<'_> {
         }
         let spent = begun.elapsed().as_secs_f64() > self.calibrate.budget.0;
         journal.write(self.world, || {
-            Line::Calibration(curves.line(self.calibrate, round, (spent, cases_so_far >= MOST_CASES, tally.signal != 0)))
+            Line::Calibration(curves.line(
+                self.calibrate,
+                round,
+                (spent, cases_so_far >= MOST_CASES, tally.signal != 0),
+            ))
         })
     }
 

@@ -80,6 +80,7 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
         case_lines: planned.len() as u64 * u64::from(request.settings.replicates),
+        product_lines: request.plan.products.len() as u64 * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
         steps: request.plan.steps.clone(),
     }

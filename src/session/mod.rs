@@ -6,6 +6,7 @@ mod calibrate;
 mod facts;
 mod interference;
 mod preflight;
+mod products;
 mod replay;
 mod signals;
 mod steps;
@@ -81,6 +82,7 @@ pub fn run_with_replays(
     let ranks = preflight::ranks(world, backend, request)?;
     let planned = preflight::plan(&ranks, request);
     preflight::memory(world, backend, request, &planned)?;
+    products::preflight(world, backend, request)?;
     let replays = replay::plan(world, backend, request, replays)?;
     let mut journal = open(world, request)?;
     journal.write(world, || Line::Header(Box::new(facts::header(backend, request, &ranks))))?;
@@ -94,6 +96,8 @@ pub fn run_with_replays(
             let pairs = interference::Pairs { world, request, pair, signals };
             pairs.measure_all(backend, &mut journal, &mut tally)?;
         }
+        let products = products::Products { world, request, ranks: &ranks.facts, signals };
+        products.measure_all(backend, &mut journal, &mut tally)?;
         replay::replay_all(world, backend, request, &replays, signals, (&mut journal, &mut tally))?;
         Ok(tally)
     })();

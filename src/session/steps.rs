@@ -85,12 +85,7 @@ impl Steps<'_> {
     }
 
     /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
-    fn case_line(
-        &self,
-        backend: &mut dyn Backend,
-        time: &Timekeeping,
-        place: Place,
-    ) -> Result<CaseLine> {
+    fn case_line(&self, backend: &mut dyn Backend, time: &Timekeeping, place: Place) -> Result<CaseLine> {
         let request = self.request;
         assert_ne!(request.injected_panic, Some(self.world.process()), "asked for by --inject-panic");
         let planned = &self.planned[place.case];
@@ -130,7 +125,8 @@ impl Steps<'_> {
     fn line_of(&self, result: CaseResult, place: Place) -> CaseLine {
         let case = self.planned[place.case].case;
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
-        let line = result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
+        let line =
+            result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
         CaseLine { pairs, ..line }
     }
 }

@@ -31,7 +31,10 @@ impl Case {
 }
 
 fn has_curve(case: &Case) -> bool {
-    case.op.style == Style::Sweep && case.op.bytes_total.0 > 0 && case.op.splits == Splits::Equal && case.uses.is_empty()
+    case.op.style == Style::Sweep
+        && case.op.bytes_total.0 > 0
+        && case.op.splits == Splits::Equal
+        && case.uses.is_empty()
 }
 
 fn is_same_curve(one: &Case, other: &Case) -> bool {
@@ -57,7 +60,8 @@ mod tests {
         assert_eq!(names.len(), 2, "all_reduce in both cadences: {names:?}");
         assert_eq!(
             names[0],
-            [1024, 1 << 20, 64 << 20].map(|bytes| format!("world/all_reduce/sum/float32/{bytes}/out-of-place/streaming"))
+            [1024, 1 << 20, 64 << 20]
+                .map(|bytes| format!("world/all_reduce/sum/float32/{bytes}/out-of-place/streaming"))
         );
         let further = plan.cases[curves[1][0]].with_bytes(Bytes(4096));
         assert_eq!(further.name(), "world/all_reduce/sum/float32/4096/out-of-place/isolated");

@@ -74,7 +74,10 @@ impl Progress {
             self.round = round;
             // The plan is longer now, so what was told of its tenths no longer holds.
             self.tenths = self.seen.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
-            eprintln!("round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)", self.seen.cases);
+            eprintln!(
+                "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
+                self.seen.cases
+            );
         }
         if let Some(line) = tenth(&mut self.tenths, self.seen.cases, planned) {
             eprintln!("{line}");

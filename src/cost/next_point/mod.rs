@@ -99,7 +99,8 @@ fn disagreement(cleaned: &[(f64, f64)], curve: &Interpolant, bytes: f64) -> (f64
         ];
         // Time never falls, so nothing outside the two ends can hold.
         let logs = candidates.into_iter().flatten().map(|seconds| seconds.clamp(left.1, right.1).ln());
-        let (low, high) = logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
+        let (low, high) =
+            logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
         high - low
     };
     (PLACES.iter().map(spread).fold(0.0, f64::max), (right.1 / left.1).ln())

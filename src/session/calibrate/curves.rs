@@ -48,9 +48,8 @@ impl Curves {
     /// The curves of a plan, without times.
     pub(super) fn of(plan: &WorkPlan, host_of_rank: &[u32], request: &Request) -> Curves {
         let growing = |indices: &Vec<usize>| {
-            let of_case = |index: usize| {
-                case_facts(request, &preflight::planned(request, &plan.cases[index], host_of_rank))
-            };
+            let of_case =
+                |index: usize| case_facts(request, &preflight::planned(request, &plan.cases[index], host_of_rank));
             let bytes_of_case: BTreeMap<u32, u64> =
                 indices.iter().map(|index| (*index as u32, of_case(*index).bytes_total.0)).collect();
             Growing {
@@ -96,9 +95,8 @@ impl Curves {
 
     /// One size for each curve that is not sure yet, the least sure first, at most so many.
     pub(super) fn next(&mut self, calibrate: &Calibrate, most: usize) -> Vec<Next> {
-        let mut chosen: Vec<Next> = (self.curves.iter().enumerate())
-            .filter_map(|(index, curve)| curve.next(index, calibrate))
-            .collect();
+        let mut chosen: Vec<Next> =
+            (self.curves.iter().enumerate()).filter_map(|(index, curve)| curve.next(index, calibrate)).collect();
         chosen.sort_by(|a, b| b.why.expected_error.total_cmp(&a.why.expected_error));
         chosen.truncate(most);
         for next in &chosen {
