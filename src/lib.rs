@@ -33,6 +33,7 @@ pub mod measure;
 
 pub mod interop;
 pub mod launch;
+pub mod planner;
 pub mod session;
 pub mod verdict;
 

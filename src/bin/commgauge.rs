@@ -8,7 +8,9 @@ use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
 use commgauge::cli::model::ModelCommand;
 use commgauge::cli::ops::OpsCommand;
+use commgauge::cli::plan::PlanCommand;
 use commgauge::cli::predict::PredictCommand;
+use commgauge::cli::rank::RankCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
@@ -44,6 +46,10 @@ enum Command {
     Fit(FitCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
+    /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and tell how sure the order is
+    Rank(Box<RankCommand>),
+    /// Find the fastest way to divide a model over GPUs, of all legal layouts that fit into memory
+    Plan(Box<PlanCommand>),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -60,6 +66,8 @@ fn main() {
         Command::Import(command) => command.execute(),
         Command::Fit(command) => command.execute(),
         Command::Predict(command) => command.execute(),
+        Command::Rank(command) => command.execute(),
+        Command::Plan(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

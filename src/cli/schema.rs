@@ -33,6 +33,10 @@ pub enum Document {
     Fit,
     /// What `commgauge gate --format json` prints
     Verdict,
+    /// What `commgauge rank --format json` prints
+    Rank,
+    /// What `commgauge plan --format json` prints
+    Plan,
 }
 
 impl Document {
@@ -44,6 +48,8 @@ impl Document {
             Document::Ops => super::ops::schema(),
             Document::Layout => super::layout::schema(),
             Document::Fit => super::fit::schema(),
+            Document::Rank => super::rank::schema(),
+            Document::Plan => super::plan::schema(),
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")

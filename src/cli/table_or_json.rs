@@ -33,16 +33,17 @@ impl AnswerArguments {
     /// Prints on stdout: the document as JSON, or the table that is made for a width.
     pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
         match self.format {
-            TableOrJson::Table => print(&table(self.columns())),
+            TableOrJson::Table => print(&table(columns(self.width))),
             TableOrJson::Json => print(&json(document)?),
         }
     }
+}
 
-    fn columns(&self) -> u16 {
-        let is_terminal = std::io::stdout().is_terminal();
-        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
-        self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
-    }
+/// The columns that a table on stdout may take: as asked, else those of the terminal.
+pub(crate) fn columns(asked: Option<u16>) -> u16 {
+    let is_terminal = std::io::stdout().is_terminal();
+    let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
+    asked.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 
 /// A document as indented JSON, with a line feed at the end.

@@ -75,6 +75,14 @@ pub struct Prediction {
     pub untrusted: bool,
 }
 
+impl Prediction {
+    /// No answer, and why.
+    pub fn refused(reason: String) -> Prediction {
+        let status = Status::Refused;
+        Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }
+    }
+}
+
 /// A fit, ready to answer many queries.
 #[derive(Clone, Debug)]
 pub struct Predictor<'a> {
@@ -101,14 +109,22 @@ impl<'a> Predictor<'a> {
 
     /// The time of one call.
     pub fn predict(&self, query: &Query) -> Prediction {
-        self.family(query).and_then(|family| family.predict(query)).unwrap_or_else(|reason| Prediction {
-            seconds: None,
-            low: None,
-            high: None,
-            status: Status::Refused,
-            reason: Some(reason),
-            untrusted: false,
-        })
+        self.family(query).and_then(|family| family.predict(query)).unwrap_or_else(Prediction::refused)
+    }
+
+    /// The time of a call by one family of the fit, given by its index in [`Fit::families`]: for those who choose the
+    /// place themselves.
+    pub fn predict_by(&self, family: usize, ranks: u32, bytes_total: Bytes) -> Prediction {
+        let answer = match self.families.get(family) {
+            Some(_) if ranks < 2 || bytes_total.0 == 0 => Err("a call needs at least 2 ranks and 1 byte".to_owned()),
+            Some(family) => {
+                let collective = family.fit.key.collective;
+                let query = Query { collective, ranks, bytes_total, element_type: None, locality: None, cadence: None };
+                family.predict(&query)
+            }
+            None => Err(format!("the fit has {} families; there is no number {family}", self.families.len())),
+        };
+        answer.unwrap_or_else(Prediction::refused)
     }
 
     /// The one family that a query means, or why there is not one.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// How one group of an axis lies on the hosts (the busiest group where they differ).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
     /// Hosts that the group touches.
     pub nodes_spanned: u32,

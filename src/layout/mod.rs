@@ -5,6 +5,7 @@ mod check;
 mod degrees;
 mod locality;
 mod plan;
+mod regular;
 
 pub use axes::{Axis, Groups};
 pub use degrees::{Degrees, either, nearest_divisors};

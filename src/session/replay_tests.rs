@@ -35,14 +35,8 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
     let folder = tempfile::tempdir().unwrap();
     let steps = Step::all_of(&suite.layouts[0], ranks)?;
     let facts = steps.iter().map(StepFacts::of).collect();
-    let suite_facts = SuiteFacts {
-        name: "test".to_owned(),
-        path: None,
-        sha256: String::new(),
-        products: Vec::new(),
-        model: None,
-        layout: None,
-    };
+    let suite_facts =
+        SuiteFacts { name: "test".to_owned(), path: None, sha256: String::new(), model: None, layout: None };
     let mut backend = SimulatedBackend::new(&machine, ranks, 1)?;
     let request = Request {
         program: "test",

@@ -7,6 +7,7 @@ mod rank_sum;
 #[cfg(test)]
 pub(crate) mod shapes;
 mod sign;
+mod span;
 mod trend;
 
 pub use histogram::Histogram;
@@ -14,4 +15,5 @@ pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
 pub use percentile::{fewest_samples, median, percentile, sorted};
 pub use rank_sum::RankSums;
 pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
+pub use span::Span;
 pub use trend::{Evidence, falls};

@@ -3,7 +3,9 @@
 mod build;
 mod calibrate;
 mod case;
+mod crossing;
 mod estimate;
+mod family;
 mod interference;
 mod op;
 mod pairs;
@@ -20,6 +22,8 @@ mod wire;
 
 pub use build::MOST_CASES;
 pub use case::{Case, Use};
+pub use crossing::{Crossing, Spending, crossing};
+pub use family::{Family, Measure};
 pub use interference::Interference;
 pub use op::{Op, Style};
 pub use pairs::{PairsRequest, rounds};

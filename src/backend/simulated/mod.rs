@@ -7,6 +7,7 @@
 mod call;
 mod clocks;
 mod fleet;
+mod ideal;
 mod noise;
 mod placing;
 mod replay;
@@ -23,6 +24,7 @@ use crate::units::Bytes;
 use call::SimulatedCall;
 use clocks::{Clocks, MarkLog};
 use fleet::Fleet;
+pub use ideal::seconds_without_noise;
 use noise::Noise;
 use placing::Placed;
 use replay::SimulatedReplayer;

@@ -1,15 +1,8 @@
-//! At how many tokens of a replica the order of two parallelisms turns round.
-//!
-//! Calls that come in every micro-batch grow with the tokens T of a replica in a step, calls that come once in a step do not. With
-//! a1, a0 what a parallelism spends on the one and on the other in the step that was measured, of T_d tokens, it spends
-//! a0 + a1 T/T_d at T; two of them are equal at T* = T_d (b0 - a0)/(a1 - b1). Where only the one comes in every micro-batch and
-//! only the other once, that is T_d b0/a1. Exact for as long as only the number of micro-batches changes. A crossing below one
-//! micro-batch is none.
+//! Where the order of two parallelisms of a measured step turns round: every pair that crosses somewhere, and those of the rule.
 
-use super::family::Family;
 use super::op::StepOp;
-use super::span::Span;
-use crate::workload::StepFacts;
+use crate::stats::Span;
+use crate::workload::{Crossing, Family, Spending, StepFacts, crossing};
 
 /// Where two parallelisms are equal.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,22 +13,6 @@ pub struct Crossover {
     pub wire: Crossing,
     /// By the time of all calls.
     pub time: Crossing,
-}
-
-/// Where two lines cross.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Crossing {
-    /// At so many tokens; above it the named one is the larger.
-    At {
-        /// Tokens of a replica in a step.
-        tokens: Span,
-        /// The larger above it.
-        larger_above: Family,
-    },
-    /// Nowhere from one micro-batch on: the named one is the larger whatever the tokens.
-    Never(Family),
-    /// Both are equal, or nothing is known of one of them.
-    Unknown,
 }
 
 impl Crossover {
@@ -49,7 +26,7 @@ impl Crossover {
         let mut all = Vec::new();
         for (index, &a) in there.iter().enumerate() {
             for &b in &there[index + 1..] {
-                let by = |amount: fn(&StepOp) -> Option<Span>| crossing(ops, (a, b), tokens, amount);
+                let by = |amount: fn(&StepOp) -> Option<Span>| between(ops, (a, b), tokens, amount);
                 let wire = by(|op| Some(Span::exact(op.wire_bytes_per_step.0 as f64)));
                 let crossover = Crossover { families: (a, b), wire, time: by(StepOp::seconds_per_step) };
                 let crosses = [&crossover.wire, &crossover.time].iter().any(|c| matches!(c, Crossing::At { .. }));
@@ -62,7 +39,7 @@ impl Crossover {
     }
 }
 
-fn crossing(
+fn between(
     ops: &[StepOp],
     (a, b): (Family, Family),
     [tokens, tokens_per_micro_batch]: [u64; 2],
@@ -73,17 +50,9 @@ fn crossing(
             ops.iter().filter(|op| Family::of(op.axis) == Some(family) && op.every_micro_batch == every_micro_batch);
         chosen.map(amount).try_fold(Span::exact(0.0), |sum, amount| Some(sum.plus(amount?)))
     };
-    let lines = || Some((sum(a, true)?, sum(a, false)?, sum(b, true)?, sum(b, false)?));
-    let Some((a1, a0, b1, b0)) = lines() else { return Crossing::Unknown };
-    let (steeper, slope, head_start) =
-        if a1.middle >= b1.middle { (a, a1.minus(b1), b0.minus(a0)) } else { (b, b1.minus(a1), a0.minus(b0)) };
-    match head_start.over(slope) {
-        Some(share) if share.middle * tokens as f64 >= tokens_per_micro_batch as f64 => {
-            Crossing::At { tokens: share.times(tokens as f64), larger_above: steeper }
-        }
-        Some(_) => Crossing::Never(steeper),
-        None if slope.middle > 0.0 => Crossing::Never(steeper),
-        None if head_start.middle != 0.0 => Crossing::Never(if head_start.middle > 0.0 { b } else { a }),
+    let spending = |family| Some(Spending { family, every_micro_batch: sum(family, true)?, once: sum(family, false)? });
+    match spending(a).zip(spending(b)) {
+        Some((a, b)) => crossing(&a, &b, tokens, tokens_per_micro_batch),
         None => Crossing::Unknown,
     }
 }

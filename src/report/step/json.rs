@@ -1,14 +1,15 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::crossover::{Crossing, Crossover};
+use super::crossover::Crossover;
 use super::op::StepOp;
 use super::ranking::{Ranking, Rule};
-use super::span::Span;
 use super::totals::Totals;
 use super::{Family, StepView};
 use crate::report::row::Row;
 use crate::sample::Cadence;
+use crate::stats::Span;
 use crate::units::Bytes;
+use crate::workload::Crossing;
 use crate::workload::StepFacts;
 use serde::Serialize;
 

@@ -2,21 +2,19 @@
 //! against the rule TP > DP > PP, and where their order turns round.
 
 mod crossover;
-mod family;
 mod json;
 mod op;
 mod ranking;
-mod span;
 #[cfg(test)]
 mod tests;
 mod text;
 mod totals;
 
-pub use crossover::{Crossing, Crossover};
-pub use family::Family;
+pub use crate::stats::Span;
+pub use crate::workload::{Crossing, Family, Measure};
+pub use crossover::Crossover;
 pub use op::StepOp;
-pub use ranking::{Measure, Place, Ranking, Rule};
-pub use span::Span;
+pub use ranking::{Place, Ranking, Rule};
 pub use totals::{Sum, Totals};
 
 pub(super) use json::JsonStep;

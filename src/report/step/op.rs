@@ -1,11 +1,10 @@
 //! The calls of one step, each with the time that was measured for it and what that comes to in the step.
 
-use super::span::Span;
 use crate::layout::Axis;
 use crate::record::line::{CaseFacts, StepUse};
 use crate::report::row::Row;
 use crate::sample::Cadence;
-use crate::stats::Interval;
+use crate::stats::{Interval, Span};
 use crate::units::Bytes;
 use crate::workload::Style;
 use crate::workload::when::When;

@@ -1,38 +1,10 @@
 //! Which parallelism costs most, by bytes and by time, and whether the rule TP > DP > PP holds here.
 
-use super::family::Family;
 use super::op::StepOp;
-use super::span::Span;
 use super::totals::{Sum, Totals};
+use crate::stats::Span;
+use crate::workload::{Family, Measure};
 use std::cmp::Ordering;
-
-/// By what parallelisms are ranked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// Size arguments of all calls.
-    PayloadBytes,
-    /// What a rank sends.
-    WireBytes,
-    /// Time of all calls.
-    Time,
-    /// Time of the calls that nothing hides.
-    ExposedTime,
-}
-
-impl Measure {
-    /// All, in the order in which they are listed.
-    pub const ALL: [Measure; 4] = [Measure::PayloadBytes, Measure::WireBytes, Measure::Time, Measure::ExposedTime];
-
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Measure::PayloadBytes => "payload bytes",
-            Measure::WireBytes => "wire bytes",
-            Measure::Time => "time",
-            Measure::ExposedTime => "exposed time",
-        }
-    }
-}
 
 /// The parallelisms of a step by one measure.
 #[derive(Clone, Debug, PartialEq)]

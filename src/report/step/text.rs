@@ -1,8 +1,7 @@
 //! A step as people read it: its calls, the totals of axes and styles, the rule TP > DP > PP, and where the order turns round.
 
-use super::crossover::{Crossing, Crossover};
+use super::crossover::Crossover;
 use super::op::StepOp;
-use super::span::Span;
 use super::totals::{Sum, Totals};
 use super::{Ranking, StepView};
 use crate::report::markdown::bullets;
@@ -10,7 +9,9 @@ use crate::report::plain_table::{Column, TableWriter, markdown_table, table, wra
 use crate::report::row::Row;
 use crate::report::text::visible;
 use crate::sample::Cadence;
+use crate::stats::Span;
 use crate::units::{Bytes, Seconds, three_digits};
+use crate::workload::Crossing;
 
 /// A title, and what stands below it.
 pub(in crate::report) struct Part {

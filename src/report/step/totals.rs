@@ -1,7 +1,7 @@
 //! What the calls of an axis, a style or a whole step come to: bytes and time, and how many calls have no time.
 
 use super::op::StepOp;
-use super::span::Span;
+use crate::stats::Span;
 use crate::units::Bytes;
 
 /// What some calls of a step come to.

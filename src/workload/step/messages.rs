@@ -24,6 +24,21 @@ pub struct Messages {
 }
 
 impl Messages {
+    /// One each way, hidden: enough to know what a message is.
+    pub(super) const ONE_EACH: Messages = Messages { forward: 1, forward_exposed: 0, backward: 1, backward_exposed: 0 };
+
+    /// Whether the numbers keep the schedule's rules.
+    ///
+    /// # Errors
+    /// The rule that is broken, with the nearest numbers that keep it.
+    pub(super) fn check(choices: &PipelineChoices, stages: &Stages, micro_batches: u64) -> Result<(), String> {
+        if stages.count() == 1 {
+            return Ok(());
+        }
+        let asked = u32::try_from(micro_batches).unwrap_or(u32::MAX);
+        choices.schedule.check_rules(stages.count(), choices.virtual_stages, asked).map(|_| ())
+    }
+
     /// The messages of every stage.
     ///
     /// # Errors

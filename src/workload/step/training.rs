@@ -9,6 +9,7 @@ use crate::element::ElementType;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::workload::when::{LayerKind, Pass, When};
+use crate::workload::{Op, style};
 
 /// A model, its training and the layout that divides it, checked against each other.
 #[derive(Clone, Debug)]
@@ -33,6 +34,23 @@ impl<'a> TrainingStep<'a> {
     /// # Errors
     /// Which rule is broken, with the numbers and what would keep it, at the layout's, the batch's or the choice's place.
     pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
+        let mut step = TrainingStep::without_messages(model, training, layout, place)?;
+        step.messages = Messages::of_stages(&training.pipeline, &step.stages, step.micro_batches)
+            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+        Ok(step)
+    }
+
+    /// As [`TrainingStep::new`], for whoever runs the schedule anyway: the rules of the schedule are checked, but its messages
+    /// are not counted, and every stage is said to send one each way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn without_messages(
+        model: &'a Model,
+        training: &'a Training,
+        layout: Layout,
+        place: &Place,
+    ) -> Result<TrainingStep<'a>> {
         let data = &training.data;
         let layout = layout
             .with_replicas_of_shards(data.replicas_of_shards)
@@ -42,11 +60,34 @@ impl<'a> TrainingStep<'a> {
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
-        let messages = Messages::of_stages(&training.pipeline, &stages, micro_batches)
+        Messages::check(&training.pipeline, &stages, micro_batches)
             .map_err(|problem| training.pipeline.place.wrong(problem))?;
+        let messages = vec![Messages::ONE_EACH; stages.count() as usize];
         let step = TrainingStep { model, training, layout, stages, micro_batches, messages };
         check::training(&step, place)?;
         Ok(step)
+    }
+
+    /// A step of parts that were checked before, by whoever makes thousands of them: see [`TrainingStep::without_messages`].
+    pub(crate) fn of_checked_parts(
+        model: &'a Model,
+        training: &'a Training,
+        layout: Layout,
+        stages: Stages,
+        micro_batches: u64,
+    ) -> TrainingStep<'a> {
+        let messages = vec![Messages::ONE_EACH; stages.count() as usize];
+        TrainingStep { model, training, layout, stages, micro_batches, messages }
+    }
+
+    /// The calls of one rank of a stage, style by style. Calls on groups of one rank, and calls that never come, are none.
+    ///
+    /// # Errors
+    /// What cannot be generated, such as counts that pass 64 bits.
+    pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
+        let mut ops = style::training_ops(self, stage)?;
+        ops.retain(|op| self.layout.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches) != Some(0));
+        Ok(ops)
     }
 
     /// t, p, d, c, e: tensor, pipeline, data, context and expert parallel degrees.

@@ -1,4 +1,4 @@
-//! The parallelisms that a rule of thumb ranks, each with the axes that it communicates on.
+//! The parallelisms that a rule of thumb ranks, each with the axes that it communicates on, and by what they are ranked.
 
 use crate::layout::Axis;
 
@@ -44,6 +44,34 @@ impl Family {
             Family::Expert => "EP",
             Family::Data => "DP",
             Family::Pipeline => "PP",
+        }
+    }
+}
+
+/// By what parallelisms are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Size arguments of all calls.
+    PayloadBytes,
+    /// What a rank sends.
+    WireBytes,
+    /// Time of all calls.
+    Time,
+    /// Time of the calls that nothing hides.
+    ExposedTime,
+}
+
+impl Measure {
+    /// All, in the order in which they are listed.
+    pub const ALL: [Measure; 4] = [Measure::PayloadBytes, Measure::WireBytes, Measure::Time, Measure::ExposedTime];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::PayloadBytes => "payload bytes",
+            Measure::WireBytes => "wire bytes",
+            Measure::Time => "time",
+            Measure::ExposedTime => "exposed time",
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Intervals are added up end by end, so that the result covers whatever its parts cover: wider than need be, never narrower.
 
-use crate::stats::Interval;
+use super::Interval;
 use std::cmp::Ordering;
 
 /// A number and the interval that it is known to; `None` where too few samples give none.

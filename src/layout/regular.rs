@@ -1,0 +1,135 @@
+//! How the groups of an axis lie on nodes of equally many neighbouring ranks, worked out from degrees and strides.
+//!
+//! The same answer as [`Locality::of`] on the listed groups, which a test holds; but without listing a world of ranks, so that
+//! a planner can ask it of thousands of layouts. Where nodes cut the grid unevenly, the groups are listed after all.
+
+use super::plan::Grid;
+use super::{Axis, Groups, Layout, Locality};
+
+/// An axis of a grid: its degree, and the distance of neighbours along it.
+type Shape = (u32, u32);
+
+impl Layout {
+    /// How the groups of an axis lie on nodes of so many ranks each, neighbours in world rank.
+    ///
+    /// # Panics
+    /// For [`Axis::Pair`], as [`Layout::groups`].
+    pub fn locality(&self, axis: Axis, ranks_per_node: u32) -> Locality {
+        let world = self.group_size(Axis::World);
+        let node = ranks_per_node.clamp(1, world.max(1));
+        let regular = match self.is_placed_by_hand() {
+            true => None,
+            false => self.members(axis).and_then(|members| regular(&members, world, node)),
+        };
+        regular.unwrap_or_else(|| listed(&self.groups(axis), world, node))
+    }
+
+    /// The axes along which the members of a group differ, the fastest first, without those of degree 1; `None` for groups that
+    /// are no product of axes.
+    fn members(&self, axis: Axis) -> Option<Vec<Shape>> {
+        let experts = if self.degrees.divides_experts() { Grid::Experts } else { Grid::Dense };
+        let (grid, axes): (Grid, &[Axis]) = match axis {
+            Axis::World => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp]),
+            Axis::Tp => (Grid::Dense, &[Axis::Tp]),
+            Axis::Cp => (Grid::Dense, &[Axis::Cp]),
+            Axis::Dp => (Grid::Dense, &[Axis::Dp]),
+            Axis::Pp => (Grid::Dense, &[Axis::Pp]),
+            Axis::Mp => (Grid::Dense, &[Axis::Tp, Axis::Pp]),
+            Axis::DpCp => (Grid::Dense, &[Axis::Dp, Axis::Cp]),
+            Axis::Ep => (experts, &[Axis::Ep]),
+            Axis::Etp => (experts, &[Axis::Tp]),
+            Axis::Edp => (experts, &[Axis::Dp, Axis::Cp]),
+            Axis::EtpEp => (experts, &[Axis::Tp, Axis::Ep]),
+            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter | Axis::Pair => {
+                return None;
+            }
+        };
+        let chosen = self.order().iter().filter(|axis| axes.contains(axis));
+        let shape =
+            chosen.map(|axis| (grid.degree(&self.degrees, *axis), grid.stride(&self.degrees, self.order(), *axis)));
+        Some(shape.filter(|(degree, _)| *degree > 1).collect())
+    }
+}
+
+/// Where a node holds whole blocks of every axis, or is held by one.
+fn regular(members: &[Shape], world: u32, node: u32) -> Option<Locality> {
+    if !world.is_multiple_of(node) {
+        return None;
+    }
+    let mut on_one_node = 1;
+    let mut all = 1;
+    for (degree, stride) in members {
+        let block = stride.checked_mul(*degree)?;
+        on_one_node *= if stride.is_multiple_of(node) {
+            1
+        } else if node.is_multiple_of(block) {
+            *degree
+        } else if node.is_multiple_of(*stride) && block.is_multiple_of(node) {
+            node / stride
+        } else {
+            return None;
+        };
+        all *= degree;
+    }
+    Some(Locality {
+        nodes_spanned: all / on_one_node,
+        ranks_per_node: on_one_node,
+        stride: common_stride(members),
+        concurrent_groups_per_node: node / on_one_node,
+    })
+}
+
+/// The distance of neighbours where it is the same within an axis and from its end to the next one.
+fn common_stride(members: &[Shape]) -> u32 {
+    let follows = |pair: &[Shape]| u64::from(pair[1].1) == u64::from(pair[0].0) * u64::from(pair[0].1);
+    match members.first() {
+        None => 1,
+        Some((_, stride)) if members.windows(2).all(follows) => *stride,
+        Some(_) => 0,
+    }
+}
+
+/// By listing.
+fn listed(groups: &Groups, world: u32, node: u32) -> Locality {
+    let nodes: Vec<u32> = (0..world).map(|rank| rank / node).collect();
+    Locality::of(groups, &nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{DEFAULT_ORDER, Degrees};
+    use proptest::strategy::{Just, Strategy};
+
+    #[test]
+    fn sixteen_thousand_ranks_lie_as_the_llama_3_paper_has_them() {
+        let order = [Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp];
+        let layout = Layout::new(Degrees::dense(8, 1, 128, 16), &order).unwrap();
+        let lies = |axis| layout.locality(axis, 8);
+        assert_eq!(
+            lies(Axis::Tp),
+            Locality { nodes_spanned: 1, ranks_per_node: 8, stride: 1, concurrent_groups_per_node: 1 }
+        );
+        assert_eq!(
+            lies(Axis::Pp),
+            Locality { nodes_spanned: 16, ranks_per_node: 1, stride: 8, concurrent_groups_per_node: 8 }
+        );
+        assert_eq!(lies(Axis::Dp).stride, 128);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_is_what_listing_says(
+            tp in 1u32..5, cp in 1u32..4, dp in 1u32..7, pp in 1u32..5, ep in 1u32..5, own in proptest::bool::ANY,
+            node in 1u32..13, order in Just(DEFAULT_ORDER.to_vec()).prop_shuffle(),
+        ) {
+            let degrees = Degrees { tp, cp, dp, pp, ep, etp: if own { 1 } else { tp } };
+            let Ok(layout) = Layout::new(degrees, &order) else { return Ok(()) };
+            let world = layout.group_size(Axis::World);
+            for axis in Axis::ALL.into_iter().filter(|axis| *axis != Axis::Pair) {
+                let expected = listed(&layout.groups(axis), world, node);
+                proptest::prop_assert_eq!(layout.locality(axis, node), expected, "{} {:?} {}", axis, degrees, node);
+            }
+        }
+    }
+}

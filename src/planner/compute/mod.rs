@@ -1,0 +1,147 @@
+//! How long a rank computes: the passes of a micro-batch through a chunk, and the optimizer.
+//!
+//! What is computed is told by `work`, how fast matrix products are by `efficiency`. Communication is not counted here.
+
+mod efficiency;
+mod measured;
+mod work;
+
+pub use efficiency::{Efficiency, MeasuredProduct, Saturation};
+pub use work::{Product, Work};
+
+use crate::units::{Rate, Seconds};
+use crate::workload::step::TrainingStep;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How fast one GPU (or host rank) computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
+    pub peak_flops_per_second: f64,
+    /// What of the peak products reach.
+    pub efficiency: Efficiency,
+    /// What kernels that only move data reach, reading and writing together.
+    pub memory_rate: Rate,
+    /// Host time of one kernel: a pass is never faster than its kernels can be started.
+    pub seconds_per_kernel: Seconds,
+    /// Attention in one kernel that keeps no matrix of tokens by tokens; it skips what a causal mask hides.
+    pub fused_attention: bool,
+}
+
+/// The passes of one micro-batch through one chunk of a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChunkCompute {
+    /// Forward.
+    pub forward: Seconds,
+    /// What is computed again for the backward pass.
+    pub recompute: Seconds,
+    /// Gradients of inputs, and of everything that is no linear layer.
+    pub input_gradient: Seconds,
+    /// Gradients of weights.
+    pub weight_gradient: Seconds,
+}
+
+impl ChunkCompute {
+    /// The whole backward pass, recomputation included.
+    pub fn backward(&self) -> Seconds {
+        Seconds(self.recompute.0 + self.input_gradient.0 + self.weight_gradient.0)
+    }
+}
+
+/// What a rank of a stage computes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageCompute {
+    /// The passes of a micro-batch, chunk by chunk of the stage.
+    pub chunks: Vec<ChunkCompute>,
+    /// The optimizer's update of what the rank keeps, once in a step.
+    pub optimizer: Seconds,
+}
+
+impl StageCompute {
+    /// All chunks of the stage together.
+    pub fn passes(&self) -> ChunkCompute {
+        self.chunks.iter().fold(ChunkCompute::default(), |sum, chunk| ChunkCompute {
+            forward: Seconds(sum.forward.0 + chunk.forward.0),
+            recompute: Seconds(sum.recompute.0 + chunk.recompute.0),
+            input_gradient: Seconds(sum.input_gradient.0 + chunk.input_gradient.0),
+            weight_gradient: Seconds(sum.weight_gradient.0 + chunk.weight_gradient.0),
+        })
+    }
+
+    /// Forward of all chunks, seconds for one micro-batch.
+    pub fn forward_seconds(&self) -> f64 {
+        self.passes().forward.0
+    }
+
+    /// Backward of all chunks, recomputation included, seconds for one micro-batch.
+    pub fn backward_seconds(&self) -> f64 {
+        self.passes().backward().0
+    }
+}
+
+impl Compute {
+    /// All products at one share of the peak, and nothing else counted: what `--peak-tflops` and `--efficiency` say.
+    pub fn constant(peak_flops_per_second: f64, efficiency: f64) -> Compute {
+        Compute {
+            peak_flops_per_second,
+            efficiency: Efficiency::Whole(efficiency),
+            memory_rate: Rate(f64::INFINITY),
+            seconds_per_kernel: Seconds(0.0),
+            fused_attention: true,
+        }
+    }
+
+    /// What a rank of a stage computes; nothing for a stage that is not there.
+    pub fn stage(&self, step: &TrainingStep, stage: u32) -> StageCompute {
+        if stage >= step.stages.count() {
+            return StageCompute::default();
+        }
+        let chunks = (0..step.stages.chunks()).map(|chunk| self.chunk(step, stage, chunk)).collect();
+        StageCompute { chunks, optimizer: self.optimizer(step, stage) }
+    }
+
+    /// One micro-batch through one chunk.
+    pub fn chunk(&self, step: &TrainingStep, stage: u32, chunk: u32) -> ChunkCompute {
+        let layers = step.stages.layers_of_chunk(stage, chunk);
+        let mut sum = ChunkCompute::default();
+        let mut known: Option<(bool, bool, ChunkCompute)> = None;
+        for layer in layers {
+            // Layers of a kind cost the same.
+            let kind = (step.model.has_experts_in(*layer), step.model.has_sliding_window_in(*layer));
+            let one = match known {
+                Some((experts, window, one)) if (experts, window) == kind => one,
+                _ => work::of_layer(step, *layer, self.fused_attention).seconds(self),
+            };
+            known = Some((kind.0, kind.1, one));
+            sum = sum.and(one);
+        }
+        if layers.contains(&0) {
+            sum = sum.and(work::of_input(step).seconds(self));
+        }
+        if layers.contains(&step.model.layers.saturating_sub(1)) {
+            sum = sum.and(work::of_output(step).seconds(self));
+        }
+        sum
+    }
+
+    /// Adam reads and writes what it keeps of each parameter: bytes over the rate of memory.
+    fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
+        let state = crate::planner::memory::memory(step, stage);
+        let shards = state.optimizer.0 as f64;
+        // The gradient is read and the parameter written beside what the optimizer reads and writes of its own.
+        let moved = 2.0 * shards + shards / 2.0;
+        Seconds(moved / self.memory_rate.0)
+    }
+}
+
+impl ChunkCompute {
+    fn and(self, other: ChunkCompute) -> ChunkCompute {
+        ChunkCompute {
+            forward: Seconds(self.forward.0 + other.forward.0),
+            recompute: Seconds(self.recompute.0 + other.recompute.0),
+            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
+            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
+        }
+    }
+}

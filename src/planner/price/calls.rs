@@ -1,0 +1,313 @@
+//! The calls of a step, stage by stage, and what is known of the time of each. Stages that do the same are asked once.
+
+use super::passes::{Loads, Passes, Timed, count_in_chunk};
+use super::{Pricer, StepPrice, Unpriced};
+use crate::config::step::Recompute;
+use crate::cost::Status;
+use crate::layout::{Axis, Locality};
+use crate::planner::compute::{Compute, StageCompute};
+use crate::planner::rates::{RatedCall, Rates};
+use crate::units::Seconds;
+use crate::workload::Op;
+use crate::workload::step::TrainingStep;
+use crate::workload::when::{Overlap, Pass, When};
+
+/// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
+#[derive(Clone, Debug)]
+pub struct PreparedStep {
+    /// For each stage, which of the kinds it is.
+    pub(super) kind_of_stage: Vec<usize>,
+    kinds: Vec<StageKind>,
+    /// A message of activations, and one of gradients.
+    messages: [Option<Op>; 2],
+}
+
+/// Stages that hold equal layers and do the same.
+#[derive(Clone, Debug)]
+struct StageKind {
+    /// The first of them.
+    stage: u32,
+    ops: Vec<Op>,
+}
+
+/// What stages of a kind compute.
+#[derive(Clone, Debug)]
+pub(super) struct StageWork {
+    compute: StageCompute,
+    /// Attention in a forward pass through each chunk; empty where nothing hides behind it.
+    attention: Vec<f64>,
+}
+
+/// What is known of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub call: RatedCall,
+    pub seconds: f64,
+    /// Ends of the interval; the same as `seconds` where there is none.
+    pub low: f64,
+    pub high: f64,
+    has_interval: bool,
+    untrusted: bool,
+}
+
+/// What is known of the calls of each kind of stage, in the order of its ops, and of both messages.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    kinds: Vec<Vec<Answer>>,
+    messages: [Option<Answer>; 2],
+}
+
+impl PreparedStep {
+    /// Of a step.
+    ///
+    /// # Errors
+    /// Counts that pass 64 bits.
+    pub fn new(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
+        let mut known: Vec<(Vec<usize>, usize)> = Vec::new();
+        let mut prepared = PreparedStep { kind_of_stage: Vec::new(), kinds: Vec::new(), messages: [None, None] };
+        for stage in 0..step.stages.count() {
+            let shape = shape_of(step, stage);
+            let kind = match known.iter().find(|(other, _)| *other == shape) {
+                Some((_, kind)) => *kind,
+                None => {
+                    let ops = step.ops_of_stage(stage).map_err(|error| Unpriced {
+                        call: format!("the calls of stage {stage}"),
+                        reason: error.to_string(),
+                    })?;
+                    prepared.add(stage, ops);
+                    known.push((shape, prepared.kinds.len() - 1));
+                    prepared.kinds.len() - 1
+                }
+            };
+            prepared.kind_of_stage.push(kind);
+        }
+        Ok(prepared)
+    }
+
+    /// What the step takes; see [`super::price`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn price(
+        &self,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<StepPrice, Unpriced> {
+        Pricer::default().price(self, step, compute, rates, ranks_per_node)
+    }
+
+    fn add(&mut self, stage: u32, ops: Vec<Op>) {
+        let (between, own): (Vec<Op>, Vec<Op>) =
+            ops.into_iter().partition(|op| matches!(op.when, When::Boundary { .. }));
+        for op in between {
+            let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
+            self.messages[usize::from(!forward)].get_or_insert(op);
+        }
+        self.kinds.push(StageKind { stage, ops: own });
+    }
+
+    /// Asks for the time of every call.
+    pub(super) fn ask(&self, step: &TrainingStep, rates: &dyn Rates, ranks_per_node: u32) -> Result<Answers, Unpriced> {
+        let layout = &step.layout;
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        let mut ask = |op: &Op| -> Result<Answer, Unpriced> {
+            let index = match places.iter().position(|(axis, ..)| *axis == op.axis) {
+                Some(index) => index,
+                None => {
+                    let locality = layout.locality(op.axis, ranks_per_node);
+                    places.push((op.axis, layout.group_size(op.axis), locality));
+                    places.len() - 1
+                }
+            };
+            let (_, ranks, locality) = &places[index];
+            Answer::of(op, RatedCall::of(op, *ranks, locality), rates)
+        };
+        let mut kinds = Vec::with_capacity(self.kinds.len());
+        for kind in &self.kinds {
+            kinds.push(kind.ops.iter().map(&mut ask).collect::<Result<Vec<_>, _>>()?);
+        }
+        let mut messages = [None, None];
+        for (message, op) in messages.iter_mut().zip(&self.messages) {
+            *message = op.as_ref().map(&mut ask).transpose()?;
+        }
+        Ok(Answers { kinds, messages })
+    }
+
+    /// What stages of every kind compute.
+    pub(super) fn work(&self, step: &TrainingStep, compute: &Compute) -> Vec<StageWork> {
+        let hides = |kind: &StageKind| kind.ops.iter().any(|op| op.overlap == Overlap::Attention);
+        let work = |kind: &StageKind| StageWork {
+            compute: compute.stage(step, kind.stage),
+            attention: if hides(kind) { attention(step, kind.stage, compute) } else { Vec::new() },
+        };
+        self.kinds.iter().map(work).collect()
+    }
+
+    /// The passes of every kind of stage.
+    pub(super) fn passes(
+        &self,
+        step: &TrainingStep,
+        answers: &Answers,
+        work: &[StageWork],
+        seconds: &dyn Fn(&Answer) -> f64,
+    ) -> Vec<Passes> {
+        let each = self.kinds.iter().zip(&answers.kinds).zip(work);
+        each.map(|((kind, answers), work)| {
+            let timed = kind.ops.iter().zip(answers);
+            let calls: Vec<Timed> = timed.map(|(op, answer)| Timed { op, seconds: seconds(answer) }).collect();
+            Passes::of(step, kind.stage, &calls, &work.compute, &work.attention)
+        })
+        .collect()
+    }
+
+    /// How much of the busiest stage's computing is waiting for the host.
+    pub(super) fn host_share(&self, step: &TrainingStep, compute: &Compute, work: &[StageWork], all: f64) -> f64 {
+        if compute.seconds_per_kernel.0 <= 0.0 {
+            return 0.0;
+        }
+        let free = Compute { seconds_per_kernel: Seconds(0.0), ..compute.clone() };
+        let of = |stage: &StageCompute| stage.forward_seconds() + stage.backward_seconds();
+        let m = step.micro_batches as f64;
+        let nearest = self.kinds.iter().zip(work).min_by(|a, b| {
+            let distance = |work: &StageWork| (m * of(&work.compute) - all).abs();
+            distance(a.1).total_cmp(&distance(b.1))
+        });
+        nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all))
+    }
+}
+
+/// A step of which every layer is a stage of its own: what each layer brings to the stage that holds it.
+#[derive(Clone, Debug)]
+pub(in crate::planner) struct LayerLoads {
+    prepared: PreparedStep,
+    work: Vec<StageWork>,
+    /// Ops of each kind of layer that come in every micro-batch: which one, in which pass, how often, and the ranks of a group.
+    calls: Vec<Vec<(usize, Pass, f64, u32)>>,
+}
+
+impl LayerLoads {
+    /// Of such a step.
+    ///
+    /// # Errors
+    /// As [`PreparedStep::new`].
+    pub fn of(step: &TrainingStep, compute: &Compute) -> Result<LayerLoads, Unpriced> {
+        let prepared = PreparedStep::new(step)?;
+        let calls = |kind: &StageKind| {
+            let count = |(index, op): (usize, &Op)| {
+                let (pass, count) = count_in_chunk(step, (kind.stage, 0), &op.when)?;
+                Some((index, pass, count, step.layout.group_size(op.axis)))
+            };
+            kind.ops.iter().enumerate().filter_map(count).collect()
+        };
+        Ok(LayerLoads {
+            work: prepared.work(step, compute),
+            calls: prepared.kinds.iter().map(calls).collect(),
+            prepared,
+        })
+    }
+
+    /// The loads of some layers, their groups lying so; calls of axes without a place are left out.
+    ///
+    /// # Errors
+    /// The first call that the rates have no answer to.
+    pub fn at(
+        &self,
+        layers: &[usize],
+        place: &dyn Fn(Axis) -> Option<Locality>,
+        rates: &dyn Rates,
+    ) -> Result<Vec<Loads>, Unpriced> {
+        let mut loads = Vec::with_capacity(layers.len());
+        for layer in layers {
+            let kind = self.prepared.kind_of_stage[*layer];
+            let (ops, work) = (&self.prepared.kinds[kind].ops, &self.work[kind]);
+            let mut calls = Vec::with_capacity(self.calls[kind].len());
+            for (index, pass, count, ranks) in &self.calls[kind] {
+                let op = &ops[*index];
+                let Some(locality) = place(op.axis) else { continue };
+                let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates)?;
+                calls.push((op, *pass, count * answer.seconds));
+            }
+            let compute = work.compute.chunks.first().copied().unwrap_or_default();
+            let attention = work.attention.first().copied().unwrap_or(0.0);
+            loads.push(Loads::of(compute, attention, calls.into_iter()));
+        }
+        Ok(loads)
+    }
+}
+
+/// What tells stages apart: their layers by kind, chunk by chunk, the ends of the model, and the first stage, whose gradients
+/// are cut into other buckets.
+fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
+    let mut shape = vec![
+        usize::from(stage == 0),
+        usize::from(step.stages.has_input(stage)),
+        usize::from(step.stages.has_output(stage)),
+    ];
+    for chunk in 0..step.stages.chunks() {
+        let layers = step.stages.layers_of_chunk(stage, chunk);
+        let experts = layers.iter().filter(|layer| step.model.has_experts_in(**layer)).count();
+        let windows = layers.iter().filter(|layer| step.model.has_sliding_window_in(**layer)).count();
+        shape.extend([layers.len(), experts, windows, usize::from(layers.contains(&0))]);
+    }
+    shape
+}
+
+/// Seconds of attention in a forward pass through each chunk: just what selective recomputation repeats.
+fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
+    let mut training = step.training.clone();
+    training.tensor.recompute = Recompute::Selective;
+    let selective = TrainingStep { training: &training, ..step.clone() };
+    compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
+}
+
+impl Answer {
+    fn of(op: &Op, call: RatedCall, rates: &dyn Rates) -> Result<Answer, Unpriced> {
+        let told = rates.price(&call);
+        let unpriced = |reason: String| Unpriced {
+            call: format!("{} of {} on {} of {} ranks", op.collective, op.bytes_total, op.axis, call.ranks),
+            reason,
+        };
+        let Some(Seconds(seconds)) = told.seconds.filter(|_| told.status != Status::Refused) else {
+            return Err(unpriced(told.reason.unwrap_or_else(|| "there is no answer".to_owned())));
+        };
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return Err(unpriced(format!("the answer is {seconds} s, which is no time")));
+        }
+        let interval = told.low.zip(told.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
+        let (low, high) = interval.map_or((seconds, seconds), |(low, high)| (low.0, high.0));
+        // What published rates say has no interval and is not calibrated; a curve that is not to be trusted has one.
+        let untrusted = told.untrusted && interval.is_some();
+        Ok(Answer { call, seconds, low, high, has_interval: interval.is_some(), untrusted })
+    }
+}
+
+impl Answers {
+    /// Seconds of a message forward and of one backward; both have the same bytes, so one stands for the other.
+    pub fn messages(&self, seconds: &dyn Fn(&Answer) -> f64) -> [f64; 2] {
+        let [forward, backward] = [0, 1].map(|which: usize| self.messages[which].as_ref().map(seconds));
+        [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Answer> {
+        self.kinds.iter().flatten().chain(self.messages.iter().flatten())
+    }
+
+    /// Whether every call has an interval.
+    pub fn has_intervals(&self) -> bool {
+        self.all().all(|answer| answer.has_interval)
+    }
+
+    /// Calls from curves that are not to be trusted, each ground once.
+    pub fn untrusted(&self, rates: &dyn Rates) -> Vec<String> {
+        let mut grounds: Vec<String> = Vec::new();
+        for answer in self.all().filter(|answer| answer.untrusted) {
+            let ground = rates.ground(&answer.call);
+            if !grounds.contains(&ground) {
+                grounds.push(ground);
+            }
+        }
+        grounds
+    }
+}

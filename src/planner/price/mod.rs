@@ -1,0 +1,199 @@
+//! What one optimizer step of a layout takes, and of which parts that is made: computing, waiting for communication axis by
+//! axis, the bubble, the optimizer. The parts add up to the step.
+//!
+//! Passes are timed stage by stage (`passes`), run in the order of the pipeline's schedule (`timeline`), and seen from the stage
+//! that works most. Which layout to take is for `search` to say.
+
+mod calls;
+mod draws;
+mod exposed;
+mod passes;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+pub(in crate::planner) use calls::LayerLoads;
+pub use calls::PreparedStep;
+pub use exposed::Exposed;
+pub(in crate::planner) use passes::{ChunkPasses, Loads};
+
+use crate::planner::compute::Compute;
+use crate::planner::rates::Rates;
+use crate::workload::step::TrainingStep;
+use calls::Answers;
+use passes::Passes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use timeline::{Pipeline, Schedules, Span};
+
+/// What a step takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepPrice {
+    /// The step: the sum of all that follows.
+    pub step_seconds: f64,
+    /// What the busiest stage computes, recomputation included.
+    pub compute_seconds: f64,
+    /// What its passes take longer because the host cannot start kernels faster.
+    pub host_seconds: f64,
+    /// What it waits for other stages, with messages that cost nothing.
+    pub bubble_seconds: f64,
+    /// What it waits for communication.
+    pub exposed: Exposed,
+    /// The update of the parameters.
+    pub optimizer_seconds: f64,
+    /// Where every call takes the lower end of its interval; absent where a call has none.
+    pub step_seconds_low: Option<f64>,
+    /// Where every call takes the upper end.
+    pub step_seconds_high: Option<f64>,
+    /// Calls from curves that are not to be trusted, each once.
+    pub untrusted: Vec<String>,
+}
+
+/// A step without a price: what nobody can tell, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpriced {
+    /// The call, in words.
+    pub call: String,
+    /// Why there is no answer.
+    pub reason: String,
+}
+
+impl fmt::Display for Unpriced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason)
+    }
+}
+
+/// What a step takes on nodes of so many ranks each, neighbours in world rank.
+///
+/// # Errors
+/// The first call that the rates have no answer to.
+pub fn price(
+    step: &TrainingStep,
+    compute: &Compute,
+    rates: &dyn Rates,
+    ranks_per_node: u32,
+) -> Result<StepPrice, Unpriced> {
+    PreparedStep::new(step)?.price(step, compute, rates, ranks_per_node)
+}
+
+/// Prices steps, and keeps the schedules that several have in common.
+#[derive(Debug, Default)]
+pub struct Pricer {
+    schedules: Schedules,
+}
+
+/// A step of which everything is known but which end of their intervals its calls take.
+struct Asked<'a> {
+    prepared: &'a PreparedStep,
+    step: &'a TrainingStep<'a>,
+    answers: &'a Answers,
+    work: &'a [calls::StageWork],
+}
+
+impl Pricer {
+    /// As [`price`], of a prepared step.
+    ///
+    /// # Errors
+    /// As [`price`].
+    pub fn price(
+        &self,
+        prepared: &PreparedStep,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<StepPrice, Unpriced> {
+        let answers = prepared.ask(step, rates, ranks_per_node)?;
+        let work = prepared.work(step, compute);
+        let asked = Asked { prepared, step, answers: &answers, work: &work };
+        let mut price = self.parts(&asked, &|answer| answer.seconds)?;
+        price.untrusted = answers.untrusted(rates);
+        if answers.has_intervals() {
+            price.step_seconds_low = Some(self.parts(&asked, &|answer| answer.low)?.step_seconds);
+            price.step_seconds_high = Some(self.parts(&asked, &|answer| answer.high)?.step_seconds);
+        }
+        let host = prepared.host_share(step, compute, &work, price.compute_seconds);
+        price.host_seconds = host;
+        price.compute_seconds -= host;
+        Ok(price)
+    }
+
+    /// The price where every call takes what `seconds` makes of its answer.
+    fn parts(&self, asked: &Asked, seconds: &dyn Fn(&calls::Answer) -> f64) -> Result<StepPrice, Unpriced> {
+        let step = asked.step;
+        let kinds: Vec<Passes> = asked.prepared.passes(step, asked.answers, asked.work, seconds);
+        let stages: Vec<&Passes> = asked.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
+        let [message_forward, message_backward] = asked.answers.messages(seconds);
+        let mut pipeline = Pipeline {
+            kind: step.training.pipeline.schedule,
+            virtual_stages: step.training.pipeline.virtual_stages,
+            micro_batches: step.micro_batches,
+            stages,
+            message_forward,
+            message_backward,
+        };
+        let wrong = |reason: String| Unpriced { call: "the pipeline's schedule".to_owned(), reason };
+        let span = pipeline.span(&self.schedules).map_err(wrong)?;
+        let makespan = span.makespan;
+        let quiet = match message_forward + message_backward > 0.0 && pipeline.stages.len() > 1 {
+            true => {
+                (pipeline.message_forward, pipeline.message_backward) = (0.0, 0.0);
+                pipeline.span(&self.schedules).map_err(wrong)?.makespan
+            }
+            false => makespan,
+        };
+        Ok(sum_up(&pipeline.stages, step.micro_batches as f64, &span, quiet))
+    }
+}
+
+/// The parts, seen from the stage that works most. `quiet` is the span where messages cost nothing.
+fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> StepPrice {
+    let busy = |stage: &Passes| stage.forward() + stage.backward();
+    let Some(busiest) = stages.iter().copied().max_by(|a, b| busy(a).total_cmp(&busy(b))) else {
+        return StepPrice::default();
+    };
+    let compute: f64 = busiest.chunks.iter().map(|chunk| chunk.compute.forward.0 + chunk.compute.backward().0).sum();
+    let waits = busiest
+        .chunks
+        .iter()
+        .fold(Exposed::default(), |sum, chunk| sum.plus(chunk.exposed_forward).plus(chunk.exposed_backward));
+    let mut exposed = waits.times(micro_batches);
+    let compute_seconds = micro_batches * compute;
+    let bubble_seconds = (quiet - compute_seconds - exposed.total()).max(0.0);
+    exposed.pp += (span.makespan - quiet).max(0.0);
+    exposed = exposed.plus(before(stages, span)).plus(after(stages, span)).plus(last(stages));
+    let optimizer_seconds = stages.iter().map(|stage| stage.optimizer).fold(0.0, f64::max);
+    StepPrice {
+        step_seconds: compute_seconds + bubble_seconds + exposed.total() + optimizer_seconds,
+        compute_seconds,
+        bubble_seconds,
+        exposed,
+        optimizer_seconds,
+        ..StepPrice::default()
+    }
+}
+
+/// What stands before the first forward pass, of the stage that is held up most by it: a stage whose turn comes later has time.
+fn before(stages: &[&Passes], span: &Span) -> Exposed {
+    let waits = stages.iter().zip(&span.starts).map(|(stage, start)| beyond(stage.before, *start));
+    waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+}
+
+/// What stands behind the last backward pass, of the stage that is through with it last: a stage that ends early has time.
+fn after(stages: &[&Passes], span: &Span) -> Exposed {
+    let waits = stages.iter().zip(&span.ends).map(|(stage, end)| beyond(stage.after, span.makespan - end));
+    waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+}
+
+/// What all stages wait for together: each axis at its slowest.
+fn last(stages: &[&Passes]) -> Exposed {
+    stages.iter().fold(Exposed::default(), |slowest, stage| slowest.larger(stage.last))
+}
+
+/// What is left of a wait once `free` seconds of it cost nothing, shared out as the whole was.
+fn beyond(waits: Exposed, free: f64) -> Exposed {
+    let total = waits.total();
+    if total <= free || total <= 0.0 { Exposed::default() } else { waits.times((total - free.max(0.0)) / total) }
+}

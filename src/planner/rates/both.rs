@@ -1,0 +1,44 @@
+//! A fit, and for the calls that it refuses the published rates of a machine file, marked as such.
+
+use super::{Fitted, Published, RatedCall, Rates};
+use crate::cost::{Prediction, Status};
+
+/// A fit first, then the links.
+#[derive(Debug)]
+pub struct Both<'a> {
+    fitted: Fitted<'a>,
+    published: Published<'a>,
+}
+
+impl<'a> Both<'a> {
+    /// Of a fit and a machine file, where a user names both.
+    pub fn new(fitted: Fitted<'a>, published: Published<'a>) -> Both<'a> {
+        Both { fitted, published }
+    }
+}
+
+impl Rates for Both<'_> {
+    fn price(&self, call: &RatedCall) -> Prediction {
+        let answer = self.fitted.price(call);
+        if answer.status == Status::Refused { self.published.price(call) } else { answer }
+    }
+
+    fn ground(&self, call: &RatedCall) -> String {
+        match self.fitted.price(call).reason {
+            Some(reason) => format!("{} (the fit: {reason})", self.published.ground(call)),
+            None => self.fitted.ground(call),
+        }
+    }
+
+    fn calibrated(&self) -> bool {
+        false
+    }
+
+    fn synthetic(&self) -> bool {
+        self.fitted.synthetic()
+    }
+
+    fn name(&self) -> String {
+        format!("{}, and for what it does not hold {}", self.fitted.name(), self.published.name())
+    }
+}

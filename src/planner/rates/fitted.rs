@@ -1,0 +1,312 @@
+//! Times from a fit, for any place: as measured where it was measured, else carried over from what is nearest, and marked.
+
+use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups, stand_in};
+use super::{RatedCall, Rates};
+use crate::collective::Collective;
+use crate::cost::transfer::{self, Scaling};
+use crate::cost::{Asked, Fit, Place, Prediction, Predictor, Status};
+use crate::element::ElementType;
+use crate::sample::Cadence;
+use crate::units::{Bytes, Seconds};
+use std::collections::HashMap;
+
+/// A fit that answers for any place.
+#[derive(Debug)]
+pub struct Fitted<'a> {
+    fit: &'a Fit,
+    name: String,
+    predictor: Predictor<'a>,
+    candidates: HashMap<(Kind, Cadence), Vec<Candidate>>,
+    elements: HashMap<Collective, Vec<ElementType>>,
+    unknown: Option<Asked>,
+}
+
+/// The curves that an answer is read from.
+struct Chosen<'c> {
+    kind: Kind,
+    candidates: &'c [Candidate],
+    way: Way,
+    /// Whether all of it is what was asked for.
+    exact: bool,
+}
+
+/// How an answer is read from the curves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// From one family, for so many ranks.
+    One { index: usize, ranks: u32, sharing: Sharing },
+    /// From two numbers of hosts with equally many ranks on each.
+    Between { indices: [usize; 2], ranks: [u32; 2], sharing: [Sharing; 2] },
+}
+
+impl<'a> Fitted<'a> {
+    /// Of a fit; `name` is its file. `unknown` says where the groups lay whose records did not say it, as far as a user
+    /// vouches for it; without it such curves answer nothing.
+    pub fn new(fit: &'a Fit, name: &str, unknown: Option<Asked>) -> Fitted<'a> {
+        let mut candidates: HashMap<(Kind, Cadence), Vec<Candidate>> = HashMap::new();
+        let mut elements: HashMap<Collective, Vec<ElementType>> = HashMap::new();
+        for (family, of) in fit.families.iter().enumerate() {
+            let kind = Kind { collective: of.key.collective, element_type: of.key.element_type };
+            let mut ranks: Vec<u32> = of.curves.iter().map(|curve| curve.ranks).collect();
+            ranks.sort_unstable();
+            let candidate = Candidate { family, place: of.key.place, ranks };
+            candidates.entry((kind, of.key.cadence)).or_default().push(candidate);
+            let known = elements.entry(kind.collective).or_default();
+            known.extend(kind.element_type.filter(|element| !known.contains(element)));
+        }
+        Fitted { fit, name: name.to_owned(), predictor: Predictor::new(fit), candidates, elements, unknown }
+    }
+
+    /// What a call would be read from; `None` where there is nothing near enough.
+    fn chosen(&self, call: &RatedCall) -> Option<Chosen<'_>> {
+        let place = Place::of(&call.locality);
+        for collective in [Some(call.collective), stand_in(call.collective)].into_iter().flatten() {
+            let Some(measured) = self.elements.get(&collective) else { continue };
+            let own = collective.reduces().then_some(call.element_type);
+            let other = own.and_then(|element| alike(element, measured)).filter(|other| Some(*other) != own);
+            for element_type in [Some(own), other.map(Some)].into_iter().flatten() {
+                let kind = Kind { collective, element_type };
+                let Some(candidates) = self.of_kind(kind, call.cadence) else { continue };
+                if let Some((way, same_place)) = self.way(candidates, call, place) {
+                    let exact = same_place && collective == call.collective && element_type == own;
+                    return Some(Chosen { kind, candidates, way, exact });
+                }
+            }
+        }
+        None
+    }
+
+    fn of_kind(&self, kind: Kind, cadence: Option<Cadence>) -> Option<&[Candidate]> {
+        let of = |cadence| self.candidates.get(&(kind, cadence)).map(Vec::as_slice);
+        match cadence {
+            Some(cadence) => of(cadence),
+            None => of(Cadence::Streaming).or_else(|| of(Cadence::Isolated)),
+        }
+    }
+
+    /// How to come from the candidates to the place, and whether it is the same.
+    fn way(&self, candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<(Way, bool)> {
+        let vouched = |other: &Place| {
+            other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| place.is_meant_by(asked))
+        };
+        let one = |index: usize, sharing| Way::One { index, ranks: ranks_for(&candidates[index], call), sharing };
+        let answers = |index: &usize| self.answers(&candidates[*index], ranks_for(&candidates[*index], call));
+        let same = |index: &usize| {
+            let other = candidates[*index].place;
+            (other == place && place.nodes_spanned > 0) || vouched(&other)
+        };
+        if let Some(index) = (0..candidates.len()).filter(same).find(answers) {
+            return Some((one(index, Sharing::SAME), true));
+        }
+        let is_message = is_message(call.collective);
+        let alike = |other: &Candidate| match other.place.nodes_spanned {
+            0 => false,
+            nodes if is_message => (nodes > 1) == (place.nodes_spanned > 1),
+            nodes => nodes == place.nodes_spanned,
+        };
+        let on_as_many = (0..candidates.len()).filter(|index| place.nodes_spanned > 0 && alike(&candidates[*index]));
+        if let Some(index) = nearest_groups(on_as_many.filter(answers), candidates, place) {
+            return Some((one(index, sharing(&candidates[index], place)), false));
+        }
+        between(candidates, call, place).map(|way| (way, false))
+    }
+
+    /// Whether a family has the group size, or two to go by.
+    fn answers(&self, candidate: &Candidate, ranks: u32) -> bool {
+        candidate.ranks.contains(&ranks) || transfer::neighbours(&candidate.ranks, ranks).is_some()
+    }
+
+    fn read(&self, chosen: &Chosen, bytes: Bytes, asked_ranks: u32) -> Prediction {
+        let family = |index: usize| chosen.candidates[index].family;
+        match chosen.way {
+            Way::One { index, ranks, sharing } => {
+                shared(self.predictor.predict_by(family(index), ranks, bytes), sharing)
+            }
+            Way::Between { indices, ranks, sharing } => {
+                let at = |which: usize, bytes: f64| {
+                    let answer = self.predictor.predict_by(family(indices[which]), ranks[which], whole(bytes));
+                    shared(answer, sharing[which])
+                };
+                carried(ranks, asked_ranks, bytes.0 as f64, at)
+            }
+        }
+    }
+
+    fn why_not(&self, call: &RatedCall) -> String {
+        let place = Place::of(&call.locality);
+        let of_call = |family: &&crate::cost::FamilyFit| {
+            [Some(call.collective), stand_in(call.collective)].contains(&Some(family.key.collective))
+        };
+        let there: Vec<String> = self.fit.families.iter().filter(of_call).map(told).collect();
+        if there.is_empty() {
+            return format!("{} was not measured", call.collective);
+        }
+        let unknown = self.fit.families.iter().filter(of_call).any(|family| family.key.place.nodes_spanned == 0);
+        let hint = match (&self.unknown, unknown) {
+            (None, true) => "; where the groups of unknown locality lay can be said with --unknown-locality",
+            _ => "",
+        };
+        let shown = if there.len() > 6 { 6 } else { there.len() };
+        let more = if there.len() > shown { format!(" and {} more", there.len() - shown) } else { String::new() };
+        format!(
+            "{} of {} ranks at {place} was not measured, nor near enough; there is {}{more}{hint}",
+            call.collective,
+            call.ranks,
+            there[..shown].join("; ")
+        )
+    }
+}
+
+fn told(family: &crate::cost::FamilyFit) -> String {
+    let ranks: Vec<String> = family.curves.iter().map(|curve| curve.ranks.to_string()).collect();
+    format!("{} of {} ranks at {}", family.key.collective, ranks.join(", "), family.key.place)
+}
+
+/// The group size to ask a family for: that of the call, or of messages the nearest that was measured.
+fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
+    if !is_message(call.collective) {
+        return call.ranks;
+    }
+    candidate.ranks.iter().copied().min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
+}
+
+fn sharing(candidate: &Candidate, asked: Place) -> Sharing {
+    Sharing::of(candidate.place.concurrent_groups_per_node, asked.concurrent_groups_per_node)
+}
+
+/// Two numbers of hosts with as many ranks on each as the call has, neighbours of its own.
+fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<Way> {
+    let nodes = place.nodes_spanned;
+    if nodes < 2 || !call.ranks.is_multiple_of(nodes) {
+        return None;
+    }
+    let per_node = call.ranks / nodes;
+    // At most one for each number of hosts; there are few.
+    let best_on = |hosts: u32| {
+        let fits = |index: &usize| {
+            let candidate = &candidates[*index];
+            candidate.place.nodes_spanned == hosts && candidate.ranks.contains(&(hosts * per_node))
+        };
+        nearest_groups((0..candidates.len()).filter(fits), candidates, place)
+    };
+    let mut below: Vec<(u32, usize)> = Vec::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.place.nodes_spanned > 1) {
+        let hosts = candidate.place.nodes_spanned;
+        if below.iter().all(|(known, _)| *known != hosts * per_node)
+            && let Some(index) = best_on(hosts)
+        {
+            below.push((hosts * per_node, index));
+        }
+    }
+    below.sort_unstable();
+    let sizes: Vec<u32> = below.iter().map(|(ranks, _)| *ranks).collect();
+    let (a, b) = transfer::neighbours(&sizes, call.ranks)?;
+    let indices = [below[a].1, below[b].1];
+    let sharing = indices.map(|index| sharing(&candidates[index], place));
+    Some(Way::Between { indices, ranks: [sizes[a], sizes[b]], sharing })
+}
+
+/// The answer for `ranks` from those for two other group sizes, by the steps of a ring. Where the levels of a tree would say
+/// otherwise, the difference widens the interval.
+fn carried(measured: [u32; 2], ranks: u32, bytes: f64, at: impl Fn(usize, f64) -> Prediction) -> Prediction {
+    let by = |scaling: Scaling, end: fn(&Prediction) -> Option<Seconds>| {
+        let nothing = std::cell::Cell::new(false);
+        let seconds = transfer::seconds(scaling, (measured[0], measured[1]), ranks, bytes, |which, bytes| {
+            end(&at(which, bytes)).map_or_else(
+                || {
+                    nothing.set(true);
+                    f64::NAN
+                },
+                |seconds| seconds.0,
+            )
+        });
+        (!nothing.get() && seconds.is_finite()).then_some(seconds)
+    };
+    let ends = [at(0, bytes), at(1, bytes)];
+    let (Some(ring), Some(tree)) =
+        (by(Scaling::Ring, |answer| answer.seconds), by(Scaling::Tree, |answer| answer.seconds))
+    else {
+        let reason = ends.iter().find_map(|answer| answer.reason.clone());
+        return Prediction::refused(reason.unwrap_or_else(|| "too far from what was measured".to_owned()));
+    };
+    let forms = (ring / tree).max(tree / ring);
+    let inside = measured[0] < ranks && ranks < measured[1];
+    Prediction {
+        seconds: Some(Seconds(ring)),
+        low: by(Scaling::Ring, |answer| answer.low).map(|low| Seconds(low.min(ring) / forms)),
+        high: by(Scaling::Ring, |answer| answer.high).map(|high| Seconds(high.max(ring) * forms)),
+        status: if inside { Status::Transferred } else { Status::Extrapolated },
+        reason: None,
+        untrusted: ends.iter().any(|answer| answer.untrusted),
+    }
+}
+
+fn whole(bytes: f64) -> Bytes {
+    Bytes((bytes.round() as u64).max(1))
+}
+
+fn shared(answer: Prediction, sharing: Sharing) -> Prediction {
+    let times = |seconds: Option<Seconds>, factor: f64| seconds.map(|seconds| Seconds(seconds.0 * factor));
+    Prediction {
+        seconds: times(answer.seconds, sharing.middle),
+        low: times(answer.low, sharing.low),
+        high: times(answer.high, sharing.high),
+        ..answer
+    }
+}
+
+impl Rates for Fitted<'_> {
+    fn price(&self, call: &RatedCall) -> Prediction {
+        let Some(chosen) = self.chosen(call) else { return Prediction::refused(self.why_not(call)) };
+        let answer = self.read(&chosen, call.bytes_total, call.ranks);
+        match answer.status {
+            Status::Refused => answer,
+            // A longer way than between group sizes.
+            _ if !chosen.exact => Prediction { status: Status::Extrapolated, ..answer },
+            _ => answer,
+        }
+    }
+
+    fn ground(&self, call: &RatedCall) -> String {
+        let Some(chosen) = self.chosen(call) else { return self.why_not(call) };
+        let element = chosen.kind.element_type.map_or_else(String::new, |element| format!(" of {element}"));
+        let place = |index: usize| chosen.candidates[index].place;
+        let told_sharing = |index: usize, sharing: Sharing| match sharing == Sharing::SAME {
+            true => String::new(),
+            false => format!(
+                ", {} instead of {} concurrent groups on a host: {:.2} to {:.2} times as long",
+                call.locality.concurrent_groups_per_node,
+                place(index).concurrent_groups_per_node,
+                sharing.low,
+                sharing.high
+            ),
+        };
+        let measured = match chosen.way {
+            Way::One { index, ranks, sharing } => {
+                format!("on {ranks} ranks at {}{}", place(index), told_sharing(index, sharing))
+            }
+            Way::Between { indices: [a, b], ranks, sharing } => format!(
+                "on {} ranks at {} and {} at {}{}",
+                ranks[0],
+                place(a),
+                ranks[1],
+                place(b),
+                told_sharing(a, sharing[0])
+            ),
+        };
+        format!("{}{element} {measured}", chosen.kind.collective)
+    }
+
+    fn calibrated(&self) -> bool {
+        true
+    }
+
+    fn synthetic(&self) -> bool {
+        self.fit.synthetic
+    }
+
+    fn name(&self) -> String {
+        let synthetic = if self.fit.synthetic { " (SYNTHETIC)" } else { "" };
+        format!("{}{synthetic}", self.name)
+    }
+}

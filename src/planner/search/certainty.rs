@@ -1,0 +1,49 @@
+//! How sure it is that one layout is faster than another.
+
+use super::Planned;
+use super::question::Question;
+use super::space::Choices;
+use crate::config::step::parse_order;
+use crate::error::{Error, Result};
+use crate::layout::{Axis, Layout};
+use crate::planner::price::{PreparedStep, Pricer};
+use crate::workload::step::TrainingStep;
+
+/// Draws of both layouts.
+const DRAWS: u32 = 100;
+
+/// The share of draws in which the first layout is the faster one, each call being off as far as predictions like it were;
+/// nothing where that is not known.
+///
+/// # Errors
+/// A layout that does not fit the question.
+pub fn probability_faster(question: &Question, first: &Planned, second: &Planned) -> Result<Option<f64>> {
+    let pricer = Pricer::default();
+    let (Some(first), Some(second)) = (draws(question, &pricer, first)?, draws(question, &pricer, second)?) else {
+        return Ok(None);
+    };
+    let share = |a: f64, b: f64| match a.total_cmp(&b) {
+        std::cmp::Ordering::Less => 1.0,
+        std::cmp::Ordering::Equal => 0.5,
+        std::cmp::Ordering::Greater => 0.0,
+    };
+    let sum: f64 = first.iter().zip(&second).map(|(a, b)| share(*a, *b)).sum();
+    Ok(Some(sum / first.len().max(1) as f64))
+}
+
+fn draws(question: &Question, pricer: &Pricer, planned: &Planned) -> Result<Option<Vec<f64>>> {
+    let training = question.training(Choices {
+        zero_stage: planned.zero_stage,
+        virtual_stages: planned.virtual_stages,
+        micro_batch: planned.micro_batch,
+        recompute: planned.recompute,
+        sequence_parallel: question.sequence_parallel(&planned.degrees),
+    });
+    let order = parse_order(&planned.order).map_err(Error::usage)?;
+    let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
+    let layout = Layout::new(planned.degrees, &order)?;
+    let step = TrainingStep::without_messages(question.model, &training, layout, &training.place)?;
+    let prepared = PreparedStep::new(&step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
+    let rates = (question.rates, question.ranks_per_node);
+    Ok(pricer.draws(&prepared, &step, question.compute, rates, DRAWS))
+}

@@ -1,0 +1,84 @@
+//! What a planner is asked: a model, GPUs, a batch, and what of the layout is given already.
+
+use crate::config::step::Recompute;
+use crate::config::{Model, Training};
+use crate::layout::{Axis, Degrees};
+use crate::planner::compute::Compute;
+use crate::planner::rates::Rates;
+use crate::units::Bytes;
+
+/// A question to the planner.
+pub struct Question<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The training, whose micro-batch, recomputation, ZeRO stage and virtual stages are the planner's to choose.
+    pub base: Training,
+    /// Samples of a step over all replicas.
+    pub global_batch: u64,
+    /// All GPUs.
+    pub gpus: u32,
+    /// GPUs of a node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// What one GPU holds.
+    pub gpu_memory: Bytes,
+    /// How fast one GPU computes.
+    pub compute: &'a Compute,
+    /// How fast calls are.
+    pub rates: &'a dyn Rates,
+    /// What is given already.
+    pub only: Only,
+    /// How many of the best layouts are wanted.
+    pub wanted: usize,
+    /// Whether curves with a held-out error over 10 % may be planned on.
+    pub allow_untrusted: bool,
+}
+
+/// What of a layout is given; nothing is free that is not `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Tensor parallel.
+    pub tp: Option<u32>,
+    /// Context parallel.
+    pub cp: Option<u32>,
+    /// Expert parallel.
+    pub ep: Option<u32>,
+    /// Pipeline parallel.
+    pub pp: Option<u32>,
+    /// Chunks on each rank.
+    pub virtual_stages: Option<u32>,
+    /// Data parallel.
+    pub dp: Option<u32>,
+    /// 0 to 3.
+    pub zero_stage: Option<u8>,
+    /// Samples of a micro-batch.
+    pub micro_batch: Option<u64>,
+    /// What is computed again.
+    pub recompute: Option<Recompute>,
+    /// The axes, the fastest varying first.
+    pub order: Option<Vec<Axis>>,
+}
+
+impl Only {
+    /// Whether anything is given.
+    pub fn is_anything(&self) -> bool {
+        *self != Only::default()
+    }
+
+    /// Whether degrees are as given.
+    pub(super) fn allows(&self, degrees: &Degrees) -> bool {
+        let is = |only: Option<u32>, degree: u32| only.is_none_or(|only| only == degree);
+        is(self.tp, degrees.tp)
+            && is(self.cp, degrees.cp)
+            && is(self.ep, degrees.ep)
+            && is(self.pp, degrees.pp)
+            && is(self.dp, degrees.dp)
+    }
+
+    /// Whether an order of the axes above degree 1 is as given; axes of degree 1 may stand anywhere in the given one.
+    pub(super) fn order_is(&self, order: &[Axis]) -> bool {
+        self.order.as_ref().is_none_or(|only| {
+            let given: Vec<Axis> = only.iter().copied().filter(|axis| order.contains(axis)).collect();
+            given == order
+        })
+    }
+}

@@ -1,0 +1,259 @@
+//! Every legal way to divide a model over so many GPUs: degrees, virtual stages, and the orders of the axes.
+//!
+//! What is legal is asked of `workload::step` and `layout`, so that a planned layout is one that every other command accepts.
+
+use super::question::Question;
+use crate::config::Training;
+use crate::config::step::{DataStyle, Recompute, ScheduleKind};
+use crate::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
+use crate::workload::step::{Stages, TrainingStep};
+use std::collections::{BTreeMap, HashMap};
+
+/// What stands in for a batch that has nothing to do with the question.
+const ONE_MICRO_BATCH: u64 = 1;
+/// The axes whose places tell orders apart.
+const PLACED: [Axis; 12] = [
+    Axis::Tp,
+    Axis::Cp,
+    Axis::Ep,
+    Axis::Etp,
+    Axis::EtpEp,
+    Axis::Dp,
+    Axis::DpCp,
+    Axis::Edp,
+    Axis::Pp,
+    Axis::Mp,
+    Axis::Embedding,
+    Axis::World,
+];
+
+/// Degrees, and all orders of the axes in which ranks lie differently.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub degrees: Degrees,
+    pub orders: Vec<Order>,
+    /// Orders that are legal, those that lie alike included.
+    pub orders_legal: u64,
+}
+
+/// An order of the axes.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub layout: Layout,
+    /// Where the groups of the axes that repeat in every layer lie.
+    pub places: [Locality; 5],
+    /// Orders in which every group lies just so, this one included.
+    pub alike: u64,
+}
+
+/// The axes of [`Order::places`].
+pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
+
+/// How the work of a step is divided, beside the degrees. The key of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Choices {
+    pub zero_stage: u8,
+    pub virtual_stages: u32,
+    pub micro_batch: u64,
+    pub recompute: Recompute,
+    pub sequence_parallel: bool,
+}
+
+/// Layers of the stages for pp and virtual stages, where they can be shared out.
+pub(super) type StagesOf = BTreeMap<(u32, u32), Stages>;
+
+/// Everything that can be divided, and why the rest cannot.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    pub shapes: Vec<Shape>,
+    pub stages: StagesOf,
+    /// Degrees that break a rule, by rule.
+    pub illegal: BTreeMap<&'static str, u64>,
+}
+
+impl Space {
+    /// All degrees whose product are the GPUs.
+    pub fn of(question: &Question) -> Space {
+        let mut space = Space::default();
+        let mut heads: HashMap<[u32; 3], bool> = HashMap::new();
+        let gpus = question.gpus;
+        let experts = question.model.mixture.as_ref().map_or(1, |mixture| mixture.experts);
+        let eps: Vec<u32> = divisors(experts).into_iter().filter_map(|ep| u32::try_from(ep).ok()).collect();
+        for pp in divisors_32(gpus) {
+            for tp in divisors_32(gpus / pp) {
+                for cp in divisors_32(gpus / pp / tp) {
+                    let dp = gpus / pp / tp / cp;
+                    for ep in eps.iter().copied() {
+                        let etp = if ep == 1 { tp } else { 1 };
+                        let degrees = Degrees { tp, cp, dp, pp, ep, etp };
+                        if question.only.allows(&degrees) {
+                            space.add(question, degrees, &mut heads);
+                        }
+                    }
+                }
+            }
+        }
+        space
+    }
+
+    fn add(&mut self, question: &Question, degrees: Degrees, known: &mut HashMap<[u32; 3], bool>) {
+        let mut refuse = |rule: &'static str| *self.illegal.entry(rule).or_default() += 1;
+        if !question.global_batch.is_multiple_of(u64::from(degrees.dp)) {
+            return refuse("dp does not divide the global batch");
+        }
+        if degrees.edp().is_none() {
+            return refuse("ep does not divide the ranks of a stage");
+        }
+        let divides = *known
+            .entry([degrees.tp, degrees.cp, degrees.ep])
+            .or_insert_with(|| question.is_legal_without_pipeline(&degrees));
+        if !divides {
+            return refuse("tp, cp or ep does not divide the heads, widths, experts or tokens");
+        }
+        if u64::from(degrees.pp) > u64::from(question.model.layers) {
+            return refuse("more stages than layers");
+        }
+        let mut any = false;
+        for virtual_stages in question.virtual_stages(degrees.pp) {
+            let key = (degrees.pp, virtual_stages);
+            if !self.stages.contains_key(&key) {
+                let choices = question.pipeline(virtual_stages);
+                let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
+                self.stages.insert(key, stages);
+            }
+            any = true;
+        }
+        if !any {
+            return refuse("pp does not divide the layers");
+        }
+        match orders(question, degrees) {
+            (orders, orders_legal) if !orders.is_empty() => self.shapes.push(Shape { degrees, orders, orders_legal }),
+            _ => refuse("no order of the axes gives dense layers and experts the same pipelines"),
+        }
+    }
+}
+
+impl Question<'_> {
+    /// Whether heads, widths, experts and tokens can be divided so, by a step without pipeline and replicas.
+    fn is_legal_without_pipeline(&self, degrees: &Degrees) -> bool {
+        let carved = u64::from(degrees.ep) * u64::from(degrees.etp);
+        let stage = u64::from(degrees.tp) * u64::from(degrees.cp);
+        let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok());
+        let alone = Degrees { dp: dp.unwrap_or(1), pp: 1, ..*degrees };
+        let choices = Choices {
+            zero_stage: 0,
+            virtual_stages: 1,
+            micro_batch: 1,
+            recompute: Recompute::None,
+            sequence_parallel: self.sequence_parallel(degrees),
+        };
+        let mut training = self.training(choices);
+        training.batch = crate::config::step::Batch::MicroBatches(ONE_MICRO_BATCH);
+        Layout::new(alone, &DEFAULT_ORDER)
+            .and_then(|layout| {
+                TrainingStep::without_messages(self.model, &training, layout, &training.place).map(|_| ())
+            })
+            .is_ok()
+    }
+
+    /// Sequence parallelism wherever it comes out even: it is never worse in memory, and experts need it.
+    pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
+        let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
+        let s = self.base.sequence;
+        tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
+    }
+
+    /// Chunks on each rank that the layers could be cut into.
+    pub(super) fn virtual_stages(&self, pp: u32) -> Vec<u32> {
+        let most = if pp == 1 { 1 } else { self.model.layers / pp.max(1) };
+        (1..=most).filter(|v| self.only.virtual_stages.is_none_or(|only| only == *v)).collect()
+    }
+
+    /// The pipeline with so many chunks on each rank.
+    pub(super) fn pipeline(&self, virtual_stages: u32) -> crate::config::step::PipelineChoices {
+        let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        crate::config::step::PipelineChoices { schedule, virtual_stages, ..self.base.pipeline.clone() }
+    }
+
+    /// The training with these choices.
+    pub(super) fn training(&self, choices: Choices) -> Training {
+        let mut training = self.base.clone();
+        training.micro_batch = choices.micro_batch;
+        training.tensor.recompute = choices.recompute;
+        training.tensor.sequence_parallel = choices.sequence_parallel;
+        training.pipeline = self.pipeline(choices.virtual_stages);
+        training.data.style = match choices.zero_stage {
+            0 => DataStyle::Ddp,
+            1 => DataStyle::Zero1,
+            2 => DataStyle::Zero2,
+            _ => DataStyle::Fsdp,
+        };
+        training
+    }
+}
+
+/// The orders of the axes that matter, those that lie alike once, the usual order first; and how many are legal.
+fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
+    let of_degree = [
+        (Axis::Tp, degrees.tp.max(degrees.etp)),
+        (Axis::Cp, degrees.cp),
+        (Axis::Ep, degrees.ep),
+        (Axis::Dp, degrees.dp.max(degrees.edp().unwrap_or(1))),
+        (Axis::Pp, degrees.pp),
+    ];
+    let dense = !degrees.divides_experts();
+    let matter = |(axis, degree): &(Axis, u32)| match axis {
+        Axis::Dp if dense => degrees.dp > 1,
+        _ => *degree > 1,
+    };
+    let axes: Vec<Axis> = of_degree.iter().filter(|axis| matter(axis)).map(|(axis, _)| *axis).collect();
+    let mut found: Vec<(Vec<Locality>, Order)> = Vec::new();
+    let mut legal = 0;
+    for order in permutations(&axes) {
+        if !question.only.order_is(&order) {
+            continue;
+        }
+        let Ok(layout) = Layout::new(degrees, &order) else { continue };
+        legal += 1;
+        let place = |axis: Axis| match layout.group_size(axis) {
+            0 | 1 => Locality::UNKNOWN,
+            _ => layout.locality(axis, question.ranks_per_node),
+        };
+        let places: Vec<Locality> = PLACED.into_iter().map(place).collect();
+        match found.iter_mut().find(|(known, _)| *known == places) {
+            Some((_, order)) => order.alike += 1,
+            None => {
+                let in_layers = IN_LAYERS.map(place);
+                found.push((places, Order { layout, places: in_layers, alike: 1 }));
+            }
+        }
+    }
+    (found.into_iter().map(|(_, order)| order).collect(), legal)
+}
+
+/// All orders, that of the list first.
+fn permutations(axes: &[Axis]) -> Vec<Vec<Axis>> {
+    if axes.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (index, first) in axes.iter().enumerate() {
+        let others: Vec<Axis> = axes.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, a)| *a).collect();
+        for mut rest in permutations(&others) {
+            rest.insert(0, *first);
+            all.push(rest);
+        }
+    }
+    all
+}
+
+/// Divisors, ascending.
+pub(super) fn divisors(number: u64) -> Vec<u64> {
+    let small: Vec<u64> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
+    let large = small.iter().rev().map(|divisor| number / divisor).filter(|large| large * large > number);
+    small.iter().copied().chain(large).collect()
+}
+
+fn divisors_32(number: u32) -> Vec<u32> {
+    divisors(u64::from(number)).into_iter().filter_map(|divisor| u32::try_from(divisor).ok()).collect()
+}

@@ -1,0 +1,65 @@
+//! The axes of a ranking as CSV: one line for each, in base units, with how sure it is.
+
+use super::{Quantity, RankDocument};
+use crate::error::{Error, Result};
+
+const HEADING: [&str; 22] = [
+    "axis",
+    "parallelism",
+    "group_size",
+    "stage",
+    "nodes_spanned",
+    "concurrent_groups_per_node",
+    "stride",
+    "payload_bytes_per_step",
+    "wire_bytes_per_step",
+    "exposed_wire_bytes_per_step",
+    "seconds_per_step",
+    "seconds_per_step_low",
+    "seconds_per_step_high",
+    "exposed_seconds_per_step",
+    "exposed_seconds_per_step_low",
+    "exposed_seconds_per_step_high",
+    "ops_interpolated",
+    "ops_transferred",
+    "ops_extrapolated",
+    "ops_refused",
+    "calibrated",
+    "synthetic",
+];
+
+/// The axes as CSV.
+///
+/// # Errors
+/// Where it cannot be put together, which memory alone could cause.
+pub fn csv(document: &RankDocument) -> Result<String> {
+    let failed = |cause: String| Error::environment(format!("cannot write the axes as CSV: {cause}"));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(HEADING).map_err(|cause| failed(cause.to_string()))?;
+    for axis in &document.axes {
+        let mut row = vec![
+            axis.axis.to_string(),
+            axis.parallelism.unwrap_or_default().to_owned(),
+            axis.group_size.to_string(),
+            axis.stage.to_string(),
+            axis.nodes_spanned.to_string(),
+            axis.concurrent_groups_per_node.to_string(),
+            axis.stride.to_string(),
+        ];
+        let bytes = [axis.payload_bytes_per_step, axis.wire_bytes_per_step, axis.exposed_wire_bytes_per_step];
+        row.extend(bytes.map(|bytes| bytes.0.to_string()));
+        row.extend([axis.seconds_per_step, axis.exposed_seconds_per_step].into_iter().flat_map(numbers));
+        let grounds = &axis.grounds;
+        let counts = [grounds.interpolated, grounds.transferred, grounds.extrapolated, grounds.refused];
+        row.extend(counts.map(|count| count.to_string()));
+        row.extend([document.calibrated, document.synthetic].map(|said| said.to_string()));
+        writer.write_record(&row).map_err(|cause| failed(cause.to_string()))?;
+    }
+    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
+    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+}
+
+fn numbers(quantity: Quantity) -> [String; 3] {
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:e}"));
+    [number(Some(quantity.value)), number(quantity.low), number(quantity.high)]
+}
