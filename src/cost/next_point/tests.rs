@@ -1,3 +1,5 @@
+//! Where a curve is least sure, and when it is sure enough: on curves whose answer is known.
+
 use super::*;
 
 fn measured(sizes: &[u64], seconds: impl Fn(f64) -> f64) -> Vec<(u64, f64)> {
