@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_cannot_be_multiplied_is_refused() {
         for (shape, available, expected) in [
-            (shape(1 << 20, 1 << 20, 8, ElementType::Float32), 1 << 30, "needs 4.00 TiB of matrices on each rank"),
+            (shape(1 << 20, 1 << 20, 8, ElementType::Float32), 1 << 30, "needs 4.0 TiB of matrices on each rank"),
             (shape(u64::MAX, u64::MAX, 8, ElementType::Float32), 1 << 30, "of matrices on each rank"),
             (shape(8, 8, 8, ElementType::Bfloat16), 1 << 30, "not bfloat16"),
         ] {
