@@ -2,9 +2,11 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
+use super::calibration_line::{CalibrationLine, PlanGrowth};
 pub use super::end_line::{End, EndStatus};
 use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
+use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
@@ -39,6 +41,12 @@ pub enum Line {
     Replay(Box<ReplayLine>),
     /// A call alone and beside calls of another axis, in one replicate.
     Interference(Box<InterferenceLine>),
+    /// Cases that a run added to its plan.
+    PlanGrowth(Box<PlanGrowth>),
+    /// How far choosing sizes came.
+    Calibration(CalibrationLine),
+    /// A matrix product, in one replicate.
+    Product(Box<ProductLine>),
     /// Last line; a record without it was cut off.
     End(End),
 }
@@ -171,11 +179,18 @@ pub struct Plan {
     pub cases: Vec<CaseFacts>,
     /// Case lines that a complete record has: cases times replicates.
     pub case_lines: u64,
+    /// Product lines that a complete record has: matrix products times replicates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub product_lines: u64,
     /// Estimated time of the whole run.
     pub estimated_seconds: Seconds,
     /// The steps that cases belong to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFacts>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A case, as planned.

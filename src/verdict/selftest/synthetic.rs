@@ -31,6 +31,7 @@ pub(super) fn judged(run_id: &str, rows: &[Vec<f64>]) -> Result<Judged> {
     let mut lines = vec![
         Line::Header(Box::new(header(run_id, replicates as u32))),
         Line::Plan(Plan {
+            product_lines: 0,
             case_lines: (rows.len() * replicates) as u64,
             cases: cases.clone(),
             estimated_seconds: Seconds(0.0),
