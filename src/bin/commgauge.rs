@@ -6,6 +6,7 @@ use commgauge::cli::fit::FitCommand;
 use commgauge::cli::gate::GateCommand;
 use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
+use commgauge::cli::locate::LocateCommand;
 use commgauge::cli::model::ModelCommand;
 use commgauge::cli::ops::OpsCommand;
 use commgauge::cli::predict::PredictCommand;
@@ -32,6 +33,8 @@ enum Command {
     Gate(GateCommand),
     /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
     Compare(CompareCommand),
+    /// Name the node, link, rail or leaf that is slow, and say what the data cannot tell
+    Locate(LocateCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
@@ -54,6 +57,7 @@ fn main() {
         Command::Ops(command) => command.execute(),
         Command::Gate(command) => command.execute(),
         Command::Compare(command) => command.execute(),
+        Command::Locate(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),

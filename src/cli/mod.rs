@@ -10,6 +10,7 @@ pub mod import;
 pub mod launched;
 mod launched_arguments;
 pub mod layout;
+pub mod locate;
 pub mod model;
 mod model_document;
 mod model_table;

@@ -2,6 +2,7 @@
 
 mod histogram;
 mod interval;
+mod odd;
 mod percentile;
 mod rank_sum;
 #[cfg(test)]
@@ -11,7 +12,8 @@ mod trend;
 
 pub use histogram::Histogram;
 pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
-pub use percentile::{fewest_samples, median, percentile, sorted};
+pub use odd::{OddRule, Usual, upper_normal_quantile};
+pub use percentile::{fewest_samples, low_median, median, percentile, sorted};
 pub use rank_sum::RankSums;
 pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use trend::{Evidence, falls};
