@@ -13,6 +13,7 @@ use commgauge::cli::predict::PredictCommand;
 use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
+use commgauge::cli::simulate::SimulateCommand;
 use std::process::exit;
 
 /// Measure the communication that training and serving a large model really does on a cluster
@@ -47,6 +48,8 @@ enum Command {
     Fit(FitCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
+    /// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
+    Simulate(SimulateCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -64,6 +67,7 @@ fn main() {
         Command::Import(command) => command.execute(),
         Command::Fit(command) => command.execute(),
         Command::Predict(command) => command.execute(),
+        Command::Simulate(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

@@ -23,6 +23,7 @@ pub mod report;
 pub mod run;
 mod sampling;
 pub mod schema;
+pub mod simulate;
 pub mod step;
 mod suite;
 mod sweep;

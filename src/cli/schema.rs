@@ -35,6 +35,8 @@ pub enum Document {
     Verdict,
     /// What `commgauge locate --format json` prints
     Suspects,
+    /// What `commgauge simulate --format json` prints
+    Rehearsal,
 }
 
 impl Document {
@@ -50,6 +52,7 @@ impl Document {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
             }
+            Document::Rehearsal => super::simulate::schema(),
             Document::Suspects => {
                 use verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
                 let schema = schemars::schema_for!(Suspects).to_value();

@@ -7,6 +7,7 @@ mod percentile;
 mod rank_sum;
 #[cfg(test)]
 pub(crate) mod shapes;
+mod share;
 mod sign;
 mod trend;
 
@@ -15,5 +16,6 @@ pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
 pub use odd::{OddRule, Usual, upper_normal_quantile};
 pub use percentile::{fewest_samples, low_median, median, percentile, sorted};
 pub use rank_sum::RankSums;
+pub use share::share_interval;
 pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use trend::{Evidence, falls};

@@ -10,9 +10,11 @@ mod limits;
 mod meetings;
 mod passing;
 mod places;
+mod planted;
 mod wording;
 
 pub use document::{Culprit, Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, Suspects};
+pub use planted::{Found, planted};
 
 use super::evidence;
 use super::{Judged, Trouble, gravest};
