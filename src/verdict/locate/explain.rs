@@ -23,6 +23,8 @@ pub(super) const FEWEST: usize = 4;
 pub(super) const FEWEST_LEAVES: usize = 3;
 /// Share of the nodes behind a leaf that must be slow with others before the leaf is accused.
 const MOST_BEHIND: f64 = 0.8;
+/// Share of its partners with which a node must be slow before it is accused.
+const MOST_PARTNERS: f64 = 0.8;
 
 /// An accusation by one kind of evidence.
 #[derive(Clone, Debug)]
@@ -228,10 +230,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Nodes that are slow with most others, the worst first; what it explains is taken out before the next.
+    /// Nodes that are slow with nearly all others, the worst first; what it explains is taken out before the next.
     fn nodes(&mut self) {
         loop {
-            let left: Vec<(usize, f64)> = (0..self.meetings.nodes)
+            let mut left: Vec<(usize, f64)> = (0..self.meetings.nodes)
                 .filter(|node| !self.explained[*node])
                 .filter_map(|node| Some((node, self.with_partners(node, |_| true)?)))
                 .collect();
@@ -239,20 +241,21 @@ impl<'a> Search<'a> {
                 return;
             }
             let scores: Vec<f64> = left.iter().map(|(_, score)| *score).collect();
-            let worst = left.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
-            let usual = rule(self.meetings.nodes, LEAST_OF_MANY).usual(&scores);
-            let Some(((node, slower), usual)) =
-                worst.zip(usual).filter(|((_, slower), usual)| usual.strength(*slower) > 1.0)
-            else {
-                return;
+            let Some(usual) = rule(self.meetings.nodes, LEAST_OF_MANY).usual(&scores) else { return };
+            left.sort_by(|one, other| other.1.total_cmp(&one.1));
+            let odd = left.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0);
+            let with = |node: usize| {
+                let partners = self.partners(node).filter(|other| !self.explained[*other]);
+                let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
+                (excesses.iter().filter(|excess| usual.strength(**excess) > 1.0).count(), excesses.len())
             };
-            let partners = self.partners(node).filter(|other| !self.explained[*other]);
-            let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
-            let slow = excesses.iter().filter(|excess| usual.strength(**excess) > 1.0).count();
+            // With few partners two bad paths look like a bad node, but a bad node is bad with all.
+            let nearly_all = |(slow, partners): (usize, usize)| slow as f64 >= MOST_PARTNERS * partners as f64;
+            let worst = odd.map(|(node, slower)| (node, slower, with(node))).find(|(.., met)| nearly_all(*met));
+            let Some((node, slower, (slow, partners))) = worst else { return };
             let evidence = format!(
-                "takes {} longer than usual, with {slow} of {} other nodes",
-                percent(slower - usual.middle),
-                excesses.len()
+                "takes {} longer than usual, with {slow} of {partners} other nodes",
+                percent(slower - usual.middle)
             );
             self.explained[node] = true;
             self.add(Culprit::Node { node: node as u32 }, slower, &usual, evidence);

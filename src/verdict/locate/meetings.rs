@@ -189,6 +189,27 @@ impl Meetings {
         Meetings { nodes, locals, by_replicate: vec![vec![f64::NAN; cells]; replicates], middle: vec![f64::NAN; cells] }
     }
 
+    /// A matrix of these logarithms, by pair, local rank and replicate.
+    #[cfg(test)]
+    pub(super) fn of(
+        nodes: usize,
+        locals: usize,
+        replicates: usize,
+        mut value: impl FnMut([usize; 2], usize, usize) -> f64,
+    ) -> Meetings {
+        let mut meetings = Meetings::empty(nodes, locals, replicates);
+        for pair_of_nodes in meetings.pairs() {
+            for local in 0..locals {
+                for replicate in 0..replicates {
+                    let cell = pair(nodes, pair_of_nodes) * locals + local;
+                    meetings.by_replicate[replicate][cell] = value(pair_of_nodes, local, replicate);
+                }
+            }
+        }
+        meetings.settle();
+        meetings
+    }
+
     fn settle(&mut self) {
         for (cell, middle) in self.middle.iter_mut().enumerate() {
             let values = self.by_replicate.iter().map(|replicate| replicate[cell]).filter(|value| !value.is_nan());

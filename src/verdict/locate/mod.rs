@@ -11,6 +11,8 @@ mod meetings;
 mod passing;
 mod places;
 mod planted;
+#[cfg(test)]
+mod tests;
 mod wording;
 
 pub use document::{Culprit, Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, Suspects};
