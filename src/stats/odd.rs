@@ -10,7 +10,7 @@ use super::low_median;
 /// and its role in robust estimation", Journal of the American Statistical Association 69 (1974)).
 const MEDIAN_DISTANCE_TO_DEVIATION: f64 = 1.4826;
 /// By how much the threshold grows where scatter is known from few values only; found by trial, held by a test.
-const FEW_VALUES: f64 = 12.0;
+const FEW_VALUES: f64 = 8.0;
 
 /// When a value is odd.
 #[derive(Clone, Copy, Debug)]

@@ -129,7 +129,7 @@ pub(super) fn rule(looked: &Looked) -> Vec<String> {
         format!(
             "odd is what is above the lower median of its like by more than k robust standard deviations (1.4826 times the \
              median of absolute distances, at least 1 %), where k is the normal quantile that all comparisons of one kind of \
-             evidence together pass by chance in {} % of healthy machines (Bonferroni), times 1 + 12 / (n - 1) for n values",
+             evidence together pass by chance in {} % of healthy machines (Bonferroni), times 1 + 8 / (n - 1) for n values",
             100.0 * CHANCE
         ),
         "and by at least 5 % with most of its partners (nodes, rails, adapters, leaves), or by 10 % on a single path".to_owned(),
