@@ -2,6 +2,7 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
+pub use super::backend_line::BackendLine;
 use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
 use super::replay_line::ReplayLine;
@@ -99,26 +100,6 @@ pub struct SuiteFacts {
     /// The layout as written, such as `tp 2 x dp 2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-}
-
-/// The backend.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BackendLine {
-    /// `mpi`, `nccl` or `simulated`; `imported` where another tool measured.
-    pub name: String,
-    /// True where no data moved and no real time passed.
-    pub synthetic: bool,
-    /// Library and version.
-    pub library: String,
-    /// What the library says of its transports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transport: Option<String>,
-    /// The machine file that bounds (or, simulated, the times) come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
-    /// Nodes behind each leaf switch according to the machine file, counted from node 0; absent where it does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nodes_per_leaf: Option<u32>,
 }
 
 /// How samples were taken.

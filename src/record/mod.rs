@@ -4,6 +4,7 @@
 //! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
 
 mod assemble;
+mod backend_line;
 mod follower;
 pub mod interference_line;
 mod journal;

@@ -118,7 +118,7 @@ pub(super) fn text(document: &RehearsalDocument, width: u16) -> String {
             gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
         ));
     }
-    told.extend(document.power.as_ref().map(|power| power_text(power)));
+    told.extend(document.power.as_ref().map(power_text));
     for sentence in told {
         out += &wrapped(&sentence, width);
     }

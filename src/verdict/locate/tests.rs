@@ -61,7 +61,7 @@ fn a_leaf_is_told_from_two_bad_nodes_side_by_side_and_its_uplinks_from_itself() 
     let leaf = Culprit::Leaf { leaf: 1, nodes };
     let behind = |node: &usize| (4..8).contains(node);
     let switch = accused(16, Some(4), 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
-    assert_eq!(switch, [leaf.clone()]);
+    assert_eq!(switch, std::slice::from_ref(&leaf));
     let uplinks =
         accused(16, Some(4), 1, |pair, _| if pair.iter().filter(|n| behind(n)).count() == 1 { 1.6 } else { 1.0 });
     assert_eq!(uplinks, [leaf]);
