@@ -9,6 +9,7 @@ use commgauge::cli::gate::GateCommand;
 use commgauge::cli::history::HistoryCommand;
 use commgauge::cli::import::ImportCommand;
 use commgauge::cli::layout::LayoutCommand;
+use commgauge::cli::locate::LocateCommand;
 use commgauge::cli::model::ModelCommand;
 use commgauge::cli::ops::OpsCommand;
 use commgauge::cli::plan::PlanCommand;
@@ -18,6 +19,7 @@ use commgauge::cli::report::ReportCommand;
 use commgauge::cli::run::{self, RunArguments};
 use commgauge::cli::schema::SchemaCommand;
 use commgauge::cli::selftest::SelfTestCommand;
+use commgauge::cli::simulate::SimulateCommand;
 use commgauge::cli::validate::ValidateCommand;
 use std::process::exit;
 
@@ -43,6 +45,8 @@ enum Command {
     History(HistoryCommand),
     /// Machine files: find contradictions in them, or make one from healthy runs
     Expect(ExpectCommand),
+    /// Name the node, link, rail or leaf that is slow, and say what the data cannot tell
+    Locate(LocateCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
@@ -65,6 +69,8 @@ enum Command {
     Validate(ValidateCommand),
     /// Measure the false-alarm rate and the power of the rules of gate and compare
     Selftest(SelfTestCommand),
+    /// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
+    Simulate(SimulateCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
 }
@@ -77,6 +83,7 @@ fn main() {
         Command::Compare(command) => command.execute(),
         Command::History(command) => command.execute(),
         Command::Expect(command) => command.execute(),
+        Command::Locate(command) => command.execute(),
         Command::Report(command) => command.execute(),
         Command::Model(command) => command.execute(),
         Command::Layout(command) => command.execute(),
@@ -88,6 +95,7 @@ fn main() {
         Command::Plan(command) => command.execute(),
         Command::Validate(command) => command.execute(),
         Command::Selftest(command) => command.execute(),
+        Command::Simulate(command) => command.execute(),
         Command::Schema(command) => command.execute(),
     };
     exit(done.unwrap_or_else(|error| {

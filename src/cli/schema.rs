@@ -46,6 +46,10 @@ pub enum Document {
     Validation,
     /// What `commgauge selftest --format json` prints
     Selftest,
+    /// What `commgauge locate --format json` prints
+    Suspects,
+    /// What `commgauge simulate --format json` prints
+    Rehearsal,
 }
 
 impl Document {
@@ -72,6 +76,12 @@ impl Document {
             Document::Selftest => {
                 let schema = schemars::schema_for!(verdict::SelfTest).to_value();
                 published(schema, SELFTEST_FORMAT, SELFTEST_VERSION, "A selftest of commgauge")
+            }
+            Document::Rehearsal => super::simulate::schema(),
+            Document::Suspects => {
+                use verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
+                let schema = schemars::schema_for!(Suspects).to_value();
+                published(schema, SUSPECTS_FORMAT, SUSPECTS_VERSION, "Suspects of commgauge")
             }
         }
     }

@@ -62,9 +62,8 @@ impl Layout {
             Axis::Etp => (experts, &[Axis::Tp]),
             Axis::Edp => (experts, &[Axis::Dp, Axis::Cp]),
             Axis::EtpEp => (experts, &[Axis::Tp, Axis::Ep]),
-            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter | Axis::Pair => {
-                return None;
-            }
+            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
+            Axis::Pair | Axis::Node | Axis::Nodes => return None,
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));
         let shape =

@@ -2,6 +2,7 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
+pub use super::backend_line::BackendLine;
 use super::calibration_line::{CalibrationLine, PlanGrowth};
 pub use super::end_line::{End, EndStatus};
 use super::interference_line::InterferenceLine;
@@ -108,23 +109,6 @@ pub struct SuiteFacts {
     /// The layout as written, such as `tp 2 x dp 2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-}
-
-/// The backend.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BackendLine {
-    /// `mpi`, `nccl` or `simulated`; `imported` where another tool measured.
-    pub name: String,
-    /// True where no data moved and no real time passed.
-    pub synthetic: bool,
-    /// Library and version.
-    pub library: String,
-    /// What the library says of its transports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transport: Option<String>,
-    /// The machine file that bounds (or, simulated, the times) come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
 }
 
 /// How samples were taken.

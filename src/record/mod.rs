@@ -4,6 +4,7 @@
 //! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
 
 mod assemble;
+mod backend_line;
 pub mod calibration_line;
 mod end_line;
 mod follower;

@@ -7,11 +7,13 @@ mod facts;
 mod interference;
 mod preflight;
 mod products;
+mod rehearse;
 mod replay;
 mod signals;
 mod steps;
 mod timekeeping;
 
+pub use rehearse::Rehearsal;
 pub use replay::ReplayRequest;
 pub use signals::Signals;
 

@@ -17,6 +17,7 @@ mod gate;
 pub mod history;
 mod learn;
 mod likeness;
+pub mod locate;
 pub mod selftest;
 mod template;
 

@@ -6,8 +6,11 @@
 
 mod call;
 mod clocks;
+#[cfg(test)]
+mod fault_tests;
 mod fleet;
 mod ideal;
+mod moods;
 mod noise;
 mod placing;
 mod replay;
@@ -25,6 +28,7 @@ use call::SimulatedCall;
 use clocks::{Clocks, MarkLog};
 use fleet::Fleet;
 pub use ideal::seconds_without_noise;
+use moods::Moods;
 use noise::Noise;
 use placing::Placed;
 use replay::SimulatedReplayer;
@@ -43,6 +47,7 @@ pub struct SimulatedBackend {
     noise: Noise,
     connected: HashMap<usize, Placed>,
     now: Cell<u64>,
+    seed: u64,
 }
 
 impl SimulatedBackend {
@@ -56,6 +61,7 @@ impl SimulatedBackend {
             noise: Noise::new(&machine.noise, seed),
             connected: HashMap::new(),
             now: Cell::new(0),
+            seed,
         })
     }
 
@@ -100,7 +106,7 @@ impl Backend for SimulatedBackend {
 
     /// All ranks begin a case at the same moment.
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
-        let SimulatedBackend { fleet, noise, connected, now } = self;
+        let SimulatedBackend { fleet, noise, connected, now, seed } = self;
         let axis = binding.groups.axis;
         let placed = connected
             .get(&binding.groups_number)
@@ -112,14 +118,14 @@ impl Backend for SimulatedBackend {
                 shape.ranks
             )));
         }
-        let slot_of = |rank: u32| placed.rank_of_slot.iter().position(|other| *other == rank);
         Ok(Box::new(SimulatedCall {
             clocks: Clocks::new(&placed.group_starts, now.get()),
             work: Work::new(binding.op.collective, binding.geometry, placed, fleet),
             log: MarkLog::default(),
             noise,
             now,
-            delays: fleet.delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect(),
+            delays: placed.slots_of_delays(&fleet.delays),
+            moods: Moods::new(fleet, *seed, binding.op.collective, binding.geometry, binding.groups),
             corrupt: &fleet.corrupt,
             aborted: false,
             ranks: fleet.ranks,
@@ -132,7 +138,12 @@ impl Backend for SimulatedBackend {
     }
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
-        let SimulatedBackend { fleet, noise, connected, now } = self;
+        let SimulatedBackend { fleet, noise, connected, now, .. } = self;
+        if !fleet.intermittent.is_empty() {
+            return Err(Error::usage(
+                "a replayed step cannot be simulated with faults that come and go; take them out",
+            ));
+        }
         Ok(Box::new(SimulatedReplayer::new(binding, fleet, connected, noise, now)?))
     }
 

@@ -47,7 +47,7 @@ impl Exposed {
             (_, Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate) => &mut self.dp,
             (_, Axis::Pp | Axis::Pair) => &mut self.pp,
             (_, Axis::Embedding) => &mut self.embedding,
-            (_, Axis::Tp | Axis::Mp | Axis::World) => &mut self.tp,
+            (_, Axis::Tp | Axis::Mp | Axis::World | Axis::Node | Axis::Nodes) => &mut self.tp,
         }
     }
 

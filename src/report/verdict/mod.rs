@@ -50,7 +50,7 @@ pub(super) fn json(document: &impl serde::Serialize) -> Result<String> {
 }
 
 /// JSON leaves characters that turn the direction of writing as they are; inside its strings an escape is the same text.
-fn ascii_controls(json: &str) -> String {
+pub(super) fn ascii_controls(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {

@@ -109,6 +109,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
         suite: SuiteFacts { name: "selftest".to_owned(), path: None, sha256: String::new(), model: None, layout: None },
         // Not marked synthetic, since a synthetic record never passes; it never leaves this program.
         backend: BackendLine {
+            nodes_per_leaf: None,
             name: "made up".to_owned(),
             synthetic: false,
             library: String::new(),
