@@ -5,6 +5,7 @@ use commgauge::cli::LaunchedArguments;
 use commgauge::cli::launched::{self, Work};
 use commgauge::config::RunSettings;
 use commgauge::error::Result;
+use commgauge::layout::Nodes;
 use commgauge::record::line::SuiteFacts;
 use commgauge::workload::WorkPlan;
 use std::path::PathBuf;
@@ -28,7 +29,11 @@ impl Work for SuiteRun {
     }
 
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
-        commgauge::cli::suite_work(&self.suite, world_size)
+        self.plan_on(&Nodes::single(world_size))
+    }
+
+    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        commgauge::cli::suite_work(&self.suite, nodes)
     }
 }
 

@@ -7,6 +7,7 @@ use super::step::replays_of;
 use crate::backend::mpi::MpiBackend;
 use crate::config::{LayoutTable, Machine, RunSettings};
 use crate::error::{Error, Result};
+use crate::layout::Nodes;
 use crate::mpi_call;
 use crate::record::line::SuiteFacts;
 use crate::record::{Record, provenance};
@@ -24,6 +25,10 @@ pub trait Work {
     fn launched(&self) -> &LaunchedArguments;
     /// What to measure.
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
+    /// The same for what depends on which ranks share a node.
+    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        self.plan(nodes.ranks())
+    }
     /// Two calls to be measured at once, too.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
         Ok(None)
@@ -81,9 +86,11 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
     let arguments = work.launched();
     agree(world, expected_launch(arguments, world.processes()))?;
     agree(world, only_mpi(arguments.backend))?;
-    let request = agree(world, request(work, program, world.processes()))?;
+    let hosts = hosts(world)?;
+    let request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
     let signals = agree(world, Signals::catch())?;
-    let mut backend = MpiBackend::new(ranks_on_this_host(world)?)?;
+    let mine = &hosts[world.process() as usize];
+    let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
     let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
         None => session::run(world, &mut backend, &request, &signals),
@@ -128,9 +135,9 @@ fn only_mpi(backend: Backend) -> Result<()> {
     }
 }
 
-fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<Request> {
-    let arguments = work.launched();
-    let (plan, settings, suite) = work.plan(world_size)?;
+fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Request> {
+    let (arguments, world_size) = (work.launched(), nodes.ranks());
+    let (plan, settings, suite) = work.plan_on(nodes)?;
     let injected = [
         ("--inject-delay", arguments.inject_delay.map(|delay| delay.rank)),
         ("--inject-panic", arguments.inject_panic),
@@ -158,12 +165,16 @@ fn request<W: Work>(work: &W, program: &'static str, world_size: u32) -> Result<
     })
 }
 
-/// Ranks of this launch that share this host with this one.
-fn ranks_on_this_host(world: &MpiWorld) -> Result<u32> {
+/// The host of every rank.
+fn hosts(world: &MpiWorld) -> Result<Vec<String>> {
     let mine = provenance::rank_facts(0).host;
     let mut hosts = world.gather(mine.as_bytes())?.join(&b'\n');
     world.broadcast(&mut hosts)?;
-    Ok(String::from_utf8_lossy(&hosts).split('\n').filter(|host| **host == mine).count() as u32)
+    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
+    if hosts.len() == world.processes() as usize {
+        return Ok(hosts);
+    }
+    Err(Error::environment(format!("a host name has a line break: {hosts:?}")))
 }
 
 /// Shows the record that was just written, also where the run did not come to its end.

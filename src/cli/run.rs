@@ -16,6 +16,7 @@ use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::launch::{self, GRACE, LaunchCommand, Request, Surroundings};
+use crate::layout::Nodes;
 use crate::record::line::{End, RankFacts};
 use crate::record::{Line, Record};
 use crate::report::View;
@@ -34,21 +35,27 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
-    let wanted = work::of(arguments)?;
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
+    let nodes = supposed_nodes(arguments, machine.as_ref());
+    let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
-        Backend::Simulated => run_here(arguments, wanted, machine, out),
-        Backend::Mpi if arguments.dry_run => dry_run(arguments, &wanted.work, out),
+        Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
+        Backend::Mpi if arguments.dry_run => dry_run(arguments, &wanted.work, &nodes, out),
         Backend::Mpi => launch_all(arguments, out),
     }
 }
 
 /// The simulated backend plays all ranks in this process, so there is nothing to launch.
-fn run_here(arguments: &RunArguments, wanted: Wanted, machine: Option<Machine>, out: &mut dyn Write) -> Result<i32> {
+fn run_here(
+    arguments: &RunArguments,
+    (wanted, nodes): (Wanted, &Nodes),
+    machine: Option<Machine>,
+    out: &mut dyn Write,
+) -> Result<i32> {
     if arguments.dry_run {
         write_out(out, "runs in this process, without a launcher\n")?;
-        write_out(out, &plan_text(&wanted.work, arguments.ranks))?;
+        write_out(out, &plan_text(&wanted.work, nodes))?;
         return Ok(0);
     }
     let machine = machine.ok_or_else(|| {
@@ -86,12 +93,31 @@ fn run_here(arguments: &RunArguments, wanted: Wanted, machine: Option<Machine>, 
     Ok(end.exit_code)
 }
 
-fn dry_run(arguments: &RunArguments, work: &SuiteWork, out: &mut dyn Write) -> Result<i32> {
+/// Where ranks will lie, as far as flags and machine file say it; the launched program looks for itself.
+fn supposed_nodes(arguments: &RunArguments, machine: Option<&Machine>) -> Nodes {
+    let ranks = arguments.ranks as usize;
+    if let Some(hosts) = arguments.hosts.as_deref().filter(|_| arguments.backend == Backend::Mpi) {
+        let slots = hosts.split(',').flat_map(|host| {
+            let (name, count) = host.split_once(':').unwrap_or((host, "1"));
+            std::iter::repeat_n(name, count.parse().unwrap_or(1))
+        });
+        let host_of_rank: Vec<&str> = slots.take(ranks).collect();
+        if host_of_rank.len() == ranks {
+            return Nodes::of_hosts(&host_of_rank);
+        }
+    }
+    machine.map_or_else(
+        || Nodes::single(arguments.ranks),
+        |machine| Nodes::filled(arguments.ranks, machine.ranks_per_node),
+    )
+}
+
+fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
     // The default record would get its name at the start, so a dry run names one and makes no folder for it.
     let record = arguments.record.clone().unwrap_or_else(places::default_record);
     let commands = commands(arguments, &record)?;
     write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
-    write_out(out, &plan_text(work, arguments.ranks))?;
+    write_out(out, &plan_text(work, nodes))?;
     Ok(0)
 }
 

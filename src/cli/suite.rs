@@ -2,6 +2,7 @@
 
 use crate::config::{RunSettings, Suite};
 use crate::error::Result;
+use crate::layout::{Axis, Nodes};
 use crate::record::line::SuiteFacts;
 use crate::units::Bytes;
 use crate::workload::WorkPlan;
@@ -11,13 +12,13 @@ use std::path::Path;
 /// What to run, how samples are taken, and what the record says was asked for.
 pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
 
-/// What a suite asks for on that many ranks.
+/// What a suite asks for on these nodes.
 ///
 /// # Errors
 /// Usage errors that name file, line and key.
-pub fn suite_work(suite: &Path, world_size: u32) -> Result<SuiteWork> {
+pub fn suite_work(suite: &Path, nodes: &Nodes) -> Result<SuiteWork> {
     let suite = Suite::load(suite)?;
-    let plan = WorkPlan::from_suite(&suite, world_size)?;
+    let plan = WorkPlan::from_suite_on(&suite, nodes)?;
     let facts = SuiteFacts {
         name: suite.name.clone(),
         path: Some(suite.path.display().to_string()),
@@ -29,8 +30,11 @@ pub fn suite_work(suite: &Path, world_size: u32) -> Result<SuiteWork> {
 }
 
 /// The plan as people read it before a run: cases, bytes, time.
-pub(super) fn plan_text((plan, settings, facts): &SuiteWork, world_size: u32) -> String {
-    let mut text = format!("suite {} on {world_size} ranks", facts.name);
+pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> String {
+    let mut text = format!("suite {} on {} ranks", facts.name, nodes.ranks());
+    if nodes.count() > 1 {
+        text += &format!(" of {} nodes", nodes.count());
+    }
     for part in [plan.model.as_deref(), plan.layout.as_deref()].into_iter().flatten() {
         text += &format!(", {part}");
     }
@@ -54,5 +58,26 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, world_size: u32) ->
         text,
         "\nlargest buffer {largest} on each rank; about {seconds}, if no case needs more than its budget"
     );
+    text + &parts_text(plan, settings)
+}
+
+/// What each part of a plan that has several takes, such as pairs and growing groups.
+fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
+    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
+    axes.sort_unstable();
+    axes.dedup();
+    if axes.len() < 2 {
+        return String::new();
+    }
+    let mut text = "of which:\n".to_owned();
+    for axis in axes {
+        let cases: Vec<_> = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
+        let mut rounds: Vec<usize> = cases.iter().map(|case| case.groups).collect();
+        rounds.dedup();
+        let in_rounds = if axis == Axis::Pair { format!(" in {} rounds", rounds.len()) } else { String::new() };
+        let part = WorkPlan { cases, ..plan.clone() };
+        let (count, seconds) = (part.cases.len(), part.estimated_seconds(settings));
+        let _ = writeln!(text, "  {axis:<10} {count:>6} cases{in_rounds}, about {seconds}");
+    }
     text
 }

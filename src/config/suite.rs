@@ -8,6 +8,7 @@ use super::document::{Item, Place, Table};
 use super::model::find::{SHIPPED, names_in, read_text};
 use super::step::LayoutTable;
 use super::suite_measure::read_measure;
+use super::suite_pairs::PairsTable;
 use super::suite_sweep::Sweep;
 use super::suite_work::WorkReader;
 use crate::digest::hexadecimal;
@@ -35,6 +36,8 @@ pub struct Suite {
     pub sweeps: Vec<Sweep>,
     /// How models are divided, and what is done with them; several may be measured in one run.
     pub layouts: Vec<LayoutTable>,
+    /// Everybody with everybody, where that is asked for.
+    pub pairs: Option<PairsTable>,
 }
 
 impl Suite {
@@ -66,6 +69,7 @@ impl Suite {
         for item in root.tables("sweep")? {
             sweeps.push(Sweep::read(item, &cadences)?);
         }
+        let pairs = root.take("pairs").map(|item| item.table().and_then(PairsTable::read)).transpose()?;
         let layouts = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
         let place = root.place.clone();
         root.finish()?;
@@ -78,9 +82,11 @@ impl Suite {
             cadences,
             sweeps,
             layouts,
+            pairs,
         };
-        if suite.sweeps.is_empty() && suite.layouts.iter().all(|layout| layout.work.is_none()) {
-            let problem = "names nothing to run; give at least one [[sweep]], or a [model] with a [[layout]]";
+        let nothing = suite.sweeps.is_empty() && suite.pairs.is_none();
+        if nothing && suite.layouts.iter().all(|layout| layout.work.is_none()) {
+            let problem = "names nothing to run; give at least one [[sweep]], [pairs], or a [model] with a [[layout]]";
             return Err(place.wrong(problem));
         }
         Ok(suite)
@@ -184,6 +190,13 @@ mod tests {
                 "[[sweep]]\ncollectives = 'ping_pong'\nbytes = 8\nplacements = 'in-place'",
                 "ping_pong exists out-of-place only",
             ),
+            ("[pairs]\nbetween = 'hosts'", "bad.toml:2: pairs.between: found `hosts`; accepted: nodes, ranks"),
+            (
+                "[pairs]\nlatency_bytes = '8MiB'",
+                "bad.toml:2: pairs.latency_bytes: a latency message of 8 MiB is not below",
+            ),
+            ("[pairs]\nbandwidth_bytes = '4GiB'", "pairs.bandwidth_bytes: found 4 GiB; accepted: up to"),
+            ("[pairs]\nrounds = 3", "bad.toml:2: pairs.rounds: unknown key"),
             ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
             ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),
             ("[model]\nconfig = 'tiny'", "bad.toml:2: model.config: "),
@@ -223,7 +236,7 @@ mod tests {
         let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
         assert_eq!(
             message,
-            "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, codegeex, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, quick, serving, smoke"
+            "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, codegeex, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, qualify, quick, serving, smoke"
         );
         assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
     }

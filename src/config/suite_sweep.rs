@@ -16,7 +16,7 @@ pub const MOST_SIZES: usize = 1000;
 /// together fits 64 bits.
 pub const MOST_BYTES: Bytes = Bytes(1 << 46);
 /// The axes that a sweep can run on, as written in files.
-pub const AXES: [&str; 9] = ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp"];
+pub const AXES: [&str; 11] = ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp", "node", "nodes"];
 const BOTH_PLACEMENTS: [Placement; 2] = [Placement::OutOfPlace, Placement::InPlace];
 
 /// Collectives over sizes; every combination of the lists that exists is a case.

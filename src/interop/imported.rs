@@ -160,7 +160,14 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             model: None,
             layout: None,
         },
-        backend: BackendLine { name: "imported".to_owned(), synthetic, library, transport: None, machine: None },
+        backend: BackendLine {
+            name: "imported".to_owned(),
+            synthetic,
+            library,
+            transport: None,
+            machine: None,
+            nodes_per_leaf: None,
+        },
         world_size: rows.iter().map(|row| row.ranks).max().unwrap_or(0),
         seed: 0,
         settings: Settings {

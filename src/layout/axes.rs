@@ -42,11 +42,15 @@ pub enum Axis {
     CpOuter,
     /// Disjoint pairs of ranks, one round of a tournament.
     Pair,
+    /// The ranks of each node.
+    Node,
+    /// Groups of neighbouring nodes.
+    Nodes,
 }
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 17] = [
+    pub const ALL: [Axis; 19] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -64,6 +68,8 @@ impl Axis {
         Axis::CpInner,
         Axis::CpOuter,
         Axis::Pair,
+        Axis::Node,
+        Axis::Nodes,
     ];
 
     /// The name in files and tables.
@@ -86,6 +92,8 @@ impl Axis {
             Axis::CpInner => "cp_inner",
             Axis::CpOuter => "cp_outer",
             Axis::Pair => "pair",
+            Axis::Node => "node",
+            Axis::Nodes => "nodes",
         }
     }
 
@@ -101,8 +109,8 @@ impl fmt::Display for Axis {
     }
 }
 
-/// The process groups of one axis. A rank is in at most one of them; only the ranks of [`Axis::Embedding`] and
-/// [`Axis::Pair`], and of groups that were picked out, leave some without.
+/// The process groups of one axis. A rank is in at most one of them; only the ranks of [`Axis::Embedding`],
+/// [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], and of groups that were picked out, leave some without.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Groups {
     /// The axis.

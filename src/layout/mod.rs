@@ -4,9 +4,11 @@ mod axes;
 mod check;
 mod degrees;
 mod locality;
+mod nodes;
 mod plan;
 
 pub use axes::{Axis, Groups};
 pub use degrees::{Degrees, either, nearest_divisors};
 pub use locality::Locality;
+pub use nodes::Nodes;
 pub use plan::{DEFAULT_ORDER, Layout, MOST_RANKS};

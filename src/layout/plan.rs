@@ -161,6 +161,9 @@ impl Layout {
     }
 
     /// Ranks in each group of an axis, without making the groups.
+    ///
+    /// # Panics
+    /// For [`Axis::Node`] and [`Axis::Nodes`], whose groups are not the layout's.
     pub fn group_size(&self, axis: Axis) -> u32 {
         let d = &self.degrees;
         match axis {
@@ -181,13 +184,14 @@ impl Layout {
             Axis::CpInner => self.inner_context,
             Axis::CpOuter => d.cp / self.inner_context,
             Axis::Pair => 2,
+            Axis::Node | Axis::Nodes => panic!("how ranks lie on nodes is not a matter of the layout"),
         }
     }
 
     /// The groups of an axis.
     ///
     /// # Panics
-    /// For [`Axis::Pair`], whose groups change from round to round and are not the layout's.
+    /// For [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], whose groups are not the layout's.
     pub fn groups(&self, axis: Axis) -> Groups {
         let experts = match self.degrees.divides_experts() {
             true => Grid::Experts,
@@ -209,6 +213,7 @@ impl Layout {
             Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.inner_context),
             Axis::CpOuter => strided(&self.groups(Axis::Cp), self.inner_context),
             Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
+            Axis::Node | Axis::Nodes => panic!("how ranks lie on nodes is not a matter of the layout"),
         };
         Groups { axis, groups }
     }

@@ -142,7 +142,8 @@ proptest::proptest! {
         order in Just(DEFAULT_ORDER.to_vec()).prop_shuffle(),
     ) {
         let layout = Layout::new(Degrees::dense(tp, cp, dp, pp), &order).unwrap();
-        for axis in Axis::ALL.into_iter().filter(|axis| !matches!(axis, Axis::Embedding | Axis::Pair)) {
+        let elsewhere = |axis: &Axis| matches!(axis, Axis::Embedding | Axis::Pair | Axis::Node | Axis::Nodes);
+        for axis in Axis::ALL.into_iter().filter(|axis| !elsewhere(axis)) {
             let groups = layout.groups(axis).groups;
             proptest::prop_assert!(groups.iter().all(|group| group.len() as u32 == layout.group_size(axis)));
             let mut ranks: Vec<u32> = groups.concat();

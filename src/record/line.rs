@@ -116,6 +116,9 @@ pub struct BackendLine {
     /// The machine file that bounds (or, simulated, the times) come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
+    /// Nodes behind each leaf switch according to the machine file, counted from node 0; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_per_leaf: Option<u32>,
 }
 
 /// How samples were taken.

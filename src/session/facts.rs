@@ -32,6 +32,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             library: facts.library,
             transport: facts.transport,
             machine: request.machine.as_ref().map(|machine| machine.name.clone()),
+            nodes_per_leaf: request.machine.as_ref().and_then(|machine| machine.between_nodes.nodes_per_leaf),
         },
         world_size: request.world_size,
         seed: settings.seed,

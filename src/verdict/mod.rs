@@ -12,6 +12,7 @@ mod expected;
 mod family;
 mod gate;
 mod likeness;
+pub mod locate;
 mod template;
 
 pub use compare::{CompareRule, compare};

@@ -1,12 +1,13 @@
 //! Makes the plan of a run: checked files and a number of ranks -> groups and cases.
 
 use super::case::Use;
+use super::pairs::{cases_of, cases_of_a_round, meetings};
 use super::step::{Step, layout_on};
 use super::{Case, Op, StepFacts, WorkPlan, sweep};
 use crate::collective::{Collective, Placement};
-use crate::config::{LayoutTable, Place, Suite, Sweep};
+use crate::config::{Between, LayoutTable, PairsTable, Place, Suite, Sweep};
 use crate::error::{Error, Result};
-use crate::layout::{Axis, Groups, Layout};
+use crate::layout::{Axis, Groups, Layout, Nodes};
 use crate::sample::Cadence;
 use crate::units::Bytes;
 use std::collections::HashMap;
@@ -15,12 +16,22 @@ use std::collections::HashMap;
 pub const MOST_CASES: usize = 10_000;
 
 impl WorkPlan {
-    /// The plan of a suite on `world_size` ranks: the ops of its models first, then the sweeps.
+    /// The plan of a suite on `world_size` ranks of one node: see [`WorkPlan::from_suite_on`].
+    ///
+    /// # Errors
+    /// As [`WorkPlan::from_suite_on`].
+    pub fn from_suite(suite: &Suite, world_size: u32) -> Result<WorkPlan> {
+        WorkPlan::from_suite_on(suite, &Nodes::single(world_size))
+    }
+
+    /// The plan of a suite on these nodes: the ops of its models first, then the sweeps, then the pairs. What a suite says of
+    /// nodes and of pairs of them is left out where there are too few.
     ///
     /// # Errors
     /// Usage errors that name file, line and key: degrees that do not fit the ranks or the model, roots outside
     /// their group, too many cases, or none.
-    pub fn from_suite(suite: &Suite, world_size: u32) -> Result<WorkPlan> {
+    pub fn from_suite_on(suite: &Suite, nodes: &Nodes) -> Result<WorkPlan> {
+        let world_size = nodes.ranks();
         let mut planner = Planner::default();
         let mut layouts = Vec::new();
         for table in &suite.layouts {
@@ -30,11 +41,17 @@ impl WorkPlan {
             }
         }
         for sweep in &suite.sweeps {
-            planner.sweep_on(sweep, &layouts, world_size)?;
+            planner.sweep_on(sweep, &layouts, nodes)?;
+        }
+        if let Some(pairs) = &suite.pairs {
+            planner.add_pairs(pairs, nodes)?;
         }
         if planner.cases.is_empty() {
             let path = suite.path.display();
-            return Err(Error::usage(format!("{path}: on {world_size} ranks there is nothing to run in this suite")));
+            return Err(Error::usage(format!(
+                "{path}: on {world_size} ranks of {} nodes there is nothing to run in this suite",
+                nodes.count()
+            )));
         }
         let names = distinct(layouts.iter().map(|layout| layout.degrees.name()));
         Ok(planner.into_plan((!names.is_empty()).then(|| names.join("; "))))
@@ -134,10 +151,19 @@ impl Planner {
         self.groups.len() - 1
     }
 
-    fn sweep_on(&mut self, sweep: &Sweep, layouts: &[Layout], world_size: u32) -> Result<()> {
+    fn sweep_on(&mut self, sweep: &Sweep, layouts: &[Layout], nodes: &Nodes) -> Result<()> {
         let axis = sweep::axis_of(sweep);
-        if axis == Axis::World {
-            return self.add_sweep(sweep, Groups::world(world_size));
+        match axis {
+            Axis::World => return self.add_sweep(sweep, Groups::world(nodes.ranks())),
+            // Of one rank nothing can be swept.
+            Axis::Node if nodes.ranks_on_each() < 2 => return Ok(()),
+            Axis::Node => return self.add_sweep(sweep, nodes.inside()),
+            Axis::Nodes => {
+                let mut growing = nodes.growing().into_iter();
+                return growing
+                    .try_for_each(|count| self.add_labelled(sweep, nodes.together(count), &format!("of-{count}")));
+            }
+            _ => {}
         }
         if layouts.is_empty() {
             return Err(sweep.place.wrong(format!("axis {axis} needs a [[layout]] that divides it")));
@@ -149,12 +175,36 @@ impl Planner {
         }
     }
 
+    /// Every two nodes, or every two ranks.
+    fn add_pairs(&mut self, pairs: &PairsTable, nodes: &Nodes) -> Result<()> {
+        let players: Vec<Vec<u32>> = match pairs.between {
+            Between::Nodes => nodes.ranks_of().to_vec(),
+            Between::Ranks => (0..nodes.ranks()).map(|rank| vec![rank]).collect(),
+        };
+        // Counted before anything is made.
+        let cases = cases_of(players.len(), pairs.one_at_a_time) + self.cases.len() as u64;
+        sweep::refuse(cases > MOST_CASES as u64, &pairs.place, || {
+            format!("with all pairs of {} the run has {cases} cases, more than {MOST_CASES}", players.len())
+        })?;
+        for (label, groups) in meetings(&players, pairs.one_at_a_time) {
+            self.groups.push(groups);
+            self.labels.push(label.clone());
+            let messages = (pairs.latency_bytes, pairs.bandwidth_bytes);
+            self.cases.extend(cases_of_a_round(self.groups.len() - 1, &label, messages));
+        }
+        Ok(())
+    }
+
     fn add_sweep(&mut self, sweep: &Sweep, groups: Groups) -> Result<()> {
+        self.add_labelled(sweep, groups, "")
+    }
+
+    fn add_labelled(&mut self, sweep: &Sweep, groups: Groups, label: &str) -> Result<()> {
         let ops = sweep::ops(sweep, groups.group_size(), MOST_CASES)?;
         let known = self.groups.iter().position(|known| *known == groups);
         let index = known.unwrap_or_else(|| {
             self.groups.push(groups);
-            self.labels.push(String::new());
+            self.labels.push(label.to_owned());
             self.groups.len() - 1
         });
         ops.into_iter().try_for_each(|op| self.add(op, index, None, &sweep.placements, &sweep.cadences, &sweep.place))

@@ -5,6 +5,7 @@
 use super::build::MOST_CASES;
 use super::{Case, Op, Style, WorkPlan};
 use crate::collective::{Collective, Placement};
+use crate::config::LARGEST_MESSAGE;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::layout::{Axis, Groups};
@@ -13,8 +14,6 @@ use crate::units::Bytes;
 
 /// Cases of a round: latency, one way, both ways.
 const CASES_OF_A_ROUND: usize = 3;
-/// The largest message: MPI counts elements in 32 bits.
-const LARGEST_MESSAGE: Bytes = Bytes(i32::MAX as u64);
 
 /// What to measure between every two ranks.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,58 +36,80 @@ impl WorkPlan {
     pub fn of_pairs(request: &PairsRequest, world_size: u32) -> Result<WorkPlan> {
         check_messages(request)?;
         let stride = request.rank_stride.max(1);
-        // Counted before anything is made: the number may be a slip.
-        let count = u64::from(world_size.div_ceil(stride));
-        if count < 2 {
+        let ranks: Vec<u32> = (0..world_size).step_by(stride as usize).collect();
+        if ranks.len() < 2 {
             return Err(Error::usage(match stride {
                 1 => format!("a pair needs two ranks; this launch has {world_size}"),
                 stride => format!("--rank-stride {stride} leaves one of {world_size} ranks; a pair needs two"),
             }));
         }
-        let meetings = if request.one_at_a_time { count * (count - 1) / 2 } else { count - 1 + count % 2 };
-        let cases = meetings.saturating_mul(CASES_OF_A_ROUND as u64);
+        let cases = cases_of(ranks.len(), request.one_at_a_time);
         if cases > MOST_CASES as u64 {
             let or = if request.one_at_a_time { ", or leave out --one-at-a-time" } else { "" };
             return Err(Error::usage(format!(
-                "all pairs of {count} ranks make {cases} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{or}"
+                "all pairs of {} ranks make {cases} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{or}",
+                ranks.len()
             )));
         }
-        let ranks: Vec<u32> = (0..world_size).step_by(stride as usize).collect();
-        let rounds = rounds(ranks.len());
-        let named = |pair: &[usize; 2]| pair.iter().map(|index| ranks[*index]).collect::<Vec<u32>>();
         let mut plan = WorkPlan { groups: Vec::new(), cases: Vec::new(), steps: Vec::new(), model: None, layout: None };
-        for (number, round) in rounds.iter().enumerate() {
-            if request.one_at_a_time {
-                for pair in round.iter().map(named) {
-                    plan.add_round(request, format!("{}-{}", pair[0], pair[1]), vec![pair]);
-                }
-            } else {
-                plan.add_round(request, format!("round-{number}"), round.iter().map(named).collect());
-            }
+        let alone: Vec<Vec<u32>> = ranks.into_iter().map(|rank| vec![rank]).collect();
+        for (label, groups) in meetings(&alone, request.one_at_a_time) {
+            plan.groups.push(groups);
+            let messages = (request.latency_bytes, request.bandwidth_bytes);
+            plan.cases.extend(cases_of_a_round(plan.groups.len() - 1, &label, messages));
         }
         Ok(plan)
     }
-
-    fn add_round(&mut self, request: &PairsRequest, label: String, groups: Vec<Vec<u32>>) {
-        self.groups.push(Groups { axis: Axis::Pair, groups });
-        for (collective, bytes) in [
-            (Collective::PingPong, request.latency_bytes),
-            (Collective::PingPong, request.bandwidth_bytes),
-            (Collective::Bidirectional, request.bandwidth_bytes),
-        ] {
-            self.cases.push(Case {
-                op: Op::new(Style::Pairs, Axis::Pair, collective, ElementType::Uint8, bytes.0),
-                groups: self.groups.len() - 1,
-                groups_label: label.clone(),
-                placement: Placement::OutOfPlace,
-                cadence: Cadence::Streaming,
-                uses: Vec::new(),
-                solo_of: None,
-            });
-        }
-    }
 }
 
+/// Cases that all pairs of so many make.
+pub(super) fn cases_of(players: usize, one_at_a_time: bool) -> u64 {
+    let count = players as u64;
+    let meetings =
+        if one_at_a_time { count * count.saturating_sub(1) / 2 } else { count.saturating_sub(1) + count % 2 };
+    meetings.saturating_mul(CASES_OF_A_ROUND as u64)
+}
+
+/// The rounds in which every two of `players` meet, each with its label: the first rank of one with the first of the other, the
+/// second with the second, and so on as far as both have ranks. One pair of players after the other where that is asked for.
+pub(super) fn meetings(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(String, Groups)> {
+    let pairs = |[one, other]: &[usize; 2]| -> Vec<Vec<u32>> {
+        players[*one].iter().zip(&players[*other]).map(|(a, b)| vec![*a, *b]).collect()
+    };
+    let mut found = Vec::new();
+    for (number, round) in rounds(players.len()).iter().enumerate() {
+        if one_at_a_time {
+            for meeting in round {
+                let groups = pairs(meeting);
+                let label = groups.first().map_or_else(String::new, |pair| format!("{}-{}", pair[0], pair[1]));
+                found.push((label, Groups { axis: Axis::Pair, groups }));
+            }
+        } else {
+            let groups = round.iter().flat_map(pairs).collect();
+            found.push((format!("round-{number}"), Groups { axis: Axis::Pair, groups }));
+        }
+    }
+    found
+}
+
+/// The cases of a round whose groups have this number in the plan: latency, one way, both ways.
+pub(super) fn cases_of_a_round(
+    groups: usize,
+    label: &str,
+    (latency, bandwidth): (Bytes, Bytes),
+) -> [Case; CASES_OF_A_ROUND] {
+    let calls =
+        [(Collective::PingPong, latency), (Collective::PingPong, bandwidth), (Collective::Bidirectional, bandwidth)];
+    calls.map(|(collective, bytes)| Case {
+        op: Op::new(Style::Pairs, Axis::Pair, collective, ElementType::Uint8, bytes.0),
+        groups,
+        groups_label: label.to_owned(),
+        placement: Placement::OutOfPlace,
+        cadence: Cadence::Streaming,
+        uses: Vec::new(),
+        solo_of: None,
+    })
+}
 fn check_messages(request: &PairsRequest) -> Result<()> {
     for (flag, bytes) in [("--latency-bytes", request.latency_bytes), ("--bandwidth-bytes", request.bandwidth_bytes)] {
         if bytes.0 == 0 || bytes > LARGEST_MESSAGE {

@@ -1,6 +1,7 @@
 //! A bound case on virtual clocks.
 
 use super::clocks::{Clocks, MarkLog};
+use super::moods::Moods;
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::Work;
@@ -22,6 +23,8 @@ pub(super) struct SimulatedCall<'b> {
     pub now: &'b Cell<u64>,
     /// Slots that come late, with nanoseconds.
     pub delays: Vec<(usize, u64)>,
+    /// Where faults come and go; `work` and `delays` are then those without them.
+    pub moods: Option<Moods<'b>>,
     /// Ranks whose data come out wrong, with the probability.
     pub corrupt: &'b [(u32, f64)],
     pub aborted: bool,
@@ -33,7 +36,11 @@ impl Call for SimulatedCall<'_> {
     }
 
     fn enqueue(&mut self) -> Result<()> {
-        self.clocks.advance(&self.work, self.noise);
+        let work = match &mut self.moods {
+            None => &self.work,
+            Some(moods) => &moods.at(self.clocks.latest(), self.noise)?.work,
+        };
+        self.clocks.advance(work, self.noise);
         self.now.set(self.clocks.latest());
         Ok(())
     }
@@ -47,7 +54,10 @@ impl Call for SimulatedCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        let in_time = self.clocks.hold_until(start_nanoseconds, self.noise, &self.delays);
+        // A mood that cannot be worked out is told by the call that follows.
+        let mood = self.moods.as_mut().and_then(|moods| moods.at(start_nanoseconds, self.noise).ok());
+        let delays = mood.map_or(&self.delays, |mood| &mood.delays);
+        let in_time = self.clocks.hold_until(start_nanoseconds, self.noise, delays);
         self.now.set(self.clocks.latest());
         in_time
     }

@@ -7,9 +7,11 @@ use crate::error::{Error, Result};
 
 /// More ranks than any machine has; a slip of the keyboard must not take all memory.
 const MOST_RANKS: u32 = 1 << 20;
+/// Faults that come and go; each doubles what the fleet may be like.
+const MOST_INTERMITTENT: usize = 16;
 
 /// A number of nodes of one kind, some of them broken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Fleet {
     pub machine: Machine,
     pub ranks: u32,
@@ -17,9 +19,28 @@ pub(super) struct Fleet {
     pub delays: Vec<(u32, u64)>,
     /// Ranks whose data come out wrong, with the probability, by rank.
     pub corrupt: Vec<(u32, f64)>,
+    /// Faults that come and go.
+    pub intermittent: Vec<Intermittent>,
     rate_factor_of_node: Vec<f64>,
+    /// What leaf switches leave of the network of each node.
+    network_factor_of_node: Vec<f64>,
+    /// What is left of each adapter, of all nodes.
+    rail_factors: Vec<f64>,
+    /// Adapters of one node that are slow: node, adapter, share that is left.
+    slow_adapters: Vec<(u32, u32, f64)>,
     /// Slow paths: both nodes, the lower first, and the share of the rate that is left.
     slow_links: Vec<([u32; 2], f64)>,
+    /// Fewest nodes of a group from which it is slow, and the share that is left.
+    slow_together: Vec<(u32, f64)>,
+}
+
+/// A fault that comes and goes.
+#[derive(Clone, Debug)]
+pub(super) struct Intermittent {
+    fault: Fault,
+    pub probability: f64,
+    /// Nanoseconds for which it stays as it is; `None` where every call has its own luck.
+    pub window_nanoseconds: Option<u64>,
 }
 
 impl Fleet {
@@ -30,52 +51,100 @@ impl Fleet {
                 machine.name
             )));
         }
-        let nodes = ranks.div_ceil(machine.ranks_per_node);
+        let nodes = ranks.div_ceil(machine.ranks_per_node) as usize;
         let mut fleet = Fleet {
             machine: machine.clone(),
             ranks,
             delays: Vec::new(),
             corrupt: Vec::new(),
-            rate_factor_of_node: vec![1.0; nodes as usize],
+            intermittent: Vec::new(),
+            rate_factor_of_node: vec![1.0; nodes],
+            network_factor_of_node: vec![1.0; nodes],
+            rail_factors: vec![1.0; machine.between_nodes.adapters_per_node as usize],
+            slow_adapters: Vec::new(),
             slow_links: Vec::new(),
+            slow_together: Vec::new(),
         };
         for (index, fault) in machine.faults.iter().enumerate() {
-            fleet.break_on_purpose(index, fault)?;
+            fleet.check(index, fault)?;
+            fleet.break_on_purpose(fault);
+        }
+        if fleet.intermittent.len() > MOST_INTERMITTENT {
+            let problem =
+                format!("found {} faults that come and go; at most {MOST_INTERMITTENT}", fleet.intermittent.len());
+            return Err(Error::config(&machine.path, "faults", problem));
         }
         fleet.delays.sort_unstable();
         fleet.corrupt.sort_by_key(|(rank, _)| *rank);
         Ok(fleet)
     }
 
-    fn break_on_purpose(&mut self, index: usize, fault: &Fault) -> Result<()> {
-        let nodes = self.rate_factor_of_node.len() as u32;
+    /// The fleet at a moment at which those of the intermittent faults are there whose bit is set.
+    pub(super) fn at_a_moment(&self, present: u64) -> Fleet {
+        let mut fleet = Fleet { intermittent: Vec::new(), ..self.clone() };
+        for (bit, intermittent) in self.intermittent.iter().enumerate() {
+            if present >> bit & 1 == 1 {
+                fleet.break_on_purpose(&intermittent.fault);
+            }
+        }
+        fleet.delays.sort_unstable();
+        fleet
+    }
+
+    /// Refuses what is not there.
+    fn check(&self, index: usize, fault: &Fault) -> Result<()> {
+        let (nodes, adapters) = (self.nodes(), self.rail_factors.len() as u32);
+        let wrong =
+            |key: &str, problem| Err(Error::config(&self.machine.path, &format!("faults[{index}].{key}"), problem));
         let exists = |key: &str, found: u32, total: u32, what: &str| {
             if found < total {
                 return Ok(());
             }
-            let problem = format!("found {found}; with {} ranks the last {what} is {}", self.ranks, total - 1);
-            Err(Error::config(&self.machine.path, &format!("faults[{index}].{key}"), problem))
+            wrong(key, format!("found {found}; with {} ranks the last {what} is {}", self.ranks, total - 1))
         };
         match *fault {
-            Fault::Rank { rank, delay } => {
-                exists("rank", rank, self.ranks, "rank")?;
-                self.delays.push((rank, delay.as_nanoseconds()));
+            Fault::Rank { rank, .. } | Fault::Corrupt { rank, .. } => exists("rank", rank, self.ranks, "rank"),
+            Fault::Node { node, .. } => exists("node", node, nodes, "node"),
+            Fault::Link { nodes: [one, other], .. } => {
+                exists("nodes", one, nodes, "node")?;
+                exists("nodes", other, nodes, "node")
             }
-            Fault::Corrupt { rank, probability } => {
-                exists("rank", rank, self.ranks, "rank")?;
-                self.corrupt.push((rank, probability));
-            }
-            Fault::Node { node, rate_factor } => {
+            Fault::Rail { rail, .. } => exists("rail", rail, adapters, "adapter"),
+            Fault::Adapter { node, adapter, .. } => {
                 exists("node", node, nodes, "node")?;
-                self.rate_factor_of_node[node as usize] *= rate_factor;
+                exists("adapter", adapter, adapters, "adapter")
             }
-            Fault::Link { nodes: ends, rate_factor } => {
-                exists("nodes", ends[0], nodes, "node")?;
-                exists("nodes", ends[1], nodes, "node")?;
-                self.slow_links.push(([ends[0].min(ends[1]), ends[0].max(ends[1])], rate_factor));
-            }
+            Fault::Leaf { leaf, .. } => match self.machine.between_nodes.nodes_per_leaf {
+                Some(each) => exists("leaf", leaf, nodes.div_ceil(each), "leaf"),
+                None => wrong("leaf", "a leaf needs between_nodes.nodes_per_leaf, which this file lacks".to_owned()),
+            },
+            Fault::Scale { from_nodes, .. } => exists("from_nodes", from_nodes - 1, nodes, "node"),
+            Fault::Intermittent { ref fault, .. } => self.check(index, fault),
         }
-        Ok(())
+    }
+
+    fn break_on_purpose(&mut self, fault: &Fault) {
+        match *fault {
+            Fault::Rank { rank, delay } => self.delays.push((rank, delay.as_nanoseconds())),
+            Fault::Corrupt { rank, probability } => self.corrupt.push((rank, probability)),
+            Fault::Node { node, rate_factor } => self.rate_factor_of_node[node as usize] *= rate_factor,
+            Fault::Link { nodes: [one, other], rate_factor } => {
+                self.slow_links.push(([one.min(other), one.max(other)], rate_factor));
+            }
+            Fault::Rail { rail, rate_factor } => self.rail_factors[rail as usize] *= rate_factor,
+            Fault::Adapter { node, adapter, rate_factor } => self.slow_adapters.push((node, adapter, rate_factor)),
+            Fault::Leaf { leaf, rate_factor } => {
+                let each = self.machine.between_nodes.nodes_per_leaf.unwrap_or(1) as usize;
+                let behind = self.network_factor_of_node.chunks_mut(each).nth(leaf as usize);
+                behind.into_iter().flatten().for_each(|factor| *factor *= rate_factor);
+            }
+            Fault::Scale { from_nodes, rate_factor } => self.slow_together.push((from_nodes, rate_factor)),
+            Fault::Intermittent { ref fault, probability, window } => self.intermittent.push(Intermittent {
+                fault: (**fault).clone(),
+                probability,
+                window_nanoseconds: window.map(|window| window.as_nanoseconds().max(1)),
+            }),
+        }
     }
 
     pub(super) fn nodes(&self) -> u32 {
@@ -94,14 +163,39 @@ impl Fleet {
         }
     }
 
-    /// What one rank gets out of or into a node while `ranks_at_work` ranks of the node use the network.
+    /// What one rank gets out of or into a node while `ranks_at_work` ranks of the node use the network, where its adapters are
+    /// whole.
     pub(super) fn adapter_share(&self, node: u32, ranks_at_work: u32) -> f64 {
-        self.machine.adapter_rate_per_rank(ranks_at_work).0 * self.rate_factor_of_node[node as usize]
+        let factor = self.rate_factor_of_node[node as usize] * self.network_factor_of_node[node as usize];
+        self.machine.adapter_rate_per_rank(ranks_at_work).0 * factor
+    }
+
+    /// What is left of the adapters that a rank drives.
+    pub(super) fn adapter_factor(&self, rank: u32) -> f64 {
+        if self.slow_adapters.is_empty() && self.rail_factors.iter().all(|factor| *factor == 1.0) {
+            return 1.0;
+        }
+        let (node, local) = (self.node_of(rank), u64::from(rank % self.machine.ranks_per_node));
+        let (adapters, ranks) = (self.rail_factors.len() as u64, u64::from(self.machine.ranks_per_node));
+        // Several adapters of its own, or a share of one.
+        let first = local * adapters / ranks;
+        let own = first..(first + 1).max((local + 1) * adapters / ranks);
+        let factor = |adapter: u64| {
+            let alone = self.slow_adapters.iter().filter(|slow| (slow.0, u64::from(slow.1)) == (node, adapter));
+            alone.fold(self.rail_factors[adapter as usize], |factor, slow| factor * slow.2)
+        };
+        let count = (own.end - own.start) as f64;
+        own.map(factor).sum::<f64>() / count
     }
 
     /// Share of the rate that slow paths leave to a group that lies on these nodes (in ascending order).
     pub(super) fn link_factor(&self, nodes: &[u32]) -> f64 {
         let slows = |ends: &[u32; 2]| ends.iter().all(|end| nodes.binary_search(end).is_ok());
         self.slow_links.iter().filter(|(ends, _)| slows(ends)).map(|(_, factor)| factor).product()
+    }
+
+    /// Share of the rate between nodes that is left to a group that spans so many.
+    pub(super) fn scale_factor(&self, nodes: u32) -> f64 {
+        self.slow_together.iter().filter(|(from, _)| *from <= nodes).map(|(_, factor)| factor).product()
     }
 }

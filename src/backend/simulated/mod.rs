@@ -7,6 +7,7 @@
 mod call;
 mod clocks;
 mod fleet;
+mod moods;
 mod noise;
 mod placing;
 mod replay;
@@ -23,6 +24,7 @@ use crate::units::Bytes;
 use call::SimulatedCall;
 use clocks::{Clocks, MarkLog};
 use fleet::Fleet;
+use moods::Moods;
 use noise::Noise;
 use placing::Placed;
 use replay::SimulatedReplayer;
@@ -41,6 +43,7 @@ pub struct SimulatedBackend {
     noise: Noise,
     connected: HashMap<usize, Placed>,
     now: Cell<u64>,
+    seed: u64,
 }
 
 impl SimulatedBackend {
@@ -54,6 +57,7 @@ impl SimulatedBackend {
             noise: Noise::new(&machine.noise, seed),
             connected: HashMap::new(),
             now: Cell::new(0),
+            seed,
         })
     }
 
@@ -98,7 +102,7 @@ impl Backend for SimulatedBackend {
 
     /// All ranks begin a case at the same moment.
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
-        let SimulatedBackend { fleet, noise, connected, now } = self;
+        let SimulatedBackend { fleet, noise, connected, now, seed } = self;
         let axis = binding.groups.axis;
         let placed = connected
             .get(&binding.groups_number)
@@ -110,14 +114,14 @@ impl Backend for SimulatedBackend {
                 shape.ranks
             )));
         }
-        let slot_of = |rank: u32| placed.rank_of_slot.iter().position(|other| *other == rank);
         Ok(Box::new(SimulatedCall {
             clocks: Clocks::new(&placed.group_starts, now.get()),
             work: Work::new(binding.op.collective, binding.geometry, placed, fleet),
             log: MarkLog::default(),
             noise,
             now,
-            delays: fleet.delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect(),
+            delays: placed.slots_of_delays(&fleet.delays),
+            moods: Moods::new(fleet, *seed, binding.op.collective, binding.geometry, binding.groups),
             corrupt: &fleet.corrupt,
             aborted: false,
             ranks: fleet.ranks,
@@ -130,7 +134,12 @@ impl Backend for SimulatedBackend {
     }
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
-        let SimulatedBackend { fleet, noise, connected, now } = self;
+        let SimulatedBackend { fleet, noise, connected, now, .. } = self;
+        if !fleet.intermittent.is_empty() {
+            return Err(Error::usage(
+                "a replayed step cannot be simulated with faults that come and go; take them out",
+            ));
+        }
         Ok(Box::new(SimulatedReplayer::new(binding, fleet, connected, noise, now)?))
     }
 

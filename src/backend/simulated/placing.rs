@@ -36,7 +36,7 @@ impl Placed {
         }));
         let node_of_slot: Vec<u32> = rank_of_slot.iter().map(|rank| fleet.node_of(*rank)).collect();
         let spans: Vec<Span> =
-            group_starts.array_windows().map(|[start, end]| Span::of(&node_of_slot[*start..*end])).collect();
+            group_starts.array_windows().map(|[start, end]| Span::of(&rank_of_slot[*start..*end], fleet)).collect();
         // Every rank of a group that spans nodes uses the network; those of other groups leave it alone.
         let mut ranks_at_work = vec![0; fleet.nodes() as usize];
         for span in spans.iter().filter(|span| span.nodes.len() > 1) {
@@ -49,6 +49,12 @@ impl Placed {
         rank_of_slot.iter().for_each(|rank| at_work[*rank as usize] = true);
         let aside = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
         Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes, aside })
+    }
+
+    /// Ranks that come late, as slots.
+    pub(super) fn slots_of_delays(&self, delays: &[(u32, u64)]) -> Vec<(usize, u64)> {
+        let slot_of = |rank: u32| self.rank_of_slot.iter().position(|other| *other == rank);
+        delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect()
     }
 
     /// Whether a rank is in none of the groups.
@@ -87,14 +93,21 @@ struct Span {
     nodes: Vec<u32>,
     /// Ranks of the group on each.
     ranks: Vec<u32>,
+    /// What is left of the worst adapter that the group uses on each.
+    adapter_factors: Vec<f64>,
 }
 
 impl Span {
-    fn of(node_of_member: &[u32]) -> Span {
-        let mut sorted = node_of_member.to_vec();
-        sorted.sort_unstable();
-        let runs = || sorted.chunk_by(|a, b| a == b);
-        Span { nodes: runs().map(|run| run[0]).collect(), ranks: runs().map(|run| run.len() as u32).collect() }
+    fn of(members: &[u32], fleet: &Fleet) -> Span {
+        let mut sorted: Vec<(u32, f64)> =
+            members.iter().map(|rank| (fleet.node_of(*rank), fleet.adapter_factor(*rank))).collect();
+        sorted.sort_unstable_by_key(|(node, _)| *node);
+        let runs = || sorted.chunk_by(|a, b| a.0 == b.0);
+        Span {
+            nodes: runs().map(|run| run[0].0).collect(),
+            ranks: runs().map(|run| run.len() as u32).collect(),
+            adapter_factors: runs().map(|run| run.iter().map(|(_, factor)| *factor).fold(1.0, f64::min)).collect(),
+        }
     }
 
     fn shape(&self) -> Shape {
@@ -109,12 +122,14 @@ impl Span {
     /// The slowest of each kind, since all ranks of a group end together.
     fn paths(&self, fleet: &Fleet, ranks_at_work: &[u32]) -> Paths {
         let within = self.nodes.iter().map(|node| fleet.within(*node).rate).fold(f64::INFINITY, f64::min);
+        let shared = fleet.link_factor(&self.nodes) * fleet.scale_factor(self.nodes.len() as u32);
         let slowest = |rate: &dyn Fn(u32, f64, f64) -> f64| {
-            let rates = self.nodes.iter().zip(&self.ranks).map(|(node, ranks)| {
+            let members = self.nodes.iter().zip(&self.ranks).zip(&self.adapter_factors);
+            let rates = members.map(|((node, ranks), factor)| {
                 let share = fleet.adapter_share(*node, ranks_at_work[*node as usize]);
-                rate(*node, f64::from(*ranks), share)
+                rate(*node, f64::from(*ranks), share) * factor
             });
-            rates.fold(f64::INFINITY, f64::min) * fleet.link_factor(&self.nodes)
+            rates.fold(f64::INFINITY, f64::min) * shared
         };
         let network = &fleet.machine.between_nodes;
         Paths {

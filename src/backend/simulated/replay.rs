@@ -264,13 +264,14 @@ impl<'b> SimulatedReplayer<'b> {
 
     /// The way of a message; who leaves or enters a node at the same time shares its adapters.
     fn hop(&self, from: u32, to: u32) -> Hop {
+        let (out_factor, into_factor) = (self.fleet.adapter_factor(from), self.fleet.adapter_factor(to));
         let (from, to) = (self.fleet.node_of(from), self.fleet.node_of(to));
         if from == to {
             return self.fleet.within(from);
         }
         let at_work = |node: u32| self.pipelines.map_or(1, |axis| self.axes[axis].ranks_at_work[node as usize]).max(1);
-        let out = self.fleet.adapter_share(from, at_work(from));
-        let into = self.fleet.adapter_share(to, at_work(to));
+        let out = self.fleet.adapter_share(from, at_work(from)) * out_factor;
+        let into = self.fleet.adapter_share(to, at_work(to)) * into_factor;
         Hop {
             latency_seconds: self.fleet.machine.between_nodes.latency.0,
             rate: out.min(into) * self.fleet.link_factor(&[from.min(to), from.max(to)]),

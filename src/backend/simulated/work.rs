@@ -99,20 +99,24 @@ fn messages(
             entering[node[receiver] as usize] += 1;
         }
     }
-    let hop = |from: u32, to: u32| {
+    let hop = |sender: usize, receiver: usize, together: f64| {
+        let (from, to) = (node[sender], node[receiver]);
         if from == to {
             return fleet.within(from);
         }
-        let out = fleet.adapter_share(from, leaving[from as usize]);
-        let into = fleet.adapter_share(to, entering[to as usize]);
+        let factor = |slot: usize| fleet.adapter_factor(placed.rank_of_slot[slot]);
+        let out = fleet.adapter_share(from, leaving[from as usize]) * factor(sender);
+        let into = fleet.adapter_share(to, entering[to as usize]) * factor(receiver);
         Hop {
             latency_seconds: fleet.machine.between_nodes.latency.0,
-            rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]),
+            rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]) * together,
         }
     };
-    let seconds = |slot: usize, receiver: Option<usize>| match receiver {
-        Some(receiver) => f64::from(in_turn) * message_seconds(hop(node[slot], node[receiver]), bytes),
+    let spans = placed.slots().zip(&placed.shapes);
+    let together = spans.flat_map(|(slots, (shape, _))| slots.map(|_| fleet.scale_factor(shape.nodes)));
+    let seconds = |slot: usize, receiver: Option<usize>, together: f64| match receiver {
+        Some(receiver) => f64::from(in_turn) * message_seconds(hop(slot, receiver, together), bytes),
         None => 0.0,
     };
-    pairs().map(|(slot, receiver)| nanoseconds(seconds(slot, receiver))).collect()
+    pairs().zip(together).map(|((slot, receiver), together)| nanoseconds(seconds(slot, receiver, together))).collect()
 }

@@ -7,6 +7,7 @@ use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
 use crate::config::LayoutTable;
 use crate::error::{Error, Result};
+use crate::layout::Nodes;
 use crate::workload::Interference;
 use crate::workload::replay::ReplayOptions;
 use clap::Parser;
@@ -31,10 +32,10 @@ pub(super) struct Wanted {
 }
 
 /// What it will measure, checked here so that mistakes are told before anything is started.
-pub(super) fn of(arguments: &RunArguments) -> Result<Wanted> {
+pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<Wanted> {
     let cases_alone = |work| Ok(Wanted { work, interference: None, replay: None });
     if let Some(suite) = &arguments.suite {
-        return cases_alone(suite_work(suite, arguments.ranks)?);
+        return cases_alone(suite_work(suite, nodes)?);
     }
     if arguments.pairs {
         return cases_alone(read::<PairsWords>("--pairs", &arguments.extra)?.pairs.work(arguments.ranks)?);
@@ -91,6 +92,11 @@ mod tests {
         Program::try_parse_from(words).map(|program| program.run).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
+    fn planned(line: &str) -> Result<Wanted> {
+        let arguments = run(line);
+        of(&arguments, &Nodes::single(arguments.ranks))
+    }
+
     #[test]
     fn flags_of_a_step_that_make_no_sense_are_refused_before_anything_is_started() {
         for (line, expected) in [
@@ -109,7 +115,7 @@ mod tests {
             ),
             ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp", "found 1 axes"),
         ] {
-            let Err(error) = of(&run(line)) else { panic!("{line} is accepted") };
+            let Err(error) = planned(line) else { panic!("{line} is accepted") };
             assert_eq!(error.exit_code(), 2, "{error}");
             assert!(error.to_string().contains(expected), "{line}: {error}");
         }
@@ -128,17 +134,17 @@ mod tests {
 
     #[test]
     fn pairs_come_to_the_rounds_of_their_flags_or_are_refused() {
-        let (plan, settings, _) = of(&run("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1")).unwrap().work;
+        let (plan, settings, _) = planned("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
         assert_eq!((plan.groups.len(), plan.cases.len(), settings.replicates), (5, 15, 1));
         assert_eq!(program(&run("--pairs")), "commgauge-pairs");
-        let Err(error) = of(&run("--pairs -- --bandwith-bytes 1M")) else { panic!("accepted") };
+        let Err(error) = planned("--pairs -- --bandwith-bytes 1M") else { panic!("accepted") };
         assert!(error.to_string().contains("--pairs: unexpected argument '--bandwith-bytes'"), "{error}");
     }
 
     #[test]
     fn a_step_comes_to_the_plan_of_its_flags() {
         let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
-        let (plan, settings, facts) = of(&run(line)).unwrap().work;
+        let (plan, settings, facts) = planned(line).unwrap().work;
         assert_eq!(program(&run(line)), "commgauge-step");
         assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
         assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");

@@ -5,9 +5,12 @@
 
 mod bound;
 mod expect;
+mod fault;
+mod fault_words;
 mod read;
 
 pub use expect::{Expectation, Limit};
+pub use fault::Fault;
 
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
@@ -54,6 +57,8 @@ pub struct Network {
     pub latency: Seconds,
     /// Network adapters of each node, shared by its ranks.
     pub adapters_per_node: u32,
+    /// Nodes behind each leaf switch, neighbours in number; absent where there is one switch for all, or where it is not known.
+    pub nodes_per_leaf: Option<u32>,
     /// What one adapter can send, and at the same time receive.
     pub rate_per_adapter: Rate,
     /// True where the rate is a guess for rehearsals: it is simulated with, but bounds nothing.
@@ -71,39 +76,6 @@ pub struct Noise {
     pub outlier_factor: f64,
     /// Ranks come to an agreed start up to this much late, evenly spread.
     pub arrival_jitter: Seconds,
-}
-
-/// Something broken on purpose, so that finding it can be rehearsed. Indices are checked once the number of ranks is known.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
-    /// A rank that comes late to every agreed start.
-    Rank {
-        /// World rank.
-        rank: u32,
-        /// How late.
-        delay: Seconds,
-    },
-    /// A node all of whose links, inside and to the network, are slow.
-    Node {
-        /// The node.
-        node: u32,
-        /// Share of the rate that is left.
-        rate_factor: f64,
-    },
-    /// A slow path between two nodes.
-    Link {
-        /// Its ends.
-        nodes: [u32; 2],
-        /// Share of the rate that is left.
-        rate_factor: f64,
-    },
-    /// A rank whose data come out wrong in some checks.
-    Corrupt {
-        /// World rank.
-        rank: u32,
-        /// Share of checks that find an error.
-        probability: f64,
-    },
 }
 
 impl Default for Noise {

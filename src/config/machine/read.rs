@@ -1,7 +1,8 @@
 //! From the text of a machine file to a checked machine.
 
 use super::expect::expectation;
-use super::{Fault, Machine, Network, NodeLinks, Noise};
+use super::fault::fault;
+use super::{Machine, Network, NodeLinks, Noise};
 use crate::config::document::{Item, Table};
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
@@ -10,19 +11,19 @@ use std::path::Path;
 
 const FILE_KEYS: [&str; 7] = ["name", "ranks_per_node", "within_node", "between_nodes", "noise", "faults", "expect"];
 const NODE_KEYS: [&str; 3] = ["latency", "rate", "assumed"];
-const NETWORK_KEYS: [&str; 4] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed"];
+const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
-/// The keys of all kinds of fault together.
-const FAULT_KEYS: [&str; 7] = ["kind", "rank", "node", "nodes", "delay", "rate_factor", "probability"];
 
 /// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
 const LONGEST: Seconds = Seconds(1.0);
 /// A rate of nothing would be a call without end.
-const SMALLEST_RATE_FACTOR: f64 = 1e-6;
+pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;
 /// More than any node has, of ranks or of adapters.
 const MOST_PER_NODE: u32 = 4096;
+/// More ports than any switch has.
+const MOST_NODES_PER_LEAF: u32 = 65_536;
 /// Whether a rank or node exists is known once the number of ranks is.
-const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
+pub(super) const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
     let mut file = Table::parse(path, text)?;
@@ -59,6 +60,10 @@ fn network(mut table: Table) -> Result<Network> {
         latency: positive(&mut table, "latency")?,
         adapters_per_node: count(&mut table, "adapters_per_node", 1..=MOST_PER_NODE)?,
         rate_per_adapter: rate(&mut table, "rate_per_adapter")?,
+        nodes_per_leaf: match table.take("nodes_per_leaf") {
+            Some(item) => Some(item.count_within(1..=MOST_NODES_PER_LEAF)?),
+            None => None,
+        },
         assumed: assumed(&mut table)?,
     })
 }
@@ -82,39 +87,6 @@ fn noise(mut table: Table) -> Result<Noise> {
     })
 }
 
-/// Two steps, since the accepted keys depend on the kind.
-fn fault(mut table: Table) -> Result<Fault> {
-    table.only(&FAULT_KEYS)?;
-    let kind = table.require("kind", "rank, node, link or corrupt")?;
-    match kind.text_such_as("rank")? {
-        "rank" => {
-            table.only(&["kind", "rank", "delay"])?;
-            let rank = count(&mut table, "rank", ANY_INDEX)?;
-            Ok(Fault::Rank { rank, delay: positive(&mut table, "delay")? })
-        }
-        "node" => {
-            table.only(&["kind", "node", "rate_factor"])?;
-            let node = count(&mut table, "node", ANY_INDEX)?;
-            Ok(Fault::Node { node, rate_factor: rate_factor(&mut table)? })
-        }
-        "link" => {
-            table.only(&["kind", "nodes", "rate_factor"])?;
-            let item = table.require("nodes", "two whole numbers such as [0, 1]")?;
-            let nodes = item.pair_of_counts(ANY_INDEX)?;
-            if nodes[0] == nodes[1] {
-                return Err(item.wrong(format!("found {nodes:?}; a link joins two different nodes")));
-            }
-            Ok(Fault::Link { nodes, rate_factor: rate_factor(&mut table)? })
-        }
-        "corrupt" => {
-            table.only(&["kind", "rank", "probability"])?;
-            let rank = count(&mut table, "rank", ANY_INDEX)?;
-            Ok(Fault::Corrupt { rank, probability: number(&mut table, "probability", 0.0..=1.0)? })
-        }
-        other => Err(kind.wrong(format!("found `{other}`; accepted: rank, node, link, corrupt"))),
-    }
-}
-
 /// A table that must be there and holds no other keys.
 fn table(file: &mut Table, key: &'static str, keys: &[&str]) -> Result<Table> {
     let table = file.require(key, &format!("a table [{key}] with {}", keys.join(", ")))?.table()?;
@@ -122,17 +94,17 @@ fn table(file: &mut Table, key: &'static str, keys: &[&str]) -> Result<Table> {
     Ok(table)
 }
 
-fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
+pub(super) fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
     let accepted = format!("a whole number from {} to {}", range.start(), range.end());
     table.require(key, &accepted)?.count_within(range)
 }
 
-fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
+pub(super) fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
     let accepted = format!("a number from {} to {}", range.start(), range.end());
     table.require(key, &accepted)?.number_within(range)
 }
 
-fn rate_factor(table: &mut Table) -> Result<f64> {
+pub(super) fn rate_factor(table: &mut Table) -> Result<f64> {
     number(table, "rate_factor", SMALLEST_RATE_FACTOR..=1.0)
 }
 
@@ -144,7 +116,7 @@ fn assumed(table: &mut Table) -> Result<bool> {
     table.take("assumed").map_or(Ok(false), |item| item.truth())
 }
 
-fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
+pub(super) fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
     let item = table.require(key, "a time such as \"2us\"")?;
     let seconds = short(&item)?;
     if seconds.0 >= 1e-9 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at least 1ns"))) }
@@ -157,6 +129,7 @@ fn short(item: &Item) -> Result<Seconds> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Fault;
     use super::*;
     use std::path::PathBuf;
 
@@ -226,7 +199,7 @@ rate_factor = 0.25
             ("rank = 3", "rank = -3", "faults[0].rank: found -3;"),
             ("name = \"small\"", "name = \" \"", "m.toml:2: name: found the text \" \"; accepted: a text such as"),
             ("latency = \"1us\"", "", "m.toml:4: within_node: `latency` is missing; accepted: a time such as \"2us\""),
-            ("kind = \"rank\"", "", "m.toml:14: faults[0]: `kind` is missing; accepted: rank, node, link or corrupt"),
+            ("kind = \"rank\"", "", "m.toml:14: faults[0]: `kind` is missing; accepted: rank, node, link, corrupt"),
             ("name = \"small\"", "name = ", "m.toml:2: not TOML: "),
         ] {
             let text = GOOD.replacen(from, to, 1);
@@ -243,7 +216,7 @@ rate_factor = 0.25
         let message = Machine::parse(text, Path::new("m.toml")).unwrap_err().to_string();
         assert_eq!(
             message,
-            "m.toml: the file: `between_nodes` is missing; accepted: a table [between_nodes] with latency, adapters_per_node, rate_per_adapter, assumed"
+            "m.toml: the file: `between_nodes` is missing; accepted: a table [between_nodes] with latency, adapters_per_node, rate_per_adapter, assumed, nodes_per_leaf"
         );
     }
 

@@ -1,0 +1,234 @@
+//! What is broken on purpose in a simulated machine, from `[[faults]]` of a machine file. The words of the command line are
+//! in `fault_words`; what a fault does to times is for the simulated backend.
+
+use super::read::{ANY_INDEX, SMALLEST_RATE_FACTOR, count, number, positive, rate_factor};
+use crate::config::document::Table;
+use crate::error::Result;
+use crate::units::Seconds;
+
+/// Something broken on purpose, so that finding it can be rehearsed. Indices are checked once the number of ranks is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// A rank that comes late to every agreed start.
+    Rank {
+        /// World rank.
+        rank: u32,
+        /// How late.
+        delay: Seconds,
+    },
+    /// A node all of whose links, inside and to the network, are slow.
+    Node {
+        /// The node.
+        node: u32,
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// A slow path between two nodes.
+    Link {
+        /// Its ends.
+        nodes: [u32; 2],
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// A rank whose data come out wrong in some checks.
+    Corrupt {
+        /// World rank.
+        rank: u32,
+        /// Share of checks that find an error.
+        probability: f64,
+    },
+    /// The same adapter of every node: what connects them is slow.
+    Rail {
+        /// Number of the adapter on its node.
+        rail: u32,
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// One adapter of one node.
+    Adapter {
+        /// The node.
+        node: u32,
+        /// Number of the adapter on it.
+        adapter: u32,
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// A leaf switch: the network of all nodes behind it is slow.
+    Leaf {
+        /// Its number, counting nodes from 0.
+        leaf: u32,
+        /// Share of the rate that is left.
+        rate_factor: f64,
+    },
+    /// Slow only where a group spans many nodes.
+    Scale {
+        /// The fewest nodes of a group that is slow.
+        from_nodes: u32,
+        /// Share of the rate between nodes that is left.
+        rate_factor: f64,
+    },
+    /// Any of the others but `Corrupt`, now and then.
+    Intermittent {
+        /// What is there now and then.
+        fault: Box<Fault>,
+        /// How probable it is that it is there.
+        probability: f64,
+        /// For how long it stays as it is; from call to call where nothing is given.
+        window: Option<Seconds>,
+    },
+}
+
+/// The kinds, as files and flags call them.
+pub(super) const KINDS: &str = "rank, node, link, corrupt, rail, adapter, leaf, scale";
+/// The longest window of an intermittent fault: an hour.
+pub(super) const LONGEST_WINDOW: Seconds = Seconds(3600.0);
+/// The fewest nodes that work together.
+pub(super) const FEWEST_TOGETHER: u32 = 2;
+
+/// The keys of all kinds of fault together.
+const KEYS: [&str; 12] = [
+    "kind",
+    "rank",
+    "node",
+    "nodes",
+    "rail",
+    "adapter",
+    "leaf",
+    "from_nodes",
+    "delay",
+    "rate_factor",
+    "probability",
+    "window",
+];
+
+/// Reads one `[[faults]]`. Two steps, since the accepted keys depend on the kind.
+pub(super) fn fault(mut table: Table) -> Result<Fault> {
+    table.only(&KEYS)?;
+    let kind = table.require("kind", KINDS)?;
+    let name = kind.text_such_as("rank")?;
+    let own: &[&'static str] = match name {
+        "rank" => &["rank", "delay"],
+        "node" => &["node", "rate_factor"],
+        "link" => &["nodes", "rate_factor"],
+        "corrupt" => &["rank", "probability"],
+        "rail" => &["rail", "rate_factor"],
+        "adapter" => &["node", "adapter", "rate_factor"],
+        "leaf" => &["leaf", "rate_factor"],
+        "scale" => &["from_nodes", "rate_factor"],
+        other => return Err(kind.wrong(format!("found `{other}`; accepted: {KINDS}"))),
+    };
+    let intermittent: &[&'static str] = if name == "corrupt" { &[] } else { &["probability", "window"] };
+    table.only(&[&["kind"], own, intermittent].concat())?;
+    let mut index = |key| count(&mut table, key, ANY_INDEX);
+    let fault = match name {
+        "rank" => Fault::Rank { rank: index("rank")?, delay: positive(&mut table, "delay")? },
+        "node" => Fault::Node { node: index("node")?, rate_factor: rate_factor(&mut table)? },
+        "link" => Fault::Link { nodes: ends(&mut table)?, rate_factor: rate_factor(&mut table)? },
+        "corrupt" => {
+            let rank = index("rank")?;
+            return Ok(Fault::Corrupt { rank, probability: number(&mut table, "probability", 0.0..=1.0)? });
+        }
+        "rail" => Fault::Rail { rail: index("rail")?, rate_factor: rate_factor(&mut table)? },
+        "adapter" => {
+            let (node, adapter) = (index("node")?, index("adapter")?);
+            Fault::Adapter { node, adapter, rate_factor: rate_factor(&mut table)? }
+        }
+        "leaf" => Fault::Leaf { leaf: index("leaf")?, rate_factor: rate_factor(&mut table)? },
+        _ => {
+            let from_nodes = count(&mut table, "from_nodes", FEWEST_TOGETHER..=u32::MAX)?;
+            Fault::Scale { from_nodes, rate_factor: rate_factor(&mut table)? }
+        }
+    };
+    now_and_then(fault, &mut table)
+}
+
+/// The same fault, intermittent where the table says so.
+fn now_and_then(fault: Fault, table: &mut Table) -> Result<Fault> {
+    let window = match table.take("window") {
+        None => None,
+        Some(item) => {
+            let window = item.seconds()?;
+            if !(1e-6..=LONGEST_WINDOW.0).contains(&window.0) {
+                return Err(item.wrong(format!("found {window}; accepted: from 1us to 1h")));
+            }
+            Some((window, item))
+        }
+    };
+    match (table.take("probability"), window) {
+        (None, None) => Ok(fault),
+        (None, Some((_, item))) => Err(item.wrong("stands without `probability`, the chance that the fault is there")),
+        (Some(item), window) => Ok(Fault::Intermittent {
+            fault: Box::new(fault),
+            probability: item.number_within(0.0..=1.0)?,
+            window: window.map(|(window, _)| window),
+        }),
+    }
+}
+
+fn ends(table: &mut Table) -> Result<[u32; 2]> {
+    let item = table.require("nodes", "two whole numbers such as [0, 1]")?;
+    let nodes = item.pair_of_counts(ANY_INDEX)?;
+    if nodes[0] == nodes[1] {
+        return Err(item.wrong(format!("found {nodes:?}; a link joins two different nodes")));
+    }
+    Ok(nodes)
+}
+
+/// Whether a share of a rate can be left.
+pub(super) fn is_rate_factor(factor: f64) -> bool {
+    (SMALLEST_RATE_FACTOR..=1.0).contains(&factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Machine;
+    use std::path::Path;
+
+    fn read(fault: &str) -> Result<Vec<Fault>> {
+        let text = format!(
+            "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '10GB/s'\n[between_nodes]\n\
+             latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '1GB/s'\n[[faults]]\n{fault}\n"
+        );
+        Ok(Machine::parse(&text, Path::new("m.toml"))?.faults)
+    }
+
+    #[test]
+    fn a_fault_that_makes_no_sense_is_refused_with_what_is_accepted() {
+        for (fault, words) in [
+            (
+                "kind = 'rial'\nrail = 1",
+                "found `rial`; accepted: rank, node, link, corrupt, rail, adapter, leaf, scale",
+            ),
+            ("kind = 'rail'\nnode = 1", "faults[0].node: unknown key. Known here: kind, rail, rate_factor"),
+            ("kind = 'rail'\nrail = 1\nrate_factor = 0", "faults[0].rate_factor: found 0"),
+            ("kind = 'scale'\nfrom_nodes = 1\nrate_factor = 0.5", "faults[0].from_nodes: found 1; accepted"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nwindow = '1s'", "stands without `probability`"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nprobability = 0.5\nwindow = '2h'", "from 1us to 1h"),
+            ("kind = 'corrupt'\nrank = 1\nprobability = 0.5\nwindow = '2s'", "faults[0].window: unknown key"),
+        ] {
+            let error = read(fault).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(words), "{fault}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_read_and_any_of_them_may_be_there_now_and_then() {
+        let rail = Fault::Rail { rail: 2, rate_factor: 0.5 };
+        for (fault, expected) in [
+            ("kind = 'rail'\nrail = 2\nrate_factor = 0.5", rail.clone()),
+            (
+                "kind = 'adapter'\nnode = 3\nadapter = 1\nrate_factor = 0.5",
+                Fault::Adapter { node: 3, adapter: 1, rate_factor: 0.5 },
+            ),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.7", Fault::Leaf { leaf: 1, rate_factor: 0.7 }),
+            ("kind = 'scale'\nfrom_nodes = 8\nrate_factor = 0.7", Fault::Scale { from_nodes: 8, rate_factor: 0.7 }),
+            (
+                "kind = 'rail'\nrail = 2\nrate_factor = 0.5\nprobability = 0.2\nwindow = '5s'",
+                Fault::Intermittent { fault: Box::new(rail), probability: 0.2, window: Some(Seconds(5.0)) },
+            ),
+        ] {
+            assert_eq!(read(fault).unwrap(), [expected], "{fault}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which ranks are on which node, for work that is about nodes: pairs of them, each within itself, growing groups of them.
+
+use super::{Axis, Groups};
+
+/// The ranks of each node, in rank order; nodes in the order of their first rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodes {
+    ranks_of: Vec<Vec<u32>>,
+}
+
+impl Nodes {
+    /// All ranks on one node.
+    pub fn single(ranks: u32) -> Nodes {
+        Nodes { ranks_of: vec![(0..ranks).collect()] }
+    }
+
+    /// Nodes filled one after the other; the last may hold fewer.
+    pub fn filled(ranks: u32, ranks_per_node: u32) -> Nodes {
+        let all: Vec<u32> = (0..ranks).collect();
+        Nodes { ranks_of: all.chunks(ranks_per_node.max(1) as usize).map(<[u32]>::to_vec).collect() }
+    }
+
+    /// The nodes of ranks whose hosts are these, by anything that tells hosts apart.
+    pub fn of_hosts<Host: PartialEq>(host_of_rank: &[Host]) -> Nodes {
+        let mut hosts: Vec<&Host> = Vec::new();
+        let mut ranks_of: Vec<Vec<u32>> = Vec::new();
+        for (rank, host) in (0u32..).zip(host_of_rank) {
+            // Ranks of a host are mostly neighbours, so the last host is looked at first.
+            match hosts.iter().rposition(|known| *known == host) {
+                Some(node) => ranks_of[node].push(rank),
+                None => {
+                    hosts.push(host);
+                    ranks_of.push(vec![rank]);
+                }
+            }
+        }
+        Nodes { ranks_of }
+    }
+
+    /// Number of nodes.
+    pub fn count(&self) -> usize {
+        self.ranks_of.len()
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.ranks_of.iter().map(|ranks| ranks.len() as u32).sum()
+    }
+
+    /// Ranks of each node.
+    pub fn ranks_of(&self) -> &[Vec<u32>] {
+        &self.ranks_of
+    }
+
+    /// Ranks that every node has: work on equal groups leaves the others aside.
+    pub fn ranks_on_each(&self) -> u32 {
+        self.ranks_of.iter().map(|ranks| ranks.len() as u32).min().unwrap_or(0)
+    }
+
+    /// Each node within itself, with as many ranks as all have.
+    pub fn inside(&self) -> Groups {
+        Groups { axis: Axis::Node, groups: self.blocks(1) }
+    }
+
+    /// Groups of so many neighbouring nodes; nodes that are left over stand aside.
+    pub fn together(&self, nodes: u32) -> Groups {
+        Groups { axis: Axis::Nodes, groups: self.blocks(nodes) }
+    }
+
+    /// The numbers of nodes in growing groups: 2, 4, 8 and so on, and all of them.
+    pub fn growing(&self) -> Vec<u32> {
+        let all = self.count() as u32;
+        let mut numbers: Vec<u32> =
+            std::iter::successors(Some(2u32), |nodes| nodes.checked_mul(2)).take_while(|nodes| *nodes < all).collect();
+        if all >= 2 {
+            numbers.push(all);
+        }
+        numbers
+    }
+
+    fn blocks(&self, nodes: u32) -> Vec<Vec<u32>> {
+        let each = self.ranks_on_each() as usize;
+        let whole = self.ranks_of.chunks_exact(nodes.max(1) as usize);
+        whole.map(|block| block.iter().flat_map(|ranks| &ranks[..each]).copied().collect()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_however_ranks_are_dealt_out() {
+        let dealt = Nodes::of_hosts(&["a", "b", "a", "b", "a"]);
+        assert_eq!(dealt.ranks_of(), [vec![0, 2, 4], vec![1, 3]]);
+        assert_eq!((dealt.count(), dealt.ranks(), dealt.ranks_on_each()), (2, 5, 2));
+        assert_eq!(dealt.inside().groups, [vec![0, 2], vec![1, 3]], "equal groups leave rank 4 aside");
+        assert_eq!(Nodes::filled(5, 2), Nodes::of_hosts(&[0, 0, 1, 1, 2]));
+    }
+
+    #[test]
+    fn growing_groups_double_and_end_with_all_nodes() {
+        for (ranks, expected) in
+            [(2, vec![]), (4, vec![2]), (6, vec![2, 3]), (16, vec![2, 4, 8]), (20, vec![2, 4, 8, 10])]
+        {
+            assert_eq!(Nodes::filled(ranks, 2).growing(), expected, "{ranks} ranks");
+        }
+        assert_eq!(Nodes::filled(6, 2).together(2).groups, [vec![0, 1, 2, 3]], "the third node stands aside");
+    }
+}

@@ -1,0 +1,167 @@
+//! What `commgauge locate` found, as a document. The published JSON Schema (`commgauge schema suspects`) is made from these
+//! types.
+//!
+//! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
+
+use super::super::{Run, Trouble};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The value of `format` in every such document.
+pub const SUSPECTS_FORMAT: &str = "commgauge-suspects";
+/// The version of the format.
+pub const SUSPECTS_VERSION: u32 = 1;
+
+/// Who is to blame, ranked by evidence, and what the data cannot tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Suspects {
+    /// Always `commgauge-suspects`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Exit code of the program: 0 nobody accused and everything measured, 1 somebody accused, 3 cannot tell, 4 to 7 trouble.
+    pub exit_code: i32,
+    /// The answer in one sentence.
+    pub answer: String,
+    /// True where any of the records is synthetic: nothing below was measured.
+    pub synthetic: bool,
+    /// The records.
+    pub runs: Vec<Run>,
+    /// What there was to look at.
+    pub examined: Examined,
+    /// The accused, the strongest evidence first.
+    pub suspects: Vec<Suspect>,
+    /// What the data cannot tell, as sentences.
+    pub cannot_tell: Vec<String>,
+    /// What speaks against the records as a whole, with the exit code that each asks for.
+    pub troubles: Vec<Trouble>,
+    /// How it was decided, as sentences.
+    pub rule: Vec<String>,
+}
+
+/// What there was to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Examined {
+    /// Nodes of the run.
+    pub nodes: u32,
+    /// Host names of the nodes, by number of the node.
+    pub hosts: Vec<String>,
+    /// Most ranks of a node that met other nodes in pairs; each stands for the rail of its adapter.
+    pub local_ranks: u32,
+    /// Nodes of each leaf switch, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_per_leaf: Option<u32>,
+    /// Pairs of nodes that there are.
+    pub node_pairs: u64,
+    /// Those of them that were measured.
+    pub node_pairs_measured: u64,
+    /// Nodes whose inner collectives were measured.
+    pub nodes_measured_inside: u32,
+    /// Numbers of nodes that groups of growing size spanned, ascending.
+    pub group_nodes: Vec<u32>,
+    /// Cases with a common start, from which late ranks show.
+    pub isolated_cases: u32,
+    /// Replicates.
+    pub replicates: u32,
+}
+
+/// One of the accused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Suspect {
+    /// What it is.
+    pub culprit: Culprit,
+    /// What it is called, such as `node 17 (node-0017)`.
+    pub name: String,
+    /// True where it was slow in some of its measurements only.
+    pub intermittent: bool,
+    /// Share by which what it takes part in is slower: 0.5 is half as much time again. For late ranks absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slower_by: Option<f64>,
+    /// How late it came, for late ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_seconds: Option<f64>,
+    /// How far beyond what scatter explains: the distance as a multiple of the one that was allowed; at least 1.
+    pub strength: f64,
+    /// Why, as sentences, the strongest first.
+    pub evidence: Vec<String>,
+    /// What an operator should do: `suspect-node`, `suspect-link`, `suspect-rail`, `suspect-leaf`, `environment`.
+    pub action: String,
+    /// The command that would confirm it or narrow it down.
+    pub next_step: String,
+}
+
+/// What can be to blame. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "class", rename_all = "snake_case")]
+pub enum Culprit {
+    /// A node: slow with everybody, or within itself.
+    Node {
+        /// Its number.
+        node: u32,
+    },
+    /// The path between two nodes, both of which are well with all others.
+    Link {
+        /// Its ends, the lower first.
+        nodes: [u32; 2],
+        /// The local rank whose path it is, where those of other local ranks are well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        local_rank: Option<u32>,
+    },
+    /// One adapter of one node: a local rank that is slow with all other nodes while its neighbours are well.
+    Adapter {
+        /// The node.
+        node: u32,
+        /// The local rank that uses it.
+        local_rank: u32,
+    },
+    /// A rail: the same local rank is slow on all nodes.
+    Rail {
+        /// The local rank.
+        local_rank: u32,
+    },
+    /// A leaf switch: all nodes behind it are slow with all others.
+    Leaf {
+        /// Its number, counting nodes from 0.
+        leaf: u32,
+        /// The nodes behind it.
+        nodes: Vec<u32>,
+    },
+    /// Nobody alone: slow only when so many nodes work together.
+    OnlyAtScale {
+        /// The fewest nodes with which it showed.
+        from_nodes: u32,
+    },
+    /// A rank that comes late to common starts.
+    LateRank {
+        /// World rank.
+        rank: u32,
+        /// Its node.
+        node: u32,
+    },
+}
+
+impl Culprit {
+    /// The class in a word or two.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Culprit::Node { .. } => "node",
+            Culprit::Link { .. } => "link",
+            Culprit::Adapter { .. } => "adapter",
+            Culprit::Rail { .. } => "rail",
+            Culprit::Leaf { .. } => "leaf",
+            Culprit::OnlyAtScale { .. } => "only at scale",
+            Culprit::LateRank { .. } => "late rank",
+        }
+    }
+
+    /// What an operator should do about it.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Culprit::Node { .. } | Culprit::Adapter { .. } => "suspect-node",
+            Culprit::Link { .. } => "suspect-link",
+            Culprit::Rail { .. } => "suspect-rail",
+            Culprit::Leaf { .. } => "suspect-leaf",
+            Culprit::OnlyAtScale { .. } | Culprit::LateRank { .. } => "environment",
+        }
+    }
+}
