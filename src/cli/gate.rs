@@ -46,7 +46,7 @@ impl GateCommand {
 }
 
 /// A path that leads to no file is the user's mistake, not the machine's.
-fn load(path: &Path) -> Result<Machine> {
+pub(super) fn load(path: &Path) -> Result<Machine> {
     if !path.is_file() {
         return Err(Error::usage(format!(
             "--machine: {} is no file; without --machine the rows to fill in for a new one are printed",

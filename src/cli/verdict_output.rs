@@ -66,7 +66,7 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Judged>> {
 }
 
 /// Writes beside the file, brings it to the disk and renames it: whoever reads meanwhile sees the old text or the new one.
-fn replace(path: &Path, text: &str) -> Result<()> {
+pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     let refused = |cause| Error::usage(format!("--output: cannot write {}: {cause}", path.display()));
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));

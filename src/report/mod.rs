@@ -4,6 +4,7 @@ mod color;
 mod columns;
 mod contention;
 mod csv;
+mod html;
 mod interference;
 mod json;
 mod json_whole;
@@ -24,6 +25,7 @@ mod view;
 
 pub use color::ColorChoice;
 pub use contention::Contention;
+pub use html::{HtmlInput, HtmlRun, html};
 pub use interference::Disturbed;
 pub use late::Late;
 pub use pairs::PairsView;
