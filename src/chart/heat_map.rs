@@ -94,7 +94,7 @@ impl HeatMap {
     pub fn draw(&self) -> Svg {
         let rows = self.labels.len();
         let numbered = rows <= MOST_WITH_NUMBERS;
-        let side = if numbered { 30.0 } else { 12.0 };
+        let side = if numbered { 32.0 } else { 13.0 };
         let labels: Vec<String> = self.labels.iter().map(|label| cut(label, LONGEST_LABEL)).collect();
         let margin = labels.iter().map(|label| text_width(label)).fold(44.0, f64::max) + 8.0;
         let extent = side * rows as f64;

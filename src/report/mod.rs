@@ -8,11 +8,13 @@ mod html;
 mod interference;
 mod json;
 mod json_whole;
+mod junit;
 mod late;
 mod markdown;
 mod nccl_tests;
 mod pairs;
 pub(crate) mod plain_table;
+mod prometheus;
 mod provenance;
 mod replay;
 mod row;
@@ -50,6 +52,10 @@ pub enum Format {
     Csv,
     /// Tables for a page or an issue.
     Markdown,
+    /// A test report in JUnit's XML: one test case for each row.
+    Junit,
+    /// A text file for the collector of Prometheus' node exporter.
+    Prometheus,
     /// The columns of nccl-tests, for programs that read those; holds the streaming cases only, because nccl-tests
     /// measures no others.
     NcclTests,
@@ -67,6 +73,8 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Json => json::text(view)?,
         Format::Csv => csv::text(view)?,
         Format::Markdown => markdown::text(view),
+        Format::Junit => junit::text(view)?,
+        Format::Prometheus => prometheus::text(view),
         Format::NcclTests => nccl_tests::text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

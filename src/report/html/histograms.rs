@@ -49,7 +49,7 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
     let mut histogram = Histogram::new("How latency scatters");
     histogram.description = format!("Histograms of the times of {}; {} of {all} sizes.", group.name, rows.len());
     histogram.rows = rows;
-    let curve = format!("{}; bins are 20 to a factor of ten in every report", curve.name);
+    let curve = format!("{}; bins are 40 to a factor of ten in every report", curve.name);
     (Some(Figure::new("How latency scatters", &histogram.draw())), table.noted(curve))
 }
 

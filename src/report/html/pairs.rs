@@ -93,9 +93,11 @@ fn heat_map(view: &PairsView, measure: Measure, members: &[Member], spoilt: &Has
     for (index, member) in members.iter().enumerate() {
         member.ranks.iter().for_each(|rank| member_of[*rank] = index);
     }
+    // Where only hosts meet, nothing was to be measured inside of them.
+    let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
     let mut cells = vec![vec![Cell::NotMeasured; members.len()]; members.len()];
     for (index, member) in members.iter().enumerate() {
-        if member.ranks.len() == 1 {
+        if member.ranks.len() == 1 || !within {
             cells[index][index] = Cell::Nothing;
         }
     }

@@ -15,7 +15,9 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     for (index, run) in input.runs.iter().enumerate() {
         for step in &run.view.steps {
             let which = if several { format!("run {}: ", index + 1) } else { String::new() };
-            blocks.push(Block::heading(format!("{which}{}, {}", step.facts.model, step.facts.layout)));
+            let styles: Vec<&str> = step.styles.iter().map(|totals| totals.name).collect();
+            let (model, layout, styles) = (&step.facts.model, &step.facts.layout, styles.join(", "));
+            blocks.push(Block::heading(format!("{which}{model}, {layout}: {styles}")));
             blocks.extend(of_step(step, &run.view.rows));
         }
         blocks.extend(run.view.replays.iter().flat_map(of_replay));
@@ -69,12 +71,16 @@ fn time(title: &str, totals: &[Totals]) -> Bars {
         .iter()
         .map(|totals| {
             let (all, exposed) = (totals.time.known_seconds, totals.exposed_time.known_seconds);
-            let missing = if totals.time.without_a_time > 0 { ", incomplete" } else { "" };
+            let note = match totals.time.without_a_time {
+                0 => Seconds(all.middle).to_string(),
+                without if without == totals.time.ops => "not measured".to_owned(),
+                _ => format!("{}, incomplete", Seconds(all.middle)),
+            };
             Bar {
                 label: totals.name.to_owned(),
                 parts: vec![exposed.middle, (all.middle - exposed.middle).max(0.0)],
                 interval: all.interval.map(|interval| (interval.low, interval.high)),
-                note: format!("{}{missing}", Seconds(all.middle)),
+                note,
             }
         })
         .collect();
