@@ -14,6 +14,8 @@ mod rows;
 mod runs;
 mod step;
 mod suspects;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use super::view::View;
