@@ -33,6 +33,10 @@ pub enum Document {
     Fit,
     /// What `commgauge gate --format json` prints
     Verdict,
+    /// What `commgauge locate --format json` prints
+    Suspects,
+    /// What `commgauge simulate --format json` prints
+    Rehearsal,
 }
 
 impl Document {
@@ -47,6 +51,12 @@ impl Document {
             Document::Verdict => {
                 let schema = schemars::schema_for!(verdict::Verdict).to_value();
                 published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
+            }
+            Document::Rehearsal => super::simulate::schema(),
+            Document::Suspects => {
+                use verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
+                let schema = schemars::schema_for!(Suspects).to_value();
+                published(schema, SUSPECTS_FORMAT, SUSPECTS_VERSION, "Suspects of commgauge")
             }
         }
     }

@@ -29,25 +29,12 @@ pub struct VerdictOutput {
 impl VerdictOutput {
     /// Refuses an output that would replace an input, or that cannot be a file.
     pub fn check(&self, inputs: &[&Path]) -> Result<()> {
-        let Some(path) = self.file() else { return Ok(()) };
-        if path.is_dir() {
-            return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.display())));
-        }
-        let whole = |path: &Path| path.canonicalize().ok();
-        match inputs.iter().find(|input| whole(input).is_some() && whole(input) == whole(path)) {
-            Some(_) => {
-                Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.display())))
-            }
-            None => Ok(()),
-        }
+        check_output(self.file(), inputs)
     }
 
     /// Writes the verdict, and gives its exit code.
     pub fn show(&self, verdict: &Verdict) -> Result<i32> {
-        let is_terminal = self.file().is_none() && std::io::stdout().is_terminal();
-        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
-        let width = self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL);
-        let text = verdict_text(verdict, self.format, width)?;
+        let text = verdict_text(verdict, self.format, columns(self.width, self.file()))?;
         match self.file() {
             Some(path) => replace(path, &text)?,
             None => print(&text)?,
@@ -58,6 +45,26 @@ impl VerdictOutput {
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
     }
+}
+
+/// Refuses an output that would replace an input, or that cannot be a file.
+pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+    let Some(path) = output else { return Ok(()) };
+    if path.is_dir() {
+        return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.display())));
+    }
+    let whole = |path: &Path| path.canonicalize().ok();
+    match inputs.iter().find(|input| whole(input).is_some() && whole(input) == whole(path)) {
+        Some(_) => Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.display()))),
+        None => Ok(()),
+    }
+}
+
+/// Columns of a table: what was asked for, or those of the terminal where it goes to one.
+pub(super) fn columns(asked: Option<u16>, file: Option<&Path>) -> u16 {
+    let is_terminal = file.is_none() && std::io::stdout().is_terminal();
+    let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
+    asked.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 
 /// Reads the records that are to be judged.

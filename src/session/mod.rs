@@ -5,10 +5,12 @@
 mod facts;
 mod interference;
 mod preflight;
+mod rehearse;
 mod replay;
 mod signals;
 mod steps;
 
+pub use rehearse::Rehearsal;
 pub use replay::ReplayRequest;
 pub use signals::Signals;
 

@@ -17,6 +17,13 @@ pub fn median(ascending: &[f64]) -> Option<f64> {
     }
 }
 
+/// The middle of samples in any order: the lower of the two middle ones where their number is even.
+pub fn low_median(samples: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = samples.into_iter().collect();
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
 /// The fewest samples with which a percentile is given: one of them is expected at or beyond it. 10 for p90,
 /// 100 for p99, 1000 for p99.9. `None` for what is no percentile: below 0, from 100 on.
 pub fn fewest_samples(percent: f64) -> Option<usize> {
@@ -66,6 +73,7 @@ mod tests {
     fn the_median_is_the_middle() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!((low_median([]), low_median([4.0, 1.0, 2.0, 3.0])), (None, Some(2.0)));
         assert_eq!(median(&sorted([4.0, 1.0, 2.0, 3.0])), Some(2.5));
         assert_eq!(median(&sorted([9.0, 1.0, 2.0])), Some(2.0));
     }

@@ -6,6 +6,8 @@
 
 mod call;
 mod clocks;
+#[cfg(test)]
+mod fault_tests;
 mod fleet;
 mod moods;
 mod noise;

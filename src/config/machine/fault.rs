@@ -204,7 +204,7 @@ mod tests {
             ("kind = 'rail'\nrail = 1\nrate_factor = 0", "faults[0].rate_factor: found 0"),
             ("kind = 'scale'\nfrom_nodes = 1\nrate_factor = 0.5", "faults[0].from_nodes: found 1; accepted"),
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nwindow = '1s'", "stands without `probability`"),
-            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nprobability = 0.5\nwindow = '2h'", "from 1us to 1h"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nprobability = 0.5\nwindow = '120m'", "from 1us to 1h"),
             ("kind = 'corrupt'\nrank = 1\nprobability = 0.5\nwindow = '2s'", "faults[0].window: unknown key"),
         ] {
             let error = read(fault).unwrap_err();

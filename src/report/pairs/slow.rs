@@ -9,7 +9,7 @@
 //!   factor makes up for how little few pairs know of their scatter; found by trial, held by a test.
 
 use super::{Measure, PairLocality, PairValue, PairsView, SlowPair};
-use crate::stats::{median, sorted};
+use crate::stats::{median, sorted, upper_normal_quantile};
 
 /// How often healthy pairs may be accused, all comparisons of a record together.
 const CHANCE: f64 = 0.01;
@@ -80,16 +80,6 @@ fn deviations(members: &[Member], compared: usize) -> (Vec<Option<f64>>, f64) {
         (below > -LEAST_SHARE.ln() && below > allowed * deviation).then_some(below / deviation)
     };
     (members.iter().map(slow).collect(), allowed)
-}
-
-/// What a standard normal variable exceeds with a probability below one half.
-///
-/// M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions (1964), 26.2.23; the error is below 4.5e-4.
-fn upper_normal_quantile(probability: f64) -> f64 {
-    let t = (-2.0 * probability.ln()).sqrt();
-    let numerator = 2.515_517 + t * (0.802_853 + t * 0.010_328);
-    let denominator = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
-    t - numerator / denominator
 }
 
 /// The sentences of the report.

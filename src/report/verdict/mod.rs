@@ -46,7 +46,7 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
 }
 
 /// JSON leaves characters that turn the direction of writing as they are; inside its strings an escape is the same text.
-fn ascii_controls(json: &str) -> String {
+pub(super) fn ascii_controls(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {

@@ -1,0 +1,221 @@
+//! `commgauge simulate SUITE --machine M --nodes N`: rehearse a run before the machine is there.
+//!
+//! Unlike `run --backend simulated` it takes few calls of each case and no stop rule, so that it can be repeated with many seeds.
+
+mod document;
+
+pub(super) use document::schema;
+
+use super::places;
+use super::suite::suite_work;
+use super::table_or_json::AnswerArguments;
+use crate::config::Machine;
+use crate::config::machine::Fault;
+use crate::error::{Error, Result};
+use crate::layout::{Axis, Nodes};
+use crate::record::{Journal, Line, Record};
+use crate::session::{Rehearsal, Request};
+use crate::stats::share_interval;
+use crate::verdict::locate::{Found, LocateOptions, Suspects, locate, planted};
+use crate::verdict::{Decision, GateRule, Judged, Metric, gate};
+use crate::workload::WorkPlan;
+use document::{FORMAT, GateOutlook, Power, RehearsalDocument, VERSION};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
+///
+/// Faults are planted by the machine file or by --fault, and the same rules that judge real runs look for them. With --seeds
+/// the rehearsal is repeated, and the share of those in which class and name of every fault are found (and nobody else is
+/// accused) is given with its interval. Ends with 0 whatever is found.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SimulateCommand {
+    /// Suite file (suites/*.toml), or the name of one in suites/
+    pub suite: PathBuf,
+
+    /// Machine file: latencies, rates, noise, leaf switches, faults
+    #[arg(long, value_name = "FILE")]
+    pub machine: PathBuf,
+
+    /// Nodes, each with the ranks that the machine file says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub nodes: u32,
+
+    /// Something to break, such as node:17:rate=0.6 or link:3-9:rate=0.5; may be given again, and a wrong one lists all kinds
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub faults: Vec<Fault>,
+
+    /// Repeat with so many seeds and say how often the faults are found
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: Option<u64>,
+
+    /// Write the record of the first rehearsal, marked synthetic; the file must not exist
+    #[arg(short, long, value_name = "RECORD")]
+    pub output: Option<PathBuf>,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    pub shown: AnswerArguments,
+}
+
+impl SimulateCommand {
+    /// Rehearses and shows.
+    pub fn execute(&self) -> Result<i32> {
+        let machine = self.machine()?;
+        let request = self.request(&machine)?;
+        let rehearsal = Rehearsal::new(&request)?;
+        let first = request.settings.seed;
+        let (lines, _) = rehearsal.lines(first)?;
+        if let Some(path) = &self.output {
+            write(path, &lines)?;
+        }
+        let judged = judged(self.output.as_deref(), lines)?;
+        let suspects = locate(std::slice::from_ref(&judged), &LocateOptions::default())?;
+        let power = self.seeds.map(|seeds| power(&rehearsal, &machine, self.nodes, first, seeds)).transpose()?;
+        let (least, most) = durations(&request.plan, &judged.record, &request);
+        let document = RehearsalDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            synthetic: true,
+            suite: request.suite.name.clone(),
+            machine: machine.name.clone(),
+            nodes: self.nodes,
+            ranks: request.world_size,
+            faults: machine.faults.iter().map(Fault::to_string).collect(),
+            cases: request.plan.cases.len() as u64,
+            pair_rounds: pair_rounds(&request.plan),
+            replicates: request.settings.replicates,
+            seconds_least: least,
+            seconds_most: most,
+            gate: outlook(&judged, &machine)?,
+            suspects,
+            power,
+        };
+        self.shown.show(&document, |width| document::text(&document, width))?;
+        if let Some(path) = &self.output {
+            eprintln!("record: {}", path.display());
+        }
+        Ok(0)
+    }
+
+    /// The machine with what is to be broken.
+    fn machine(&self) -> Result<Machine> {
+        if !self.machine.is_file() {
+            return Err(Error::usage(format!("--machine: {} is no file", self.machine.display())));
+        }
+        let mut machine = Machine::load(&self.machine)?;
+        machine.faults.extend(self.faults.iter().cloned());
+        Ok(machine)
+    }
+
+    fn request(&self, machine: &Machine) -> Result<Request> {
+        let ranks = self.nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
+            Error::usage(format!("--nodes {}: too many, with {} ranks on each", self.nodes, machine.ranks_per_node))
+        })?;
+        let (plan, settings, suite) = suite_work(&self.suite, &Nodes::filled(ranks, machine.ranks_per_node))?;
+        Ok(Request {
+            program: "commgauge",
+            run_id: places::new_run_id(),
+            suite,
+            plan,
+            settings,
+            machine: Some(machine.clone()),
+            world_size: ranks,
+            record: self.output.clone().unwrap_or_default(),
+            launch_command: None,
+            injected_delay: None,
+            injected_panic: None,
+            interference: None,
+        })
+    }
+}
+
+fn write(path: &Path, lines: &[Line]) -> Result<()> {
+    let mut journal = Journal::create(path)?;
+    lines.iter().try_for_each(|line| journal.write(line))?;
+    journal.finish()
+}
+
+fn judged(path: Option<&Path>, lines: Vec<Line>) -> Result<Judged> {
+    Ok(Judged { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
+}
+
+/// What a machine file that expects something would say to the rehearsal.
+fn outlook(judged: &Judged, machine: &Machine) -> Result<Option<GateOutlook>> {
+    if machine.expectations.is_empty() {
+        return Ok(None);
+    }
+    let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+    let verdict = gate(std::slice::from_ref(judged), Some(machine), &rule)?;
+    let failed = |decision: Option<Decision>| decision == Some(Decision::Fail);
+    let meets = verdict.rows.iter().filter(|row| !failed(row.decision)).filter_map(|row| row.against_limit.as_ref());
+    let meets = meets.filter(|against| {
+        against.median.is_some_and(|median| match against.metric {
+            Metric::BusBandwidthBytesPerSecond => median >= against.limit,
+            Metric::LatencySeconds => median <= against.limit,
+        })
+    });
+    Ok(Some(GateOutlook {
+        rows: verdict.coverage.rows,
+        rows_judged: verdict.coverage.rows_judged,
+        rows_failed: verdict.coverage.rows_failed,
+        rows_that_would_meet: meets.count() as u32,
+    }))
+}
+
+/// How often the faults are found, with the seeds shared among the processors.
+fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
+    let planted = planted(machine, nodes);
+    let next = AtomicU64::new(0);
+    let one = |seed: u64| -> Result<Found> {
+        let (lines, _) = rehearsal.lines(first.wrapping_add(seed))?;
+        let suspects: Suspects = locate(&[judged(None, lines)?], &LocateOptions::default())?;
+        Ok(Found::of(&suspects, &planted))
+    };
+    let some = || -> Result<Vec<Found>> {
+        let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds));
+        mine.map(one).collect()
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(seeds as usize);
+    let found: Vec<Found> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
+        let broken = || Error::environment("a rehearsal ended with a panic");
+        workers.into_iter().map(|worker| worker.join().map_err(|_| broken())?).collect::<Result<Vec<_>>>()
+    })?
+    .concat();
+    let count = |which: fn(&Found) -> bool| found.iter().filter(|found| which(found)).count() as u64;
+    let right = count(|found| found.right());
+    let (right_share_low, right_share_high) = share_interval(right, seeds).unwrap_or((0.0, 1.0));
+    Ok(Power {
+        seeds,
+        planted,
+        right,
+        right_share_low,
+        right_share_high,
+        all_named: count(|found| found.all_named),
+        others_accused: count(|found| found.others_accused),
+    })
+}
+
+/// About what the run takes at least and at most.
+fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) {
+    let settings = &request.settings;
+    let most = plan.estimated_seconds(settings).0;
+    // What a case takes besides its samples is in the estimate too.
+    let beside = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
+    let samples = f64::from(settings.fixed_iterations.unwrap_or(settings.minimum_samples));
+    let own = |line: &crate::record::line::CaseLine| {
+        let times = &line.samples.slowest_nanoseconds;
+        let mean = times.iter().map(|time| *time as f64 * 1e-9).sum::<f64>() / times.len().max(1) as f64;
+        (samples * mean)
+            .min(settings.case_budget.0.max(samples * mean * f64::from(u8::from(settings.fixed_iterations.is_some()))))
+    };
+    let least = record.cases.iter().map(own).sum::<f64>() + beside.max(0.0);
+    (least.min(most), most.max(least))
+}
+
+fn pair_rounds(plan: &WorkPlan) -> u64 {
+    let rounds = plan.cases.iter().filter(|case| case.op.axis == Axis::Pair).map(|case| case.groups);
+    rounds.collect::<BTreeSet<_>>().len() as u64
+}

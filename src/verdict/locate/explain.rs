@@ -1,0 +1,327 @@
+//! Whom a matrix of meetings accuses: first what explains most (a leaf, a rail), then nodes and adapters, then single paths.
+//! Whatever an accused explains accuses nobody else.
+//!
+//! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
+//! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
+
+use super::document::Culprit;
+use super::meetings::{Measure, Meetings};
+use super::places::Places;
+use crate::stats::{OddRule, Usual, low_median};
+
+/// How often a healthy machine may be accused by one kind of evidence.
+pub(super) const CHANCE: f64 = 0.001;
+/// Smallest standard deviation of a logarithm that is believed.
+const LEAST_DEVIATION: f64 = 0.01;
+/// What is slower by less than 5 % with most of its partners is nobody's concern.
+const LEAST_OF_MANY: f64 = 0.05;
+/// What is slower by less than 10 % on a single path neither.
+const LEAST_OF_ONE: f64 = 0.1;
+/// The fewest members of a set of which one can be odd.
+pub(super) const FEWEST: usize = 4;
+/// The fewest leaves.
+pub(super) const FEWEST_LEAVES: usize = 3;
+/// Share of the nodes behind a leaf that must be slow with others before the leaf is accused.
+const MOST_BEHIND: f64 = 0.8;
+/// Share of its partners with which a node must be slow before it is accused.
+const MOST_PARTNERS: f64 = 0.8;
+
+/// An accusation by one kind of evidence.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub culprit: Culprit,
+    /// Logarithm of how much slower.
+    pub slower: f64,
+    pub strength: f64,
+    pub intermittent: bool,
+    pub evidence: String,
+}
+
+/// The rule for a number of comparisons.
+pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
+    OddRule { chance: CHANCE, comparisons, least_deviation: LEAST_DEVIATION, least_distance }
+}
+
+/// What the search knows so far.
+pub(super) struct Search<'a> {
+    pub measure: Measure,
+    pub meetings: &'a Meetings,
+    pub places: &'a Places,
+    /// Nodes whose meetings are explained.
+    pub explained: Vec<bool>,
+    pub findings: Vec<Finding>,
+    /// What is usual behind one leaf, and across leaves.
+    usual: [f64; 2],
+    /// Adapters and rails that are explained.
+    slow_locals: Vec<bool>,
+    slow_adapters: Vec<(usize, usize)>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(measure: Measure, meetings: &'a Meetings, places: &'a Places) -> Search<'a> {
+        let mut search = Search {
+            measure,
+            meetings,
+            places,
+            explained: vec![false; meetings.nodes],
+            findings: Vec::new(),
+            usual: [0.0; 2],
+            slow_locals: vec![false; meetings.locals],
+            slow_adapters: Vec::new(),
+        };
+        search.usual = [false, true].map(|across| {
+            let of_node = |node| {
+                low_median(
+                    search
+                        .partners(node)
+                        .filter(|b| search.across(node, *b) == across)
+                        .filter_map(|b| meetings.of_pair([node, b])),
+                )
+            };
+            low_median((0..meetings.nodes).filter_map(of_node)).unwrap_or(0.0)
+        });
+        search
+    }
+
+    /// Everything that the matrix says, in the order in which it explains.
+    pub(super) fn run(&mut self) {
+        self.rails_and_adapters();
+        if self.meetings.nodes >= FEWEST {
+            self.leaves();
+            self.nodes();
+            self.links();
+        }
+    }
+
+    fn across(&self, a: usize, b: usize) -> bool {
+        self.places.leaf_of(a) != self.places.leaf_of(b)
+    }
+
+    fn partners(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
+        (0..self.meetings.nodes).filter(move |other| *other != node)
+    }
+
+    /// What is usual between two nodes.
+    pub(super) fn usual_of(&self, [a, b]: [usize; 2]) -> f64 {
+        self.usual[usize::from(self.across(a, b))]
+    }
+
+    /// How much slower than usual a pair is.
+    pub(super) fn excess(&self, pair: [usize; 2]) -> Option<f64> {
+        Some(self.meetings.of_pair(pair)? - self.usual_of(pair))
+    }
+
+    /// How much slower than usual a node is with those of its partners that are not explained and that count.
+    fn with_partners(&self, node: usize, counts: impl Fn(usize) -> bool) -> Option<f64> {
+        let partners = self.partners(node).filter(|other| !self.explained[*other] && counts(*other));
+        low_median(partners.filter_map(|other| self.excess([node, other])))
+    }
+
+    fn add(&mut self, culprit: Culprit, slower: f64, usual: &Usual, evidence: String) {
+        let intermittent = self.measure == Measure::Tail;
+        let strength = usual.strength(slower);
+        let slower = slower - usual.middle;
+        let text = format!("{}: {evidence}", self.measure.name());
+        self.findings.push(Finding { culprit, slower, strength, intermittent, evidence: text });
+    }
+
+    /// A local rank that is slower than its neighbours, on all nodes or on one.
+    fn rails_and_adapters(&mut self) {
+        let (meetings, locals) = (self.meetings, self.meetings.locals);
+        if locals < 2 || meetings.nodes < 2 {
+            return;
+        }
+        let mut of_adapter = vec![vec![f64::NAN; locals]; meetings.nodes];
+        for (node, scores) in of_adapter.iter_mut().enumerate() {
+            for (local, score) in scores.iter_mut().enumerate() {
+                let within = |other| Some(meetings.of_local([node, other], local)? - meetings.of_pair([node, other])?);
+                *score = low_median(self.partners(node).filter_map(within)).unwrap_or(f64::NAN);
+            }
+        }
+        let of_nodes =
+            |local: usize| of_adapter.iter().map(move |scores| scores[local]).filter(|score| !score.is_nan());
+        let rails: Vec<f64> = (0..locals).map(|local| low_median(of_nodes(local)).unwrap_or(0.0)).collect();
+        // With few rails their own scatter says little; that of the adapters of a rail says more.
+        let scatter =
+            (0..locals).filter_map(|local| low_median(of_nodes(local).map(|score| (score - rails[local]).abs())));
+        let scatter = low_median(scatter).unwrap_or(0.0);
+        let least_deviation = LEAST_DEVIATION.max(scatter);
+        let rule_of_rails = OddRule { least_deviation, ..rule(locals, LEAST_OF_MANY) };
+        if let Some(usual) = rule_of_rails.usual(&rails).filter(|_| meetings.nodes > 2) {
+            for (local, slower) in rails.iter().enumerate().filter(|(_, slower)| usual.strength(**slower) > 1.0) {
+                self.slow_locals[local] = true;
+                let nodes = of_nodes(local).filter(|score| usual.strength(*score) > 1.0).count();
+                let evidence = format!(
+                    "local rank {local} takes {} longer than its neighbours on {nodes} of {} nodes",
+                    percent(*slower - usual.middle),
+                    meetings.nodes
+                );
+                self.add(Culprit::Rail { local_rank: local as u32 }, *slower, &usual, evidence);
+            }
+        }
+        let whole = |local: &usize| !self.slow_locals[*local];
+        let adapters: Vec<(usize, usize)> = (0..meetings.nodes)
+            .flat_map(|node| (0..locals).filter(whole).map(move |local| (node, local)).collect::<Vec<_>>())
+            .filter(|(node, local)| !of_adapter[*node][*local].is_nan())
+            .collect();
+        let scores: Vec<f64> = adapters.iter().map(|(node, local)| of_adapter[*node][*local]).collect();
+        // Of two nodes there is no telling at which end a slow path has its trouble.
+        let Some(usual) = rule(scores.len(), LEAST_OF_MANY).usual(&scores).filter(|_| meetings.nodes > 2) else {
+            return;
+        };
+        for ((node, local), slower) in
+            adapters.into_iter().zip(scores).filter(|(_, slower)| usual.strength(*slower) > 1.0)
+        {
+            self.slow_adapters.push((node, local));
+            let evidence = format!(
+                "local rank {local} of {} takes {} longer with most nodes, its neighbours do not",
+                self.places.name(node),
+                percent(slower - usual.middle)
+            );
+            self.add(Culprit::Adapter { node: node as u32, local_rank: local as u32 }, slower, &usual, evidence);
+        }
+    }
+
+    /// A leaf switch all of whose nodes are slow with those behind others.
+    fn leaves(&mut self) {
+        let leaves = self.places.leaves();
+        if leaves < FEWEST_LEAVES || self.places.nodes_per_leaf.is_none_or(|each| each < 2) {
+            return;
+        }
+        let places = self.places;
+        let of_node: Vec<Option<f64>> = (0..self.meetings.nodes)
+            .map(|node| self.with_partners(node, |other| places.leaf_of(other) != places.leaf_of(node)))
+            .collect();
+        let of_leaf: Vec<(usize, f64)> = (0..leaves)
+            .filter_map(|leaf| {
+                Some((leaf, low_median(places.behind(leaf).into_iter().filter_map(|node| of_node[node]))?))
+            })
+            .collect();
+        let scores: Vec<f64> = of_leaf.iter().map(|(_, score)| *score).collect();
+        let Some(usual) = rule(scores.len(), LEAST_OF_MANY).usual(&scores) else { return };
+        for (leaf, slower) in of_leaf.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
+            let behind = places.behind(leaf);
+            let slow = |node: &&usize| {
+                of_node[**node].is_some_and(|score| score - usual.middle > (slower - usual.middle) / 2.0)
+            };
+            let count = behind.iter().filter(slow).count();
+            if behind.len() < 2 || (count as f64) < MOST_BEHIND * behind.len() as f64 {
+                continue;
+            }
+            let inside = low_median(
+                behind
+                    .iter()
+                    .flat_map(|a| behind.iter().filter(move |b| a < b).map(move |b| [*a, *b]))
+                    .filter_map(|pair| self.excess(pair)),
+            );
+            let within = match inside {
+                Some(excess) if usual.strength(excess) > 1.0 => "among themselves too",
+                Some(_) => "not among themselves, so look at its uplinks",
+                None => "among themselves unknown",
+            };
+            behind.iter().for_each(|node| self.explained[*node] = true);
+            let evidence = format!(
+                "{count} of its {} nodes take {} longer with nodes behind other leaves; {within}",
+                behind.len(),
+                percent(slower - usual.middle)
+            );
+            let nodes = behind.into_iter().map(|node| node as u32).collect();
+            self.add(Culprit::Leaf { leaf: leaf as u32, nodes }, slower, &usual, evidence);
+        }
+    }
+
+    /// Nodes that are slow with nearly all others, the worst first; what it explains is taken out before the next.
+    fn nodes(&mut self) {
+        loop {
+            let mut left: Vec<(usize, f64)> = (0..self.meetings.nodes)
+                .filter(|node| !self.explained[*node])
+                .filter_map(|node| Some((node, self.with_partners(node, |_| true)?)))
+                .collect();
+            if left.len() < FEWEST - 1 {
+                return;
+            }
+            let scores: Vec<f64> = left.iter().map(|(_, score)| *score).collect();
+            let Some(usual) = rule(self.meetings.nodes, LEAST_OF_MANY).usual(&scores) else { return };
+            left.sort_by(|one, other| other.1.total_cmp(&one.1));
+            let odd = left.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0);
+            let with = |node: usize| {
+                let partners = self.partners(node).filter(|other| !self.explained[*other]);
+                let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
+                (excesses.iter().filter(|excess| usual.strength(**excess) > 1.0).count(), excesses.len())
+            };
+            // With few partners two bad paths look like a bad node, but a bad node is bad with all.
+            let nearly_all = |(slow, partners): (usize, usize)| slow as f64 >= MOST_PARTNERS * partners as f64;
+            let worst = odd.map(|(node, slower)| (node, slower, with(node))).find(|(.., met)| nearly_all(*met));
+            let Some((node, slower, (slow, partners))) = worst else { return };
+            let evidence = format!(
+                "takes {} longer than usual, with {slow} of {partners} other nodes",
+                percent(slower - usual.middle)
+            );
+            self.explained[node] = true;
+            self.add(Culprit::Node { node: node as u32 }, slower, &usual, evidence);
+        }
+    }
+
+    /// Paths between nodes that are well otherwise: slow in every replicate.
+    fn links(&mut self) {
+        let open: Vec<([usize; 2], f64)> = (self.meetings.pairs())
+            .filter(|[a, b]| !self.explained[*a] && !self.explained[*b])
+            .filter_map(|pair| Some((pair, self.excess(pair)?)))
+            .collect();
+        let scores: Vec<f64> = open.iter().map(|(_, excess)| *excess).collect();
+        let Some(usual) = rule(scores.len(), LEAST_OF_ONE).usual(&scores).filter(|_| scores.len() >= 3) else { return };
+        for (pair, slower) in open.iter().copied().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
+            let replicates =
+                (0..self.meetings.replicates()).filter_map(|replicate| self.meetings.of_pair_in(pair, replicate));
+            let always = replicates.map(|value| value - self.usual_of(pair)).all(|excess| usual.strength(excess) > 1.0);
+            if always {
+                let evidence = format!(
+                    "takes {} longer than usual; both nodes are well with others",
+                    percent(slower - usual.middle)
+                );
+                let nodes = pair.map(|node| node as u32);
+                self.add(Culprit::Link { nodes, local_rank: None }, slower, &usual, evidence);
+            }
+        }
+        self.paths_of_locals(
+            &open
+                .iter()
+                .filter(|(_, slower)| usual.strength(*slower) <= 1.0)
+                .map(|(pair, _)| *pair)
+                .collect::<Vec<_>>(),
+        );
+    }
+
+    /// The path of one local rank between two nodes.
+    fn paths_of_locals(&mut self, pairs: &[[usize; 2]]) {
+        let locals = self.meetings.locals;
+        if locals < 2 || self.measure == Measure::Tail {
+            return;
+        }
+        let explained = |[a, b]: [usize; 2], local: usize| {
+            self.slow_locals[local] || self.slow_adapters.iter().any(|slow| *slow == (a, local) || *slow == (b, local))
+        };
+        let cells: Vec<([usize; 2], usize, f64)> = (pairs.iter())
+            .flat_map(|pair| (0..locals).map(move |local| (*pair, local)))
+            .filter(|(pair, local)| !explained(*pair, *local))
+            .filter_map(|(pair, local)| Some((pair, local, self.meetings.of_local(pair, local)? - self.usual_of(pair))))
+            .collect();
+        let scores: Vec<f64> = cells.iter().map(|(_, _, excess)| *excess).collect();
+        let Some(usual) = rule(scores.len(), LEAST_OF_ONE).usual(&scores).filter(|_| scores.len() >= FEWEST) else {
+            return;
+        };
+        for (pair, local, slower) in cells.into_iter().filter(|(_, _, slower)| usual.strength(*slower) > 1.0) {
+            let evidence = format!(
+                "the path of local rank {local} takes {} longer than usual; those of the others do not",
+                percent(slower - usual.middle)
+            );
+            let culprit = Culprit::Link { nodes: pair.map(|node| node as u32), local_rank: Some(local as u32) };
+            self.add(culprit, slower, &usual, evidence);
+        }
+    }
+}
+
+/// A logarithm as a share in per cent.
+pub(super) fn percent(logarithm: f64) -> String {
+    format!("{:.0} %", 100.0 * logarithm.exp_m1())
+}

@@ -1,0 +1,145 @@
+//! Suspects in words: their names, what to do next, the answer, and the rule.
+
+use super::document::{Culprit, Suspect};
+use super::explain::{CHANCE, FEWEST, Finding};
+use super::meetings::Measure;
+use super::places::Places;
+use super::{Looked, limits};
+
+/// One suspect for each culprit, with all that speaks against it.
+pub(super) fn suspects(findings: &[Finding], looked: &Looked) -> Vec<Suspect> {
+    let mut suspects: Vec<Suspect> = Vec::new();
+    for finding in findings {
+        let told = format!("{}{}", if finding.intermittent { "now and then, " } else { "" }, finding.evidence);
+        if let Some(known) = suspects.iter_mut().find(|known| known.culprit == finding.culprit) {
+            known.intermittent &= finding.intermittent;
+            if finding.strength > known.strength {
+                known.strength = finding.strength;
+                known.evidence.insert(0, told);
+            } else {
+                known.evidence.push(told);
+            }
+            known.slower_by = known.slower_by.map(|share| share.max(finding.slower.exp_m1()));
+            continue;
+        }
+        let late = matches!(finding.culprit, Culprit::LateRank { .. });
+        let late_seconds = looked.arrivals.late.as_ref().filter(|_| late).map(|(_, seconds)| seconds.0);
+        suspects.push(Suspect {
+            name: name(&finding.culprit, &looked.places),
+            intermittent: finding.intermittent,
+            slower_by: (!late).then(|| finding.slower.exp_m1()),
+            late_seconds,
+            strength: finding.strength,
+            evidence: vec![told],
+            action: finding.culprit.action().to_owned(),
+            next_step: next_step(&finding.culprit, &looked.places),
+            culprit: finding.culprit.clone(),
+        });
+    }
+    suspects
+}
+
+fn name(culprit: &Culprit, places: &Places) -> String {
+    let of = |node: u32| places.name(node as usize);
+    match culprit {
+        Culprit::Node { node } => of(*node),
+        Culprit::Link { nodes: [a, b], local_rank: None } => format!("link between {} and {}", of(*a), of(*b)),
+        Culprit::Link { nodes: [a, b], local_rank: Some(local) } => {
+            format!("path of local rank {local} between {} and {}", of(*a), of(*b))
+        }
+        Culprit::Adapter { node, local_rank } => format!("adapter of local rank {local_rank} of {}", of(*node)),
+        Culprit::Rail { local_rank } => {
+            format!("rail {local_rank}, the adapters of local rank {local_rank} on all nodes")
+        }
+        Culprit::Leaf { leaf, nodes } => match (nodes.first(), nodes.last()) {
+            (Some(first), Some(last)) => format!("leaf {leaf}, nodes {first} to {last}"),
+            _ => format!("leaf {leaf}"),
+        },
+        Culprit::OnlyAtScale { from_nodes } => format!("only at scale, from {from_nodes} nodes on"),
+        Culprit::LateRank { rank, node } => format!("rank {rank} on {}", of(*node)),
+    }
+}
+
+/// The command that confirms it or narrows it down.
+fn next_step(culprit: &Culprit, places: &Places) -> String {
+    let others = |known: &[u32], count: usize| {
+        let well = (0..places.nodes() as u32).filter(|node| !known.contains(node)).take(count);
+        known.iter().copied().chain(well).collect::<Vec<u32>>()
+    };
+    let qualify = |nodes: &[u32]| format!("commgauge run qualify {}", launch(nodes, places, None));
+    match culprit {
+        Culprit::Node { node } => format!("{}  # does it stay with the node?", qualify(&others(&[*node], FEWEST - 1))),
+        Culprit::Link { nodes, .. } => format!(
+            "commgauge run --pairs {} -- --one-at-a-time  # is it the path, or what shares it?",
+            launch(&others(nodes, FEWEST - 2), places, Some(1))
+        ),
+        Culprit::Adapter { node, .. } => format!(
+            "commgauge run --pairs {} -- --one-at-a-time  # every rank with every rank: does it stay with the adapter?",
+            launch(&others(&[*node], 1), places, None)
+        ),
+        Culprit::Rail { .. } => format!(
+            "commgauge run --pairs {}  # every rank with every rank: which paths cross the rail?",
+            launch(&others(&[], 2), places, None)
+        ),
+        Culprit::Leaf { nodes, .. } => {
+            format!("{}  # well among themselves? then it is the uplinks", qualify(&nodes[..nodes.len().min(8)]))
+        }
+        Culprit::OnlyAtScale { from_nodes } => {
+            let half: Vec<u32> = (0..from_nodes / 2).collect();
+            format!("{}  # and the other half: are both well?", qualify(&half))
+        }
+        Culprit::LateRank { node, .. } => {
+            format!("{}  # is it late there too? look for what else runs on that host", qualify(&others(&[*node], 1)))
+        }
+    }
+}
+
+/// `-n RANKS --hosts ...` for these nodes with that many ranks of each, or with all.
+fn launch(nodes: &[u32], places: &Places, each: Option<u32>) -> String {
+    let ranks = |node: &u32| each.unwrap_or_else(|| places.ranks_on.get(*node as usize).copied().unwrap_or(1));
+    let host = |node: &u32| {
+        let name = places.hosts.get(*node as usize).map_or("?", String::as_str);
+        format!("{name}:{}", ranks(node))
+    };
+    let hosts = nodes.iter().map(host).collect::<Vec<_>>().join(",");
+    let plain = hosts.chars().all(|c| c.is_ascii_alphanumeric() || "-._:,".contains(c));
+    let hosts = if plain { hosts } else { format!("'{}'", hosts.replace('\'', r"'\''")) };
+    format!("-n {} --hosts {hosts}", nodes.iter().map(ranks).sum::<u32>())
+}
+
+/// The answer in one sentence.
+pub(super) fn answer(suspects: &[Suspect], looked: &Looked, exit_code: i32) -> String {
+    let nodes = looked.places.nodes();
+    match (suspects, exit_code) {
+        ([], 0) => format!("nobody is accused; all pairs of {nodes} nodes were measured"),
+        ([], _) => match limits::undecided(looked) {
+            Some(why) => format!("cannot tell: {why}"),
+            None => "nobody is accused, but the data are not good enough to call the machine good".to_owned(),
+        },
+        ([only], _) => format!("suspect: {}", only.name),
+        ([first, others @ ..], _) => format!("{} suspects, first of all {}", others.len() + 1, first.name),
+    }
+}
+
+/// How it was decided.
+pub(super) fn rule(looked: &Looked) -> Vec<String> {
+    let measures: Vec<&str> = looked.meetings.measures.iter().map(|(measure, _)| measure.name()).collect::<Vec<_>>();
+    let all = Measure::ALL.len();
+    vec![
+        format!(
+            "odd is what is above the lower median of its like by more than k robust standard deviations (1.4826 times the \
+             median of absolute distances, at least 1 %), where k is the normal quantile that all comparisons of one kind of \
+             evidence together pass by chance in {} % of healthy machines (Bonferroni), times 1 + 12 / (n - 1) for n values",
+            100.0 * CHANCE
+        ),
+        "and by at least 5 % with most of its partners (nodes, rails, adapters, leaves), or by 10 % on a single path".to_owned(),
+        format!("measures of pairs, each by itself: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
+        "what explains most is accused first: rails and adapters within each pair, then leaves, nodes, and last single paths; \
+         what an accused explains accuses nobody else"
+            .to_owned(),
+        "only at scale: groups that take 10 % longer in every replicate than a straight line through two smaller sizes, and \
+         that contain nobody who is accused"
+            .to_owned(),
+        "late: last in a clear majority of common starts, later than the clocks disagree and than a tenth of the call".to_owned(),
+    ]
+}
