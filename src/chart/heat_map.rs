@@ -136,7 +136,8 @@ impl HeatMap {
                         colored[band(*percent)].rectangle(x, y, inner, inner);
                         numbers.push((x + inner / 2.0, y + inner / 2.0 + 3.8, *percent));
                     }
-                    Cell::Nothing => faint.line((x, y), (x + inner, y + inner)),
+                    Cell::Nothing if row == column => faint.line((x, y), (x + inner, y + inner)),
+                    Cell::Nothing => {}
                     Cell::NotMeasured | Cell::Failed | Cell::Wrong => {
                         absent.rectangle(x + 0.5, y + 0.5, inner - 1.0, inner - 1.0);
                         shape(&mut glyphs, *cell, x + inner / 2.0, y + inner / 2.0);

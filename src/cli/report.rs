@@ -1,10 +1,11 @@
 //! `commgauge report RECORD...`: shows records, as text or as one HTML file, and answers with the exit code that they earn.
 
 use super::OutputArguments;
-use super::verdict_output::{read_all, replace};
+use super::verdict_output::{check_output, read_all, replace};
 use crate::cost::{self, Fit, FitOptions, Measurements};
 use crate::error::{Error, Result};
 use crate::report::{HtmlInput, HtmlRun, View, html};
+use crate::verdict::locate::{LocateOptions, locate};
 use crate::verdict::{
     Allowed, CompareRule, GateRule, Judged, Verdict, check_together, compare, differences, gate, gravest,
 };
@@ -55,7 +56,8 @@ impl ReportCommand {
     pub fn execute(&self) -> Result<i32> {
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
         if let Some(path) = output {
-            self.check(path)?;
+            let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit);
+            check_output(Some(path), &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
         }
         match output.filter(|path| is_page(path) && self.shown.format == Default::default()) {
             Some(path) => self.page(path),
@@ -110,6 +112,8 @@ impl ReportCommand {
             (None, None) => runs.iter().map(|run| run.view.exit_code()).collect(),
             (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
         };
+        // Records that cannot be searched still make a page, which says why.
+        let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
         let page = html(&HtmlInput {
             runs: &runs,
             base: &base,
@@ -117,10 +121,7 @@ impl ReportCommand {
             comparison: comparison.as_ref(),
             fit: fit.as_ref().map_err(Clone::clone),
             fit_is_own: self.fit.is_none(),
-            suspects: Err(
-                "No search for culprits was made. What the pairs and the arrivals say by themselves stands below."
-                    .to_owned(),
-            ),
+            suspects: suspects.as_ref().map_err(Clone::clone),
         })?;
         replace(path, &page)?;
         Ok(gravest(codes))
@@ -134,19 +135,6 @@ impl ReportCommand {
     fn compared(&self, base: &[Judged], records: &[Judged]) -> Result<Verdict> {
         let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: self.allow.clone() };
         compare(base, records, &rule)
-    }
-
-    /// Refuses an output that would replace an input, or that cannot be a file.
-    fn check(&self, path: &Path) -> Result<()> {
-        if path.is_dir() {
-            return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.display())));
-        }
-        let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
-        let mut inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit);
-        match inputs.any(|input| same(input, path)) {
-            true => Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.display()))),
-            false => Ok(()),
-        }
     }
 }
 

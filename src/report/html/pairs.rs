@@ -95,7 +95,11 @@ fn heat_map(view: &PairsView, measure: Measure, members: &[Member], spoilt: &Has
     }
     // Where only hosts meet, nothing was to be measured inside of them.
     let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
-    let mut cells = vec![vec![Cell::NotMeasured; members.len()]; members.len()];
+    let ranks = view.ranks.len() as u64;
+    // Where only some pairs of ranks were to meet, the others are not missing.
+    let all_meet = members.len() < view.ranks.len() || view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
+    let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
+    let mut cells = vec![vec![blank; members.len()]; members.len()];
     for (index, member) in members.iter().enumerate() {
         if member.ranks.len() == 1 || !within {
             cells[index][index] = Cell::Nothing;

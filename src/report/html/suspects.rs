@@ -9,7 +9,7 @@ use crate::verdict::locate::Suspects;
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = match &input.suspects {
         Ok(suspects) => located(suspects),
-        Err(reason) => vec![Block::absent(reason)],
+        Err(reason) => vec![Block::absent(format!("No search for culprits could be made: {reason}"))],
     };
     let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings).collect();
     if !findings.is_empty() {
