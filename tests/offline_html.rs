@@ -78,7 +78,7 @@ const PROBE: &str = include_str!("common/probe.js");
 
 fn browser() -> Option<&'static str> {
     let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
-    let found = BROWSERS.into_iter().find(|name| runs(&name));
+    let found = BROWSERS.into_iter().find(|name| runs(name));
     if found.is_none() {
         eprintln!("SKIPPED offline_html: there is no Chromium here; it is in the package chromium");
     }

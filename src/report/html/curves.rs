@@ -11,11 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups with charts; further ones are in the table only.
 const MOST_GROUPS: usize = 16;
+/// Points of a curve.
+const MOST_POINTS: usize = 400;
 /// Curves of a chart.
 const MOST_CURVES: usize = 6;
 
 /// What is expected of rows, by their names: metric, limit and where it is from.
 type Limits<'a> = BTreeMap<&'a str, (Metric, f64, &'a str)>;
+
+/// A limit on the axis of a chart, for a row.
+type OnAxis<'a> = &'a dyn Fn(&Row, (Metric, f64)) -> Option<f64>;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -110,7 +115,8 @@ fn plot(group: &Group, title: &str, y: Axis, of: &dyn Fn(&Row, f64) -> Option<f6
 
 fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
     let mut series = Series::new(&curve.name);
-    for (_, row) in &curve.rows {
+    // A page bears so many points; sizes beyond are in the tables.
+    for (_, row) in curve.rows.iter().step_by(curve.rows.len().div_ceil(MOST_POINTS).max(1)) {
         let Some(latency) = row.latency else { continue };
         let x = row.facts.bytes_total.0 as f64;
         let Some(y) = of(row, latency.median.0) else { continue };
@@ -122,7 +128,7 @@ fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
     series
 }
 
-fn expected(group: &Group, limits: &Limits, of: &dyn Fn(&Row, (Metric, f64)) -> Option<f64>) -> Option<Line> {
+fn expected(group: &Group, limits: &Limits, of: OnAxis) -> Option<Line> {
     let mut points: BTreeMap<u64, f64> = BTreeMap::new();
     for (_, row) in group.curves.iter().flat_map(|curve| &curve.rows) {
         let limit = limits.get(row.facts.name.as_str()).and_then(|(metric, limit, _)| of(row, (*metric, *limit)));

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// Fewer sizes make no curve.
 const FEWEST_SIZES: usize = 3;
 
+/// Rows, each with its index in its run.
+type Numbered<'a> = Vec<(usize, &'a Row)>;
+
 /// One chart's worth of rows.
 pub(super) struct Group<'a> {
     /// What they have in common, as a heading.
@@ -25,13 +28,13 @@ pub(super) struct Curve<'a> {
     /// As the legend calls it.
     pub name: String,
     /// Index of each row in its run, and the row.
-    pub rows: Vec<(usize, &'a Row)>,
+    pub rows: Numbered<'a>,
 }
 
 /// Every group with enough sizes for a curve, in the order of the plan, and the number of those without.
 pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
     let mut order: Vec<String> = Vec::new();
-    let mut curves: BTreeMap<(usize, usize, Placement), Vec<(usize, &'a Row)>> = BTreeMap::new();
+    let mut curves: BTreeMap<(usize, usize, Placement), Numbered<'a>> = BTreeMap::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let runs: Vec<_> = input.runs.iter().chain(input.base).collect();
     for (run, shown) in runs.iter().enumerate() {

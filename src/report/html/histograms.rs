@@ -50,7 +50,10 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
     histogram.description = format!("Histograms of the times of {}; {} of {all} sizes.", group.name, rows.len());
     histogram.rows = rows;
     let curve = format!("{}; bins are 40 to a factor of ten in every report", curve.name);
-    (Some(Figure::new("How latency scatters", &histogram.draw())), table.noted(curve))
+    (
+        Some(Figure::new("How latency scatters", &histogram.draw())),
+        table.noted(curve).capped("`commgauge report --format csv` has every row"),
+    )
 }
 
 /// The first, the last and some between.
