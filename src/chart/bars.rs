@@ -78,7 +78,9 @@ impl Bars {
                 so_far += value;
             }
             let mut end = place(so_far);
-            if let Some((low, high)) = bar.interval.filter(|(low, high)| low.is_finite() && high.is_finite()) {
+            if let Some((low, high)) =
+                bar.interval.filter(|(low, high)| low.is_finite() && high.is_finite() && high > low)
+            {
                 let (low, high, middle) = (place(low.max(0.0)), place(high), y + BAR_HEIGHT / 2.0);
                 let mut whisker = Path::default();
                 whisker.line((low, middle), (high, middle));

@@ -29,7 +29,7 @@ pub(super) fn title(canvas: &mut Canvas, text: &str, width: f64) -> f64 {
 pub(super) fn legend(canvas: &mut Canvas, entries: &[(Key, String)], top: f64, width: f64) -> f64 {
     let (mut x, mut y) = (0.0, top);
     for (key, name) in entries {
-        let name = cut(name, ((width - 30.0) / 6.2) as usize);
+        let name = cut(name, ((width - 30.0) / 6.9) as usize);
         let needed = 26.0 + text_width(&name) + 8.0;
         if x > 0.0 && x + needed - 8.0 > width {
             (x, y) = (0.0, y + LINE);

@@ -94,7 +94,7 @@ impl HeatMap {
     pub fn draw(&self) -> Svg {
         let rows = self.labels.len();
         let numbered = rows <= MOST_WITH_NUMBERS;
-        let side = if numbered { 30.0 } else { 12.0 };
+        let side = if numbered { 32.0 } else { 13.0 };
         let labels: Vec<String> = self.labels.iter().map(|label| cut(label, LONGEST_LABEL)).collect();
         let margin = labels.iter().map(|label| text_width(label)).fold(44.0, f64::max) + 8.0;
         let extent = side * rows as f64;
@@ -136,7 +136,8 @@ impl HeatMap {
                         colored[band(*percent)].rectangle(x, y, inner, inner);
                         numbers.push((x + inner / 2.0, y + inner / 2.0 + 3.8, *percent));
                     }
-                    Cell::Nothing => faint.line((x, y), (x + inner, y + inner)),
+                    Cell::Nothing if row == column => faint.line((x, y), (x + inner, y + inner)),
+                    Cell::Nothing => {}
                     Cell::NotMeasured | Cell::Failed | Cell::Wrong => {
                         absent.rectangle(x + 0.5, y + 0.5, inner - 1.0, inner - 1.0);
                         shape(&mut glyphs, *cell, x + inner / 2.0, y + inner / 2.0);

@@ -5,7 +5,7 @@ use super::frame::{self, Room};
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
 /// Bins of a factor of ten.
-const BINS_PER_DECADE: f64 = 20.0;
+const BINS_PER_DECADE: f64 = 40.0;
 const ROW_HEIGHT: f64 = 38.0;
 
 /// Histograms of times.
@@ -50,7 +50,7 @@ impl Histogram {
         Histogram { title: title.into(), description: String::new(), axis_title, rows: Vec::new(), width: 400.0 }
     }
 
-    /// The bin of a time; bins are 20 to a factor of ten, the one with number 0 begins at a second. `None` where there is no time.
+    /// The bin of a time; bins are 40 to a factor of ten, the one with number 0 begins at a second. `None` where there is no time.
     pub fn bin_of(seconds: f64) -> Option<i32> {
         // The little more keeps a time that is the edge of a bin in it, whatever the last digit of the logarithm.
         (seconds > 0.0 && seconds.is_finite()).then(|| (seconds.log10() * BINS_PER_DECADE + 1e-9).floor() as i32)
@@ -135,23 +135,23 @@ fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
     let mut path = Path::default();
     let class = match name {
         "p50" => {
-            path.polygon([(x, base - 8.0), (x + 3.5, base), (x - 3.5, base)]);
-            "cg-f1"
+            path.polygon([(x, base - 9.0), (x + 4.2, base), (x - 4.2, base)]);
+            "cg-mark cg-f1"
         }
         "p90" | "p95" => {
             path.circle(x, base - 3.5, 2.6);
-            "cg-f2"
+            "cg-mark cg-f2"
         }
         "p99" => {
             path.polygon([(x, base - 8.0), (x + 3.2, base - 4.0), (x, base), (x - 3.2, base - 4.0)]);
-            "cg-f3"
+            "cg-mark cg-f3"
         }
         "p99.9" => {
             path.rectangle(x - 2.6, base - 6.2, 5.2, 5.2);
-            "cg-f4"
+            "cg-mark cg-f4"
         }
         _ => {
-            path.line((x, base), (x, base - 9.0));
+            path.line((x, base), (x, base - 12.0));
             "cg-cross cg-s5"
         }
     };

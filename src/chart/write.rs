@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Width of a character of the small type, on average and to be safe.
-const CHARACTER_WIDTH: f64 = 6.2;
+const CHARACTER_WIDTH: f64 = 6.9;
 
 /// A finished chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +188,7 @@ fn acts(c: char) -> bool {
 
 /// Room that a text takes, estimated.
 pub(super) fn text_width(text: &str) -> f64 {
-    text.chars().map(|c| if c.is_ascii() { 1.0 } else { 1.8 }).sum::<f64>() * CHARACTER_WIDTH
+    text.chars().map(|c| if c.is_ascii() { 1.0 } else { 1.8 }).sum::<f64>() * CHARACTER_WIDTH + 4.0
 }
 
 /// The text, cut with an ellipsis where it has more characters.

@@ -3,7 +3,7 @@
 use super::verdict_output::{VerdictOutput, read_all};
 use crate::config::Machine;
 use crate::error::Result;
-use crate::verdict::{Allowed, GateRule, gate, gate_unknown_machine};
+use crate::verdict::{Allowed, GateRule, Judged, Verdict, gate, gate_unknown_machine};
 use std::path::{Path, PathBuf};
 
 /// Hold a record against what a machine file expects, and end with the code of the verdict
@@ -41,13 +41,16 @@ impl GateCommand {
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
-        let machine = file.as_deref().map(Machine::load).transpose()?;
-        let records = read_all(&self.records)?;
-        let verdict = match (&self.machine, &machine) {
-            (Some(asked), None) => gate_unknown_machine(&records, &stem(asked), unknown(asked), &rule)?,
-            _ => gate(&records, machine.as_ref(), &rule)?,
-        };
-        self.shown.show(&verdict)
+        self.shown.show(&gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?)
+    }
+}
+
+/// The verdict on records of a machine that is a file, the name of a shipped one, or not known.
+pub(super) fn gated(records: &[Judged], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
+    let machine = asked.and_then(Machine::find).as_deref().map(Machine::load).transpose()?;
+    match (asked, &machine) {
+        (Some(asked), None) => gate_unknown_machine(records, &stem(asked), unknown(asked), rule),
+        _ => gate(records, machine.as_ref(), rule),
     }
 }
 

@@ -1,53 +1,173 @@
-//! `commgauge report RECORD`: shows a record, and answers with the exit code that it earns.
+//! `commgauge report RECORD...`: shows records, as text or as one HTML file, and answers with the exit code that they earn.
 
 use super::OutputArguments;
+use super::gate::gated;
+use super::verdict_output::{check_output, read_all, replace};
+use crate::cost::{self, Fit, FitOptions, Measurements};
 use crate::error::{Error, Result};
-use crate::record::Record;
-use crate::report::View;
-use std::fs::File;
-use std::io::BufWriter;
+use crate::report::{HtmlInput, HtmlRun, View, html};
+use crate::verdict::locate::{LocateOptions, locate};
+use crate::verdict::{Allowed, CompareRule, GateRule, Judged, Verdict, check_together, compare, differences, gravest};
 use std::path::{Path, PathBuf};
 
-/// Show a record as a table, or turn it into another format
+/// Fitting more cases than this takes longer than a report should.
+const MOST_CASES_TO_FIT: usize = 20_000;
+
+/// Show a record as a table, or turn it into another format; `-o report.html` writes a page to send around
 ///
-/// The exit code is that of the record: 0 complete and right, 4 data arrived wrong, 5 to 6 the run failed,
-/// 7 something planned was not measured or the record was cut off. The report is written in any case.
+/// The exit code is that of the record: 0 complete and right, 4 data arrived wrong, 5 to 6 the run failed, 7 something
+/// planned was not measured or the record was cut off. With --machine or --base it is that of the verdict: 1 a row failed,
+/// 3 inconclusive. The report is written in any case.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportCommand {
-    /// Record of a run (JSON Lines)
-    pub record: PathBuf,
+    /// Records of runs (JSON Lines); several like runs are shown together in one HTML file
+    #[arg(required = true, value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
 
     /// How results are shown.
     #[command(flatten)]
     pub shown: OutputArguments,
 
-    /// Write to a file instead of stdout; an existing file is replaced
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. A name that ends in
+    /// .html makes the page
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Machine file whose [[expect]] rows are the limits of the page's verdict, or the name of a shipped one
+    #[arg(long, value_name = "FILE|NAME", help_heading = "Page")]
+    pub machine: Option<PathBuf>,
+
+    /// Earlier record to compare with; may be given several times, for several runs of the base
+    #[arg(long, value_name = "RECORD", help_heading = "Page")]
+    pub base: Vec<PathBuf>,
+
+    /// Cost model to show; without it one is fitted to the records
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    pub fit: Option<PathBuf>,
+
+    /// In what the runs may differ
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", help_heading = "Page")]
+    pub allow: Vec<Allowed>,
 }
 
 impl ReportCommand {
-    /// Reads, shows, and returns the exit code that the record earns.
+    /// Reads, shows, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
-        let view = View::new(&Record::read(&self.record)?);
-        match self.output.as_deref().filter(|path| *path != Path::new("-")) {
+        let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
+        if let Some(path) = output {
+            let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit);
+            check_output(Some(path), &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
+        }
+        match output.filter(|path| is_page(path) && self.shown.format == Default::default()) {
+            Some(path) => self.page(path),
+            None => self.text(output),
+        }
+    }
+
+    fn text(&self, output: Option<&Path>) -> Result<i32> {
+        let [record] = &self.records[..] else {
+            return Err(Error::usage(format!(
+                "{} records were given; text shows one at a time, a page (-o report.html) shows several",
+                self.records.len()
+            )));
+        };
+        for (flag, given) in [
+            ("--machine", self.machine.is_some()),
+            ("--base", !self.base.is_empty()),
+            ("--fit", self.fit.is_some()),
+            ("--allow", !self.allow.is_empty()),
+        ] {
+            if given {
+                return Err(Error::usage(format!(
+                    "{flag} is for the page (-o report.html); `commgauge gate`, `compare` and `fit` answer in text"
+                )));
+            }
+        }
+        let view = View::new(&Judged::read(record)?.record);
+        match output {
             Some(path) => {
-                let mut file = BufWriter::new(self.replace(path)?);
-                self.shown.show_on(&view, false, &mut file).map_err(|cause| Error::file("write", path, cause))?;
+                let mut text = Vec::new();
+                self.shown.show_on(&view, false, &mut text)?;
+                replace(path, &String::from_utf8_lossy(&text))?;
             }
             None => self.shown.show(&view)?,
         }
         Ok(view.exit_code())
     }
 
-    /// Opens the file to write to, unless it is the record itself.
-    fn replace(&self, path: &Path) -> Result<File> {
-        let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
-        if same(path, &self.record) {
-            return Err(Error::usage(format!("--output {} is the record itself; name another file", path.display())));
-        }
-        File::create(path).map_err(|cause| Error::usage(format!("--output: cannot create {}: {cause}", path.display())))
+    fn page(&self, path: &Path) -> Result<i32> {
+        let (records, base) = (read_all(&self.records)?, read_all(&self.base)?);
+        check_together(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
+        let verdict = self.machine.as_deref().map(|machine| self.gated(&records, machine)).transpose()?;
+        let comparison = if base.is_empty() { None } else { Some(self.compared(&base, &records)?) };
+        let fit = match &self.fit {
+            Some(path) => Ok(Fit::read(path)?),
+            None => fitted(&records),
+        };
+        let seen = |judged: &[Judged]| -> Vec<View> { judged.iter().map(|judged| View::new(&judged.record)).collect() };
+        let runs = shown(&records, &records, seen(&records));
+        let base = shown(&base, &records, seen(&base));
+        let codes: Vec<i32> = match (&verdict, &comparison) {
+            (None, None) => runs.iter().map(|run| run.view.exit_code()).collect(),
+            (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
+        };
+        // Records that cannot be searched still make a page, which says why.
+        let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
+        let page = html(&HtmlInput {
+            runs: &runs,
+            base: &base,
+            verdict: verdict.as_ref(),
+            comparison: comparison.as_ref(),
+            fit: fit.as_ref().map_err(Clone::clone),
+            fit_is_own: self.fit.is_none(),
+            suspects: suspects.as_ref().map_err(Clone::clone),
+        })?;
+        replace(path, &page)?;
+        Ok(gravest(codes))
     }
+
+    fn gated(&self, records: &[Judged], machine: &Path) -> Result<Verdict> {
+        gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
+    }
+
+    fn compared(&self, base: &[Judged], records: &[Judged]) -> Result<Verdict> {
+        let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: self.allow.clone() };
+        compare(base, records, &rule)
+    }
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"))
+}
+
+/// The cost model of the records themselves, or why there is none.
+fn fitted(records: &[Judged]) -> std::result::Result<Fit, String> {
+    let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
+    if cases > MOST_CASES_TO_FIT {
+        return Err(format!(
+            "{cases} cases are too many to fit beside a report; `commgauge fit RECORD -o fit.json` fits them, and --fit fit.json \
+             shows it here"
+        ));
+    }
+    let named: Vec<(String, &Judged)> =
+        records.iter().map(|judged| (judged.path.display().to_string(), judged)).collect();
+    let of = named.iter().map(|(name, judged)| (name.as_str(), &judged.record));
+    let measurements = Measurements::of(of).map_err(|error| error.to_string())?;
+    cost::fit(&measurements, FitOptions::default()).map_err(|error| error.to_string())
+}
+
+/// Records with their views, and in what each differs from the first of all.
+fn shown<'a>(records: &'a [Judged], all: &[Judged], views: Vec<View>) -> Vec<HtmlRun<'a>> {
+    let unlike = |judged: &Judged| all.first().map_or_else(Vec::new, |first| differences(first, judged));
+    let pairs = records.iter().zip(views);
+    pairs
+        .map(|(judged, view)| HtmlRun {
+            name: judged.path.display().to_string(),
+            record: &judged.record,
+            view,
+            differences: unlike(judged),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -56,29 +176,79 @@ mod tests {
 
     const SAMPLE: &str = include_str!("../../tests/data/sample-record.jsonl");
 
-    fn command(record: &Path, output: &Path) -> ReportCommand {
-        let (record, output) = (record.to_owned(), Some(output.to_owned()));
-        let shown = OutputArguments { width: Some(80), ..OutputArguments::default() };
-        ReportCommand { record, shown, output }
+    fn command(records: &[&Path], output: &Path) -> ReportCommand {
+        ReportCommand {
+            records: records.iter().map(|path| path.to_path_buf()).collect(),
+            shown: OutputArguments { width: Some(80), ..OutputArguments::default() },
+            output: Some(output.to_owned()),
+            machine: None,
+            base: Vec::new(),
+            fit: None,
+            allow: Vec::new(),
+        }
     }
 
     #[test]
     fn a_report_is_written_and_answers_with_the_exit_code_of_the_record() {
         let folder = tempfile::tempdir().unwrap();
-        let (record, output) = (folder.path().join("r.jsonl"), folder.path().join("r.txt"));
+        let record = folder.path().join("r.jsonl");
         std::fs::write(&record, SAMPLE).unwrap();
-        assert_eq!(command(&record, &output).execute().unwrap(), 4, "data arrived wrong");
-        assert!(std::fs::read_to_string(&output).unwrap().contains("all_reduce"));
+        for (name, begin) in [("r.txt", ""), ("r.html", "<!doctype html>")] {
+            let output = folder.path().join(name);
+            assert_eq!(command(&[&record], &output).execute().unwrap(), 4, "data arrived wrong");
+            let text = std::fs::read_to_string(&output).unwrap();
+            assert!(text.contains("all_reduce") && text.starts_with(begin), "{name}");
+        }
     }
 
     #[test]
-    fn a_report_never_overwrites_its_record() {
+    fn a_report_never_overwrites_what_it_is_made_from() {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("r.jsonl");
         std::fs::write(&record, SAMPLE).unwrap();
-        assert_eq!(command(&record, &record).execute().unwrap_err().exit_code(), 2);
+        let nowhere = folder.path().join("missing/r.html");
+        for output in [record.clone(), folder.path().to_owned(), nowhere] {
+            assert_eq!(command(&[&record], &output).execute().unwrap_err().exit_code(), 2, "{}", output.display());
+        }
+        let mut with_base = command(&[&record], &folder.path().join("base.html"));
+        with_base.base = vec![folder.path().join("base.html")];
+        std::fs::write(&with_base.base[0], SAMPLE).unwrap();
+        assert_eq!(with_base.execute().unwrap_err().exit_code(), 2);
         assert_eq!(std::fs::read_to_string(&record).unwrap(), SAMPLE);
-        let nowhere = folder.path().join("missing/r.txt");
-        assert_eq!(command(&record, &nowhere).execute().unwrap_err().exit_code(), 2);
+        assert_eq!(std::fs::read_to_string(&with_base.base[0]).unwrap(), SAMPLE);
+    }
+
+    #[test]
+    fn runs_that_are_not_alike_are_refused_unless_that_is_meant_and_then_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one.jsonl"), folder.path().join("other.jsonl"));
+        let output = folder.path().join("r.html");
+        std::fs::write(&one, SAMPLE).unwrap();
+        let id = SAMPLE.split_once("\"run_id\":\"").unwrap().1.split_once('"').unwrap().0;
+        let library = SAMPLE.split_once("\"library\":\"").unwrap().1.split_once('"').unwrap().0;
+        let text = SAMPLE.replace(id, "another-run").replace(library, "Another MPI 9");
+        std::fs::write(&other, text).unwrap();
+        let mut both = command(&[&one, &other], &output);
+        let error = both.execute().unwrap_err().to_string();
+        assert!(error.contains("not alike") && error.contains("Another MPI 9"), "{error}");
+        assert!(!output.exists());
+        both.allow = vec![Allowed::Versions];
+        both.execute().unwrap();
+        assert!(std::fs::read_to_string(&output).unwrap().contains("Another MPI 9 here"));
+        let twice = command(&[&one, &one], &output).execute().unwrap_err().to_string();
+        assert!(twice.contains("same run"), "{twice}");
+    }
+
+    #[test]
+    fn what_only_a_page_can_show_is_refused_for_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.jsonl");
+        std::fs::write(&record, SAMPLE).unwrap();
+        let output = folder.path().join("r.txt");
+        let several = command(&[&record, &record], &output).execute().unwrap_err();
+        assert!(several.exit_code() == 2 && several.to_string().contains("one at a time"), "{several}");
+        let mut machine = command(&[&record], &output);
+        machine.machine = Some(record.clone());
+        assert_eq!(machine.execute().unwrap_err().exit_code(), 2);
     }
 }

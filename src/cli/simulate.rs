@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Axis, Nodes};
 use crate::record::{Journal, Line, Record};
 use crate::session::{Rehearsal, Request};
-use crate::stats::share_interval;
+use crate::stats::proportion_interval;
 use crate::verdict::locate::{Found, LocateOptions, Suspects, locate, planted};
 use crate::verdict::{Decision, GateRule, Judged, Metric, gate};
 use crate::workload::WorkPlan;
@@ -186,7 +186,7 @@ fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds
     .concat();
     let count = |which: fn(&Found) -> bool| found.iter().filter(|found| which(found)).count() as u64;
     let right = count(|found| found.right());
-    let (right_share_low, right_share_high) = share_interval(right, seeds).unwrap_or((0.0, 1.0));
+    let (right_share_low, right_share_high) = proportion_interval(right, seeds, 0.95);
     Ok(Power {
         seeds,
         planted,

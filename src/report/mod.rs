@@ -6,9 +6,11 @@ mod columns;
 mod contention;
 mod csv;
 mod history;
+mod html;
 mod interference;
 mod json;
 mod json_whole;
+mod junit;
 mod late;
 mod locate;
 mod markdown;
@@ -17,6 +19,7 @@ mod pairs;
 pub(crate) mod plain_table;
 pub mod plan;
 mod products;
+mod prometheus;
 mod provenance;
 pub mod rank;
 mod replay;
@@ -32,6 +35,7 @@ mod view;
 pub use color::ColorChoice;
 pub use contention::Contention;
 pub use history::{HistoryFormat, history_text, plots};
+pub use html::{HtmlInput, HtmlRun, html};
 pub use interference::Disturbed;
 pub use late::Late;
 pub use locate::{SuspectsFormat, suspects_text};
@@ -57,6 +61,10 @@ pub enum Format {
     Csv,
     /// Tables for a page or an issue.
     Markdown,
+    /// A test report in JUnit's XML: one test case for each row.
+    Junit,
+    /// A text file for the collector of Prometheus' node exporter.
+    Prometheus,
     /// The columns of nccl-tests, for programs that read those; holds the streaming cases only, because nccl-tests
     /// measures no others.
     NcclTests,
@@ -74,6 +82,8 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Json => json::text(view)?,
         Format::Csv => csv::text(view)?,
         Format::Markdown => markdown::text(view),
+        Format::Junit => junit::text(view)?,
+        Format::Prometheus => prometheus::text(view),
         Format::NcclTests => nccl_tests::text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -6,6 +6,9 @@ use crate::record::{Line, Record};
 
 const SAMPLE: &str = include_str!("../../tests/data/sample-record.jsonl");
 
+const EVERY: [Format; 7] =
+    [Format::Table, Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus, Format::NcclTests];
+
 fn sample_lines() -> Vec<Line> {
     SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -31,6 +34,8 @@ fn every_format_of_the_sample_is_as_published() {
         ("json", Format::Json),
         ("csv", Format::Csv),
         ("markdown", Format::Markdown),
+        ("junit", Format::Junit),
+        ("prometheus", Format::Prometheus),
         ("nccl_tests", Format::NcclTests),
     ] {
         let narrow = rendered(&record, format, 80, false);
@@ -82,7 +87,7 @@ fn hostile() -> Record {
 #[test]
 fn nothing_hostile_gets_through_in_any_format() {
     let record = hostile();
-    for format in [Format::Table, Format::Json, Format::Csv, Format::Markdown, Format::NcclTests] {
+    for format in EVERY {
         let text = rendered(&record, format, 140, false);
         let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
         assert_eq!(bad, None, "{format:?}");
@@ -205,7 +210,7 @@ fn synthetic_results_say_so_everywhere() {
     record.header.backend.synthetic = true;
     let view = View::new(&record);
     assert!(!view.rows.iter().any(|row| row.status == Status::Verified));
-    for format in [Format::Table, Format::Json, Format::Csv, Format::Markdown, Format::NcclTests] {
+    for format in EVERY {
         let text = rendered(&record, format, 80, false).to_lowercase();
         assert!(text.contains("synthetic"), "{format:?}");
     }
@@ -278,7 +283,7 @@ fn a_record_without_any_case_still_makes_a_report() {
     record.cases.clear();
     (record.header.ranks, record.clocks) = (Vec::new(), Vec::new());
     assert_eq!(View::new(&record).exit_code(), 7);
-    for format in [Format::Table, Format::Json, Format::Csv, Format::Markdown, Format::NcclTests] {
+    for format in EVERY {
         rendered(&record, format, 80, false);
     }
 }

@@ -8,7 +8,6 @@ mod proportion;
 mod rank_sum;
 #[cfg(test)]
 pub(crate) mod shapes;
-mod share;
 mod sign;
 mod span;
 mod trend;
@@ -19,7 +18,6 @@ pub use odd::{OddRule, Usual, upper_normal_quantile};
 pub use percentile::{fewest_samples, low_median, median, percentile, sorted};
 pub use proportion::proportion_interval;
 pub use rank_sum::RankSums;
-pub use share::share_interval;
 pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use span::Span;
 pub use trend::{Evidence, falls};

@@ -71,7 +71,10 @@ impl Judged {
 }
 
 /// Refuses records that cannot be replicates of each other: one run given twice, or runs that were not alike.
-fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
+///
+/// # Errors
+/// A usage error that names the records, and what may be allowed.
+pub fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
     let Some((first, others)) = records.split_first() else { return Err(Error::usage("name at least one record")) };
     for (index, other) in records.iter().enumerate() {
         let id = &other.record.header.run_id;

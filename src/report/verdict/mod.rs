@@ -72,7 +72,7 @@ fn headline(verdict: &Verdict) -> String {
 }
 
 /// What was judged and what not, in sentences.
-fn coverage(verdict: &Verdict) -> Vec<String> {
+pub(super) fn coverage(verdict: &Verdict) -> Vec<String> {
     let c = &verdict.coverage;
     if verdict.question == Question::Consistency {
         let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
@@ -103,7 +103,7 @@ fn decision(row: &Row) -> &'static str {
 }
 
 /// A value of a limit with its unit.
-fn value(metric: Metric, value: f64) -> String {
+pub(super) fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
         Metric::LatencySeconds => Seconds(value).to_string(),

@@ -1,6 +1,6 @@
 //! The verdict as a text file for the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
 
-use super::super::text::visible;
+use super::super::prometheus::{line, metric};
 use crate::verdict::{Metric, Row, Verdict};
 
 /// The file.
@@ -90,17 +90,4 @@ fn measured(out: &mut String, rows: &[Row]) {
     for (row, slowdown) in slower {
         line(out, "commgauge_verdict_row_slowdown_ratio", &[("case", &row.name)], slowdown);
     }
-}
-
-fn metric(out: &mut String, name: &str, help: &str) {
-    *out += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
-}
-
-/// Label values escape what the exposition format says: backslash, double quote, line feed; the last is written out before.
-fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: f64) {
-    let labels: Vec<String> = labels
-        .iter()
-        .map(|(label, text)| format!("{label}=\"{}\"", visible(text).replace('\\', "\\\\").replace('"', "\\\"")))
-        .collect();
-    *out += &format!("{name}{{{}}} {value}\n", labels.join(","));
 }
