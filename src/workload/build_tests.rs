@@ -54,7 +54,7 @@ fn degrees_that_do_not_fit_are_refused_with_the_nearest_that_do() {
             "llama-3-8b: pp = 3 does not divide the 32 layers (num_hidden_layers), nor 34 with embedding and output projection counted as a layer each; nearest that do: 2, 4",
         ),
         ("dp = 3", 3, "16 samples are no multiple of micro-batch 1 x 3 replicas = 3; nearest: 15, 18"),
-        ("dp = 1", 1, "on 1 ranks there is nothing to run"),
+        ("dp = 1", 1, "on 1 ranks of 1 nodes there is nothing to run"),
     ] {
         let error = WorkPlan::from_suite(&llama(layout), ranks).unwrap_err();
         assert!(error.to_string().contains(expected), "{layout}: {error}");
