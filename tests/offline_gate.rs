@@ -175,9 +175,9 @@ fn an_output_that_is_a_folder_an_input_or_cannot_be_written_is_refused_and_nothi
         ("sub", "--output sub is a folder"),
         ("good.jsonl", "--output good.jsonl is one of the inputs"),
         ("m.toml", "--output m.toml is one of the inputs"),
-        ("missing/v.json", "--output: cannot write missing/v.json"),
-        ("good.jsonl/v.json", "--output: cannot write good.jsonl/v.json"),
-        ("/proc/v.json", "--output: cannot write /proc/v.json"),
+        ("missing/v.json", "cannot write missing/v.json"),
+        ("good.jsonl/v.json", "cannot write good.jsonl/v.json"),
+        ("/proc/v.json", "cannot write /proc/v.json"),
     ] {
         ended(&folder.run(&["gate", "good.jsonl", "--machine", "m.toml", "-o", output]), 2, words);
         if output != "m.toml" {

@@ -128,7 +128,7 @@ impl LintCommand {
     fn execute(&self) -> Result<i32> {
         let (mut machines, mut text, mut code) = (Vec::new(), String::new(), 0);
         for asked in &self.files {
-            match find(asked).and_then(|path| Machine::load(&path)) {
+            match Machine::load(asked) {
                 Ok(machine) => machines.push(machine),
                 Err(error) => {
                     text += &format!("unusable: {}\n", visible(&error.to_string()));
@@ -159,7 +159,7 @@ impl LearnCommand {
     fn execute(&self) -> Result<i32> {
         self.check_output()?;
         let links = match &self.like {
-            Some(asked) => Machine::load(&find(asked)?)?,
+            Some(asked) => Machine::load(asked)?,
             None => self.links.machine()?,
         };
         let rule = LearnRule {
@@ -214,16 +214,6 @@ impl LinkArguments {
         );
         Machine::parse(&text, Path::new("the flags"))
     }
-}
-
-fn find(asked: &Path) -> Result<PathBuf> {
-    Machine::find(asked).ok_or_else(|| {
-        let shipped = match Machine::shipped() {
-            names if names.is_empty() => "and there is no folder suites/machines here".to_owned(),
-            names => format!("shipped: {}", names.join(", ")),
-        };
-        Error::usage(format!("{}: no such machine file; {shipped}", asked.display()))
-    })
 }
 
 fn visible_lines(text: &str) -> String {

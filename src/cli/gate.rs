@@ -49,30 +49,18 @@ impl GateCommand {
 pub(super) fn gated(records: &[Judged], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
     let machine = asked.and_then(Machine::find).as_deref().map(Machine::load).transpose()?;
     match (asked, &machine) {
-        (Some(asked), None) => gate_unknown_machine(records, &stem(asked), unknown(asked), rule),
+        (Some(asked), None) => gate_unknown_machine(
+            records,
+            &stem(asked),
+            format!("{}; fill in the template and save it", Machine::unknown(asked)),
+            rule,
+        ),
         _ => gate(records, machine.as_ref(), rule),
     }
 }
 
 fn stem(asked: &Path) -> String {
     asked.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
-}
-
-/// What was asked for, and the nearest of what there is.
-fn unknown(asked: &Path) -> String {
-    let (name, shipped) = (stem(asked), Machine::shipped());
-    let likeness = |known: &String| strsim::jaro_winkler(&name, known);
-    let nearest = shipped.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let meant =
-        nearest.filter(|known| likeness(known) > 0.8).map_or(String::new(), |known| format!("; did you mean {known}?"));
-    let known = match shipped.as_slice() {
-        [] => "there are no shipped ones here".to_owned(),
-        names => format!("shipped: {}", names.join(", ")),
-    };
-    let asked = asked.display();
-    format!(
-        "the machine {asked} is not known: there is no such file{meant} ({known}); fill in the template and save it"
-    )
 }
 
 /// A confidence in per cent that some number of replicates can reach.

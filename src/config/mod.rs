@@ -4,6 +4,7 @@ mod document;
 pub mod machine;
 mod model;
 mod settings;
+mod shipped;
 pub mod step;
 mod suite;
 mod suite_calibrate;

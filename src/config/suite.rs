@@ -5,7 +5,8 @@
 
 use super::RunSettings;
 use super::document::{Item, Place, Table};
-use super::model::find::{SHIPPED, names_in, read_text};
+use super::model::find::{names_in, read_text};
+use super::shipped;
 use super::step::LayoutTable;
 use super::suite_calibrate::Calibrate;
 use super::suite_compute::ComputeTable;
@@ -109,15 +110,19 @@ fn find(path: &Path) -> Result<PathBuf> {
     // Names have dots of their own, as in `gpt-7.5b-16gpu`.
     let named_file = path.extension().is_some_and(|extension| extension == "toml");
     let bare = !named_file && path.components().count() == 1 && !path.exists();
-    let file = if bare { Path::new(SHIPPED).join(format!("{}.toml", path.display())) } else { path.to_owned() };
-    if file.exists() {
-        return Ok(file);
+    let folders = shipped::folders("");
+    let in_folder = |folder: &PathBuf| folder.join(format!("{}.toml", path.display()));
+    let files: Vec<PathBuf> = if bare { folders.iter().map(in_folder).collect() } else { vec![path.to_owned()] };
+    if let Some(file) = files.iter().find(|file| file.exists()) {
+        return Ok(file.clone());
     }
-    let shipped = match names_in(Path::new(SHIPPED), ".toml") {
-        names if names.is_empty() => format!("and there is no folder `{SHIPPED}` with suites here"),
-        names => format!("shipped suites: {}", names.join(", ")),
+    let there = folders.iter().map(|folder| names_in(folder, ".toml")).find(|names| !names.is_empty());
+    let told = match there {
+        None => "and there is no folder `suites` with suites here".to_owned(),
+        Some(names) => format!("shipped suites: {}", names.join(", ")),
     };
-    Err(Error::usage(format!("{}: no such suite; {shipped}", file.display())))
+    let asked = files.first().map_or_else(|| path.display().to_string(), |file| file.display().to_string());
+    Err(Error::usage(format!("{asked}: no such suite; {told}")))
 }
 
 /// The length goes first, so that no two lists of files can give the same bytes.

@@ -15,7 +15,7 @@ pub use expect::{Expectation, Limit};
 pub use fault::Fault;
 pub use lint::{Finding, lint};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::units::{Rate, Seconds};
 use std::path::{Path, PathBuf};
 
@@ -94,14 +94,14 @@ impl Default for Noise {
 }
 
 impl Machine {
-    /// Reads and checks a machine file.
+    /// Reads and checks a machine file, or the shipped one of that name.
     ///
     /// # Errors
-    /// An environment error where the file cannot be read, else as [`Machine::parse`].
-    pub fn load(path: &Path) -> Result<Machine> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|cause| crate::error::Error::file("read machine file", path, cause))?;
-        Machine::parse(&text, path)
+    /// A usage error where there is none, an environment error where it cannot be read, else as [`Machine::parse`].
+    pub fn load(asked: &Path) -> Result<Machine> {
+        let path = Machine::find(asked).ok_or_else(|| Error::usage(Machine::unknown(asked)))?;
+        let text = std::fs::read_to_string(&path).map_err(|cause| Error::file("read machine file", &path, cause))?;
+        Machine::parse(&text, &path)
     }
 
     /// Checks the text of a machine file; `path` is for the messages.

@@ -238,8 +238,11 @@ rate_factor = 0.25
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let error = Machine::load(Path::new("/nowhere/m.toml")).unwrap_err();
-        assert_eq!(error.exit_code(), 6);
-        assert!(error.to_string().starts_with("cannot read machine file /nowhere/m.toml"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+        assert!(
+            error.to_string().starts_with("the machine /nowhere/m.toml is not known: there is no such file"),
+            "{error}"
+        );
     }
 
     #[test]

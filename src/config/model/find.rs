@@ -1,21 +1,17 @@
 //! Where a model's config.json lies: a path, its folder, or the name of a preset. Reading it is in `read`.
 
+use super::super::shipped;
 use super::Model;
 use crate::config::document::Place;
 use crate::error::{Error, Result};
-use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The folder of shipped suites.
-pub(in crate::config) const SHIPPED: &str = "suites";
 /// The file's name where a folder is given, as Hugging Face has it.
 const CONFIG: &str = "config.json";
 /// No file of ours is longer; a file of weights given by mistake is not read to its end.
 const LONGEST_FILE_BYTES: u64 = 16 << 20;
-/// Folders above the program in which `suites/models` is looked for: `target/x86_64-unknown-linux-gnu/debug/deps`.
-const FOLDERS_ABOVE_PROGRAM: usize = 5;
 
 impl Model {
     /// Reads a model: the path of its config.json, that of the file's folder, or the name of a preset, which is looked
@@ -70,9 +66,13 @@ pub(in crate::config) fn name_of(file: &Path) -> String {
 /// A preset lies in `models/` beside the suite that names it, or among the shipped ones.
 pub(in crate::config) fn preset_file(beside: Option<&Path>, name: &str) -> std::result::Result<PathBuf, String> {
     let mut folders: Vec<PathBuf> = beside.map(|folder| folder.join("models")).into_iter().collect();
-    folders.push(Path::new(SHIPPED).join("models"));
     let same = |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
-    folders.extend(of_source_tree().filter(|last| !folders.iter().any(|folder| same(folder, last))));
+    for (at, next) in shipped::folders("models").into_iter().enumerate() {
+        // The nearest is told in any case, that a reader sees where to put a model.
+        if at == 0 || !folders.iter().any(|folder| same(folder, &next)) {
+            folders.push(next);
+        }
+    }
     let found = folders.iter().map(|models| models.join(name).join(CONFIG)).find(|file| file.is_file());
     found.ok_or_else(|| not_found(name, &folders))
 }
@@ -99,13 +99,6 @@ pub(super) fn presets_in(models: &Path) -> Vec<String> {
     let mut names = names_in(models, "");
     names.retain(|name| models.join(name).join(CONFIG).is_file());
     names
-}
-
-/// `suites/models` of the source tree in which the program was built, wherever that is now.
-fn of_source_tree() -> Option<PathBuf> {
-    let program = env::current_exe().ok()?.canonicalize().ok()?;
-    let above = program.ancestors().skip(1).take(FOLDERS_ABOVE_PROGRAM);
-    above.map(|folder| folder.join(SHIPPED).join("models")).find(|models| models.is_dir())
 }
 
 /// Names of a folder's entries that end in `ending`, without it, sorted.
@@ -184,9 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_found_from_any_directory_by_way_of_the_program() {
-        let models = of_source_tree().expect("this test lies in a source tree");
-        assert!(models.join("llama-3-8b").join(CONFIG).is_file(), "{}", models.display());
+    fn a_preset_is_found_beside_a_suite_that_is_elsewhere() {
         assert_eq!(
             preset_file(Some(Path::new("/nowhere")), "gpt2").unwrap(),
             Path::new("suites/models/gpt2/config.json")
