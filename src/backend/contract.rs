@@ -5,13 +5,14 @@
 //! both go onto a stream and the mark is an event; the simulated backend advances virtual clocks.
 //! Buffers are filled and checked where they lie.
 
+use super::Product;
 use crate::collective::Placement;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::{Axis, Groups};
 use crate::units::Bytes;
-use crate::workload::Op;
 use crate::workload::replay::ReplayPlan;
+use crate::workload::{Op, ProductShape};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -114,6 +115,23 @@ pub trait Backend {
     /// # Errors
     /// As [`Backend::bind`].
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>>;
+
+    /// Reserves the matrices of a product that the rank computes for itself, filled with known data.
+    ///
+    /// # Errors
+    /// Where memory does not suffice, the type is not multiplied here, or nothing computes.
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        let name = self.facts().name;
+        Err(Error::usage(format!(
+            "the {name} backend computes nothing, so the product of {} x {} x {} has no time",
+            shape.m, shape.n, shape.k
+        )))
+    }
+
+    /// What computes products, and its version; empty where nothing does.
+    fn product_library(&self) -> &'static str {
+        ""
+    }
 
     /// The clock of the marks, in nanoseconds, now.
     fn now_nanoseconds(&self) -> u64;

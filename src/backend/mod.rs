@@ -4,8 +4,10 @@ mod contract;
 mod counted;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+mod product;
 pub mod simulated;
 
 pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, Marks, Mismatch, RankTimes, ReplayBinding, Replayer,
 };
+pub use product::{HOST_PRODUCT_LIBRARY, Product, product_bytes};

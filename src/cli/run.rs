@@ -189,9 +189,11 @@ fn write_out(out: &mut dyn Write, text: &str) -> Result<()> {
 struct Seen {
     /// The rank map, once the header is there.
     header: Option<Vec<RankFacts>>,
-    /// Case lines that a complete record has.
+    /// Lines of cases and products that a complete record has.
     planned: Option<u64>,
-    /// Case lines so far.
+    /// The newest round of a run that chooses its own sizes, and how many cases it added.
+    round: Option<(u32, usize)>,
+    /// Lines of cases and products so far.
     cases: u64,
     /// The last line, if it came.
     end: Option<End>,
@@ -203,10 +205,14 @@ impl Seen {
     fn take(&mut self, line: Line) {
         match line {
             Line::Header(header) => self.header = Some(header.ranks),
-            Line::Plan(plan) => self.planned = Some(plan.case_lines),
-            Line::Case(_) => self.cases += 1,
+            Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
+            Line::Case(_) | Line::Product(_) => self.cases += 1,
             Line::End(end) => self.end = Some(end),
-            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) => {}
+            Line::PlanGrowth(growth) => {
+                self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
+                self.round = Some((growth.round, growth.cases.len()));
+            }
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
         }
     }
 }

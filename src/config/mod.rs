@@ -6,6 +6,8 @@ mod model;
 mod settings;
 pub mod step;
 mod suite;
+mod suite_calibrate;
+mod suite_compute;
 mod suite_measure;
 mod suite_splits;
 mod suite_sweep;
@@ -17,6 +19,8 @@ pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow
 pub use settings::RunSettings;
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
 pub use suite::Suite;
+pub use suite_calibrate::Calibrate;
+pub use suite_compute::ComputeTable;
 pub use suite_measure::{BOTH_CADENCES, MOST_REPLICATES};
 pub use suite_splits::parse_splits;
 pub use suite_sweep::{AXES, Growth, MOST_SIZES, Roots, Sweep, growing_sizes};

@@ -1,5 +1,6 @@
 //! How samples are taken: the checked form of a suite's `[measure]` table and of the flags that override it.
 
+use super::Calibrate;
 use crate::units::Seconds;
 
 /// How samples are taken.
@@ -25,6 +26,8 @@ pub struct RunSettings {
     pub verify: bool,
     /// Seed of data and order.
     pub seed: u64,
+    /// How sizes are added to sweeps while the run goes on, where they are.
+    pub calibrate: Option<Calibrate>,
 }
 
 impl Default for RunSettings {
@@ -40,6 +43,7 @@ impl Default for RunSettings {
             warm_buffers: false,
             verify: true,
             seed: 20_240_613,
+            calibrate: None,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! A suite file: what to run, read once with every file that it names, and checked.
 //!
-//! The tables have readers of their own: `suite_measure`, `suite_sweep`, `suite_work`. Whether the degrees of
+//! The tables have readers of their own: `suite_measure`, `suite_calibrate`, `suite_compute`, `suite_sweep`, `suite_work`. Whether the degrees of
 //! a layout fit the number of ranks is known to `workload` only.
 
 use super::RunSettings;
 use super::document::{Item, Place, Table};
 use super::model::find::{SHIPPED, names_in, read_text};
 use super::step::LayoutTable;
+use super::suite_calibrate::Calibrate;
+use super::suite_compute::ComputeTable;
 use super::suite_measure::read_measure;
 use super::suite_sweep::Sweep;
 use super::suite_work::WorkReader;
@@ -35,6 +37,8 @@ pub struct Suite {
     pub sweeps: Vec<Sweep>,
     /// How models are divided, and what is done with them; several may be measured in one run.
     pub layouts: Vec<LayoutTable>,
+    /// Models whose matrix products are measured.
+    pub compute: Vec<ComputeTable>,
 }
 
 impl Suite {
@@ -61,12 +65,16 @@ impl Suite {
             None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
         let description = root.take("description").map(|item| item.text().map(str::to_owned)).transpose()?;
-        let (settings, cadences) = read_measure(root.take("measure").map(Item::table).transpose()?)?;
+        let (mut settings, cadences) = read_measure(root.take("measure").map(Item::table).transpose()?)?;
+        let calibrate = root.take("calibrate").map(Item::table).transpose()?;
+        let calibrate_place = calibrate.as_ref().map(|table| table.place.clone());
+        settings.calibrate = calibrate.map(Calibrate::read).transpose()?;
         let mut sweeps = Vec::new();
         for item in root.tables("sweep")? {
             sweeps.push(Sweep::read(item, &cadences)?);
         }
         let layouts = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
+        let compute = ComputeTable::all_of(&mut root, path, &mut hash)?;
         let place = root.place.clone();
         root.finish()?;
         let suite = Suite {
@@ -78,9 +86,17 @@ impl Suite {
             cadences,
             sweeps,
             layouts,
+            compute,
         };
-        if suite.sweeps.is_empty() && suite.layouts.iter().all(|layout| layout.work.is_none()) {
-            let problem = "names nothing to run; give at least one [[sweep]], or a [model] with a [[layout]]";
+        if let Some(place) = calibrate_place.filter(|_| suite.sweeps.iter().all(|sweep| sweep.bytes.len() < 2)) {
+            return Err(place.wrong("chooses sizes between those of a [[sweep]]; give one of at least two sizes"));
+        }
+        if suite.sweeps.is_empty()
+            && suite.compute.is_empty()
+            && suite.layouts.iter().all(|layout| layout.work.is_none())
+        {
+            let problem =
+                "names nothing to run; give at least one [[sweep]], a [model] with a [[layout]], or a [[compute]]";
             return Err(place.wrong(problem));
         }
         Ok(suite)
@@ -223,7 +239,7 @@ mod tests {
         let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
         assert_eq!(
             message,
-            "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, codegeex, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, quick, serving, smoke"
+            "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, calibrate, codegeex, compute, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, quick, serving, smoke"
         );
         assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
     }

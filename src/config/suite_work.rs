@@ -83,7 +83,8 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     Ok(Some(ModelWork { model, training, serving }))
 }
 
-fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
+/// Reads a table that names a model.
+pub(super) fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
     let folder = suite.parent().unwrap_or(Path::new(""));
     let (config, preset) = (table.take("config"), table.take("preset"));
     let (place, name, file) = match (config, preset) {

@@ -172,7 +172,7 @@ fn key(facts: &CaseFacts) -> CurveKey {
 }
 
 /// Median over the samples that count, of one call (one way, where a call goes there and back).
-pub(super) fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
+pub(crate) fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
     if !matches!(line.outcome, Outcome::Measured { .. }) {
         return None;
     }

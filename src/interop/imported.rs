@@ -99,6 +99,7 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
     let plan = Plan {
         cases: cases.iter().map(|(row, _)| case_facts(row)).collect(),
         case_lines: rows.len() as u64,
+        product_lines: 0,
         estimated_seconds: Seconds(0.0),
         steps: Vec::new(),
     };

@@ -3,12 +3,14 @@
 //! Whoever holds a [`Record`] may rely on it: every case line belongs to a planned case, and its columns are of one
 //! length.
 
+use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
+use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
 use super::{Line, Record};
 use crate::units::Seconds;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// A record in the making.
 #[derive(Default)]
@@ -19,6 +21,9 @@ pub(super) struct Assembly {
     cases: Vec<CaseLine>,
     replays: Vec<ReplayLine>,
     interference: Vec<InterferenceLine>,
+    products: Vec<ProductLine>,
+    chosen: BTreeMap<u32, ChosenSize>,
+    calibration: Option<CalibrationLine>,
     seen: HashSet<(u32, u32)>,
     lines_before_end: u64,
     end: Option<End>,
@@ -33,7 +38,7 @@ impl Assembly {
         if !matches!(line, Line::End(_)) {
             self.lines_before_end += 1;
         }
-        match (line, &self.header, &self.plan) {
+        match (line, &self.header, self.plan.as_mut()) {
             (Line::Header(header), None, _) => self.header = Some(*header),
             (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
             (_, None, _) => return Err("a record begins with its header".to_owned()),
@@ -56,6 +61,15 @@ impl Assembly {
             (Line::Replay(replay), _, Some(plan)) => {
                 check_replay(&replay, plan)?;
                 self.replays.push(*replay);
+            }
+            (Line::PlanGrowth(growth), _, Some(plan)) => self.chosen.extend(grow(plan, *growth)?),
+            (Line::Calibration(calibration), _, Some(plan)) => {
+                check_calibration(&calibration, plan)?;
+                self.calibration = Some(calibration);
+            }
+            (Line::Product(product), _, Some(_)) => {
+                check_product(&product)?;
+                self.products.push(*product);
             }
             (Line::Interference(pair), _, Some(plan)) => {
                 check_interference(&pair, plan)?;
@@ -84,13 +98,33 @@ impl Assembly {
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
         let running = running && self.end.is_none();
-        let empty = Plan { cases: Vec::new(), case_lines: 0, estimated_seconds: Seconds(0.0), steps: Vec::new() };
+        let empty = Plan {
+            cases: Vec::new(),
+            case_lines: 0,
+            product_lines: 0,
+            estimated_seconds: Seconds(0.0),
+            steps: Vec::new(),
+        };
         let plan = self.plan.unwrap_or_else(|| {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let Assembly { clocks, cases, replays, interference, end, .. } = self;
-        Some(Record { header, plan, clocks, cases, replays, interference, end, torn, running, warnings })
+        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, end, .. } = self;
+        Some(Record {
+            header,
+            plan,
+            chosen,
+            calibration,
+            clocks,
+            cases,
+            replays,
+            interference,
+            products,
+            end,
+            torn,
+            running,
+            warnings,
+        })
     }
 }
 
@@ -106,6 +140,38 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
             let steps = plan.steps.len();
             return Err(format!("case {index} serves step {}, but the plan has {steps} steps", used.step));
         }
+    }
+    Ok(())
+}
+
+/// Adds a round to the plan, and gives why each of its cases was chosen.
+fn grow(plan: &mut Plan, growth: PlanGrowth) -> Result<Vec<(u32, ChosenSize)>, String> {
+    let (round, cases, reasons) = (growth.round, growth.cases.len(), growth.chosen.len());
+    if cases != reasons {
+        return Err(format!("round {round} adds {cases} cases and gives {reasons} reasons"));
+    }
+    let first = plan.cases.len() as u32;
+    plan.cases.extend(growth.cases);
+    check_plan(plan)?;
+    plan.case_lines = plan.case_lines.saturating_add(growth.case_lines);
+    plan.estimated_seconds = Seconds(plan.estimated_seconds.0 + growth.estimated_seconds.0);
+    Ok((first..).zip(growth.chosen).collect())
+}
+
+fn check_calibration(calibration: &CalibrationLine, plan: &Plan) -> Result<(), String> {
+    match calibration.curves.iter().find(|curve| curve.case as usize >= plan.cases.len()) {
+        Some(curve) => Err(format!("a curve is that of case {}, which is not in the plan", curve.case)),
+        None => Ok(()),
+    }
+}
+
+fn check_product(line: &ProductLine) -> Result<(), String> {
+    let product = &line.product;
+    if [product.m, product.n, product.k].contains(&0) {
+        return Err(format!("a product of {} x {} x {} is none", product.m, product.n, product.k));
+    }
+    if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
+        return Err("the columns of a product's repetitions differ in length".to_owned());
     }
     Ok(())
 }

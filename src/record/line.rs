@@ -2,8 +2,11 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
+use super::calibration_line::{CalibrationLine, PlanGrowth};
+pub use super::end_line::{End, EndStatus};
 use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
+use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
@@ -38,6 +41,12 @@ pub enum Line {
     Replay(Box<ReplayLine>),
     /// A call alone and beside calls of another axis, in one replicate.
     Interference(Box<InterferenceLine>),
+    /// Cases that a run added to its plan.
+    PlanGrowth(Box<PlanGrowth>),
+    /// How far choosing sizes came.
+    Calibration(CalibrationLine),
+    /// A matrix product, in one replicate.
+    Product(Box<ProductLine>),
     /// Last line; a record without it was cut off.
     End(End),
 }
@@ -170,11 +179,18 @@ pub struct Plan {
     pub cases: Vec<CaseFacts>,
     /// Case lines that a complete record has: cases times replicates.
     pub case_lines: u64,
+    /// Product lines that a complete record has: matrix products times replicates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub product_lines: u64,
     /// Estimated time of the whole run.
     pub estimated_seconds: Seconds,
     /// The steps that cases belong to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFacts>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A case, as planned.
@@ -420,31 +436,4 @@ pub struct RankHistogram {
     pub ranks: u32,
     /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
     pub hdr_v2_deflate_base64: String,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct End {
-    /// How.
-    pub status: EndStatus,
-    /// Exit code of the run.
-    pub exit_code: i32,
-    /// The error, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// From header to end.
-    pub elapsed_seconds: Seconds,
-    /// Lines before this one, so that a record from which lines were lost can be told from a whole one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lines_before: Option<u64>,
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it all")]
-pub enum EndStatus {
-    Complete,
-    Interrupted,
-    Failed,
 }

@@ -4,11 +4,15 @@
 //! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
 
 mod assemble;
+pub mod calibration_line;
+mod end_line;
 mod follower;
 pub mod interference_line;
 mod journal;
 pub mod line;
 mod pair_times;
+pub mod product_line;
+pub mod product_times;
 pub mod provenance;
 mod reader;
 pub mod replay_line;

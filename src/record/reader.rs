@@ -4,12 +4,15 @@
 //! What the lines must be to each other is checked in `assemble`; nothing is computed from them here.
 
 use super::assemble::Assembly;
+use super::calibration_line::{CalibrationLine, ChosenSize};
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, ClockLine, End, Header, Plan};
+use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
 use super::{FORMAT, Line, VERSION, path_error};
 use crate::error::{Error, Result};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -17,13 +20,21 @@ use std::path::Path;
 /// No line of a record is longer: a case of 100,000 samples with the histograms of 1,000 ranks is a hundredth of it.
 const LONGEST_LINE_BYTES: u64 = 1 << 30;
 
+/// Every kind of line, as [`Line`] names them.
+const KINDS: [&str; 10] =
+    ["header", "plan", "clock", "case", "replay", "interference", "plan_growth", "calibration", "product", "end"];
+
 /// A record, as read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Where the numbers come from.
     pub header: Header,
-    /// What was to be measured; without cases where the record was cut off before it.
+    /// What was to be measured, with all cases that were added; without cases where the record was cut off before it.
     pub plan: Plan,
+    /// The cases that the run added itself, by index in the plan, and why.
+    pub chosen: BTreeMap<u32, ChosenSize>,
+    /// How far choosing sizes came, where that was asked for and came to its end.
+    pub calibration: Option<CalibrationLine>,
     /// How well the ranks' clocks agreed.
     pub clocks: Vec<ClockLine>,
     /// What was measured, in the order of measuring.
@@ -32,6 +43,8 @@ pub struct Record {
     pub replays: Vec<ReplayLine>,
     /// Every pair of calls at once, replicate by replicate.
     pub interference: Vec<InterferenceLine>,
+    /// Every matrix product, replicate by replicate.
+    pub products: Vec<ProductLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.
@@ -135,7 +148,7 @@ fn explain(text: &[u8], cause: &serde_json::Error) -> String {
         line: Option<String>,
     }
     match serde_json::from_slice::<Tag>(text) {
-        Ok(Tag { line: Some(kind) }) if !["header", "plan", "clock", "case", "end"].contains(&kind.as_str()) => {
+        Ok(Tag { line: Some(kind) }) if !KINDS.contains(&kind.as_str()) => {
             format!("a record of version {VERSION} has no lines of kind `{kind}`")
         }
         _ => format!("broken: {cause}"),

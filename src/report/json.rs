@@ -4,11 +4,13 @@ use super::contention::Contention;
 use super::json_whole::{JsonDisturbed, JsonReplay};
 use super::late::Late;
 use super::pairs::json::JsonPairs;
+use super::products::JsonProduct;
 use super::row::Row;
 use super::step::JsonStep;
 use super::text::is_unseemly;
 use super::view::View;
 use crate::error::{Error, Result};
+use crate::record::calibration_line::CalibrationLine;
 use crate::record::line::{CaseFacts, ClockLine, End, Header};
 use crate::units::{Rate, Seconds};
 use serde::Serialize;
@@ -34,6 +36,10 @@ struct Document<'a> {
     interference: Vec<JsonDisturbed<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     replays: Vec<JsonReplay<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    products: Vec<JsonProduct<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<&'a CalibrationLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<JsonPairs<'a>>,
     findings: &'a [String],
@@ -95,6 +101,8 @@ pub(super) fn text(view: &View) -> Result<String> {
         contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
         interference: view.interference.iter().map(JsonDisturbed::new).collect(),
         replays: view.replays.iter().map(JsonReplay::new).collect(),
+        products: view.products.iter().map(JsonProduct::new).collect(),
+        calibration: view.calibration.as_ref(),
         pairs: view.pairs.as_ref().map(JsonPairs::of),
         findings: &view.findings,
         doubts: &view.doubts,

@@ -5,7 +5,7 @@ use super::row::Row;
 use super::step::{self, Part};
 use super::text::visible;
 use super::view::View;
-use super::{contention, interference, replay};
+use super::{calibration, contention, interference, products, replay};
 use crate::units::{Rate, Seconds, three_digits};
 
 const HEADINGS: [(&str, bool); 14] = [
@@ -41,6 +41,8 @@ pub(super) fn text(view: &View) -> String {
     let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::markdown(step, &view.rows)).collect();
     parts.extend(contention::part(view, &markdown_table));
     parts.extend(interference::part(view, &markdown_table));
+    parts.extend(calibration::part(view, &markdown_table));
+    parts.extend(products::part(view, &markdown_table));
     parts.extend(replay::parts(view, &markdown_table, &bullets));
     for part in parts {
         let level = if part.below { "###" } else { "##" };

@@ -1,5 +1,6 @@
 //! What to show, then how: a record becomes a [`View`], a view becomes text in one of the formats.
 
+mod calibration;
 mod color;
 mod columns;
 mod contention;
@@ -14,6 +15,7 @@ mod nccl_tests;
 mod pairs;
 pub(crate) mod plain_table;
 pub mod plan;
+mod products;
 mod provenance;
 pub mod rank;
 mod replay;

@@ -9,7 +9,7 @@ use super::row::Row;
 use super::step::{self, Part};
 use super::text::{visible, wrap};
 use super::view::View;
-use super::{contention, interference, plain_table, replay};
+use super::{calibration, contention, interference, plain_table, products, replay};
 use crate::units::Bytes;
 
 /// The whole report, fitted to a width.
@@ -53,6 +53,8 @@ fn step_parts(view: &View, width: usize) -> Vec<Part> {
     let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::text(step, &view.rows, columns)).collect();
     parts.extend(contention::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
     parts.extend(interference::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
+    parts.extend(calibration::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
+    parts.extend(products::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
     let lines =
         |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
     parts.extend(replay::parts(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
@@ -62,6 +64,9 @@ fn step_parts(view: &View, width: usize) -> Vec<Part> {
 /// The tables of cases and what their columns mean.
 fn rows(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
     let mut out = String::new();
+    if view.rows.is_empty() {
+        return out;
+    }
     for section in sections(view, &notes.numbers) {
         out.push('\n');
         out += &section_text(&section, width, paint);

@@ -8,7 +8,9 @@ use super::provenance;
 use super::row::{self, Row, Status};
 use super::step::StepView;
 use crate::record::Record;
+use crate::record::calibration_line::CalibrationLine;
 use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, Outcome};
+use crate::record::product_times::ProductTime;
 use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::Seconds;
@@ -46,6 +48,10 @@ pub struct View {
     pub findings: Vec<String>,
     /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
     pub doubts: Vec<String>,
+    /// Every matrix product.
+    pub products: Vec<ProductTime>,
+    /// How far a run came that chose its own sizes.
+    pub calibration: Option<CalibrationLine>,
     /// How the run ended, if it did.
     pub end: Option<End>,
     /// True while the run is going on.
@@ -82,6 +88,8 @@ impl View {
             steps: StepView::all_of(record, &rows),
             interference: Disturbed::all_of(record),
             replays: record.replays.clone(),
+            products: record.product_times(),
+            calibration: record.calibration.clone(),
             contention: Contention::all_of(&rows, &lines_of_case),
             rows,
             late,
@@ -110,13 +118,15 @@ impl View {
             Status::Waived(_) => false,
             _ => row.latency.is_none() || row.is_incomplete(),
         };
-        if self.rows.is_empty() || self.rows.iter().any(unmeasured) { 7 } else { 0 }
+        let nothing = self.rows.is_empty() && self.products.is_empty();
+        if nothing || self.rows.iter().any(unmeasured) { 7 } else { 0 }
     }
 
-    /// Whether a replay or two calls at once came to such an end.
+    /// Whether a replay, a product or two calls at once came to such an end.
     fn beside_the_cases(&self, wanted: fn(&Outcome) -> bool) -> bool {
         let replays = self.replays.iter().map(|replay| &replay.outcome);
-        replays.chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref())).any(wanted)
+        let products = self.products.iter().filter_map(|product| product.trouble.as_ref());
+        replays.chain(products).chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref())).any(wanted)
     }
 
     /// How many rows there are of each kind, in one sentence.

@@ -80,6 +80,7 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
         case_lines: planned.len() as u64 * u64::from(request.settings.replicates),
+        product_lines: request.plan.products.len() as u64 * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
         steps: request.plan.steps.clone(),
     }
@@ -98,7 +99,8 @@ fn step_use(of: &Use) -> StepUse {
     }
 }
 
-fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
+/// What is planned of a case.
+pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
     let groups = request.plan.groups_of(case);
     let group_size = groups.group_size();

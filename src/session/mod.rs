@@ -2,12 +2,15 @@
 //!
 //! Every process calls [`run`] with the same request; process 0 writes the record.
 
+mod calibrate;
 mod facts;
 mod interference;
 mod preflight;
+mod products;
 mod replay;
 mod signals;
 mod steps;
+mod timekeeping;
 
 pub use replay::ReplayRequest;
 pub use signals::Signals;
@@ -24,6 +27,7 @@ use crate::world::{World, agree};
 use std::path::PathBuf;
 use std::time::Instant;
 use steps::{Steps, Tally};
+use timekeeping::Timekeeping;
 
 /// All that a run is told.
 #[derive(Clone, Debug)]
@@ -78,21 +82,51 @@ pub fn run_with_replays(
     let ranks = preflight::ranks(world, backend, request)?;
     let planned = preflight::plan(&ranks, request);
     preflight::memory(world, backend, request, &planned)?;
+    products::preflight(world, backend, request)?;
     let replays = replay::plan(world, backend, request, replays)?;
     let mut journal = open(world, request)?;
     journal.write(world, || Line::Header(Box::new(facts::header(backend, request, &ranks))))?;
     journal.write(world, || Line::Plan(facts::plan_line(request, &planned)))?;
 
-    let steps = Steps { world, request, planned: &planned, signals };
-    let measured = steps.measure_all(backend, &mut journal).and_then(|mut tally| {
+    let measured = (|| {
+        let mut tally = Tally::default();
+        let cases = Cases { world, request, ranks: &ranks, planned: &planned, signals };
+        cases.measure_all(backend, (&mut journal, &mut tally))?;
         if let Some(pair) = &request.interference {
             let pairs = interference::Pairs { world, request, pair, signals };
             pairs.measure_all(backend, &mut journal, &mut tally)?;
         }
+        let products = products::Products { world, request, ranks: &ranks.facts, signals };
+        products.measure_all(backend, &mut journal, &mut tally)?;
         replay::replay_all(world, backend, request, &replays, signals, (&mut journal, &mut tally))?;
         Ok(tally)
-    });
+    })();
     conclude(world, journal, measured, begun)
+}
+
+/// The cases of a plan, and those that a run adds to them.
+struct Cases<'a> {
+    world: &'a dyn World,
+    request: &'a Request,
+    ranks: &'a preflight::Ranks,
+    planned: &'a [preflight::Planned<'a>],
+    signals: &'a Signals,
+}
+
+impl Cases<'_> {
+    fn measure_all(&self, backend: &mut dyn Backend, (journal, tally): (&mut SharedJournal, &mut Tally)) -> Result<()> {
+        let Cases { world, request, planned, signals, .. } = *self;
+        let now = timekeeping::reading_of(backend);
+        let mut time = Timekeeping::begin(world, backend, &now, journal)?;
+        let steps = Steps { world, request, planned, first_case: 0, round: 0, signals };
+        let lines = steps.measure_all(backend, &mut time, (journal, tally))?;
+        if let Some(calibrate) = &request.settings.calibrate {
+            let host_of_rank = &self.ranks.host_of_rank;
+            let rounds = calibrate::Rounds { world, request, calibrate, host_of_rank, signals };
+            rounds.measure_all(backend, &mut time, (journal, tally), &lines)?;
+        }
+        if tally.signal == 0 { time.end(world, journal) } else { Ok(()) }
+    }
 }
 
 /// Writes the end line. Where only this process knows of the error, the others are in the middle of something: waiting for

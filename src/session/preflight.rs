@@ -109,11 +109,13 @@ fn shortened(text: &str) -> String {
 
 /// The element counts of every case.
 pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a>> {
-    let planned = |case: &'a Case| {
-        let groups = request.plan.groups_of(case);
-        Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank: &ranks.host_of_rank }
-    };
-    request.plan.cases.iter().map(planned).collect()
+    request.plan.cases.iter().map(|case| planned(request, case, &ranks.host_of_rank)).collect()
+}
+
+/// The element counts of one case, which need not be in the plan but for its groups.
+pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [u32]) -> Planned<'a> {
+    let groups = request.plan.groups_of(case);
+    Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank }
 }
 
 /// Refuses a plan whose neediest case does not fit, before anything is measured.

@@ -5,15 +5,14 @@ use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Axis, Groups};
-use crate::measure::{
-    CaseResult, ClockModel, CommonClock, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case,
-};
-use crate::record::line::{CaseLine, ClockMethod, ClockMoment, Line, Outcome, PairTimes};
+use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
+use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
+use crate::session::timekeeping::Timekeeping;
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What came of all cases.
 #[derive(Default)]
@@ -31,12 +30,17 @@ pub(super) struct Steps<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub planned: &'a [Planned<'a>],
+    /// Index in the plan of the first of these cases.
+    pub first_case: usize,
+    /// 0 for the plan of the suite, then the rounds in which a run adds cases.
+    pub round: u32,
     pub signals: &'a Signals,
 }
 
 /// Which case is measured, and when.
 #[derive(Clone, Copy)]
 struct Place {
+    /// Index among the planned cases of these steps.
     case: usize,
     replicate: u32,
     position: u32,
@@ -44,60 +48,44 @@ struct Place {
 
 impl Steps<'_> {
     /// Measures every case in every replicate. An error that is not shared is one that only this process knows of: the launch
-    /// must then be aborted.
-    pub(super) fn measure_all(&self, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<Tally> {
+    /// must then be aborted. Gives the lines where the run goes on from them.
+    pub(super) fn measure_all(
+        &self,
+        backend: &mut dyn Backend,
+        time: &mut Timekeeping,
+        (journal, tally): (&mut SharedJournal, &mut Tally),
+    ) -> Result<Vec<CaseLine>> {
         let (world, request) = (self.world, self.request);
-        let synthetic = backend.facts().synthetic;
-        let resolution = backend.clock_resolution_nanoseconds();
-        // One process playing all ranks has one clock; it is the backend's own, and nothing is compared with it.
-        let now = || if synthetic { 0 } else { crate::host_clock::now_nanoseconds() };
-        let mut clock = CommonClock::establish(world, &now)?;
-        let mut tally = Tally::default();
-        let start = clock.method(world)?;
-        self.write_clock(&clock, ClockMoment::Start, resolution, journal)?;
+        let mut lines = Vec::new();
+        let keeps_lines = request.settings.calibrate.is_some() && world.process() == 0;
+        let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
         for replicate in 0..request.settings.replicates {
-            for (number, groups) in request.plan.groups.iter().enumerate() {
-                backend.connect(number, groups)?;
+            for number in &used {
+                backend.connect(*number, &request.plan.groups[*number])?;
             }
-            for (position, case) in order(self.planned.len(), request.settings.seed, replicate).into_iter().enumerate()
-            {
+            let seed = request.settings.seed.wrapping_add(u64::from(self.round) << 32);
+            for (position, case) in order(self.planned.len(), seed, replicate).into_iter().enumerate() {
                 let place = Place { case, replicate, position: position as u32 };
-                clock.resynchronise(world)?;
-                let line = self.case_line(backend, clock.model(), start, place)?;
+                time.clock.resynchronise(world)?;
+                let line = self.case_line(backend, time, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
+                if keeps_lines {
+                    lines.push(line.clone());
+                }
                 journal.write(world, || Line::Case(Box::new(line)))?;
                 tally.signal = self.signals.agreed(world)?;
                 if tally.signal != 0 {
-                    return Ok(tally);
+                    return Ok(lines);
                 }
             }
             backend.disconnect()?;
         }
-        clock.resynchronise(world)?;
-        self.write_clock(&clock, ClockMoment::End, resolution, journal)?;
-        Ok(tally)
-    }
-
-    fn write_clock(
-        &self,
-        clock: &CommonClock,
-        moment: ClockMoment,
-        resolution: u64,
-        journal: &mut SharedJournal,
-    ) -> Result<()> {
-        let line = clock.line(self.world, moment, resolution)?;
-        journal.write(self.world, || Line::Clock(line))
+        Ok(lines)
     }
 
     /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
-    fn case_line(
-        &self,
-        backend: &mut dyn Backend,
-        clock: ClockModel,
-        start: ClockMethod,
-        place: Place,
-    ) -> Result<CaseLine> {
+    fn case_line(&self, backend: &mut dyn Backend, time: &Timekeeping, place: Place) -> Result<CaseLine> {
         let request = self.request;
         assert_ne!(request.injected_panic, Some(self.world.process()), "asked for by --inject-panic");
         let planned = &self.planned[place.case];
@@ -109,9 +97,9 @@ impl Steps<'_> {
             world: self.world,
             local_ranks: backend.local_ranks(),
             world_size: request.world_size,
-            clock,
-            start,
-            clock_resolution_nanoseconds: backend.clock_resolution_nanoseconds(),
+            clock: time.clock.model(),
+            start: time.start,
+            clock_resolution_nanoseconds: time.resolution,
             settings: &request.settings,
             interrupted: self.signals.raised(),
             injected_delay: request.injected_delay,
@@ -137,7 +125,8 @@ impl Steps<'_> {
     fn line_of(&self, result: CaseResult, place: Place) -> CaseLine {
         let case = self.planned[place.case].case;
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
-        let line = result.into_line(place.case as u32, case.name(), place.replicate, place.position);
+        let line =
+            result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
         CaseLine { pairs, ..line }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::case::Use;
 use super::step::{Step, layout_on};
-use super::{Case, Op, StepFacts, WorkPlan, sweep};
+use super::{Case, Op, StepFacts, WorkPlan, products, sweep};
 use crate::collective::{Collective, Placement};
 use crate::config::{LayoutTable, Place, Suite, Sweep};
 use crate::error::{Error, Result};
@@ -32,12 +32,13 @@ impl WorkPlan {
         for sweep in &suite.sweeps {
             planner.sweep_on(sweep, &layouts, world_size)?;
         }
-        if planner.cases.is_empty() {
+        let products = products::of(&suite.compute)?;
+        if planner.cases.is_empty() && products.is_empty() {
             let path = suite.path.display();
             return Err(Error::usage(format!("{path}: on {world_size} ranks there is nothing to run in this suite")));
         }
         let names = distinct(layouts.iter().map(|layout| layout.degrees.name()));
-        Ok(planner.into_plan((!names.is_empty()).then(|| names.join("; "))))
+        Ok(WorkPlan { products, ..planner.into_plan((!names.is_empty()).then(|| names.join("; "))) })
     }
 
     /// The plan of the steps of one layout: every distinct call of them once.
@@ -84,7 +85,7 @@ impl Planner {
     fn into_plan(self, layout: Option<String>) -> WorkPlan {
         let models = distinct(self.steps.iter().map(|step| step.model.clone()));
         let model = (!models.is_empty()).then(|| models.join("; "));
-        WorkPlan { groups: self.groups, cases: self.cases, model, layout, steps: self.steps }
+        WorkPlan { groups: self.groups, cases: self.cases, products: Vec::new(), model, layout, steps: self.steps }
     }
 
     /// The cases of the wanted styles of a step.

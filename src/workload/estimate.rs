@@ -19,6 +19,11 @@ impl WorkPlan {
     /// About how long the run takes at most: where the stop rule decides, every case spends its whole budget; where the
     /// number of iterations is fixed, it is a guess from cautious figures of host memory.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
+        self.estimated_seconds_of(&self.cases, settings)
+    }
+
+    /// The same of some cases, which need not be in the plan.
+    pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
         let one = |case: &Case| {
             let sampling = match settings.fixed_iterations {
                 Some(iterations) => f64::from(iterations) * cautious_seconds(case),
@@ -26,7 +31,7 @@ impl WorkPlan {
             };
             sampling + SECONDS_BESIDE_SAMPLING
         };
-        let replicate: f64 = self.cases.iter().map(one).sum();
+        let replicate: f64 = cases.iter().map(one).sum();
         Seconds(replicate * f64::from(settings.replicates))
     }
 }

@@ -1,6 +1,7 @@
 //! What to run, as plain data: the ops of sweeps and of the parallel styles of a model, and the cases made of them.
 
 mod build;
+mod calibrate;
 mod case;
 mod crossing;
 mod estimate;
@@ -9,6 +10,7 @@ mod interference;
 mod op;
 mod pairs;
 mod plan;
+mod products;
 pub mod replay;
 pub mod schedule;
 mod solo;
@@ -26,3 +28,4 @@ pub use interference::Interference;
 pub use op::{Op, Style};
 pub use pairs::{PairsRequest, rounds};
 pub use plan::{StepFacts, WorkPlan};
+pub use products::ProductShape;

@@ -56,7 +56,14 @@ impl WorkPlan {
         let ranks: Vec<u32> = (0..world_size).step_by(stride as usize).collect();
         let rounds = rounds(ranks.len());
         let named = |pair: &[usize; 2]| pair.iter().map(|index| ranks[*index]).collect::<Vec<u32>>();
-        let mut plan = WorkPlan { groups: Vec::new(), cases: Vec::new(), steps: Vec::new(), model: None, layout: None };
+        let mut plan = WorkPlan {
+            groups: Vec::new(),
+            cases: Vec::new(),
+            steps: Vec::new(),
+            products: Vec::new(),
+            model: None,
+            layout: None,
+        };
         for (number, round) in rounds.iter().enumerate() {
             if request.one_at_a_time {
                 for pair in round.iter().map(named) {

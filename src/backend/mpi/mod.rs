@@ -10,7 +10,7 @@ mod replay_data;
 pub use arena::Rotation;
 pub use call::{MpiCall, Parts};
 
-use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
+use super::{Backend, BackendFacts, Binding, Call, Product, ReplayBinding, Replayer, product};
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::host_clock;
@@ -18,6 +18,7 @@ use crate::layout::Groups;
 use crate::mpi_call::{self, Communicator};
 use crate::pattern::segments::View;
 use crate::units::Bytes;
+use crate::workload::ProductShape;
 use crate::workload::replay::Regions;
 use arena::Arena;
 use idle::IdleCall;
@@ -141,6 +142,14 @@ impl Backend for MpiBackend {
             Some(old) => old.free(),
             None => Ok(()),
         }
+    }
+
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        product::on_host(shape, self.world.rank(), self.bytes_available())
+    }
+
+    fn product_library(&self) -> &'static str {
+        product::HOST_PRODUCT_LIBRARY
     }
 
     fn disconnect(&mut self) -> Result<()> {

@@ -190,6 +190,7 @@ mod tests {
         let signal = code.is_none().then_some(9);
         let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
         let seen = Seen {
+            round: None,
             header: Some(vec![rank(0), rank(1)]),
             planned: Some(80),
             cases: 12,

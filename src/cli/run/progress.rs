@@ -22,6 +22,8 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     /// Tenths of the plan that were told so far.
     tenths: u64,
+    /// The newest round of added cases that was told.
+    round: u32,
     /// Set after the record could not be read, which is told once and does not end the launch.
     blind: bool,
     signals: Signals,
@@ -40,6 +42,7 @@ impl Progress {
             seen: Seen::default(),
             bar,
             tenths: 0,
+            round: 0,
             blind: false,
             signals,
             first_gone: None,
@@ -57,10 +60,24 @@ impl Progress {
 
     fn tell(&mut self) {
         let Some(planned) = self.seen.planned else { return };
+        let newest = self.seen.round.filter(|(round, _)| *round > self.round);
         if let Some(bar) = &self.bar {
             bar.set_length(planned);
             bar.set_position(self.seen.cases);
+            if let Some((round, sizes)) = newest {
+                self.round = round;
+                bar.set_message(format!(", round {round}: {sizes} sizes more"));
+            }
             return;
+        }
+        if let Some((round, sizes)) = newest {
+            self.round = round;
+            // The plan is longer now, so what was told of its tenths no longer holds.
+            self.tenths = self.seen.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
+            eprintln!(
+                "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
+                self.seen.cases
+            );
         }
         if let Some(line) = tenth(&mut self.tenths, self.seen.cases, planned) {
             eprintln!("{line}");
@@ -104,7 +121,7 @@ impl Watch for Progress {
 fn new_bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     // The template is a constant, so a failure here would be seen by every run; the default style then does.
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases, {elapsed}, {eta} left") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases{msg}, {elapsed}, {eta} left") {
         bar.set_style(style);
     }
     bar

@@ -3,6 +3,7 @@
 //! What is computed is told by `work`, how fast matrix products are by `efficiency`. Communication is not counted here.
 
 mod efficiency;
+mod measured;
 #[cfg(test)]
 mod tests;
 mod work;

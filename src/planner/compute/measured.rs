@@ -1,0 +1,16 @@
+//! The matrix products of a record, as the planner takes them. What they are is told by `record::product_times`.
+
+use super::MeasuredProduct;
+use crate::record::Record;
+
+impl MeasuredProduct {
+    /// Every product of a record that has a time; none where it was wrong, waived or failed in all replicates.
+    pub fn all_of(record: &Record) -> Vec<MeasuredProduct> {
+        let measured = |time: crate::record::product_times::ProductTime| {
+            let seconds = time.median()?.0;
+            let product = time.product;
+            Some(MeasuredProduct { m: product.m, n: product.n, k: product.k, element: product.element_type, seconds })
+        };
+        record.product_times().into_iter().filter_map(measured).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! Matrix products that the ranks computed for themselves, all at once: shape, time, rate, interval.
+
+use super::plain_table::{Column, TableWriter};
+use super::step::Part;
+use super::text::visible;
+use super::view::View;
+use crate::record::line::Outcome;
+use crate::record::product_times::ProductTime;
+use crate::units::{Seconds, three_digits};
+use serde::Serialize;
+
+/// The table of all products, where there are any.
+pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
+    let first = view.products.first()?;
+    let columns = [
+        Column::left("layer", 0),
+        Column::right("m", 0),
+        Column::right("n", 0),
+        Column::right("k", 0),
+        Column::left("type", 3),
+        Column::right("repl.", 2),
+        Column::right("time", 0),
+        Column::left("[95 %]", 1),
+        Column::right("GFLOP/s of a rank", 0),
+        Column::left("check", 2),
+    ];
+    let rows: Vec<Vec<String>> = view.products.iter().map(cells).collect();
+    let title = format!(
+        "matrix products of m x k by k x n: time of the slowest of {} ranks on a host that compute at once; {}",
+        first.ranks_per_host,
+        visible(&first.library)
+    );
+    Some(Part { title, body: table(&columns, &rows), below: false })
+}
+
+fn cells(time: &ProductTime) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let product = &time.product;
+    let layer = match product.uses.as_slice() {
+        [] => dash(),
+        [one] => visible(one),
+        [first, others @ ..] => format!("{} and {} more", visible(first), others.len()),
+    };
+    let check = match &time.trouble {
+        None => "right".to_owned(),
+        Some(Outcome::Corrupt { rank, element, .. }) => format!("WRONG on rank {rank}, element {element}"),
+        Some(Outcome::Waived { .. }) => "waived".to_owned(),
+        Some(Outcome::Failed { reason }) => format!("failed: {}", visible(reason)),
+        Some(Outcome::Measured { .. }) => dash(),
+    };
+    vec![
+        layer,
+        product.m.to_string(),
+        product.n.to_string(),
+        product.k.to_string(),
+        product.element_type.to_string(),
+        time.seconds.len().to_string(),
+        time.median().map_or_else(dash, |seconds| seconds.to_string()),
+        time.interval.map_or_else(|| "n/a".to_owned(), |(low, high)| format!("{low}..{high}")),
+        time.flops_per_second().map_or_else(dash, |rate| three_digits(rate * 1e-9)),
+        check,
+    ]
+}
+
+/// A product in the report's JSON document.
+#[derive(Serialize)]
+pub(super) struct JsonProduct<'a> {
+    m: u64,
+    n: u64,
+    k: u64,
+    element_type: &'static str,
+    uses: &'a [String],
+    library: &'a str,
+    ranks_per_host: u32,
+    flops: f64,
+    seconds_per_replicate: &'a [Seconds],
+    seconds_median: Option<Seconds>,
+    seconds_interval_low: Option<Seconds>,
+    seconds_interval_high: Option<Seconds>,
+    flops_per_second: Option<f64>,
+    repetitions: u64,
+    trouble: Option<&'a Outcome>,
+}
+
+impl<'a> JsonProduct<'a> {
+    /// The product.
+    pub(super) fn new(time: &'a ProductTime) -> JsonProduct<'a> {
+        JsonProduct {
+            m: time.product.m,
+            n: time.product.n,
+            k: time.product.k,
+            element_type: time.product.element_type.name(),
+            uses: &time.product.uses,
+            library: &time.library,
+            ranks_per_host: time.ranks_per_host,
+            flops: time.product.flops(),
+            seconds_per_replicate: &time.seconds,
+            seconds_median: time.median(),
+            seconds_interval_low: time.interval.map(|(low, _)| low),
+            seconds_interval_high: time.interval.map(|(_, high)| high),
+            flops_per_second: time.flops_per_second(),
+            repetitions: time.repetitions,
+            trouble: time.trouble.as_ref(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A run that chooses its own sizes: after the sizes that the suite names, rounds of one further size for every curve that is not sure
+//! yet, each where the curve so far is least sure.
+//!
+//! Only process 0 has the times, so it decides and tells the others; every process then makes the same cases.
+
+mod curves;
+
+use super::preflight::{self, Planned};
+use super::steps::{Steps, Tally};
+use super::timekeeping::Timekeeping;
+use super::{Request, SharedJournal, Signals, facts};
+use crate::backend::Backend;
+use crate::config::Calibrate;
+use crate::error::{Error, Result};
+use crate::record::calibration_line::PlanGrowth;
+use crate::record::line::{CaseLine, Line};
+use crate::units::Bytes;
+use crate::workload::{Case, MOST_CASES};
+use crate::world::World;
+use curves::Curves;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// What choosing sizes takes.
+pub(super) struct Rounds<'a> {
+    pub world: &'a dyn World,
+    pub request: &'a Request,
+    pub calibrate: &'a Calibrate,
+    pub host_of_rank: &'a [u32],
+    pub signals: &'a Signals,
+}
+
+/// A size that process 0 chose.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Choice {
+    /// A case of the curve, by its index in the plan.
+    like: usize,
+    bytes: u64,
+}
+
+impl Rounds<'_> {
+    /// Adds rounds until every curve is sure or may grow no more. `measured` are the lines of the cases of the plan, known to process
+    /// 0 only.
+    pub(super) fn measure_all(
+        &self,
+        backend: &mut dyn Backend,
+        time: &mut Timekeeping,
+        (journal, tally): (&mut SharedJournal, &mut Tally),
+        measured: &[CaseLine],
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let mut curves = Curves::of(&self.request.plan, self.host_of_rank, self.request);
+        curves.take(measured);
+        let mut cases_so_far = self.request.plan.cases.len();
+        let mut round = 0;
+        while tally.signal == 0 {
+            let spent = begun.elapsed().as_secs_f64() > self.calibrate.budget.0;
+            let mut chosen = Vec::new();
+            if self.world.process() == 0 && !spent {
+                chosen = curves.next(self.calibrate, MOST_CASES.saturating_sub(cases_so_far));
+            }
+            let choices =
+                self.told(chosen.iter().map(|next| Choice { like: next.like, bytes: next.bytes }).collect())?;
+            if choices.is_empty() {
+                break;
+            }
+            round += 1;
+            let cases: Vec<Case> = choices
+                .iter()
+                .map(|choice| self.request.plan.cases[choice.like].with_bytes(Bytes(choice.bytes)))
+                .collect();
+            let planned: Vec<Planned> =
+                cases.iter().map(|case| preflight::planned(self.request, case, self.host_of_rank)).collect();
+            let replicates = u64::from(self.request.settings.replicates);
+            journal.write(self.world, || {
+                Line::PlanGrowth(Box::new(PlanGrowth {
+                    round,
+                    cases: planned.iter().map(|planned| facts::case_facts(self.request, planned)).collect(),
+                    case_lines: planned.len() as u64 * replicates,
+                    estimated_seconds: self.request.plan.estimated_seconds_of(&cases, &self.request.settings),
+                    chosen: chosen.iter().map(|next| next.why.clone()).collect(),
+                }))
+            })?;
+            let (world, request, signals) = (self.world, self.request, self.signals);
+            let steps = Steps { world, request, planned: &planned, first_case: cases_so_far, round, signals };
+            let measured = steps.measure_all(backend, time, (&mut *journal, &mut *tally))?;
+            curves.add(&chosen, cases_so_far as u32, &measured);
+            cases_so_far += planned.len();
+        }
+        let spent = begun.elapsed().as_secs_f64() > self.calibrate.budget.0;
+        journal.write(self.world, || {
+            Line::Calibration(curves.line(
+                self.calibrate,
+                round,
+                (spent, cases_so_far >= MOST_CASES, tally.signal != 0),
+            ))
+        })
+    }
+
+    /// What process 0 chose, on every process.
+    fn told(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
+        let unreadable = |cause| Error::environment(format!("the next sizes cannot be told to the ranks: {cause}"));
+        let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
+        self.world.broadcast(&mut bytes)?;
+        serde_json::from_slice(&bytes).map_err(unreadable)
+    }
+}

@@ -1,0 +1,118 @@
+//! The matrix products of a run, in every replicate: each on all ranks at once.
+
+use super::{Request, SharedJournal, Signals};
+use crate::backend::{Backend, product_bytes};
+use crate::error::{Error, Result};
+use crate::measure::{Repetitions, ReplayContext, WARM_UP_PRODUCTS, measure_product};
+use crate::record::line::{Line, Outcome, RankFacts};
+use crate::record::product_line::{ProductFacts, ProductLine};
+use crate::session::steps::Tally;
+use crate::workload::ProductShape;
+use crate::world::{World, agree};
+
+/// Repetitions of each product where the settings fix no number.
+const REPETITIONS: u32 = 50;
+
+/// What computing the products takes.
+pub(super) struct Products<'a> {
+    pub world: &'a dyn World,
+    pub request: &'a Request,
+    pub ranks: &'a [RankFacts],
+    pub signals: &'a Signals,
+}
+
+/// Refuses products whose matrices do not fit, before anything is measured.
+pub(super) fn preflight(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<()> {
+    let available = backend.bytes_available();
+    let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
+        Some(shape) if !backend.facts().synthetic && product_bytes(shape) > available => {
+            let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
+            Err(Error::usage(format!(
+                "the product of {layer} needs {needed} of matrices on each rank, and there is {available} for each; choose a \
+                 smaller micro-batch, or a higher tensor-parallel degree"
+            )))
+        }
+        _ => Ok(()),
+    };
+    agree(world, verdict)
+}
+
+impl Products<'_> {
+    /// One line for each product and replicate.
+    pub(super) fn measure_all(
+        &self,
+        backend: &mut dyn Backend,
+        journal: &mut SharedJournal,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        for replicate in 0..self.request.settings.replicates {
+            for shape in &self.request.plan.products {
+                if tally.signal != 0 {
+                    return Ok(());
+                }
+                let line = self.line(backend, shape, replicate)?;
+                tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
+                tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
+                journal.write(self.world, || Line::Product(Box::new(line)))?;
+                tally.signal = self.signals.agreed(self.world)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, backend: &mut dyn Backend, shape: &ProductShape, replicate: u32) -> Result<ProductLine> {
+        let settings = &self.request.settings;
+        let mut line = ProductLine {
+            product: ProductFacts {
+                m: shape.m,
+                n: shape.n,
+                k: shape.k,
+                element_type: shape.element,
+                uses: shape.uses.clone(),
+            },
+            replicate,
+            library: backend.product_library().to_owned(),
+            ranks_per_host: self.ranks_per_host(),
+            threads_per_rank: 1,
+            outcome: Outcome::Measured { verified: settings.verify },
+            warm_up_products: WARM_UP_PRODUCTS,
+            slowest_nanoseconds: Vec::new(),
+            slowest_rank: Vec::new(),
+        };
+        if backend.facts().synthetic {
+            let reason = "the simulated backend computes nothing; its machine file has no rate of products".to_owned();
+            line.outcome = Outcome::Waived { reason };
+            return Ok(line);
+        }
+        // Nothing is computed before all have their matrices: a rank without would leave the others waiting.
+        let mut product = match agree(self.world, backend.bind_product(shape)) {
+            Ok(product) => product,
+            Err(error) if error.is_shared() => {
+                line.outcome = Outcome::Failed { reason: error.to_string() };
+                return Ok(line);
+            }
+            Err(error) => return Err(error),
+        };
+        let context = ReplayContext {
+            world: self.world,
+            local_ranks: backend.local_ranks(),
+            verify: settings.verify,
+            interrupted: self.signals.raised(),
+        };
+        let most = settings.fixed_iterations.unwrap_or(REPETITIONS);
+        match measure_product(&context, product.as_mut(), Repetitions { most, budget: settings.case_budget })? {
+            Ok(times) => {
+                line.slowest_nanoseconds = times.slowest_nanoseconds;
+                line.slowest_rank = times.slowest_rank;
+            }
+            Err(outcome) => line.outcome = outcome,
+        }
+        Ok(line)
+    }
+
+    fn ranks_per_host(&self) -> u32 {
+        let nodes = self.ranks.iter().map(|facts| facts.node).max().unwrap_or(0);
+        let on = |node: u32| self.ranks.iter().filter(|facts| facts.node == node).map(|facts| facts.ranks).sum::<u32>();
+        (0..=nodes).map(on).max().unwrap_or(1)
+    }
+}

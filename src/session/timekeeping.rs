@@ -1,0 +1,49 @@
+//! The common clock of a run's cases: established before the first, told of in the record then and after the last.
+
+use super::SharedJournal;
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::measure::CommonClock;
+use crate::record::line::{ClockMethod, ClockMoment, Line};
+use crate::world::World;
+
+/// The clock that cases are started by.
+pub(super) struct Timekeeping<'a> {
+    pub clock: CommonClock<'a>,
+    /// How isolated iterations are started together.
+    pub start: ClockMethod,
+    /// Resolution of the backend's marks, in nanoseconds.
+    pub resolution: u64,
+}
+
+/// This process's clock. One process playing all ranks has one clock; it is the backend's own, and nothing is compared with it.
+pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
+    if backend.facts().synthetic { || 0 } else { crate::host_clock::now_nanoseconds }
+}
+
+impl<'a> Timekeeping<'a> {
+    /// Compares the clocks, and writes down how well they agree.
+    pub(super) fn begin(
+        world: &dyn World,
+        backend: &dyn Backend,
+        now: &'a dyn Fn() -> u64,
+        journal: &mut SharedJournal,
+    ) -> Result<Timekeeping<'a>> {
+        let clock = CommonClock::establish(world, now)?;
+        let start = clock.method(world)?;
+        let time = Timekeeping { clock, start, resolution: backend.clock_resolution_nanoseconds() };
+        time.write(world, ClockMoment::Start, journal)?;
+        Ok(time)
+    }
+
+    /// Compares them once more.
+    pub(super) fn end(mut self, world: &dyn World, journal: &mut SharedJournal) -> Result<()> {
+        self.clock.resynchronise(world)?;
+        self.write(world, ClockMoment::End, journal)
+    }
+
+    fn write(&self, world: &dyn World, moment: ClockMoment, journal: &mut SharedJournal) -> Result<()> {
+        let line = self.clock.line(world, moment, self.resolution)?;
+        journal.write(world, || Line::Clock(line))
+    }
+}
