@@ -329,7 +329,8 @@ impl Answers {
         [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]
     }
 
-    fn all(&self) -> impl Iterator<Item = &Answer> {
+    /// The answers, in the order of the calls.
+    pub fn all(&self) -> impl Iterator<Item = &Answer> {
         self.kinds.iter().flatten().chain(self.messages.iter().flatten())
     }
 
