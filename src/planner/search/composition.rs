@@ -14,10 +14,19 @@ const ROUNDING: f64 = 1e-9;
 pub(super) struct Composition {
     /// Chunks that differ: how many layers of each kind.
     chunks: Vec<Vec<(usize, f64)>>,
-    /// Stages that differ: how many of each of these chunks, and which comes first.
-    kinds: Vec<(Vec<(usize, f64)>, Option<usize>)>,
+    /// Stages that differ.
+    kinds: Vec<Kind>,
     /// Neighbouring stages of a kind: which, and how many.
     runs: Vec<(usize, f64)>,
+}
+
+/// A kind of stage.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Kind {
+    /// How many it has of each of the chunks that differ.
+    chunks: Vec<(usize, f64)>,
+    /// Which of them comes first.
+    first: Option<usize>,
 }
 
 /// What stages are busy with in a micro-batch, in seconds.
@@ -45,7 +54,7 @@ impl Composition {
                 first = first.or(Some(chunk));
                 count(&mut chunks, chunk);
             }
-            let kind = index_of(&mut composition.kinds, (chunks, first));
+            let kind = index_of(&mut composition.kinds, Kind { chunks, first });
             match composition.runs.last_mut() {
                 Some((last, stages)) if *last == kind => *stages += 1.0,
                 _ => composition.runs.push((kind, 1.0)),
@@ -66,10 +75,8 @@ impl Composition {
             counts.iter().map(|(chunk, count)| of(&chunks[*chunk]) * count).sum()
         };
         let both = |chunk: &ChunkPasses| chunk.forward + chunk.backward;
-        let kind = |(counts, first): &(Vec<(usize, f64)>, Option<usize>)| {
-            (first.map_or(0.0, |first| both(&chunks[first])), all(counts, &both))
-        };
-        let first = self.runs.first().map_or(&[] as &[_], |(kind, _)| &self.kinds[*kind].0);
+        let kind = |kind: &Kind| (kind.first.map_or(0.0, |first| both(&chunks[first])), all(&kind.chunks, &both));
+        let first = self.runs.first().map_or(&[] as &[_], |(kind, _)| &self.kinds[*kind].chunks);
         Busy {
             kinds: self.kinds.iter().map(kind).collect(),
             first: (all(first, &|chunk| chunk.forward), all(first, &|chunk| chunk.backward)),
