@@ -53,7 +53,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
         (format!("{machine} {}", SMALL.replace("0.5", "half")), "or `measured`"),
         (format!("{machine} {}", SMALL.replace("0.5", "measured")), "--products is missing"),
         (format!("{machine} {SMALL} --products products.jsonl"), "for --efficiency measured"),
-        (format!("{machine} {SMALL} --element-type half"), "half"),
+        (format!("{machine} {SMALL} --element-type int8"), "--element-type"),
     ] {
         let (code, stdout, stderr) = plan(folder.path(), &flags);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{flags}: {stderr}");
@@ -69,10 +69,10 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     let document: Value = serde_json::from_str(&stdout).expect("JSON");
     let schema: Value = serde_json::from_str(include_str!("../docs/plan.schema.json")).expect("the schema");
     assert!(jsonschema::is_valid(&schema, &document), "{stdout}");
-    assert_eq!(
-        (&document["calibrated"], &document["order"]["verdict"]),
-        (&Value::from(false), &Value::from("unknown"))
-    );
+    // Nobody knows the errors of published rates; that two layouts take just as long can be told all the same.
+    let verdict = if document["order"]["relative_difference"] == 0.0 { "tie" } else { "unknown" };
+    assert_eq!((&document["calibrated"], &document["order"]["verdict"]), (&Value::from(false), &Value::from(verdict)));
+    assert!(document["order"]["probability"].is_null(), "{stdout}");
     assert!(document["feasible"].as_u64() <= document["considered"].as_u64());
     let layouts = document["layouts"].as_array().expect("layouts");
     let seconds = |layout: &Value| layout["step_seconds"].as_f64().unwrap_or(f64::NAN);
