@@ -1,26 +1,27 @@
 //! `commgauge plan`: how to divide the machines among the parallelisms, from a fit or published rates. Needs no launch.
 
+mod computing;
 mod only;
 
-use super::rates::{RatesFlags, RatesSource};
+use super::rates::RatesFlags;
 use super::schema::published;
 use super::table_or_json::{columns, json, print};
 use crate::config::{Model, Table, Training};
 use crate::error::{Error, Result};
 use crate::layout::MOST_RANKS;
-use crate::planner::compute::Compute;
 use crate::planner::explain::Comparison;
 use crate::planner::plan_document::{FORMAT, PlanDocument, PlannedLayout, VERSION};
+use crate::planner::rates::Hidden;
 use crate::planner::search::{Found, Only, Priced, Question, probability_faster, search};
 use crate::report::plan::{csv, explain_text, text};
 use crate::units::{BareSuffix, Bytes};
+use computing::{Computing, ComputingFlags};
 use serde_json::Value;
 use std::time::Instant;
 
-/// Dense bfloat16 products of an H100 SXM (NVIDIA H100 data sheet, without sparsity).
-const DEFAULT_PEAK_TFLOPS: f64 = 989.0;
-/// What large models reach of it: 400 of 989 TFLOP/s (arXiv 2407.21783 table 4), waiting included; products alone reach more.
-const DEFAULT_EFFICIENCY: f64 = 0.5;
+/// Without coefficients of a fit.
+const NOTHING_OF_HIDDEN: &str =
+    "Nothing is known of how much slower calls are while computing or other calls hide them: they count as alone.";
 
 /// Find the fastest way to divide a model over GPUs: every legal layout that fits into memory
 ///
@@ -56,13 +57,8 @@ pub struct PlanCommand {
     #[command(flatten)]
     rates: RatesFlags,
 
-    /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: 989, an H100 in bfloat16]
-    #[arg(long, value_name = "TFLOPS", value_parser = positive, help_heading = "Computing")]
-    peak_tflops: Option<f64>,
-
-    /// Share of the peak that computing reaches [default: 0.5]
-    #[arg(long, value_name = "SHARE", value_parser = efficiency, help_heading = "Computing")]
-    efficiency: Option<f64>,
+    #[command(flatten)]
+    computing: ComputingFlags,
 
     /// Only layouts with these, such as tp=8,pp=8,dp=1,micro_batch=1,zero_stage=1,recompute=none,order=tp-pp-dp; where none of
     /// them fits into memory, they are priced all the same
@@ -114,15 +110,6 @@ fn positive(text: &str) -> std::result::Result<f64, String> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
 }
 
-fn efficiency(text: &str) -> std::result::Result<f64, String> {
-    if text == "measured" {
-        let why = "needs products that were measured on the ranks, which a fit does not hold";
-        return Err(format!("`measured` {why}; accepted: a share of the peak, above 0 and up to 1"));
-    }
-    let wrong = || format!("found `{text}`; accepted: a share of the peak, above 0 and up to 1");
-    positive(text).ok().filter(|share| *share <= 1.0).ok_or_else(wrong)
-}
-
 impl PlanCommand {
     /// Searches and shows.
     pub fn execute(&self) -> Result<i32> {
@@ -134,7 +121,7 @@ impl PlanCommand {
         };
         let source = self.rates.read()?;
         let rates = source.rates();
-        let compute = self.compute();
+        let computing = self.computing.read(base.activation_element_type)?;
         let question = |only: Only, wanted: u32| -> Result<Question<'_>> {
             Ok(Question {
                 model: &model,
@@ -143,7 +130,7 @@ impl PlanCommand {
                 gpus: self.gpus,
                 ranks_per_node: source.ranks_per_node(self.ranks_per_node)?,
                 gpu_memory: self.gpu_memory,
-                compute: &compute,
+                compute: &computing.compute,
                 rates: rates.as_ref(),
                 only,
                 wanted: wanted as usize,
@@ -151,7 +138,7 @@ impl PlanCommand {
             })
         };
         if let Some([first, second]) = self.explain.as_deref() {
-            return self.explain(&question(first.clone(), 1)?, &question(second.clone(), 1)?);
+            return self.explain(&question(first.clone(), 1)?, &question(second.clone(), 1)?, &computing);
         }
         let question = question(self.only.clone().unwrap_or_default(), self.top)?;
         let started = Instant::now();
@@ -162,8 +149,9 @@ impl PlanCommand {
             _ => None,
         };
         let elapsed = started.elapsed().as_secs_f64();
-        let mut document = PlanDocument::new(&question, &found, self.computing(), elapsed, probability);
-        document.notes = self.notes(&source);
+        let mut document = PlanDocument::new(&question, &found, computing.ground.clone(), elapsed, probability);
+        document.synthetic |= computing.synthetic;
+        document.notes = self.notes(&question, &found, &computing)?;
         print(&match self.format {
             PlanFormat::Table => text(&document, columns(self.width)),
             PlanFormat::Json => json(&document)?,
@@ -175,7 +163,7 @@ impl PlanCommand {
         Ok(0)
     }
 
-    fn explain(&self, first: &Question, second: &Question) -> Result<i32> {
+    fn explain(&self, first: &Question, second: &Question, computing: &Computing) -> Result<i32> {
         let one = |question: &Question| -> Result<Priced> {
             let mut found = search(question);
             self.refuse_nothing(question, &found)?;
@@ -185,8 +173,8 @@ impl PlanCommand {
         let probability = probability_faster(first, &a.layout, &b.layout)?;
         let comparison = Comparison::new(PlannedLayout::of(&a), PlannedLayout::of(&b), probability);
         let rates = first.rates;
-        let mark = match (rates.synthetic(), rates.calibrated()) {
-            (true, _) => "SYNTHETIC: the fit comes from records without real times\n\n",
+        let mark = match (rates.synthetic() || computing.synthetic, rates.calibrated()) {
+            (true, _) => "SYNTHETIC: times come from records without real times\n\n",
             (_, false) => "NOT CALIBRATED: times of calls come from published rates, not from measurements\n\n",
             _ => "",
         };
@@ -245,10 +233,15 @@ impl PlanCommand {
     }
 
     fn training(&self, model: &Model) -> Result<Training> {
-        let training = Training::read(Table::of_flags([
+        let mut flags = vec![
             ("--sequence", "sequence", self.sequence.clone()),
             ("--global-batch", "global_batch", self.global_batch.clone()),
-        ]))?;
+        ];
+        if let Some(element) = &self.computing.element_type {
+            flags.push(("--element-type", "activation_element_type", element.clone()));
+            flags.push(("--element-type", "parameter_element_type", element.clone()));
+        }
+        let training = Training::read(Table::of_flags(flags))?;
         if training.sequence > model.maximum_positions {
             return Err(training.sequence_place.wrong(format!(
                 "found {}; {} allows up to {} (max_position_embeddings)",
@@ -258,32 +251,19 @@ impl PlanCommand {
         Ok(training)
     }
 
-    fn compute(&self) -> Compute {
-        let peak = self.peak_tflops.unwrap_or(DEFAULT_PEAK_TFLOPS);
-        Compute::constant(peak * 1e12, self.efficiency.unwrap_or(DEFAULT_EFFICIENCY))
-    }
-
-    fn computing(&self) -> String {
-        let peak = self.peak_tflops.unwrap_or(DEFAULT_PEAK_TFLOPS);
-        let share = self.efficiency.unwrap_or(DEFAULT_EFFICIENCY);
-        let assumed = |given: Option<f64>| if given.is_some() { "given" } else { "assumed" };
-        format!("{peak} TFLOP/s ({}) x {share} ({})", assumed(self.peak_tflops), assumed(self.efficiency))
-    }
-
-    fn notes(&self, source: &RatesSource) -> Vec<String> {
+    fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {
         let mut notes = Vec::new();
-        if self.allow_untrusted && source.fit().is_some() {
+        if self.allow_untrusted && self.rates.fit.is_some() {
             notes.push(
                 "Curves with a held-out error over 10 % were planned on, because --allow-untrusted says so.".to_owned(),
             );
         }
-        if self.peak_tflops.is_none() || self.efficiency.is_none() {
-            notes.push(
-                "Computing is assumed: give --peak-tflops and --efficiency for your GPU, or the share of communication is wrong."
-                    .to_owned(),
-            );
+        notes.push(question.rates.hidden().and_then(Hidden::told).unwrap_or_else(|| NOTHING_OF_HIDDEN.to_owned()));
+        notes.extend(computing.notes.iter().cloned());
+        if let Some(best) = found.best.first() {
+            notes.extend(computing.own_shapes(&question.products(&best.layout)?));
         }
-        notes
+        Ok(notes)
     }
 }
 

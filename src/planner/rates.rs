@@ -5,6 +5,7 @@
 
 mod both;
 mod fitted;
+mod hidden;
 mod nearest;
 mod published;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 
 pub use both::Both;
 pub use fitted::Fitted;
+pub use hidden::Hidden;
 pub use published::Published;
 
 use crate::collective::Collective;
@@ -47,6 +49,11 @@ pub trait Rates: Sync {
 
     /// On what the answer to a call stands, in words: the curve it was read from and how it was carried over, or the links.
     fn ground(&self, call: &RatedCall) -> String;
+
+    /// How much slower calls are while something hides them, where anything is known of that.
+    fn hidden(&self) -> Option<&Hidden> {
+        None
+    }
 
     /// True where every answer comes from measurements; false where some come from published rates.
     fn calibrated(&self) -> bool;

@@ -133,6 +133,12 @@ impl Compute {
         sum
     }
 
+    /// The matrix products of a forward pass of a micro-batch through every layer and the end of the model.
+    pub fn products(&self, step: &TrainingStep) -> Vec<Product> {
+        let layers = (0..step.model.layers).map(|layer| work::of_layer(step, layer, self.fused_attention));
+        layers.chain([work::of_output(step)]).flat_map(|work| work.products).collect()
+    }
+
     /// Adam's update, which computes little and moves much.
     fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
         let own = optimizer_bytes(step, stage).0 as f64;

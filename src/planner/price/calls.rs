@@ -4,7 +4,7 @@ use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
 use super::{Pricer, StepPrice, Unpriced};
 use crate::config::step::Recompute;
 use crate::cost::Status;
-use crate::layout::{Axis, Locality};
+use crate::layout::{Axis, Layout, Locality};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
 use crate::units::Seconds;
@@ -122,7 +122,7 @@ impl PreparedStep {
                 }
             };
             let (_, ranks, locality) = &places[index];
-            Answer::of(op, RatedCall::of(op, *ranks, locality), rates)
+            Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout)
         };
         let mut kinds = Vec::with_capacity(self.kinds.len());
         for kind in &self.kinds {
@@ -197,7 +197,7 @@ impl FirstStage {
     }
 
     /// Their times in the layout of a step, and those of a message; nothing where the rates refuse one.
-    pub fn once(&self, layout: &crate::layout::Layout, rates: &dyn Rates, ranks_per_node: u32) -> Option<(Once, f64)> {
+    pub fn once(&self, layout: &Layout, rates: &dyn Rates, ranks_per_node: u32) -> Option<(Once, f64)> {
         let mut timed = Vec::with_capacity(self.ops.len());
         let mut message = 0.0;
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
@@ -207,7 +207,7 @@ impl FirstStage {
                 places.len() - 1
             });
             let (_, ranks, locality) = &places[index];
-            let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates).ok()?;
+            let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
             match op.when {
                 When::Boundary { .. } => message = answer.seconds,
                 _ => timed.push(Timed { op, seconds: answer.seconds }),
@@ -221,6 +221,8 @@ impl FirstStage {
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct LayerLoads {
     prepared: PreparedStep,
+    /// How it is divided, for which axes have calls: never more than in a layout with a pipeline and replicas.
+    layout: Layout,
     work: Vec<StageWork>,
     /// Ops of each kind of layer that come in every micro-batch: which one, in which pass, how often, and the ranks of a group.
     calls: Vec<Vec<(usize, Pass, f64, u32)>>,
@@ -243,6 +245,7 @@ impl LayerLoads {
         Ok(LayerLoads {
             work: prepared.work(step, compute),
             calls: prepared.kinds.iter().map(calls).collect(),
+            layout: step.layout.clone(),
             prepared,
         })
     }
@@ -265,7 +268,7 @@ impl LayerLoads {
             for (index, pass, count, ranks) in &self.calls[kind] {
                 let op = &ops[*index];
                 let Some(locality) = place(op.axis) else { continue };
-                let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates)?;
+                let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates, &self.layout)?;
                 calls.push((op, *pass, count * answer.seconds));
             }
             let compute = work.compute.chunks.first().copied().unwrap_or_default();
@@ -302,7 +305,8 @@ fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
 }
 
 impl Answer {
-    fn of(op: &Op, call: RatedCall, rates: &dyn Rates) -> Result<Answer, Unpriced> {
+    /// `layout` tells which axes have calls.
+    fn of(op: &Op, call: RatedCall, rates: &dyn Rates, layout: &Layout) -> Result<Answer, Unpriced> {
         let told = rates.price(&call);
         let unpriced = |reason: String| Unpriced {
             call: format!("{} of {} on {} of {} ranks", op.collective, op.bytes_total, op.axis, call.ranks),
@@ -316,6 +320,13 @@ impl Answer {
         }
         let interval = told.low.zip(told.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
         let (low, high) = interval.map_or((seconds, seconds), |(low, high)| (low.0, high.0));
+        let slower = match rates.hidden() {
+            Some(hidden) if !op.overlap.is_exposed() => {
+                hidden.slower(op.axis, op.collective, &|axis| axis != Axis::Pair && layout.group_size(axis) > 1)
+            }
+            _ => 1.0,
+        };
+        let [seconds, low, high] = [seconds, low, high].map(|alone| alone * slower);
         // What published rates say has no interval and is not calibrated; a curve that is not to be trusted has one.
         let untrusted = told.untrusted && interval.is_some();
         Ok(Answer { call, seconds, low, high, has_interval: interval.is_some(), untrusted })
@@ -329,7 +340,8 @@ impl Answers {
         [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]
     }
 
-    fn all(&self) -> impl Iterator<Item = &Answer> {
+    /// The answers, in the order of the calls.
+    pub fn all(&self) -> impl Iterator<Item = &Answer> {
         self.kinds.iter().flatten().chain(self.messages.iter().flatten())
     }
 

@@ -7,6 +7,7 @@
 mod calls;
 mod draws;
 mod exposed;
+mod once;
 mod passes;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod timeline;
 pub use calls::PreparedStep;
 pub(in crate::planner) use calls::{FirstStage, LayerLoads};
 pub use exposed::Exposed;
+pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
 
 use crate::planner::compute::Compute;
@@ -118,28 +120,6 @@ impl Pricer {
         price.host_seconds = host;
         price.compute_seconds -= host;
         Ok(price)
-    }
-
-    /// The seconds of the step alone, in half the time.
-    ///
-    /// # Errors
-    /// As [`price`]; and with `trusted` a curve that is not to be trusted.
-    pub fn step_seconds(
-        &self,
-        prepared: &PreparedStep,
-        step: &TrainingStep,
-        compute: &Compute,
-        (rates, ranks_per_node): (&dyn Rates, u32),
-        trusted: bool,
-    ) -> Result<f64, Unpriced> {
-        let answers = prepared.ask(step, rates, ranks_per_node)?;
-        if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| trusted) {
-            let reason = format!("not to be trusted, its held-out error is over 10 %: {ground}");
-            return Err(Unpriced { call: "a call".to_owned(), reason });
-        }
-        let work = prepared.work(step, compute);
-        let asked = Asked { prepared, step, answers: &answers, work: &work };
-        Ok(self.parts(&asked, &|answer| answer.seconds, false)?.step_seconds)
     }
 
     /// The price where every call takes what `seconds` makes of its answer. Without `in_parts` waiting for messages counts to the bubble.

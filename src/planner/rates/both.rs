@@ -1,6 +1,6 @@
 //! A fit, and for the calls that it refuses the published rates of a machine file, marked as such.
 
-use super::{Fitted, Published, RatedCall, Rates};
+use super::{Fitted, Hidden, Published, RatedCall, Rates};
 use crate::cost::{Prediction, Status};
 
 /// A fit first, then the links.
@@ -28,6 +28,10 @@ impl Rates for Both<'_> {
             Some(reason) => format!("{} (the fit: {reason})", self.published.ground(call)),
             None => self.fitted.ground(call),
         }
+    }
+
+    fn hidden(&self) -> Option<&Hidden> {
+        self.fitted.hidden()
     }
 
     fn calibrated(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Times from a fit, for any place: as measured where it was measured, else carried over from what is nearest, and marked.
 
 use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups, stand_in, usual_only};
-use super::{RatedCall, Rates};
+use super::{Hidden, RatedCall, Rates};
 use crate::collective::Collective;
 use crate::cost::transfer::{self, Scaling};
 use crate::cost::{Asked, Fit, Place, Prediction, Predictor, Status};
@@ -19,6 +19,7 @@ pub struct Fitted<'a> {
     candidates: HashMap<(Kind, Cadence), Vec<Candidate>>,
     elements: HashMap<Collective, Vec<ElementType>>,
     unknown: Option<Asked>,
+    hidden: Hidden,
 }
 
 /// The curves that an answer is read from.
@@ -55,7 +56,8 @@ impl<'a> Fitted<'a> {
             known.extend(kind.element_type.filter(|element| !known.contains(element)));
         }
         candidates.values_mut().for_each(usual_only);
-        Fitted { fit, name: name.to_owned(), predictor: Predictor::new(fit), candidates, elements, unknown }
+        let (predictor, hidden) = (Predictor::new(fit), Hidden::of(fit));
+        Fitted { fit, name: name.to_owned(), predictor, candidates, elements, unknown, hidden }
     }
 
     /// What a call would be read from; `None` where there is nothing near enough.
@@ -327,6 +329,10 @@ impl Rates for Fitted<'_> {
             ),
         };
         format!("{}{element} {measured}", chosen.kind.collective)
+    }
+
+    fn hidden(&self) -> Option<&Hidden> {
+        Some(&self.hidden)
     }
 
     fn calibrated(&self) -> bool {

@@ -3,13 +3,14 @@
 //!
 //! Layers are asked for once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
+use super::composition::{Busy, Composition, of_each_kind};
 use super::question::Question;
-use super::space::{Choices, IN_LAYERS, Shape};
+use super::space::{Choices, IN_LAYERS, Places, Shape};
 use super::trainings::Trainings;
 use crate::config::Training;
 use crate::config::step::{PipelineChoices, ScheduleKind};
-use crate::layout::{DEFAULT_ORDER, Degrees, Layout, Locality};
-use crate::planner::price::{ChunkPasses, FirstStage, LayerLoads, Loads, Once};
+use crate::layout::{DEFAULT_ORDER, Degrees, Layout};
+use crate::planner::price::{FirstStage, LayerLoads, Loads, Once};
 use crate::workload::step::{Stages, TrainingStep};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,22 +27,15 @@ pub(super) struct Bounds {
     /// Computing alone.
     computing: HashMap<Key, Option<Vec<Loads>>>,
     layers: HashMap<Key, Option<LayerLoads>>,
-    waiting: HashMap<(Key, [Locality; 5]), Option<Vec<Loads>>>,
+    /// With what layers wait for, by where their groups lie.
+    waiting: HashMap<(Key, usize), Option<Vec<Loads>>>,
     /// Calls that come once, by shape, virtual stages, ZeRO stage and the micro-batch, which messages depend on.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
     once: HashMap<(OnceKey, usize), Option<(Once, f64)>>,
-    /// For pp and virtual stages, kinds of stages and which stage is of which.
-    stages: HashMap<(u32, u32), Composition>,
-    /// Which kind each layer is of, and a layer of each.
+    /// By pp and virtual stages.
+    compositions: HashMap<(u32, u32), Composition>,
+    /// Which kind each layer is of.
     kinds: Vec<usize>,
-}
-
-/// Stages by the layers of their chunks.
-#[derive(Clone, Debug, Default)]
-struct Composition {
-    /// For each kind of stage and each chunk how many layers of each kind.
-    kinds: Vec<Vec<Vec<(usize, f64)>>>,
-    kind_of_stage: Vec<usize>,
 }
 
 impl Bounds {
@@ -67,25 +61,21 @@ impl Bounds {
             let loads = Layers::of(question, shape, choices).map(|layers| layers.computing(question, &self.kinds));
             place.insert(loads);
         }
-        let micro_batches = micro_batches(question, shape, choices);
-        let composition = composition(&mut self.stages, &self.kinds, shape, choices, stages);
-        let loads = self.computing.get(&key)?.as_ref()?;
-        Some(bound(loads, composition, micro_batches, (Once::default(), 0.0)))
+        let composition = composition(&mut self.compositions, &self.kinds, shape, choices, stages);
+        let busy = composition.busy(self.computing.get(&key)?.as_ref()?);
+        Some(composition.least(&busy, micro_batches(question, shape, choices), (&Once::default(), 0.0)))
     }
 
-    /// With what the layers wait for in this order of the axes, and what the first stage waits for once in a step; nothing where
-    /// the rates refuse.
-    pub fn waiting(
+    /// What the stages are busy with where the groups of their layers lie so, waiting included; nothing where the rates refuse.
+    pub fn busy(
         &mut self,
         question: &Question,
-        (shape, order): (&Shape, usize),
+        (shape, places): (&Shape, &Places),
         choices: Choices,
         stages: &Stages,
-        once: Option<&(Once, f64)>,
-    ) -> Option<f64> {
+    ) -> Option<Busy> {
         let key = key(shape, choices);
-        let places = &shape.orders[order].places;
-        let full = (key, places.clone());
+        let full = (key, places.name);
         if !self.waiting.contains_key(&full) {
             if let Entry::Vacant(place) = self.layers.entry(key) {
                 let loads = Layers::of(question, shape, choices).and_then(|layers| layers.loads(question));
@@ -93,18 +83,21 @@ impl Bounds {
             }
             let place = |axis| {
                 let index = IN_LAYERS.iter().position(|known| *known == axis)?;
-                Some(places[index].clone())
+                Some(places.localities[index].clone())
             };
             let layers = self.layers.get(&key).and_then(Option::as_ref);
-            let of_each = representatives(&self.kinds);
+            let of_each = of_each_kind(&self.kinds);
             let loads = layers.and_then(|layers| layers.at(&of_each, &place, question.rates).ok());
-            self.waiting.insert(full.clone(), loads);
+            self.waiting.insert(full, loads);
         }
-        let micro_batches = micro_batches(question, shape, choices);
-        let composition = composition(&mut self.stages, &self.kinds, shape, choices, stages);
-        let loads = self.waiting.get(&full)?.as_ref()?;
-        let once = once.map_or((Once::default(), 0.0), |(once, message)| (*once, *message));
-        Some(bound(loads, composition, micro_batches, once))
+        let composition = composition(&mut self.compositions, &self.kinds, shape, choices, stages);
+        Some(composition.busy(self.waiting.get(&full)?.as_ref()?))
+    }
+
+    /// The least that a step of stages so busy can take; beside it what the first stage waits for once in a step, and a message.
+    pub fn least(&self, question: &Question, shape: &Shape, choices: Choices, busy: &Busy, once: (&Once, f64)) -> f64 {
+        let composition = self.compositions.get(&(shape.degrees.pp, choices.virtual_stages));
+        composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), once))
     }
 
     /// The calls of the first stage that come once in a step, and a message.
@@ -145,12 +138,6 @@ fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
     (question.global_batch / u64::from(shape.degrees.dp) / choices.micro_batch) as f64
 }
 
-/// The first layer of each kind.
-fn representatives(kinds: &[usize]) -> Vec<usize> {
-    let count = kinds.iter().max().map_or(0, |most| most + 1);
-    (0..count).filter_map(|kind| kinds.iter().position(|other| *other == kind)).collect()
-}
-
 fn composition<'a>(
     known: &'a mut HashMap<(u32, u32), Composition>,
     kinds: &[usize],
@@ -158,60 +145,7 @@ fn composition<'a>(
     choices: Choices,
     stages: &Stages,
 ) -> &'a Composition {
-    known.entry((shape.degrees.pp, choices.virtual_stages)).or_insert_with(|| {
-        let mut composition = Composition::default();
-        for stage in 0..stages.count() {
-            let chunks: Vec<Vec<(usize, f64)>> = (0..stages.chunks())
-                .map(|chunk| {
-                    let mut counts: Vec<(usize, f64)> = Vec::new();
-                    for layer in stages.layers_of_chunk(stage, chunk) {
-                        let kind = kinds[*layer as usize];
-                        match counts.iter_mut().find(|(other, _)| *other == kind) {
-                            Some((_, count)) => *count += 1.0,
-                            None => counts.push((kind, 1.0)),
-                        }
-                    }
-                    counts
-                })
-                .collect();
-            let kind = composition.kinds.iter().position(|other| *other == chunks).unwrap_or_else(|| {
-                composition.kinds.push(chunks);
-                composition.kinds.len() - 1
-            });
-            composition.kind_of_stage.push(kind);
-        }
-        composition
-    })
-}
-
-/// A stage begins when the first micro-batch has come through the first chunks of those before it, and the step ends when its
-/// last gradient has gone back through them.
-fn bound(loads: &[Loads], composition: &Composition, micro_batches: f64, (once, message): (Once, f64)) -> f64 {
-    let kinds: Vec<Vec<ChunkPasses>> = composition
-        .kinds
-        .iter()
-        .map(|chunks| {
-            let sum = |counts: &Vec<(usize, f64)>| {
-                let mut sum = Loads::default();
-                counts.iter().for_each(|(kind, count)| sum.plus(&loads[*kind], *count));
-                sum.passes()
-            };
-            chunks.iter().map(sum).collect()
-        })
-        .collect();
-    let (mut way, mut longest) = (0.0, 0.0f64);
-    for kind in &composition.kind_of_stage {
-        let chunks = &kinds[*kind];
-        let busy: f64 = chunks.iter().map(|chunk| chunk.forward + chunk.backward).sum();
-        longest = longest.max(way + micro_batches * busy);
-        way += chunks.first().map_or(0.0, |chunk| chunk.forward + chunk.backward) + 2.0 * message;
-    }
-    // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
-    let first = composition.kind_of_stage.first().map(|kind| &kinds[*kind]);
-    let sum = |of: &dyn Fn(&ChunkPasses) -> f64| first.map_or(0.0, |chunks| chunks.iter().map(of).sum());
-    let (forward, backward) = (sum(&|chunk| chunk.forward), sum(&|chunk| chunk.backward));
-    let waits = once.before(forward).total() + once.after(backward).total() + once.last.total();
-    (longest + waits) * (1.0 - 1e-9)
+    known.entry((shape.degrees.pp, choices.virtual_stages)).or_insert_with(|| Composition::of(stages, kinds))
 }
 
 /// A model of which every layer is a stage of its own, divided as a shape divides it.
@@ -248,7 +182,7 @@ impl Layers {
             let compute = question.compute.chunk(&step, layer as u32, 0);
             Loads::of(compute, 0.0, std::iter::empty())
         };
-        representatives(kinds).into_iter().map(of).collect()
+        of_each_kind(kinds).into_iter().map(of).collect()
     }
 
     fn loads(&self, question: &Question) -> Option<LayerLoads> {

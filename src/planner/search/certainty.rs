@@ -2,12 +2,8 @@
 
 use super::Planned;
 use super::question::Question;
-use super::space::Choices;
-use crate::config::step::parse_order;
 use crate::error::{Error, Result};
-use crate::layout::{Axis, Layout};
 use crate::planner::price::{PreparedStep, Pricer};
-use crate::workload::step::TrainingStep;
 
 /// Draws of both layouts.
 const DRAWS: u32 = 100;
@@ -32,18 +28,9 @@ pub fn probability_faster(question: &Question, first: &Planned, second: &Planned
 }
 
 fn draws(question: &Question, pricer: &Pricer, planned: &Planned) -> Result<Option<Vec<f64>>> {
-    let training = question.training(Choices {
-        zero_stage: planned.zero_stage,
-        virtual_stages: planned.virtual_stages,
-        micro_batch: planned.micro_batch,
-        recompute: planned.recompute,
-        sequence_parallel: question.sequence_parallel(&planned.degrees),
-    });
-    let order = parse_order(&planned.order).map_err(Error::usage)?;
-    let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
-    let layout = Layout::new(planned.degrees, &order)?;
-    let step = TrainingStep::without_messages(question.model, &training, layout, &training.place)?;
-    let prepared = PreparedStep::new(&step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
-    let rates = (question.rates, question.ranks_per_node);
-    Ok(pricer.draws(&prepared, &step, question.compute, rates, DRAWS))
+    question.with_step(planned, |step| {
+        let prepared = PreparedStep::new(step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
+        let rates = (question.rates, question.ranks_per_node);
+        Ok(pricer.draws(&prepared, step, question.compute, rates, DRAWS))
+    })
 }

@@ -7,7 +7,9 @@
 
 mod bound;
 mod certainty;
+mod composition;
 mod fitting;
+mod prices;
 mod question;
 mod space;
 #[cfg(test)]
@@ -19,14 +21,15 @@ pub use question::{Only, Question};
 
 use crate::config::step::Recompute;
 use crate::layout::Degrees;
-use crate::planner::price::{PreparedStep, Pricer, StepPrice, Unpriced};
+use crate::planner::price::{Once, StepPrice};
 use crate::units::Bytes;
-use crate::workload::step::TrainingStep;
+use crate::workload::step::{Stages, TrainingStep};
 use bound::Bounds;
 use fitting::{Fitting, Unit};
+use prices::Prices;
 use space::{Choices, Space};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use trainings::Trainings;
 
 /// A layout, completely.
@@ -120,9 +123,10 @@ struct Waiting {
     /// Positive numbers are in the order of their bits.
     seconds_bits: u64,
     stage: Stage,
-    unit: usize,
-    order: usize,
-    zero_stage: usize,
+    unit: u32,
+    /// Which places of the shape, or which of its orders once that is told apart.
+    order: u32,
+    zero_stage: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,63 +137,32 @@ enum Stage {
     Computes,
 }
 
+/// The queue.
+type Queue = BinaryHeap<Reverse<Waiting>>;
+
 impl Search<'_> {
     fn best_first(&self, found: &mut Found) {
         let mut bounds = Bounds::new(self.question);
-        let mut prepared: HashMap<(usize, usize), Result<PreparedStep, Unpriced>> = HashMap::new();
+        let mut prices = Prices::default();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
-        let pricer = Pricer::default();
-        let mut queue: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
-        for (index, unit) in self.units.iter().enumerate() {
-            let (shape, choices) = (&self.space.shapes[unit.shape], self.choices(unit, 0));
-            let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
-            let seconds = bounds.computing(self.question, shape, choices, stages).unwrap_or(0.0);
-            queue.push(waiting(seconds, Stage::Computes, index, 0, 0));
-        }
+        let mut queue: Queue = self.computing(&mut bounds);
         while let Some(Reverse(next)) = queue.pop() {
-            let unit = &self.units[next.unit];
-            let shape = &self.space.shapes[unit.shape];
-            let zeros = (0..4).filter(|zero| unit.memory[*zero].is_some());
             match next.stage {
-                Stage::Computes => {
-                    let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
-                    for order in 0..shape.orders.len() {
-                        let choices = self.choices(unit, 0);
-                        let own = f64::from_bits(next.seconds_bits);
-                        let seconds =
-                            bounds.waiting(self.question, (shape, order), choices, stages, None).unwrap_or(own);
-                        for zero in zeros.clone() {
-                            queue.push(waiting(seconds.max(own), Stage::Waits, next.unit, order, zero));
-                        }
+                Stage::Computes => self.add_waits(next, &mut bounds, &mut queue),
+                Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
+                Stage::Counted => match prices.seconds(self, next) {
+                    Ok(seconds) => {
+                        found.priced += 1;
+                        queue.push(Reverse(next.at(seconds, Stage::Priced)));
                     }
-                }
-                Stage::Waits => {
-                    let choices = self.choices(unit, next.zero_stage as u8);
-                    let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
-                    let place = ((unit.shape, shape), next.order);
-                    let once = bounds.once(self.question, place, choices, stages, self.trainings);
-                    let own = f64::from_bits(next.seconds_bits);
-                    let at = (shape, next.order);
-                    let seconds = bounds.waiting(self.question, at, choices, stages, once.as_ref()).unwrap_or(own);
-                    let Reverse(again) =
-                        waiting(seconds.max(own), Stage::Counted, next.unit, next.order, next.zero_stage);
-                    queue.push(Reverse(again));
-                }
-                Stage::Counted => {
-                    let key = (next.unit, next.zero_stage);
-                    match self.seconds(next, &pricer, prepared.entry(key)) {
-                        Ok(seconds) => {
-                            found.priced += 1;
-                            queue.push(waiting(seconds, Stage::Priced, next.unit, next.order, next.zero_stage));
-                        }
-                        Err(reason) => *unpriced.entry(reason).or_default() += shape.orders[next.order].alike,
+                    Err(reason) => {
+                        *unpriced.entry(reason).or_default() += self.shape(next).orders[next.order as usize].alike
                     }
-                }
+                },
                 Stage::Priced => {
-                    let key = (next.unit, next.zero_stage);
-                    if let Some(Ok(prepared)) = prepared.get(&key) {
-                        found.best.extend(self.price(next, &pricer, prepared));
-                    }
+                    found
+                        .best
+                        .extend(prices.price(self, next).map(|price| Priced { layout: self.layout(next), price }));
                     if found.best.len() >= self.question.wanted.max(1) {
                         break;
                     }
@@ -200,37 +173,65 @@ impl Search<'_> {
         found.unpriced.sort_by_key(|(_, count)| Reverse(*count));
     }
 
-    fn seconds(
-        &self,
-        next: Waiting,
-        pricer: &Pricer,
-        prepared: std::collections::hash_map::Entry<(usize, usize), Result<PreparedStep, Unpriced>>,
-    ) -> Result<f64, String> {
-        let step = self.step(next).ok_or("a micro-batch that divides no batch")?;
-        let prepared = prepared.or_insert_with(|| PreparedStep::new(&step));
-        let prepared = prepared.as_ref().map_err(ToString::to_string)?;
-        let question = self.question;
-        let rates = (question.rates, question.ranks_per_node);
-        pricer
-            .step_seconds(prepared, &step, question.compute, rates, !question.allow_untrusted)
-            .map_err(|unpriced| unpriced.reason)
+    /// Everything by what it computes.
+    fn computing(&self, bounds: &mut Bounds) -> Queue {
+        let one = |(unit, index): (&Unit, u32)| {
+            let shape = &self.space.shapes[unit.shape];
+            let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
+            let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
+            let waiting = Waiting { seconds_bits: 0, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
+            Reverse(waiting.at(seconds, Stage::Computes))
+        };
+        self.units.iter().zip(0..).map(one).collect()
     }
 
-    fn price(&self, next: Waiting, pricer: &Pricer, prepared: &PreparedStep) -> Option<Priced> {
-        let (step, question) = (self.step(next)?, self.question);
-        let price = pricer.price(prepared, &step, question.compute, question.rates, question.ranks_per_node).ok()?;
-        let unit = &self.units[next.unit];
-        let memory = unit.memory[next.zero_stage].unwrap_or(0);
-        let choices = self.choices(unit, next.zero_stage as u8);
-        Some(Priced { layout: self.planned(&self.space.shapes[unit.shape], next.order, choices, memory), price })
+    /// A layout of which only the computing was known, by where the groups of its layers lie.
+    fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
+        for (places, index) in shape.places.iter().zip(0..) {
+            let busy = bounds.busy(self.question, (shape, places), choices, self.stages(next));
+            let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, (&Once::default(), 0.0)));
+            queue.push(Reverse(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits)));
+        }
+    }
+
+    /// A layout of which it was known what its layers wait for, by its orders and ZeRO stages.
+    fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
+        let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
+        let busy = bounds.busy(self.question, (shape, places), self.choices(unit, 0), stages);
+        for zero_stage in (0..4u8).filter(|zero| unit.memory[usize::from(*zero)].is_some()) {
+            let choices = self.choices(unit, zero_stage);
+            for order in places.orders.iter().copied() {
+                let place = ((unit.shape, shape), order);
+                let once = bounds.once(self.question, place, choices, stages, self.trainings);
+                let (once, message) = once.unwrap_or_default();
+                let seconds =
+                    busy.as_ref().map(|busy| bounds.least(self.question, shape, choices, busy, (&once, message)));
+                let counted = Waiting { order: order as u32, zero_stage, ..next };
+                queue.push(Reverse(counted.at(seconds.unwrap_or(0.0), Stage::Counted)));
+            }
+        }
+    }
+
+    fn shape(&self, next: Waiting) -> &space::Shape {
+        &self.space.shapes[self.units[next.unit as usize].shape]
+    }
+
+    fn stages(&self, next: Waiting) -> &Stages {
+        &self.space.stages[&(self.shape(next).degrees.pp, self.units[next.unit as usize].virtual_stages)]
+    }
+
+    fn layout(&self, next: Waiting) -> Planned {
+        let unit = &self.units[next.unit as usize];
+        let memory = unit.memory[usize::from(next.zero_stage)].unwrap_or(0);
+        self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
     }
 
     fn step(&self, next: Waiting) -> Option<TrainingStep<'_>> {
-        let unit = &self.units[next.unit];
-        let shape = &self.space.shapes[unit.shape];
-        let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
-        let training = self.trainings.get(self.choices(unit, next.zero_stage as u8))?;
-        Some(self.question.step(shape, next.order, training, stages))
+        let unit = &self.units[next.unit as usize];
+        let training = self.trainings.get(self.choices(unit, next.zero_stage))?;
+        Some(self.question.step(self.shape(next), next.order as usize, training, self.stages(next)))
     }
 
     fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
@@ -261,6 +262,10 @@ impl Search<'_> {
     }
 }
 
-fn waiting(seconds: f64, stage: Stage, unit: usize, order: usize, zero_stage: usize) -> Reverse<Waiting> {
-    Reverse(Waiting { seconds_bits: seconds.max(0.0).to_bits(), stage, unit, order, zero_stage })
+impl Waiting {
+    /// The same, but that it is known now that it takes so long at least; never less than was known before.
+    fn at(self, seconds: f64, stage: Stage) -> Waiting {
+        let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };
+        Waiting { seconds_bits: seconds.max(0.0).to_bits().max(known), stage, ..self }
+    }
 }

@@ -1,11 +1,15 @@
 //! What a planner is asked: a model, GPUs, a batch, and what of the layout is given already.
 
-use crate::config::step::Recompute;
+use super::Planned;
+use super::space::Choices;
+use crate::config::step::{Recompute, parse_order};
 use crate::config::{Model, Training};
-use crate::layout::{Axis, Degrees};
-use crate::planner::compute::Compute;
+use crate::error::{Error, Result};
+use crate::layout::{Axis, Degrees, Layout};
+use crate::planner::compute::{Compute, Product};
 use crate::planner::rates::Rates;
 use crate::units::Bytes;
+use crate::workload::step::TrainingStep;
 
 /// A question to the planner.
 pub struct Question<'a> {
@@ -31,6 +35,34 @@ pub struct Question<'a> {
     pub wanted: usize,
     /// Whether curves with a held-out error over 10 % may be planned on.
     pub allow_untrusted: bool,
+}
+
+impl Question<'_> {
+    /// Calls `with` with the step of a layout.
+    ///
+    /// # Errors
+    /// A layout that does not fit the question; what `with` gives.
+    pub(super) fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
+        let training = self.training(Choices {
+            zero_stage: planned.zero_stage,
+            virtual_stages: planned.virtual_stages,
+            micro_batch: planned.micro_batch,
+            recompute: planned.recompute,
+            sequence_parallel: self.sequence_parallel(&planned.degrees),
+        });
+        let order = parse_order(&planned.order).map_err(Error::usage)?;
+        let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
+        let layout = Layout::new(planned.degrees, &order)?;
+        with(&TrainingStep::without_messages(self.model, &training, layout, &training.place)?)
+    }
+
+    /// The matrix products of a layout: those of a forward pass of a micro-batch through every layer and the end of the model.
+    ///
+    /// # Errors
+    /// A layout that does not fit the question.
+    pub fn products(&self, planned: &Planned) -> Result<Vec<Product>> {
+        self.with_step(planned, |step| Ok(self.compute.products(step)))
+    }
 }
 
 /// What of a layout is given; nothing is free that is not `None`.

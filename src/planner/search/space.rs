@@ -32,6 +32,8 @@ const PLACED: [Axis; 11] = [
 pub(super) struct Shape {
     pub degrees: Degrees,
     pub orders: Vec<Order>,
+    /// The same orders by where the groups of their layers lie.
+    pub places: Vec<Places>,
     /// Orders that are legal, those that lie alike included.
     pub orders_legal: u64,
 }
@@ -40,13 +42,22 @@ pub(super) struct Shape {
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub layout: Layout,
-    /// Where the groups of the axes that repeat in every layer lie.
-    pub places: [Locality; 5],
     /// Orders in which every group lies just so, this one included.
     pub alike: u64,
 }
 
-/// The axes of [`Order::places`].
+/// Orders in which the groups that every layer calls lie alike.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// Where they lie, by [`IN_LAYERS`].
+    pub localities: [Locality; 5],
+    /// A number for that, the same in all shapes.
+    pub name: usize,
+    /// Which orders of the shape these are.
+    pub orders: Vec<usize>,
+}
+
+/// The axes of [`Places`].
 pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
 
 /// How the work of a step is divided, beside the degrees. The key of a training.
@@ -71,11 +82,20 @@ pub(super) struct Space {
     pub illegal: BTreeMap<&'static str, u64>,
 }
 
+/// What was found out on the way.
+#[derive(Default)]
+struct Known {
+    /// Whether tp, cp and ep divide what they must.
+    divides: HashMap<[u32; 3], bool>,
+    /// Names of places.
+    places: HashMap<[Locality; 5], usize>,
+}
+
 impl Space {
     /// All degrees whose product are the GPUs.
     pub fn of(question: &Question) -> Space {
         let mut space = Space::default();
-        let mut heads: HashMap<[u32; 3], bool> = HashMap::new();
+        let mut known = Known::default();
         let gpus = question.gpus;
         let experts = question.model.mixture.as_ref().map_or(1, |mixture| mixture.experts);
         let eps: Vec<u32> = divisors(experts).into_iter().filter_map(|ep| u32::try_from(ep).ok()).collect();
@@ -87,7 +107,7 @@ impl Space {
                         let etp = if ep == 1 { tp } else { 1 };
                         let degrees = Degrees { tp, cp, dp, pp, ep, etp };
                         if question.only.allows(&degrees) {
-                            space.add(question, degrees, &mut heads);
+                            space.add(question, degrees, &mut known);
                         }
                     }
                 }
@@ -96,7 +116,7 @@ impl Space {
         space
     }
 
-    fn add(&mut self, question: &Question, degrees: Degrees, known: &mut HashMap<[u32; 3], bool>) {
+    fn add(&mut self, question: &Question, degrees: Degrees, known: &mut Known) {
         let mut refuse = |rule: &'static str| *self.illegal.entry(rule).or_default() += 1;
         if !question.global_batch.is_multiple_of(u64::from(degrees.dp)) {
             return refuse("dp does not divide the global batch");
@@ -105,6 +125,7 @@ impl Space {
             return refuse("ep does not divide the ranks of a stage");
         }
         let divides = *known
+            .divides
             .entry([degrees.tp, degrees.cp, degrees.ep])
             .or_insert_with(|| question.is_legal_without_pipeline(&degrees));
         if !divides {
@@ -126,10 +147,12 @@ impl Space {
         if !any {
             return refuse("pp does not divide the layers");
         }
-        match orders(question, degrees) {
-            (orders, orders_legal) if !orders.is_empty() => self.shapes.push(Shape { degrees, orders, orders_legal }),
-            _ => refuse("no order of the axes gives dense layers and experts the same pipelines"),
+        let (orders, orders_legal) = orders(question, degrees);
+        if orders.is_empty() {
+            return refuse("no order of the axes gives dense layers and experts the same pipelines");
         }
+        let places = by_places(question, &orders, &mut known.places);
+        self.shapes.push(Shape { degrees, orders, places, orders_legal });
     }
 }
 
@@ -215,20 +238,36 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
         }
         let Ok(layout) = Layout::new(degrees, &order) else { continue };
         legal += 1;
-        let place = |axis: Axis| match layout.group_size(axis) {
-            0 | 1 => Locality::UNKNOWN,
-            _ => layout.locality(axis, question.ranks_per_node),
-        };
-        let places: Vec<Locality> = PLACED.into_iter().map(place).collect();
+        let places: Vec<Locality> = PLACED.into_iter().map(|axis| place(question, &layout, axis)).collect();
         match found.iter_mut().find(|(known, _)| *known == places) {
             Some((_, order)) => order.alike += 1,
-            None => {
-                let in_layers = IN_LAYERS.map(place);
-                found.push((places, Order { layout, places: in_layers, alike: 1 }));
-            }
+            None => found.push((places, Order { layout, alike: 1 })),
         }
     }
     (found.into_iter().map(|(_, order)| order).collect(), legal)
+}
+
+fn place(question: &Question, layout: &Layout, axis: Axis) -> Locality {
+    match layout.group_size(axis) {
+        0 | 1 => Locality::UNKNOWN,
+        _ => layout.locality(axis, question.ranks_per_node),
+    }
+}
+
+fn by_places(question: &Question, orders: &[Order], names: &mut HashMap<[Locality; 5], usize>) -> Vec<Places> {
+    let mut found: Vec<Places> = Vec::new();
+    for (index, order) in orders.iter().enumerate() {
+        let localities = IN_LAYERS.map(|axis| place(question, &order.layout, axis));
+        match found.iter_mut().find(|known| known.localities == localities) {
+            Some(known) => known.orders.push(index),
+            None => {
+                let next = names.len();
+                let name = *names.entry(localities.clone()).or_insert(next);
+                found.push(Places { localities, name, orders: vec![index] });
+            }
+        }
+    }
+    found
 }
 
 /// All orders, that of the list first.

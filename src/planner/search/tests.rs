@@ -1,13 +1,16 @@
 //! The search against brute force on small worlds, and what must hold for any plan.
 
 use super::*;
+use crate::collective::Collective;
 use crate::config::step::Recompute;
 use crate::config::{Machine, Model, Table, Training};
+use crate::cost::Prediction;
 use crate::layout::{Axis, DEFAULT_ORDER, Layout};
 use crate::planner::compute::Compute;
 use crate::planner::memory::most_loaded;
 use crate::planner::price::price;
-use crate::planner::rates::Published;
+use crate::planner::rates::{Hidden, Published, RatedCall, Rates};
+use crate::units::Seconds;
 use crate::workload::step::TrainingStep;
 use std::path::Path;
 
@@ -33,7 +36,42 @@ fn training(sequence: u64, global_batch: u64) -> Training {
     .unwrap()
 }
 
+/// Links on which every order of the axes takes another time, and on which calls disturb each other.
+struct Uneven<'a> {
+    links: Published<'a>,
+    hidden: Hidden,
+}
+
+impl Rates for Uneven<'_> {
+    fn price(&self, call: &RatedCall) -> Prediction {
+        let told = self.links.price(call);
+        let slower = 1.0 + 0.01 * f64::from(call.locality.stride) + 0.003 * f64::from(call.locality.nodes_spanned);
+        Prediction { seconds: told.seconds.map(|seconds| Seconds(seconds.0 * slower)), ..told }
+    }
+
+    fn ground(&self, call: &RatedCall) -> String {
+        self.links.ground(call)
+    }
+
+    fn hidden(&self) -> Option<&Hidden> {
+        Some(&self.hidden)
+    }
+
+    fn calibrated(&self) -> bool {
+        false
+    }
+
+    fn synthetic(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> String {
+        "uneven links".to_owned()
+    }
+}
+
 struct World {
+    uneven: bool,
     model: Model,
     machine: Machine,
     compute: Compute,
@@ -47,6 +85,7 @@ struct World {
 impl World {
     fn new(name: &str, layers: u32, gpus: u32) -> World {
         World {
+            uneven: false,
             model: model(name, layers),
             machine: machine(100.0, 5.0),
             compute: Compute::constant(100e12, 0.5),
@@ -59,11 +98,16 @@ impl World {
     }
 
     fn found(&self) -> Found {
-        let rates = Published::new(&self.machine);
-        search(&self.question(&rates))
+        search(&self.question(self.rates().as_ref()))
     }
 
-    fn question<'a>(&'a self, rates: &'a Published<'a>) -> Question<'a> {
+    fn rates(&self) -> Box<dyn Rates + '_> {
+        let links = Published::new(&self.machine);
+        let hidden = Hidden::beside(Axis::Dp, Collective::AllGather, Axis::Pp, 1.7);
+        if self.uneven { Box::new(Uneven { links, hidden }) } else { Box::new(links) }
+    }
+
+    fn question<'a>(&'a self, rates: &'a dyn Rates) -> Question<'a> {
         Question {
             model: &self.model,
             base: training(2048, self.batch),
@@ -81,8 +125,8 @@ impl World {
 
     /// Every layout that the rest of the house accepts: how many, how many fit, and the prices of those, ascending.
     fn brute_force(&self) -> (u64, u64, Vec<f64>) {
-        let rates = Published::new(&self.machine);
-        let question = self.question(&rates);
+        let rates = self.rates();
+        let question = self.question(rates.as_ref());
         let (mut legal, mut fits, mut prices) = (0, 0, Vec::new());
         let up_to = |most: u32| 1..=most;
         let experts = self.model.mixture.as_ref().map_or(1, |mixture| mixture.experts as u32);
@@ -107,7 +151,7 @@ impl World {
                                     continue;
                                 }
                                 fits += 1;
-                                prices.push(price(&step, &self.compute, &rates, 4).unwrap().step_seconds);
+                                prices.push(price(&step, &self.compute, rates.as_ref(), 4).unwrap().step_seconds);
                             }
                         }
                     }
@@ -169,13 +213,18 @@ fn permutations_of(degrees: &Degrees) -> Vec<Vec<Axis>> {
 
 #[test]
 fn what_is_found_is_what_pricing_every_layout_finds() {
-    for (name, layers, gpus, memory) in
-        [("llama-3-8b", 4, 8, 40e9), ("llama-3-8b", 4, 8, 15e9), ("gpt2", 6, 6, 40e9), ("mixtral-8x7b", 2, 4, 60e9)]
-    {
+    for (name, layers, gpus, memory, uneven) in [
+        ("llama-3-8b", 4, 8, 40e9, false),
+        ("llama-3-8b", 4, 8, 40e9, true),
+        ("llama-3-8b", 4, 8, 15e9, false),
+        ("gpt2", 6, 6, 40e9, false),
+        ("mixtral-8x7b", 2, 4, 60e9, false),
+        ("mixtral-8x7b", 2, 4, 60e9, true),
+    ] {
         let mut world = World::new(name, layers, gpus);
-        (world.memory, world.batch) = (memory, 8);
+        (world.memory, world.batch, world.uneven) = (memory, 8, uneven);
         if name == "gpt2" {
-            world.batch = 6;
+            world.batch = u64::from(gpus);
         }
         let (legal, fits, prices) = world.brute_force();
         assert!(fits > 0 && fits <= legal, "{name}: {fits} of {legal}");

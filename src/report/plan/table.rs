@@ -31,7 +31,7 @@ fn head(document: &PlanDocument, width: u16) -> String {
     let mut text = String::new();
     let d = document;
     if d.synthetic {
-        text += "SYNTHETIC: the fit comes from records without real times; this is no plan for a real machine\n";
+        text += "SYNTHETIC: times come from records without real times; this is no plan for a real machine\n";
     }
     if !d.calibrated {
         text += "NOT CALIBRATED: times of calls come from published rates, not from measurements\n";

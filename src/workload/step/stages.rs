@@ -9,6 +9,8 @@ pub struct Stages {
     layers: Vec<Vec<Vec<u32>>>,
     /// Chunks of the whole model.
     model_chunks: u32,
+    /// The last layer.
+    last: Option<u32>,
     /// Every layer is held twice, and each micro-batch passes one of the two (DualPipe).
     mirrored: bool,
     /// How layers were shared out, in words; empty where evenly.
@@ -50,7 +52,8 @@ impl Stages {
         let of_stage = |stage: u32| -> Vec<Vec<u32>> {
             (0..held).map(|chunk| of_chunk(kind.model_chunk(stages, stage, chunk))).collect()
         };
-        Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, mirrored, rule })
+        let last = layers.checked_sub(1);
+        Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, last, mirrored, rule })
     }
 
     /// Number of stages.
@@ -96,8 +99,7 @@ impl Stages {
 
     /// Whether a stage holds the last layer of the model, and so the output projection and the loss.
     pub fn has_output(&self, stage: u32) -> bool {
-        let last = self.layers.iter().flatten().flatten().max();
-        self.layers_held(stage).any(|layer| Some(&layer) == last)
+        self.layers_held(stage).any(|layer| Some(layer) == self.last)
     }
 
     /// Whether every layer is held twice.
