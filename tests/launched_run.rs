@@ -39,6 +39,23 @@ fn a_dry_run_starts_nothing_and_shows_a_command_that_works() {
 }
 
 #[test]
+fn a_dry_run_takes_the_nodes_from_the_host_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record, hosts) = (tiny_suite(folder.path()), record_in(&folder), folder.path().join("hosts"));
+    let host_file = hosts.display().to_string();
+    let dry = |text: &str, code| {
+        std::fs::write(&hosts, text).unwrap();
+        Ran::of(&mut run(&suite, &record, &["--dry-run", "--hostfile", &host_file]), 20).ended_with(code)
+    };
+    let two = dry("a slots=1\nb slots=1\n", 0).stdout;
+    assert!(two.contains(" on 2 ranks of 2 nodes"), "{two}");
+    let one = dry("a slots=2\nb slots=2\n", 0).stdout;
+    assert!(one.contains(" on 2 ranks\n"), "{one}");
+    let refused = dry("a slots=many\n", 2).stderr;
+    assert!(refused.contains("line 1: found `a slots=many`"), "{refused}");
+}
+
+#[test]
 fn standard_output_holds_the_format_that_was_asked_for_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let suite = tiny_suite(folder.path());

@@ -36,7 +36,7 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
-    let nodes = supposed_nodes(arguments, machine.as_ref());
+    let nodes = supposed_nodes(arguments, machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
@@ -93,23 +93,32 @@ fn run_here(
     Ok(end.exit_code)
 }
 
-/// Where ranks will lie, as far as flags and machine file say it; the launched program looks for itself.
-fn supposed_nodes(arguments: &RunArguments, machine: Option<&Machine>) -> Nodes {
+/// Where ranks will lie, as far as flags, host file and machine file say it; the launched program looks for itself.
+fn supposed_nodes(arguments: &RunArguments, machine: Option<&Machine>) -> Result<Nodes> {
     let ranks = arguments.ranks as usize;
-    if let Some(hosts) = arguments.hosts.as_deref().filter(|_| arguments.backend == Backend::Mpi) {
+    let launched = arguments.backend == Backend::Mpi;
+    if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
+        places::check_file("--hostfile", file)?;
+        let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+        match launch::hosts_of_ranks(&file.display().to_string(), &text, arguments.ranks) {
+            Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
+            // A form that only the launcher knows is no reason not to start it.
+            Err(cause) if arguments.dry_run => return Err(cause),
+            Err(_) => {}
+        }
+    }
+    if let Some(hosts) = arguments.hosts.as_deref().filter(|_| launched) {
         let slots = hosts.split(',').flat_map(|host| {
             let (name, count) = host.split_once(':').unwrap_or((host, "1"));
             std::iter::repeat_n(name, count.parse().unwrap_or(1))
         });
         let host_of_rank: Vec<&str> = slots.take(ranks).collect();
         if host_of_rank.len() == ranks {
-            return Nodes::of_hosts(&host_of_rank);
+            return Ok(Nodes::of_hosts(&host_of_rank));
         }
     }
-    machine.map_or_else(
-        || Nodes::single(arguments.ranks),
-        |machine| Nodes::filled(arguments.ranks, machine.ranks_per_node),
-    )
+    let filled = |machine: &Machine| Nodes::filled(arguments.ranks, machine.ranks_per_node);
+    Ok(machine.map_or_else(|| Nodes::single(arguments.ranks), filled))
 }
 
 fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
@@ -181,9 +190,6 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
         program: places::text(&places::program_beside(work::program(arguments))?)?,
         program_arguments: program_words(arguments, record)?,
     };
-    if let Some(file) = &arguments.host_file {
-        places::check_file("--hostfile", file)?;
-    }
     let shown = launch::build(&launcher, &request)?;
     let json = serde_json::to_string(&shown.words())
         .map_err(|cause| Error::environment(format!("cannot write the launch command as JSON: {cause}")))?;

@@ -34,8 +34,8 @@ pub struct SimulateCommand {
     /// Suite file (suites/*.toml), or the name of one in suites/
     pub suite: PathBuf,
 
-    /// Machine file: latencies, rates, noise, leaf switches, faults
-    #[arg(long, value_name = "FILE")]
+    /// Machine file, or the name of one in suites/machines: latencies, rates, noise, leaf switches, faults
+    #[arg(long, value_name = "FILE|NAME")]
     pub machine: PathBuf,
 
     /// Nodes, each with the ranks that the machine file says
@@ -101,10 +101,17 @@ impl SimulateCommand {
 
     /// The machine with what is to be broken.
     fn machine(&self) -> Result<Machine> {
-        if !self.machine.is_file() {
-            return Err(Error::usage(format!("--machine: {} is no file", self.machine.display())));
-        }
-        let mut machine = Machine::load(&self.machine)?;
+        let Some(path) = Machine::find(&self.machine) else {
+            let known = match Machine::shipped().as_slice() {
+                [] => "; there are no shipped ones in suites/machines here".to_owned(),
+                names => format!(", or the name of a shipped one: {}", names.join(", ")),
+            };
+            let asked = self.machine.display();
+            return Err(Error::usage(format!(
+                "--machine {asked}: there is no such file; accepted: a machine file{known}"
+            )));
+        };
+        let mut machine = Machine::load(&path)?;
         machine.faults.extend(self.faults.iter().cloned());
         Ok(machine)
     }

@@ -11,6 +11,7 @@ mod family;
 mod find;
 mod first_gone;
 pub mod host;
+mod host_file;
 mod leftovers;
 mod quote;
 
@@ -21,4 +22,5 @@ pub use deaths::{Cause, Death, deaths};
 pub use family::{Family, Flavor, Launcher};
 pub use find::{Surroundings, find, probe};
 pub use first_gone::first_gone;
+pub use host_file::hosts_of_ranks;
 pub use quote::quote;

@@ -21,13 +21,11 @@ pub(super) fn text(verdict: &Verdict, width: u16) -> String {
         let cells: Vec<Vec<String>> = shown.iter().map(|row| cells(verdict.question, row)).collect();
         out += &format!("\n{}", table(&columns(verdict.question), &cells, width));
     }
-    let explained: Vec<&&Row> = shown.iter().filter(|row| !row.reasons.is_empty()).collect();
+    let explained: Vec<&Row> = shown.iter().copied().filter(|row| !row.reasons.is_empty()).collect();
     if !explained.is_empty() {
         out += "\nWhy:\n";
     }
-    for row in explained {
-        out += &wrapped(&format!("{}: {}", visible(&row.name), reasons(row)), width);
-    }
+    out += &explained_by(&explained, width);
     out += &curves::text(&verdict.curves, width);
     if !verdict.findings.is_empty() {
         out += "\nCalls that break a rule of self-consistency, the worst first:\n";
@@ -41,6 +39,27 @@ pub(super) fn text(verdict: &Verdict, width: u16) -> String {
     }
     if let Some(template) = verdict.template.as_ref().filter(|_| verdict.coverage.rows_judged == 0) {
         out += &format!("\nTo fill in and add to a machine file:\n\n{template}");
+    }
+    out
+}
+
+/// The reasons of each row; what all of them share is said once.
+fn explained_by(rows: &[&Row], width: u16) -> String {
+    let (first, others) = match rows {
+        [first, others @ ..] if !others.is_empty() => (first.reasons.as_slice(), others),
+        _ => (&[][..], rows),
+    };
+    let shared: Vec<String> =
+        first.iter().filter(|reason| others.iter().all(|row| row.reasons.contains(reason))).cloned().collect();
+    let mut out = String::new();
+    if !shared.is_empty() {
+        out += &wrapped(&format!("all {} rows: {}", rows.len(), visible(&shared.join("; "))), width);
+    }
+    for row in rows {
+        let own: Vec<String> = row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect();
+        if !own.is_empty() {
+            out += &wrapped(&format!("{}: {}", visible(&row.name), visible(&own.join("; "))), width);
+        }
     }
     out
 }

@@ -53,6 +53,16 @@ fn comparisons_and_findings_are_as_published_in_every_format() {
 }
 
 #[test]
+fn what_all_rows_share_is_said_once() {
+    let mut verdict = compared();
+    verdict.rows.iter_mut().for_each(|row| row.reasons.push("not verified: data were not checked".to_owned()));
+    let text = verdict_text(&verdict, VerdictFormat::Table, 140).unwrap();
+    assert!(text.contains("all 4 rows: not verified: data were not checked\n"), "{text}");
+    assert_eq!(text.matches("not verified: ").count(), 1, "{text}");
+    assert!(text.contains("world/all_reduce/0: slower by 29.3 %\n"), "{text}");
+}
+
+#[test]
 fn what_is_written_as_json_is_valid_by_the_published_schema() {
     let schema = schemars::schema_for!(Verdict).to_value();
     for verdict in [verdict(mixed()), compared(), inconsistent()] {

@@ -14,9 +14,9 @@ pub(super) const CHANCE: f64 = 0.001;
 /// Smallest standard deviation of a logarithm that is believed.
 const LEAST_DEVIATION: f64 = 0.01;
 /// What is slower by less than 5 % with most of its partners is nobody's concern.
-const LEAST_OF_MANY: f64 = 0.05;
+pub(super) const LEAST_OF_MANY: f64 = 0.05;
 /// What is slower by less than 10 % on a single path neither.
-const LEAST_OF_ONE: f64 = 0.1;
+pub(super) const LEAST_OF_ONE: f64 = 0.1;
 /// The fewest members of a set of which one can be odd.
 pub(super) const FEWEST: usize = 4;
 /// The fewest leaves.
@@ -111,10 +111,22 @@ impl<'a> Search<'a> {
         Some(self.meetings.of_pair(pair)? - self.usual_of(pair))
     }
 
+    /// The same of the path of one local rank.
+    pub(super) fn excess_of_local(&self, pair: [usize; 2], local: usize) -> Option<f64> {
+        Some(self.meetings.of_local(pair, local)? - self.usual_of(pair))
+    }
+
     /// How much slower than usual a node is with those of its partners that are not explained and that count.
     fn with_partners(&self, node: usize, counts: impl Fn(usize) -> bool) -> Option<f64> {
         let partners = self.partners(node).filter(|other| !self.explained[*other] && counts(*other));
         low_median(partners.filter_map(|other| self.excess([node, other])))
+    }
+
+    /// With how many of its partners that are not explained a node is slower than this, and how many there are.
+    pub(super) fn slow_partners(&self, node: usize, allowed: f64) -> (usize, usize) {
+        let partners = self.partners(node).filter(|other| !self.explained[*other]);
+        let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
+        (excesses.iter().filter(|excess| **excess > allowed).count(), excesses.len())
     }
 
     fn add(&mut self, culprit: Culprit, slower: f64, usual: &Usual, evidence: String) {
@@ -244,14 +256,10 @@ impl<'a> Search<'a> {
             let Some(usual) = rule(self.meetings.nodes, LEAST_OF_MANY).usual(&scores) else { return };
             left.sort_by(|one, other| other.1.total_cmp(&one.1));
             let odd = left.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0);
-            let with = |node: usize| {
-                let partners = self.partners(node).filter(|other| !self.explained[*other]);
-                let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
-                (excesses.iter().filter(|excess| usual.strength(**excess) > 1.0).count(), excesses.len())
-            };
-            // With few partners two bad paths look like a bad node, but a bad node is bad with all.
-            let nearly_all = |(slow, partners): (usize, usize)| slow as f64 >= MOST_PARTNERS * partners as f64;
-            let worst = odd.map(|(node, slower)| (node, slower, with(node))).find(|(.., met)| nearly_all(*met));
+            let allowed = usual.middle + usual.allowed;
+            let worst = odd
+                .map(|(node, slower)| (node, slower, self.slow_partners(node, allowed)))
+                .find(|(.., met)| nearly_all(*met));
             let Some((node, slower, (slow, partners))) = worst else { return };
             let evidence = format!(
                 "takes {} longer than usual, with {slow} of {partners} other nodes",
@@ -304,7 +312,7 @@ impl<'a> Search<'a> {
         let cells: Vec<([usize; 2], usize, f64)> = (pairs.iter())
             .flat_map(|pair| (0..locals).map(move |local| (*pair, local)))
             .filter(|(pair, local)| !explained(*pair, *local))
-            .filter_map(|(pair, local)| Some((pair, local, self.meetings.of_local(pair, local)? - self.usual_of(pair))))
+            .filter_map(|(pair, local)| Some((pair, local, self.excess_of_local(pair, local)?)))
             .collect();
         let scores: Vec<f64> = cells.iter().map(|(_, _, excess)| *excess).collect();
         let Some(usual) = rule(scores.len(), LEAST_OF_ONE).usual(&scores).filter(|_| scores.len() >= FEWEST) else {
@@ -319,6 +327,11 @@ impl<'a> Search<'a> {
             self.add(culprit, slower, &usual, evidence);
         }
     }
+}
+
+/// With few partners two bad paths look like a bad node, but a bad node is bad with all.
+pub(super) fn nearly_all((slow, partners): (usize, usize)) -> bool {
+    partners > 0 && slow as f64 >= MOST_PARTNERS * partners as f64
 }
 
 /// A logarithm as a share in per cent.

@@ -107,9 +107,11 @@ fn of_meetings(looked: &Looked) -> Vec<String> {
     if meetings.one_at_a_time {
         told.push("pairs met one at a time: links that pairs share were never loaded together".to_owned());
     }
+    told.extend(looked.alone.iter().cloned());
     if looked.slow_once > 0 {
+        let meetings = if looked.slow_once == 1 { "single meeting was" } else { "single meetings were" };
         told.push(format!(
-            "{} single meetings were slow once and well in other replicates: disturbances that passed, or links that come and go; more replicates would tell",
+            "{} {meetings} slow once and well in other replicates: a disturbance that passed, or a link that comes and goes; more replicates would tell",
             looked.slow_once
         ));
     }

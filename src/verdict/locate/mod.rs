@@ -2,6 +2,7 @@
 //!
 //! Only slowness is looked for here; wrong data and failed runs are told as troubles. How it looks is for [`crate::report`].
 
+mod agree;
 mod document;
 mod explain;
 mod groups;
@@ -47,6 +48,8 @@ struct Looked {
     all_sizes: bool,
     /// Single meetings that were slow and accuse nobody.
     slow_once: usize,
+    /// What one measure alone says on few nodes, as sentences: it accuses nobody, but calls nobody good.
+    alone: Vec<String>,
 }
 
 /// Names whoever the records accuse, the strongest evidence first.
@@ -58,14 +61,14 @@ pub fn locate(records: &[Judged], options: &LocateOptions) -> Result<Suspects> {
     let meetings = AllMeetings::of(records, &places);
     let (growths, coarse) = groups::growths(records, &places);
     let arrivals = late::arrivals(records, &places);
-    let mut looked =
-        Looked { places, meetings, growths, coarse, arrivals, nodes_inside: 0, all_sizes: true, slow_once: 0 };
+    let (nodes_inside, all_sizes, slow_once, alone) = (0, true, 0, Vec::new());
+    let mut looked = Looked { places, meetings, growths, coarse, arrivals, nodes_inside, all_sizes, slow_once, alone };
     let findings = findings(&mut looked);
     let mut suspects = wording::suspects(&findings, &looked);
     suspects.sort_by(|one, other| other.strength.total_cmp(&one.strength));
     let troubles = troubles(records, &looked);
     let accused = i32::from(!suspects.is_empty());
-    let cannot = limits::undecided(&looked).map_or(0, |_| 3);
+    let cannot = if limits::undecided(&looked).is_some() || !looked.alone.is_empty() { 3 } else { 0 };
     let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain([accused, cannot]));
     let synthetic = records.iter().any(|judged| judged.record.header.backend.synthetic);
     Ok(Suspects {
@@ -85,15 +88,17 @@ pub fn locate(records: &[Judged], options: &LocateOptions) -> Result<Suspects> {
 
 /// What each kind of evidence says, without what another one explains.
 fn findings(looked: &mut Looked) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut searches = Vec::new();
     for (measure, meetings) in &looked.meetings.measures {
         let mut search = Search::new(*measure, meetings, &looked.places);
         search.run();
         if *measure != meetings::Measure::Tail {
             looked.slow_once += passing::passing(&mut search);
         }
-        found.append(&mut search.findings);
+        searches.push(search);
     }
+    let (mut found, alone) = agree::agreed(searches, &looked.places);
+    looked.alone = alone;
     for growth in &looked.growths {
         looked.nodes_inside = looked.nodes_inside.max(growth.inside(&looked.places, &mut found));
     }

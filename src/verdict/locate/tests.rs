@@ -40,6 +40,67 @@ fn on_four_nodes_a_slow_node_and_a_slow_link_are_told_apart() {
     }
 }
 
+/// Whom one way and both ways together accuse on four nodes, and what speaks alone, where both ways takes as long as one
+/// message or as two, at random for each meeting.
+fn agreed_on_four(
+    seed: u64,
+    one_way: impl Fn([usize; 2]) -> f64,
+    both: impl Fn([usize; 2]) -> f64,
+) -> (Vec<Culprit>, usize) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut scatter = |value: f64| (value * random.random_range(0.98..1.02_f64)).ln();
+    let first = Meetings::of(4, 1, 3, |pair, _, _| scatter(one_way(pair)));
+    let mut coin = Xoshiro256PlusPlus::seed_from_u64(seed + 1_000);
+    let second =
+        Meetings::of(4, 1, 3, |pair, _, _| scatter(both(pair) * if coin.random_bool(0.5) { 2.0 } else { 1.0 }));
+    let places = places(4, None);
+    let searched = |measure, meetings| {
+        let mut search = Search::new(measure, meetings, &places);
+        search.run();
+        passing::passing(&mut search);
+        search
+    };
+    let searches = vec![searched(Measure::OneWay, &first), searched(Measure::BothWays, &second)];
+    let (found, alone) = agree::agreed(searches, &places);
+    let mut culprits: Vec<Culprit> = unexplained(found).into_iter().map(|finding| finding.culprit).collect();
+    culprits.dedup();
+    (culprits, alone.len())
+}
+
+#[test]
+fn on_four_nodes_what_one_measure_says_alone_accuses_nobody() {
+    let mut doubted = 0;
+    for seed in 0..500 {
+        let slow = |slow: bool| if slow { 4.0 } else { 1.0 };
+        let link = |pair| slow(pair == [0, 3]);
+        assert_eq!(
+            agreed_on_four(seed, link, link).0,
+            [Culprit::Link { nodes: [0, 3], local_rank: None }],
+            "seed {seed}"
+        );
+        let node = |pair: [usize; 2]| slow(pair.contains(&2));
+        assert_eq!(agreed_on_four(seed, node, node).0, [Culprit::Node { node: 2 }], "seed {seed}");
+        let (healthy, alone) = agreed_on_four(seed, |_| 1.0, |_| 1.0);
+        assert_eq!(healthy, [], "seed {seed}");
+        doubted += usize::from(alone > 0);
+    }
+    assert!((1..=250).contains(&doubted), "both ways alone speaks against somebody in {doubted} of 500");
+}
+
+#[test]
+fn a_slow_node_is_not_made_of_slow_links_by_a_measure_that_scatters() {
+    // Both ways is slow with all three partners of node 3, one way with a single one of them.
+    let (found, alone) = agreed_on_four(
+        1,
+        |pair| if pair == [0, 3] { 4.0 } else { 1.0 },
+        |pair| {
+            if pair.contains(&3) { 8.0 } else { 1.0 }
+        },
+    );
+    assert_eq!(found, [Culprit::Link { nodes: [0, 3], local_rank: None }]);
+    assert!(alone >= 1, "both ways spoke against node 3 alone");
+}
+
 #[test]
 fn two_slow_paths_of_a_node_with_three_partners_do_not_accuse_the_node() {
     let found = accused(4, None, 1, |pair, _| if pair == [0, 3] || pair == [1, 3] { 4.0 } else { 1.0 });

@@ -1,5 +1,6 @@
 //! Suspects in words: their names, what to do next, the answer, and the rule.
 
+use super::agree::FEW;
 use super::document::{Culprit, Suspect};
 use super::explain::{CHANCE, FEWEST, Finding};
 use super::meetings::Measure;
@@ -39,7 +40,7 @@ pub(super) fn suspects(findings: &[Finding], looked: &Looked) -> Vec<Suspect> {
     suspects
 }
 
-fn name(culprit: &Culprit, places: &Places) -> String {
+pub(super) fn name(culprit: &Culprit, places: &Places) -> String {
     let of = |node: u32| places.name(node as usize);
     match culprit {
         Culprit::Node { node } => of(*node),
@@ -133,6 +134,10 @@ pub(super) fn rule(looked: &Looked) -> Vec<String> {
             100.0 * CHANCE
         ),
         "and by at least 5 % with most of its partners (nodes, rails, adapters, leaves), or by 10 % on a single path".to_owned(),
+        format!(
+            "on fewer than {FEW} nodes a node or link is accused only where another measure agrees: one way with both ways or \
+             latency, or the other way round; what one measure says alone is told and accuses nobody"
+        ),
         format!("measures of pairs, each by itself: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
         "what explains most is accused first: rails and adapters within each pair, then leaves, nodes, and last single paths; \
          what an accused explains accuses nobody else"

@@ -1,0 +1,113 @@
+//! Which hosts a host file names, and where ranks will therefore lie, as far as that can be said before a launch.
+//!
+//! The launcher reads the file itself and has the last word; this is for what is shown before anything is started.
+
+use crate::error::{Error, Result};
+
+/// A host and the ranks that it takes, where the file says it.
+type Host = (String, Option<u32>);
+
+/// The host of every rank, of a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host on each line.
+/// Hosts are filled one after the other. Where none says how many ranks it takes, all take equally many.
+///
+/// # Errors
+/// A usage error that names the line that cannot be read, or that there is no host.
+pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>> {
+    let mut hosts: Vec<Host> = Vec::new();
+    let mut lines = 0_u32;
+    for (index, line) in text.lines().enumerate() {
+        let words = line.split('#').next().unwrap_or_default();
+        let Some((host, slots)) = host_of(words).map_err(|found| refusal(name, index + 1, &found))? else { continue };
+        lines = lines.saturating_add(1);
+        match hosts.iter_mut().find(|known| known.0 == host) {
+            // A host that stands there again takes a rank more for each line, or so many more.
+            Some(known) => known.1 = Some(known.1.unwrap_or(1).saturating_add(slots.unwrap_or(1))),
+            None => hosts.push((host, slots)),
+        }
+    }
+    if hosts.is_empty() {
+        return Err(Error::usage(format!(
+            "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
+        )));
+    }
+    let said = hosts.iter().any(|host| host.1.is_some());
+    let each = if said { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
+    let slots = hosts.iter().flat_map(|(host, slots)| std::iter::repeat_n(host, slots.unwrap_or(each) as usize));
+    // Ranks that find no room left start with the first host again.
+    Ok(slots.cycle().take(ranks as usize).cloned().collect())
+}
+
+/// The host of a line and its ranks; nothing where the line is empty. What cannot be read comes back as it is.
+fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
+    let mut words = line.split_whitespace();
+    let Some(first) = words.next() else { return Ok(None) };
+    let number = |text: &str| match text.parse::<u32>() {
+        Ok(slots) if slots > 0 => Ok(slots),
+        _ => Err(line.trim().to_owned()),
+    };
+    // A colon stands before a number in the form of MPICH, and within an address of IPv6, which has several.
+    let (host, mut slots) = match first.split_once(':') {
+        Some((host, slots)) if !slots.contains(':') => (host, Some(number(slots)?)),
+        _ => (first, None),
+    };
+    if host.is_empty() || host.contains('=') {
+        return Err(line.trim().to_owned());
+    }
+    for word in words {
+        if let Some(text) = word.strip_prefix("slots=") {
+            slots = Some(number(text)?);
+        }
+    }
+    Ok(Some((host.to_owned(), slots)))
+}
+
+fn refusal(name: &str, line: usize, found: &str) -> Error {
+    Error::usage(format!(
+        "--hostfile {name}, line {line}: found `{found}`; a line is HOST, HOST slots=RANKS (Open MPI) or HOST:RANKS (MPICH)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(text: &str, ranks: u32) -> String {
+        hosts_of_ranks("hosts", text, ranks).expect("hosts").join(" ")
+    }
+
+    #[test]
+    fn every_launchers_form_is_read() {
+        assert_eq!(hosts("a slots=2 max_slots=4\n# spare\nb slots=2 # new\n\n", 4), "a a b b");
+        assert_eq!(hosts("a:1\nb:3\n", 4), "a b b b");
+        assert_eq!(hosts("a\na\nb\nb\n", 4), "a a b b", "a line for each rank");
+        assert_eq!(hosts("a\nb\n", 6), "a a a b b b", "nothing is said: equally many");
+        assert_eq!(hosts("fe80::1 slots=1\nfe80::2 slots=1\n", 2), "fe80::1 fe80::2");
+    }
+
+    #[test]
+    fn ranks_without_room_start_with_the_first_host_again() {
+        assert_eq!(hosts("a slots=1\nb slots=1\n", 3), "a b a");
+        assert_eq!(hosts("a slots=8\n", 2), "a a");
+    }
+
+    #[test]
+    fn what_names_no_host_or_no_number_is_refused_with_its_line() {
+        for (text, words) in [
+            ("", "it names no host"),
+            ("# all down\n", "it names no host"),
+            ("a slots=2\nb slots=x\n", "line 2: found `b slots=x`"),
+            ("a slots=0\n", "line 1"),
+            ("a:many\n", "line 1: found `a:many`"),
+            ("slots=4\n", "line 1"),
+        ] {
+            let error = hosts_of_ranks("hosts", text, 4).expect_err(text);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_all_ranks_costs_no_memory() {
+        assert_eq!(hosts("a slots=4294967295\nb slots=4294967295\n", 2), "a a");
+    }
+}
