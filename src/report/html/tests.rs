@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cost::{FitOptions, Measurements, fit};
-use crate::verdict::{GateRule, Judged, gate};
+use crate::verdict::{ConsistencyRule, GateRule, Judged, consistency, gate};
 use serde_json::Value;
 
 const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
@@ -11,6 +11,7 @@ const HOSTILE: &str = "<img src=x onerror=alert(1)></script><script>alert(2)</sc
 fn page(record: &Record) -> String {
     let judged = [Judged { path: "a<b>.jsonl".into(), record: record.clone() }];
     let verdict = gate(&judged, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap();
+    let consistent = consistency(&judged, ConsistencyRule::default(), &[]);
     let fitted = Measurements::of([("a<b>.jsonl", record)])
         .and_then(|all| fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }));
     let runs = [HtmlRun { name: "a<b>.jsonl".into(), record, view: View::new(record), differences: Vec::new() }];
@@ -19,6 +20,8 @@ fn page(record: &Record) -> String {
         base: &[],
         verdict: Some(&verdict),
         comparison: None,
+        consistency: consistent.as_ref().map_err(ToString::to_string),
+        selftest: None,
         fit: fitted.as_ref().map_err(ToString::to_string),
         fit_is_own: true,
         suspects: Err("nobody <looked>".into()),

@@ -1,10 +1,10 @@
 //! The first thing to read: what came of the run, of what is expected of the machine, and of the comparison; and what was covered.
 
-use super::page::{Badge, Block, Table};
+use super::page::{Badge, Block, Table, folded};
 use super::{HtmlInput, counted};
 use crate::report::verdict::{coverage, value};
 use crate::report::view::View;
-use crate::units::Bytes;
+use crate::units::{Bytes, three_digits};
 use crate::verdict::{Decision, Verdict};
 
 /// The section.
@@ -14,7 +14,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
     let mut blocks = vec![Block::Badges(badges)];
     for verdict in input.verdict.iter().chain(&input.comparison) {
-        blocks.push(Block::list(coverage(verdict)));
+        blocks.push(Block::list(coverage(verdict).into_iter().chain([false_alarms(verdict)])));
         if !verdict.troubles.is_empty() {
             blocks.push(Block::heading("What speaks against the records"));
             let troubles = verdict.troubles.iter();
@@ -25,8 +25,20 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     }
     if let Some(verdict) = input.verdict {
         blocks.push(Block::Table(judged(verdict)));
-        blocks.push(Block::heading("How it was decided"));
-        blocks.push(Block::list(&verdict.rule));
+    }
+    let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();
+    if !judging.is_empty() {
+        let rules = judging.iter().flat_map(|verdict| verdict.rule.iter().cloned());
+        let tried = match input.selftest {
+            Some(tried) => tried.summary(),
+            None => "how often these rules err was not measured for this page: `commgauge selftest --format json > selftest.json` \
+                     measures it, and --selftest selftest.json shows it here"
+                .to_owned(),
+        };
+        blocks.extend(folded(
+            "How it was decided, and how often such rules err",
+            vec![Block::list(rules.chain([tried]))],
+        ));
     }
     if input.verdict.is_none() {
         blocks.push(Block::absent(
@@ -38,6 +50,23 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let sentences: Vec<String> = input.runs.iter().map(|run| run.view.summary()).chain(pairs).collect();
     blocks.push(Block::list(sentences));
     blocks
+}
+
+/// How often such a verdict accuses a machine that is as it should be, at most.
+fn false_alarms(verdict: &Verdict) -> String {
+    let budget = &verdict.false_alarms;
+    let chance = three_digits(budget.level * 100.0);
+    match budget.over_all_rows {
+        true => format!(
+            "false-alarm budget: a chance of {chance} % of any false alarm over all {} together",
+            counted(budget.rows as usize, "row")
+        ),
+        false => format!(
+            "false-alarm budget: a chance of {chance} % on each of {}, so at most {} false alarms are to be expected",
+            counted(budget.rows as usize, "judged row"),
+            three_digits(budget.expected_at_most)
+        ),
+    }
 }
 
 fn gated(verdict: Option<&Verdict>) -> Badge {
