@@ -1,9 +1,9 @@
 //! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of latency.
 
+use super::HtmlInput;
 use super::groups::{Curve, Group, groups};
 use super::histograms;
 use super::page::{Block, Figure, Table, folded};
-use super::{HtmlInput, counted};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
 use crate::report::row::Row;
 use crate::verdict::Metric;
@@ -59,14 +59,18 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     if more > 0 {
         blocks.push(Block::text(format!(
             "{} more of three sizes and more without a chart here; all rows are in the table below and in --format csv.",
-            counted(more, "kind of call")
+            kinds(more)
         )));
     }
     if without > 0 {
-        let kinds = counted(without, "kind of call");
+        let kinds = kinds(without);
         blocks.push(Block::text(format!("{kinds} measured at one or two sizes make no curve; see all rows.")));
     }
     blocks
+}
+
+fn kinds(count: usize) -> String {
+    if count == 1 { "1 kind of call".to_owned() } else { format!("{count} kinds of calls") }
 }
 
 fn of_group(input: &HtmlInput, group: &Group, limits: &Limits) -> Vec<Block> {

@@ -172,3 +172,79 @@ fn on_measure(measure: Measure, bytes: Bytes, (metric, limit): (Metric, f64)) ->
         (_, Metric::LatencySeconds) => other(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::View;
+    use crate::report::pairs::tests::{healthy, record};
+    use crate::units::Rate;
+
+    /// Eight ranks on two hosts; the rounds with these indices among the cases carry a bound.
+    fn with_bounds(carries: impl Fn(&CaseFacts) -> bool, locality_of_hosts: u32) -> (PairsView, References) {
+        let mut record = record(8, 4, healthy);
+        for facts in &mut record.plan.cases {
+            facts.locality.nodes_spanned = locality_of_hosts;
+            facts.bound_bytes_per_second = carries(facts).then_some(Rate(2e9));
+        }
+        let view = View::new(&record);
+        let pairs = view.pairs.clone().unwrap();
+        let run = HtmlRun { name: String::new(), record: &record, view, differences: Vec::new() };
+        let references = References::of(&run, &pairs, None);
+        (pairs, references)
+    }
+
+    #[test]
+    fn without_a_bound_or_an_expectation_pairs_are_held_against_the_median_of_their_locality() {
+        let (view, references) = with_bounds(|_| false, 2);
+        for measure in Measure::ALL {
+            assert_eq!(references.short(&view, measure), "the median");
+            let mut percents: Vec<f64> =
+                view.pairs.iter().filter_map(|pair| references.percent(&view, pair, measure)).collect();
+            percents.sort_by(f64::total_cmp);
+            assert!((percents[percents.len() / 2] - 100.0).abs() < 1.5, "{measure:?}");
+        }
+    }
+
+    #[test]
+    fn a_bound_holds_for_the_pairs_whose_links_it_is_about_and_never_for_latency() {
+        let (view, references) = with_bounds(|_| true, 2);
+        assert_eq!(references.short(&view, Measure::Latency), "the median");
+        assert_eq!(references.short(&view, Measure::OneWay), "reference", "two kinds in one picture");
+        let told = references.told(&view, Measure::OneWay);
+        assert!(
+            told.contains("on the same host the median") && told.contains("between hosts what the links"),
+            "{told}"
+        );
+        let cell = references.cell(&view, PairLocality::DifferentHosts, Measure::OneWay);
+        assert_eq!(cell, "2.00 GB/s, the bound of the links");
+        let across = view.pairs.iter().find(|pair| pair.locality == PairLocality::DifferentHosts).unwrap();
+        let value = across.values[Measure::OneWay as usize].unwrap().value;
+        assert_eq!(references.percent(&view, across, Measure::OneWay), Some(100.0 * value / 2e9));
+    }
+
+    #[test]
+    fn where_one_round_has_no_bound_all_pairs_are_held_against_the_median() {
+        let (view, references) = with_bounds(|facts| !facts.name.starts_with("pair/round-0/"), 2);
+        let mixed = PairLocality::ALL.map(|locality| references.cell(&view, locality, Measure::BothWays));
+        assert_eq!(mixed, ["the median", "the median"]);
+    }
+
+    #[test]
+    fn limits_of_either_metric_become_those_of_a_measure() {
+        let (bytes, time, rate) = (Bytes(1000), Metric::LatencySeconds, Metric::BusBandwidthBytesPerSecond);
+        for (measure, metric, limit, shown) in [
+            (Measure::Latency, time, 1e-6, Some(1e-6)),
+            (Measure::Latency, rate, 1e9, Some(1e-6)),
+            (Measure::OneWay, rate, 1e9, Some(1e9)),
+            (Measure::BothWays, time, 1e-6, Some(1e9)),
+            (Measure::OneWay, time, 0.0, None),
+        ] {
+            let found = on_measure(measure, bytes, (metric, limit));
+            assert!(
+                found.zip(shown).map_or(found == shown, |(a, b)| (a / b - 1.0).abs() < 1e-9),
+                "{measure:?} {found:?}"
+            );
+        }
+    }
+}

@@ -5,7 +5,7 @@ use super::page::{Block, Figure, Table, folded};
 use crate::chart::{Axis, Bar, Bars, Unit};
 use crate::record::replay_line::ReplayLine;
 use crate::report::replay::replay_time;
-use crate::report::step::{Crossing, Measure, StepView, Sum, Totals};
+use crate::report::step::{Crossing, Measure, Rule, StepView, Sum, Totals};
 use crate::units::{Seconds, three_digits};
 
 /// The section: one line for each step, then each with its charts, of which the first is open.
@@ -51,6 +51,7 @@ const OVERVIEW: [(&str, bool); 7] = [
 fn overview_cells(step: &StepView, model: String, layout: &str, styles: &str) -> Vec<String> {
     let by_time = step.rankings.iter().find(|ranking| ranking.measure == Measure::Time);
     let of = |sum: &Sum| match sum.without_a_time {
+        0 if sum.known_seconds.middle == 0.0 => "nothing".to_owned(),
         0 => Seconds(sum.known_seconds.middle).to_string(),
         without if without == sum.ops => "not measured".to_owned(),
         _ => format!("{}, incomplete", Seconds(sum.known_seconds.middle)),
@@ -62,7 +63,10 @@ fn overview_cells(step: &StepView, model: String, layout: &str, styles: &str) ->
         step.whole.wire_bytes_per_step.to_string(),
         of(&step.whole.time),
         of(&step.whole.exposed_time),
-        by_time.map_or_else(String::new, |ranking| ranking.rule.text()),
+        by_time.map_or_else(String::new, |ranking| match &ranking.rule {
+            Rule::NothingToCompare => "only one of them".to_owned(),
+            rule => rule.text(),
+        }),
     ]
 }
 

@@ -5,12 +5,14 @@ use super::{HtmlInput, counted};
 use crate::report::verdict::{coverage, value};
 use crate::report::view::View;
 use crate::units::{Bytes, three_digits};
+use crate::verdict::locate::Suspects;
 use crate::verdict::{Decision, Verdict};
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let mut badges: Vec<Badge> = vec![gated(input.verdict)];
     badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
+    badges.extend(input.suspects.as_ref().ok().map(|suspects| accused(suspects)));
     badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
     let mut blocks = vec![Block::Badges(badges)];
     for verdict in input.verdict.iter().chain(&input.comparison) {
@@ -24,7 +26,10 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     if let Some(verdict) = input.verdict {
-        blocks.push(Block::Table(judged(verdict)));
+        let judged = judged(verdict);
+        if !judged.is_empty() {
+            blocks.push(Block::Table(judged));
+        }
     }
     let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();
     if !judging.is_empty() {
@@ -57,6 +62,7 @@ fn false_alarms(verdict: &Verdict) -> String {
     let budget = &verdict.false_alarms;
     let chance = three_digits(budget.level * 100.0);
     match budget.over_all_rows {
+        _ if budget.rows == 0 => "false-alarm budget: none, because no row was judged".to_owned(),
         true => format!(
             "false-alarm budget: a chance of {chance} % of any false alarm over all {} together",
             counted(budget.rows as usize, "row")
@@ -79,6 +85,16 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
             detail: "no machine file was given".into(),
         },
     }
+}
+
+/// Who is to blame; that nobody was found is no proof that nobody is.
+fn accused(suspects: &Suspects) -> Badge {
+    let (tone, answer) = match suspects.suspects.len() {
+        0 => ("none", "NOBODY ACCUSED".to_owned()),
+        count => ("bad", counted(count, "suspect").to_uppercase()),
+    };
+    let detail = suspects.answer.as_str().into();
+    Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
 }
 
 fn badge(question: &str, verdict: &Verdict) -> Badge {
@@ -117,7 +133,9 @@ fn measured(name: &str, view: &View, several: bool) -> Badge {
     };
     let question =
         if several { format!("Was everything measured? {name}") } else { "Was everything measured?".to_owned() };
-    let detail = format!("{} (exit code {code})", view.summary());
+    let short = view.rows.iter().filter(|row| row.is_incomplete()).count();
+    let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
+    let detail = format!("{}{lacking} (exit code {code})", view.summary());
     Badge { tone, question: question.into(), answer: answer.into(), detail: detail.into() }
 }
 

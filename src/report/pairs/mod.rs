@@ -270,4 +270,4 @@ impl PairsView {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
