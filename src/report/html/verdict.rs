@@ -89,9 +89,10 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
 
 /// Who is to blame; that nobody was found is no proof that nobody is.
 fn accused(suspects: &Suspects) -> Badge {
-    let (tone, answer) = match suspects.suspects.len() {
-        0 => ("none", "NOBODY ACCUSED".to_owned()),
-        count => ("bad", counted(count, "suspect").to_uppercase()),
+    let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
+        (0, 0) => ("none", "NOBODY ACCUSED".to_owned()),
+        (0, _) => ("unsure", "CANNOT TELL".to_owned()),
+        (count, _) => ("bad", counted(count, "suspect").to_uppercase()),
     };
     let detail = suspects.answer.as_str().into();
     Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
