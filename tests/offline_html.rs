@@ -4,7 +4,11 @@
 #[path = "common/offline.rs"]
 mod offline;
 
+#[path = "common/records.rs"]
+mod records;
+
 use offline::{commgauge, text};
+use records::Made;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -165,7 +169,9 @@ fn a_browser_shows_the_page_without_a_message_a_request_or_an_overlap() {
     let Pages { folder, page } = pages();
     let at = folder.path();
     let html = std::fs::read_to_string(&page).expect("the page");
-    for section in ["verdict", "suspects", "provenance", "model", "curves", "pairs", "late", "cost", "base", "rows"] {
+    for section in
+        ["verdict", "suspects", "provenance", "model", "curves", "consistency", "pairs", "late", "cost", "base", "rows"]
+    {
         assert!(html.contains(&format!("<section id=\"{section}\"")), "{section}");
     }
     let (dom, log) = open(browser, &page, at, &[]);
@@ -204,5 +210,23 @@ fn the_probe_sees_what_is_wrong() {
     let (dom, _) = open(browser, &at.join("frame.html"), at, &["--virtual-time-budget=20000"]);
     for complaint in ["wider than the page", "overlap", "leaves its picture", "contrast"] {
         assert!(dom.contains(complaint), "{complaint}: {dom}");
+    }
+}
+
+/// The figures of large records; with `--release --nocapture` under a clock they tell how long a page takes.
+#[test]
+#[ignore = "writes records of hundreds of megabytes"]
+fn pages_of_many_rows_and_many_ranks_are_small() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    Made::steady("many-rows", 100_000, 5, 1).write(&at.join("rows.jsonl"));
+    Made { ranks: 4096, ..Made::steady("many-ranks", 100, 5, 2) }.write(&at.join("ranks.jsonl"));
+    for record in ["rows.jsonl", "ranks.jsonl"] {
+        let begun = Instant::now();
+        let output = commgauge(at, &["report", record, "-o", "page.html"]);
+        let page = std::fs::metadata(at.join("page.html")).expect("a page").len();
+        eprintln!("{record}: {:.1} s, a page of {} kB", begun.elapsed().as_secs_f64(), page / 1000);
+        assert!(output.status.code() == Some(0) && page < 2_000_000, "{record}: {page} {}", text(&output.stderr));
+        std::fs::remove_file(at.join("page.html")).expect("the page can be removed");
     }
 }

@@ -1,4 +1,4 @@
-//! A matrix in per cent of what is expected. The colours mean the same in every picture, so that two runs can be laid side by side;
+//! A matrix in per cent of a reference. The colours mean the same in every picture, so that two runs can be laid side by side;
 //! what was not measured, failed or arrived wrong has shapes of its own.
 
 use super::frame;
@@ -27,6 +27,8 @@ pub struct HeatMap {
     pub title: String,
     /// What is to be seen, for those who do not see it.
     pub description: String,
+    /// What 100 is, as the legend calls it.
+    pub reference: String,
     /// Labels of the rows and, in the same order, of the columns.
     pub labels: Vec<String>,
     /// Row by row.
@@ -101,7 +103,7 @@ impl HeatMap {
         let width = (margin + extent + 6.0 + 44.0).max(400.0);
         let mut canvas = Canvas::new(&self.title, &self.description);
         let mut top = frame::title(&mut canvas, &self.title, width);
-        top += legend(&mut canvas, top, width, self.has());
+        top += legend(&mut canvas, top, width, &self.reference, self.has());
         let corner = (margin, top + margin + 2.0);
         self.draw_labels(&mut canvas, &labels, corner, side);
         self.draw_cells(&mut canvas, corner, side, numbered);
@@ -193,10 +195,11 @@ impl HeatMap {
     }
 }
 
-fn legend(canvas: &mut Canvas, top: f64, width: f64, [not_measured, failed, wrong]: [bool; 3]) -> f64 {
+fn legend(canvas: &mut Canvas, top: f64, width: f64, reference: &str, [not_measured, failed, wrong]: [bool; 3]) -> f64 {
     let mut x = 0.0;
-    canvas.text(x, top + 10.0, "", Anchor::Start, "% of expected");
-    x += text_width("% of expected") + 4.0;
+    let told = format!("% of {}", cut(reference, 24));
+    canvas.text(x, top + 10.0, "", Anchor::Start, &told);
+    x += text_width(&told) + 4.0;
     for (index, (_, label)) in BANDS.iter().enumerate() {
         let wide = (text_width(label) + 8.0).max(26.0);
         canvas.rectangle(&format!("cg-h{index}"), x, top, wide, 14.0);

@@ -39,7 +39,7 @@ fn heat_map(text: &str) -> HeatMap {
         vec![Cell::Wrong, Cell::NotMeasured, Cell::Nothing],
     ];
     let labels = vec![text.into(), "b".into(), "c".into()];
-    HeatMap { title: text.into(), description: text.into(), labels, cells, begins: vec![1] }
+    HeatMap { title: text.into(), description: text.into(), reference: text.into(), labels, cells, begins: vec![1] }
 }
 
 fn all(text: &str) -> Vec<Svg> {
@@ -126,7 +126,14 @@ fn a_large_matrix_is_gathered_and_keeps_its_worst_cells() {
     cells[7][99] = Cell::Percent(40.0);
     cells[129][0] = Cell::Wrong;
     let labels = (0..size).map(|index| format!("h{index}")).collect();
-    let map = HeatMap { title: String::new(), description: String::new(), labels, cells, begins: Vec::new() };
+    let map = HeatMap {
+        title: String::new(),
+        description: String::new(),
+        reference: "expected".into(),
+        labels,
+        cells,
+        begins: Vec::new(),
+    };
     let (gathered, block) = map.gathered(64);
     assert_eq!((block, gathered.labels.len()), (3, 44));
     assert_eq!((gathered.cells[2][33], gathered.cells[43][0]), (Cell::Percent(40.0), Cell::Wrong));

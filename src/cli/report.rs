@@ -7,7 +7,10 @@ use crate::cost::{self, Fit, FitOptions, Measurements};
 use crate::error::{Error, Result};
 use crate::report::{HtmlInput, HtmlRun, View, html};
 use crate::verdict::locate::{LocateOptions, locate};
-use crate::verdict::{Allowed, CompareRule, GateRule, Judged, Verdict, check_together, compare, differences, gravest};
+use crate::verdict::{
+    Allowed, CompareRule, ConsistencyRule, GateRule, Judged, SelfTest, Verdict, check_together, compare, consistency,
+    differences, gravest,
+};
 use std::path::{Path, PathBuf};
 
 /// Fitting more cases than this takes longer than a report should.
@@ -45,6 +48,10 @@ pub struct ReportCommand {
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     pub fit: Option<PathBuf>,
 
+    /// What `commgauge selftest --format json` found, to show how often the rules err
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    pub selftest: Option<PathBuf>,
+
     /// In what the runs may differ
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", help_heading = "Page")]
     pub allow: Vec<Allowed>,
@@ -55,7 +62,8 @@ impl ReportCommand {
     pub fn execute(&self) -> Result<i32> {
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
         if let Some(path) = output {
-            let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit);
+            let inputs =
+                self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
             check_output(Some(path), &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
         }
         match output.filter(|path| is_page(path) && self.shown.format == Default::default()) {
@@ -75,6 +83,7 @@ impl ReportCommand {
             ("--machine", self.machine.is_some()),
             ("--base", !self.base.is_empty()),
             ("--fit", self.fit.is_some()),
+            ("--selftest", self.selftest.is_some()),
             ("--allow", !self.allow.is_empty()),
         ] {
             if given {
@@ -100,6 +109,8 @@ impl ReportCommand {
         check_together(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
         let verdict = self.machine.as_deref().map(|machine| self.gated(&records, machine)).transpose()?;
         let comparison = if base.is_empty() { None } else { Some(self.compared(&base, &records)?) };
+        let tried = self.selftest.as_deref().map(SelfTest::read).transpose()?;
+        let consistent = self.consistent(&records)?;
         let fit = match &self.fit {
             Some(path) => Ok(Fit::read(path)?),
             None => fitted(&records),
@@ -118,6 +129,8 @@ impl ReportCommand {
             base: &base,
             verdict: verdict.as_ref(),
             comparison: comparison.as_ref(),
+            consistency: consistent.as_ref().map_err(Clone::clone),
+            selftest: tried.as_ref(),
             fit: fit.as_ref().map_err(Clone::clone),
             fit_is_own: self.fit.is_none(),
             suspects: suspects.as_ref().map_err(Clone::clone),
@@ -128,6 +141,14 @@ impl ReportCommand {
 
     fn gated(&self, records: &[Judged], machine: &Path) -> Result<Verdict> {
         gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
+    }
+
+    /// Whether calls contradict each other, or why that says nothing here.
+    fn consistent(&self, records: &[Judged]) -> Result<std::result::Result<Verdict, String>> {
+        if records.iter().any(|judged| judged.record.header.backend.synthetic) {
+            return Ok(Err("a simulation is not held against rules for machines".to_owned()));
+        }
+        consistency(records, ConsistencyRule::default(), &self.allow).map(Ok)
     }
 
     fn compared(&self, base: &[Judged], records: &[Judged]) -> Result<Verdict> {
@@ -184,6 +205,7 @@ mod tests {
             machine: None,
             base: Vec::new(),
             fit: None,
+            selftest: None,
             allow: Vec::new(),
         }
     }

@@ -30,18 +30,21 @@ pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
 fn cells(view: &View, curve: &CalibratedCurve) -> Vec<String> {
     let percent =
         |error: Option<f64>| error.map_or_else(|| "-".to_owned(), |error| format!("{} %", three_digits(error * 100.0)));
-    let name = view.rows.get(curve.case as usize).map_or_else(String::new, |row| {
-        let facts = &row.facts;
-        // The name without its size.
-        let size = format!("/{}/", facts.name.rsplit('/').nth(2).unwrap_or_default());
-        facts.name.replacen(&size, "/", 1)
-    });
     vec![
-        name,
+        curve_name(view, curve),
         curve.sizes.to_string(),
         percent(curve.expected_error),
         percent(curve.last_error),
         percent(curve.largest_error),
         curve.outcome.name().to_owned(),
     ]
+}
+
+/// What the cases of a curve have in common: the name of one of them without its size.
+pub(super) fn curve_name(view: &View, curve: &CalibratedCurve) -> String {
+    view.rows.get(curve.case as usize).map_or_else(String::new, |row| {
+        let facts = &row.facts;
+        let size = format!("/{}/", facts.name.rsplit('/').nth(2).unwrap_or_default());
+        facts.name.replacen(&size, "/", 1)
+    })
 }

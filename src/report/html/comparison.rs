@@ -4,8 +4,8 @@ use super::HtmlInput;
 use super::page::{Block, Figure, Table};
 use super::verdict::tone;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
-use crate::units::{Seconds, three_digits};
-use crate::verdict::{Decision, Row, Verdict};
+use crate::units::{Rate, Seconds, three_digits};
+use crate::verdict::{CurvePart, Decision, Row, Verdict};
 use std::collections::BTreeMap;
 
 /// Kinds of calls told apart by colour.
@@ -20,8 +20,53 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     };
     let mut blocks =
         vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", &plot(verdict).draw())])];
+    if !verdict.curves.is_empty() {
+        blocks.push(Block::Table(curves(verdict)));
+    }
     blocks.push(Block::Folded(table(verdict)));
     blocks
+}
+
+/// Did latency get worse, or bandwidth? The worst first.
+fn curves(verdict: &Verdict) -> Table {
+    let columns = [
+        ("curve", false),
+        ("sizes", true),
+        ("part", false),
+        ("base", true),
+        ("new", true),
+        ("costs more", true),
+        ("bounds", true),
+        ("p corrected", true),
+        ("verdict", false),
+    ];
+    let mut table =
+        Table::new("Whole curves: alpha, the latency, and 1/beta, the bandwidth, before and after", &columns);
+    let mut sorted: Vec<_> = verdict.curves.iter().collect();
+    sorted.sort_by(|a, b| b.worse.cmp(&a.worse).then(b.slowdown.total_cmp(&a.slowdown)));
+    for curve in sorted {
+        let value = |cost: f64| match curve.part {
+            CurvePart::Latency => Seconds(cost).to_string(),
+            CurvePart::Bandwidth => Rate(1.0 / cost).to_string(),
+        };
+        let bounds = curve.slowdown_lower_bound.zip(curve.slowdown_upper_bound);
+        let cells = vec![
+            curve.name.clone(),
+            curve.cases.to_string(),
+            curve.part.name().to_owned(),
+            value(curve.base),
+            value(curve.new),
+            percent(curve.slowdown),
+            bounds.map_or_else(
+                || "too few replicates".to_owned(),
+                |(low, high)| format!("{} to {}", percent(low), percent(high)),
+            ),
+            three_digits(curve.p_corrected),
+            if curve.worse { format!("{} got worse", curve.part.name()) } else { "not worse".to_owned() },
+        ];
+        table.row_toned(if curve.worse { "bad" } else { "" }, cells);
+    }
+    table.capped("`commgauge compare --format json` has every curve")
 }
 
 fn plot(verdict: &Verdict) -> Plot {
@@ -78,7 +123,6 @@ fn table(verdict: &Verdict) -> Table {
         let against = row.against_base.as_ref();
         let time =
             |seconds: Option<f64>| seconds.map_or_else(|| "not available".to_owned(), |s| Seconds(s).to_string());
-        let percent = |share: f64| format!("{}{} %", if share >= 0.0 { "+" } else { "" }, three_digits(100.0 * share));
         let bounds = against.and_then(|against| against.slowdown_lower_bound.zip(against.slowdown_upper_bound));
         let cells = vec![
             row.decision.map_or("not judged", Decision::name).to_owned(),
@@ -100,4 +144,8 @@ fn table(verdict: &Verdict) -> Table {
         table.row_toned(tone, cells);
     }
     table.capped("`commgauge compare --format json` has every row")
+}
+
+fn percent(share: f64) -> String {
+    format!("{}{} %", if share >= 0.0 { "+" } else { "" }, three_digits(100.0 * share))
 }

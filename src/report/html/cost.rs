@@ -1,13 +1,15 @@
 //! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
 
 use super::HtmlInput;
-use super::page::{Block, Figure, Table};
+use super::page::{Block, Figure, Table, folded};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit};
 use crate::cost::{CurveFit, Errors, FamilyFit, Fit, Predictor, Query};
 use crate::units::{Bytes, Seconds, three_digits};
 
 /// Curves with charts; further ones are in the table only.
 const MOST_CURVES: usize = 6;
+/// Curves whose charts are to be seen at once; the others open with a click.
+const MOST_OPEN: usize = 2;
 /// By what factor the curve is drawn beyond what was measured.
 const BEYOND: f64 = 8.0;
 /// Places at which a curve is drawn.
@@ -15,9 +17,12 @@ const PLACES: usize = 48;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
+    let calibrated = input.runs.iter().filter_map(|run| super::products::calibration(&run.view));
     let fit = match &input.fit {
         Ok(fit) => *fit,
-        Err(reason) => return vec![Block::absent(format!("Not available: {reason}"))],
+        Err(reason) => {
+            return std::iter::once(Block::absent(format!("Not available: {reason}"))).chain(calibrated).collect();
+        }
     };
     let from = if input.fit_is_own { "Fitted to these records" } else { "From the fit that was given with --fit" };
     let mut blocks = vec![Block::text(format!(
@@ -28,20 +33,26 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     if let Some(table) = held_out(fit) {
         blocks.push(Block::Table(table));
     }
+    blocks.extend(calibrated);
     let predictor = Predictor::new(fit);
     let mut curves: Vec<(&FamilyFit, &CurveFit)> =
         fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve))).collect();
     let all = curves.len();
     curves.retain(|(_, curve)| curve.points.len() >= 3);
-    for (family, curve) in curves.iter().take(MOST_CURVES) {
+    for (index, (family, curve)) in curves.iter().take(MOST_CURVES).enumerate() {
         let name =
             format!("{}, {} ranks, {}, {}", family.key.collective, curve.ranks, family.key.place, family.key.cadence);
-        blocks.push(Block::heading(&name));
-        blocks.push(Block::Charts(vec![
+        let charts = Block::Charts(vec![
             Figure::new("Cost curve", &curve_plot(&name, &predictor, family, curve).draw()),
             Figure::new("Residuals", &residuals(&name, curve).draw()),
-        ]));
-        blocks.push(Block::Folded(points(&name, curve)));
+        ]);
+        let shown = vec![charts, Block::Folded(points(&name, curve))];
+        if index < MOST_OPEN {
+            blocks.push(Block::heading(&name));
+            blocks.extend(shown);
+        } else {
+            blocks.extend(folded(&name, shown));
+        }
     }
     let drawn = curves.len().min(MOST_CURVES);
     if all > drawn {

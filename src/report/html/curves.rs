@@ -1,9 +1,9 @@
 //! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of latency.
 
+use super::HtmlInput;
 use super::groups::{Curve, Group, groups};
 use super::histograms;
-use super::page::{Block, Figure, Table};
-use super::{HtmlInput, counted};
+use super::page::{Block, Figure, Table, folded};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
 use crate::report::row::Row;
 use crate::verdict::Metric;
@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups with charts; further ones are in the table only.
 const MOST_GROUPS: usize = 16;
+/// Groups whose charts are to be seen at once; the others open with a click.
+const MOST_OPEN: usize = 3;
 /// Points of a curve.
 const MOST_POINTS: usize = 400;
 /// Curves of a chart.
@@ -44,31 +46,42 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     // Those with the most sizes say the most.
     picked.sort_by_key(|group| std::cmp::Reverse(group.curves.iter().map(|curve| curve.rows.len()).max()));
     let shown: BTreeSet<&str> = picked.iter().take(MOST_GROUPS).map(|group| group.name.as_str()).collect();
-    for group in groups.iter().filter(|group| shown.contains(group.name.as_str())) {
-        blocks.push(Block::heading(&group.name));
-        let mut figures = Vec::new();
-        if group.curves.iter().any(|curve| curve.rows.iter().any(|(_, row)| row.busbw.is_some())) {
-            figures.push(Figure::new("Bus bandwidth", &bandwidth(group, &limits).draw()));
+    for (index, group) in groups.iter().filter(|group| shown.contains(group.name.as_str())).enumerate() {
+        let charts = of_group(input, group, &limits);
+        if index < MOST_OPEN {
+            blocks.push(Block::heading(&group.name));
+            blocks.extend(charts);
+        } else {
+            blocks.extend(folded(&group.name, charts));
         }
-        figures.push(Figure::new("Latency", &latency(group, &limits).draw()));
-        let (chart, table) = histograms::distributions(input, group);
-        figures.extend(chart);
-        blocks.push(Block::Charts(figures));
-        blocks.push(Block::Folded(table_of(group, &limits)));
-        blocks.push(Block::Folded(table));
     }
     let more = groups.len() - shown.len();
     if more > 0 {
         blocks.push(Block::text(format!(
             "{} more of three sizes and more without a chart here; all rows are in the table below and in --format csv.",
-            counted(more, "kind of call")
+            kinds(more)
         )));
     }
     if without > 0 {
-        let kinds = counted(without, "kind of call");
+        let kinds = kinds(without);
         blocks.push(Block::text(format!("{kinds} measured at one or two sizes make no curve; see all rows.")));
     }
     blocks
+}
+
+fn kinds(count: usize) -> String {
+    if count == 1 { "1 kind of call".to_owned() } else { format!("{count} kinds of calls") }
+}
+
+fn of_group(input: &HtmlInput, group: &Group, limits: &Limits) -> Vec<Block> {
+    let mut figures = Vec::new();
+    if group.curves.iter().any(|curve| curve.rows.iter().any(|(_, row)| row.busbw.is_some())) {
+        figures.push(Figure::new("Bus bandwidth", &bandwidth(group, limits).draw()));
+    }
+    figures.push(Figure::new("Latency", &latency(group, limits).draw()));
+    let (chart, table) = histograms::distributions(input, group);
+    figures.extend(chart);
+    vec![Block::Charts(figures), Block::Folded(table_of(group, limits)), Block::Folded(table)]
 }
 
 fn limits<'a>(input: &HtmlInput<'a>) -> Limits<'a> {

@@ -4,12 +4,15 @@
 //! the same input: no time of writing is in it.
 
 mod comparison;
+mod consistency;
 mod cost;
 mod curves;
 mod groups;
 mod histograms;
 mod page;
+mod pair_reference;
 mod pairs;
+mod products;
 mod rows;
 mod runs;
 mod step;
@@ -23,7 +26,7 @@ use crate::cost::Fit;
 use crate::error::Result;
 use crate::record::Record;
 use crate::verdict::locate::Suspects;
-use crate::verdict::{Difference, Verdict};
+use crate::verdict::{Difference, SelfTest, Verdict};
 use page::{Page, Section};
 
 /// A record and what is seen in it.
@@ -50,6 +53,10 @@ pub struct HtmlInput<'a> {
     pub verdict: Option<&'a Verdict>,
     /// The verdict against the base.
     pub comparison: Option<&'a Verdict>,
+    /// Whether calls contradict each other, or why that was not asked.
+    pub consistency: std::result::Result<&'a Verdict, String>,
+    /// How often the rules of the verdicts were seen to err.
+    pub selftest: Option<&'a SelfTest>,
     /// The cost model, or why there is none.
     pub fit: std::result::Result<&'a Fit, String>,
     /// Whether the fit was made of these very records.
@@ -74,7 +81,11 @@ pub fn html(input: &HtmlInput) -> Result<String> {
         sections.push(Section { id: "model", title: "The model's communication", blocks: step::blocks(input) });
     }
     sections.push(Section { id: "curves", title: "Bandwidth and latency", blocks: curves::blocks(input) });
-    sections.push(Section { id: "pairs", title: "Pairs of ranks", blocks: pairs::blocks(first) });
+    if input.runs.iter().any(|run| !run.view.products.is_empty()) {
+        sections.push(Section { id: "products", title: "Matrix products", blocks: products::blocks(input) });
+    }
+    sections.push(Section { id: "consistency", title: "Self-consistency", blocks: consistency::blocks(input) });
+    sections.push(Section { id: "pairs", title: "Pairs of ranks", blocks: pairs::blocks(first, input.verdict) });
     sections.push(Section { id: "late", title: "Late ranks", blocks: runs::late(first) });
     sections.push(Section { id: "cost", title: "Cost model", blocks: cost::blocks(input) });
     sections.push(Section { id: "base", title: "Against the base", blocks: comparison::blocks(input) });

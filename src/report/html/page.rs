@@ -71,6 +71,9 @@ pub(super) enum Block {
     Table(Table),
     /// A table that opens when it is asked for.
     Folded(Table),
+    /// What follows, up to the next [`Block::FoldEnd`], opens when it is asked for; see [`folded`].
+    FoldBegin(Shown),
+    FoldEnd,
     Charts(Vec<Figure>),
 }
 
@@ -119,6 +122,12 @@ impl Page {
     pub fn text(&self) -> Result<String> {
         self.render().map_err(|cause| Error::environment(format!("cannot write the report as HTML: {cause}")))
     }
+}
+
+/// Blocks behind a line that opens them, so that a page with many charts can be taken in at a glance.
+pub(super) fn folded(summary: impl AsRef<str>, blocks: Vec<Block>) -> Vec<Block> {
+    let begin = std::iter::once(Block::FoldBegin(summary.into()));
+    begin.chain(blocks).chain(std::iter::once(Block::FoldEnd)).collect()
 }
 
 impl Block {

@@ -1,11 +1,14 @@
-//! Pairs of ranks as heat maps, in per cent of the median of the same locality, by rank or, where there are many, by host.
+//! Pairs of ranks as heat maps, in per cent of what is expected of them, of the links' bound or of the median of the same
+//! locality, by rank or, where there are many, by host. What 100 % is, is for `pair_reference` to say.
 
 use super::page::{Block, Figure, Table};
+use super::pair_reference::References;
 use super::{HtmlRun, counted};
 use crate::chart::{Cell, HeatMap};
 use crate::record::line::{CaseLine, Outcome};
 use crate::report::pairs::{Measure, PairLocality, PairsView};
 use crate::units::three_digits;
+use crate::verdict::Verdict;
 use crate::workload::Style;
 use std::collections::HashMap;
 
@@ -15,30 +18,30 @@ const MOST_ROWS: usize = 64;
 const MOST_RANKS: usize = 32;
 
 /// The section.
-pub(super) fn blocks(run: &HtmlRun) -> Vec<Block> {
+pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     let Some(view) = &run.view.pairs else {
         return vec![Block::absent(
             "Not available: no pairs of ranks were measured. `commgauge-pairs`, under the launcher, measures every two of them.",
         )];
     };
-    let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view)), Block::Table(localities(view))];
+    let references = References::of(run, view, verdict);
+    let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view))];
+    blocks.push(Block::Table(localities(view, &references)));
     let rows = members(view);
     let spoilt = spoilt_pairs(run);
     for measure in Measure::ALL {
         let by_host = rows.len() < view.ranks.len();
-        let (map, block) = heat_map(view, measure, &rows, &spoilt).gathered(MOST_ROWS);
+        let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MOST_ROWS);
         let name = map.title.clone();
         blocks.push(Block::heading(heading(view, measure)));
-        let mut told = String::new();
+        let mut told = format!("100 % is {}.", references.told(view, measure));
         if by_host {
-            told += "Rows and columns are hosts; a cell is the worst pair of ranks of the two.";
+            told += " Rows and columns are hosts; a cell is the worst pair of ranks of the two.";
         }
         if block > 1 {
             told += &format!(" One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
         }
-        if !told.is_empty() {
-            blocks.push(Block::text(told));
-        }
+        blocks.push(Block::text(told));
         blocks.push(Block::Charts(vec![Figure::wide(&name, &map.draw())]));
     }
     blocks.push(Block::Folded(standings(view)));
@@ -47,11 +50,11 @@ pub(super) fn blocks(run: &HtmlRun) -> Vec<Block> {
 }
 
 fn how_to_read(view: &PairsView) -> String {
-    let several = if view.host_count() > 1 { " Same host and different hosts each have their own median." } else { "" };
+    let several =
+        if view.host_count() > 1 { " Same host and different hosts are each held against their own." } else { "" };
     format!(
-        "Each cell is the speed in % of the median of all pairs of the same locality, so that less is worse, also for latency; the \
-         colours mean the same in every report.{several} A slow row is a rank or host that is slow with everybody, a single slow cell a \
-         path."
+        "Less than 100 % is worse, also for latency; the colours mean the same in every report.{several} A slow row is a rank or host \
+         that is slow with everybody, a single slow cell a path."
     )
 }
 
@@ -88,7 +91,13 @@ fn members(view: &PairsView) -> Vec<Member> {
     members
 }
 
-fn heat_map(view: &PairsView, measure: Measure, members: &[Member], spoilt: &HashMap<(u32, u32), Cell>) -> HeatMap {
+fn heat_map(
+    view: &PairsView,
+    measure: Measure,
+    members: &[Member],
+    spoilt: &HashMap<(u32, u32), Cell>,
+    references: &References,
+) -> HeatMap {
     let mut member_of = vec![0; view.ranks.len()];
     for (index, member) in members.iter().enumerate() {
         member.ranks.iter().for_each(|rank| member_of[*rank] = index);
@@ -111,8 +120,8 @@ fn heat_map(view: &PairsView, measure: Measure, members: &[Member], spoilt: &Has
     };
     for pair in &view.pairs {
         let (a, b) = (member_of[pair.a], member_of[pair.b]);
-        if let Some(value) = pair.values[measure as usize] {
-            keep(a, b, Cell::Percent(measure.goodness(value.percent)));
+        if let Some(percent) = references.percent(view, pair, measure) {
+            keep(a, b, Cell::Percent(percent));
         } else if let Some(cell) = spoilt.get(&(view.ranks[pair.a].rank, view.ranks[pair.b].rank)) {
             keep(a, b, *cell);
         }
@@ -120,12 +129,13 @@ fn heat_map(view: &PairsView, measure: Measure, members: &[Member], spoilt: &Has
     let begins = (1..members.len())
         .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
     let begins = begins.collect();
-    let title = format!("{}, % of the median of the same locality", measure.name());
+    let reference = references.short(view, measure);
+    let title = format!("{}, % of {reference}", measure.name());
     let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
     let description =
         format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
     let labels = members.iter().map(|member| member.label.clone()).collect();
-    HeatMap { title, description, labels, cells, begins }
+    HeatMap { title, description, reference, labels, cells, begins }
 }
 
 /// Pairs of rounds that failed or in which data arrived wrong.
@@ -148,10 +158,17 @@ fn spoilt_pairs(run: &HtmlRun) -> HashMap<(u32, u32), Cell> {
     spoilt
 }
 
-fn localities(view: &PairsView) -> Table {
-    let columns =
-        [("locality", false), ("what", false), ("pairs", true), ("slowest", true), ("median", true), ("fastest", true)];
-    let mut table = Table::new("All pairs by locality: 100 % is the median", &columns);
+fn localities(view: &PairsView, references: &References) -> Table {
+    let columns = [
+        ("locality", false),
+        ("what", false),
+        ("pairs", true),
+        ("slowest", true),
+        ("median", true),
+        ("fastest", true),
+        ("100 % in the picture", false),
+    ];
+    let mut table = Table::new("All pairs by locality", &columns);
     for locality in PairLocality::ALL {
         for measure in Measure::ALL {
             let Some(middle) = view.middles[locality as usize][measure as usize] else { continue };
@@ -166,6 +183,7 @@ fn localities(view: &PairsView) -> Table {
                 measure.shown(worst),
                 measure.shown(middle.median),
                 measure.shown(best),
+                references.cell(view, locality, measure),
             ]);
         }
     }
@@ -198,7 +216,7 @@ fn worst_pairs(view: &PairsView) -> Table {
         ("latency", true),
         ("one way", true),
         ("both ways", true),
-        ("worst", true),
+        ("worst, % of the median", true),
     ];
     let mut table = Table::new("Table: pairs, the worst first", &columns);
     let worst = |index: usize| {

@@ -1,28 +1,73 @@
 //! What a step of the model costs: bytes and time by axis and style, what nothing hides, and whether TP > DP > PP holds.
 
 use super::HtmlInput;
-use super::page::{Block, Figure, Table};
+use super::page::{Block, Figure, Table, folded};
 use crate::chart::{Axis, Bar, Bars, Unit};
 use crate::record::replay_line::ReplayLine;
 use crate::report::replay::replay_time;
-use crate::report::step::{Crossing, StepView, Totals};
+use crate::report::step::{Crossing, Measure, Rule, StepView, Sum, Totals};
 use crate::units::{Seconds, three_digits};
 
-/// The section.
+/// The section: one line for each step, then each with its charts, of which the first is open.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let several = input.runs.len() > 1;
     let mut blocks = Vec::new();
+    let mut overview = Table::new("Every step that was measured", &OVERVIEW);
+    let mut steps = Vec::new();
     for (index, run) in input.runs.iter().enumerate() {
+        let which = if several { format!("run {}: ", index + 1) } else { String::new() };
         for step in &run.view.steps {
-            let which = if several { format!("run {}: ", index + 1) } else { String::new() };
             let styles: Vec<&str> = step.styles.iter().map(|totals| totals.name).collect();
             let (model, layout, styles) = (&step.facts.model, &step.facts.layout, styles.join(", "));
-            blocks.push(Block::heading(format!("{which}{model}, {layout}: {styles}")));
-            blocks.extend(of_step(step, &run.view.rows));
+            overview.row(overview_cells(step, format!("{which}{model}"), layout, &styles));
+            steps.push((format!("{which}{model}, {layout}: {styles}"), of_step(step, &run.view.rows)));
         }
-        blocks.extend(run.view.replays.iter().flat_map(of_replay));
     }
+    if steps.len() > 1 {
+        blocks.push(Block::Table(overview.capped("`commgauge report --format json` has every step")));
+    }
+    for (index, (name, shown)) in steps.into_iter().enumerate() {
+        if index == 0 {
+            blocks.push(Block::heading(name));
+            blocks.extend(shown);
+        } else {
+            blocks.extend(folded(name, shown));
+        }
+    }
+    blocks.extend(input.runs.iter().flat_map(|run| run.view.replays.iter().flat_map(of_replay)));
     blocks
+}
+
+const OVERVIEW: [(&str, bool); 7] = [
+    ("model", false),
+    ("layout", false),
+    ("styles", false),
+    ("wire bytes of a rank", true),
+    ("time of all calls", true),
+    ("of it exposed", true),
+    ("TP > DP > PP by time", false),
+];
+
+fn overview_cells(step: &StepView, model: String, layout: &str, styles: &str) -> Vec<String> {
+    let by_time = step.rankings.iter().find(|ranking| ranking.measure == Measure::Time);
+    let of = |sum: &Sum| match sum.without_a_time {
+        0 if sum.known_seconds.middle == 0.0 => "nothing".to_owned(),
+        0 => Seconds(sum.known_seconds.middle).to_string(),
+        without if without == sum.ops => "not measured".to_owned(),
+        _ => format!("{}, incomplete", Seconds(sum.known_seconds.middle)),
+    };
+    vec![
+        model,
+        layout.to_owned(),
+        styles.to_owned(),
+        step.whole.wire_bytes_per_step.to_string(),
+        of(&step.whole.time),
+        of(&step.whole.exposed_time),
+        by_time.map_or_else(String::new, |ranking| match &ranking.rule {
+            Rule::NothingToCompare => "only one of them".to_owned(),
+            rule => rule.text(),
+        }),
+    ]
 }
 
 fn of_step(step: &StepView, rows: &[crate::report::Row]) -> Vec<Block> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cost::{FitOptions, Measurements, fit};
-use crate::verdict::{GateRule, Judged, gate};
+use crate::verdict::{ConsistencyRule, GateRule, Judged, consistency, gate};
 use serde_json::Value;
 
 const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
@@ -11,6 +11,7 @@ const HOSTILE: &str = "<img src=x onerror=alert(1)></script><script>alert(2)</sc
 fn page(record: &Record) -> String {
     let judged = [Judged { path: "a<b>.jsonl".into(), record: record.clone() }];
     let verdict = gate(&judged, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap();
+    let consistent = consistency(&judged, ConsistencyRule::default(), &[]);
     let fitted = Measurements::of([("a<b>.jsonl", record)])
         .and_then(|all| fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }));
     let runs = [HtmlRun { name: "a<b>.jsonl".into(), record, view: View::new(record), differences: Vec::new() }];
@@ -19,6 +20,8 @@ fn page(record: &Record) -> String {
         base: &[],
         verdict: Some(&verdict),
         comparison: None,
+        consistency: consistent.as_ref().map_err(ToString::to_string),
+        selftest: None,
         fit: fitted.as_ref().map_err(ToString::to_string),
         fit_is_own: true,
         suspects: Err("nobody <looked>".into()),
@@ -156,4 +159,55 @@ fn many_rows_are_capped_and_counted() {
     let text = page(&many);
     assert!(text.contains("1000 of 1500 rows"), "the rest is counted");
     assert!(text.contains("--format csv` has every row"));
+}
+
+#[test]
+fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
+    use crate::verdict::{CompareRule, CurveChange, CurvePart, compare};
+    let (base, mut new) = (record(&sample_lines()), record(&sample_lines()));
+    new.header.run_id = "another".into();
+    let judged = |record: &Record, path: &str| vec![Judged { path: path.into(), record: record.clone() }];
+    let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+    let mut verdict = compare(&judged(&base, "base"), &judged(&new, "new"), &rule).unwrap();
+    let change = |part, base, new: f64, worse| CurveChange {
+        name: "world/<b>".into(),
+        cases: 9,
+        part,
+        base,
+        new,
+        slowdown: new / base - 1.0,
+        slowdown_lower_bound: Some(0.07),
+        slowdown_upper_bound: None,
+        p_corrected: 0.01,
+        worse,
+    };
+    verdict.curves =
+        vec![change(CurvePart::Latency, 1e-5, 1e-5, false), change(CurvePart::Bandwidth, 1e-9, 2e-9, true)];
+    let seen = |record| HtmlRun { name: "r".into(), record, view: View::new(record), differences: Vec::new() };
+    let (runs, old) = ([seen(&new)], [seen(&base)]);
+    let text = html(&HtmlInput {
+        runs: &runs,
+        base: &old,
+        verdict: None,
+        comparison: Some(&verdict),
+        consistency: Err("not asked".into()),
+        selftest: None,
+        fit: Err("not asked".into()),
+        fit_is_own: true,
+        suspects: Err("not asked".into()),
+    })
+    .unwrap();
+    assert!(text.contains("a chance of 5.00 % of any false alarm over all"), "the budget is told");
+    assert!(text.contains("--selftest selftest.json"), "and how to measure it");
+    let (worse, other) = (text.find("bandwidth got worse").unwrap(), text.find("not worse").unwrap());
+    assert!(worse < other, "the worst first");
+    assert!(text.contains("1.00 GB/s") && text.contains("0.500 GB/s") && text.contains("too few replicates"));
+    assert!(!text.contains("world/<b>"));
+}
+
+#[test]
+fn folds_are_closed_in_order_and_hold_what_is_beyond_the_first() {
+    let text = page(&record(&sample_lines()));
+    assert_eq!(text.matches("<details").count(), text.matches("</details>").count());
+    assert_eq!(text.matches("<div").count(), text.matches("</div>").count());
 }

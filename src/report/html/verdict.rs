@@ -1,20 +1,22 @@
 //! The first thing to read: what came of the run, of what is expected of the machine, and of the comparison; and what was covered.
 
-use super::page::{Badge, Block, Table};
+use super::page::{Badge, Block, Table, folded};
 use super::{HtmlInput, counted};
 use crate::report::verdict::{coverage, value};
 use crate::report::view::View;
-use crate::units::Bytes;
+use crate::units::{Bytes, three_digits};
+use crate::verdict::locate::Suspects;
 use crate::verdict::{Decision, Verdict};
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let mut badges: Vec<Badge> = vec![gated(input.verdict)];
     badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
+    badges.extend(input.suspects.as_ref().ok().map(|suspects| accused(suspects)));
     badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
     let mut blocks = vec![Block::Badges(badges)];
     for verdict in input.verdict.iter().chain(&input.comparison) {
-        blocks.push(Block::list(coverage(verdict)));
+        blocks.push(Block::list(coverage(verdict).into_iter().chain([false_alarms(verdict)])));
         if !verdict.troubles.is_empty() {
             blocks.push(Block::heading("What speaks against the records"));
             let troubles = verdict.troubles.iter();
@@ -24,9 +26,24 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     if let Some(verdict) = input.verdict {
-        blocks.push(Block::Table(judged(verdict)));
-        blocks.push(Block::heading("How it was decided"));
-        blocks.push(Block::list(&verdict.rule));
+        let judged = judged(verdict);
+        if !judged.is_empty() {
+            blocks.push(Block::Table(judged));
+        }
+    }
+    let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();
+    if !judging.is_empty() {
+        let rules = judging.iter().flat_map(|verdict| verdict.rule.iter().cloned());
+        let tried = match input.selftest {
+            Some(tried) => tried.summary(),
+            None => "how often these rules err was not measured for this page: `commgauge selftest --format json > selftest.json` \
+                     measures it, and --selftest selftest.json shows it here"
+                .to_owned(),
+        };
+        blocks.extend(folded(
+            "How it was decided, and how often such rules err",
+            vec![Block::list(rules.chain([tried]))],
+        ));
     }
     if input.verdict.is_none() {
         blocks.push(Block::absent(
@@ -40,6 +57,24 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
+/// How often such a verdict accuses a machine that is as it should be, at most.
+fn false_alarms(verdict: &Verdict) -> String {
+    let budget = &verdict.false_alarms;
+    let chance = three_digits(budget.level * 100.0);
+    match budget.over_all_rows {
+        _ if budget.rows == 0 => "false-alarm budget: none, because no row was judged".to_owned(),
+        true => format!(
+            "false-alarm budget: a chance of {chance} % of any false alarm over all {} together",
+            counted(budget.rows as usize, "row")
+        ),
+        false => format!(
+            "false-alarm budget: a chance of {chance} % on each of {}, so at most {} false alarms are to be expected",
+            counted(budget.rows as usize, "judged row"),
+            three_digits(budget.expected_at_most)
+        ),
+    }
+}
+
 fn gated(verdict: Option<&Verdict>) -> Badge {
     match verdict {
         Some(verdict) => badge("Does the machine reach what is expected?", verdict),
@@ -50,6 +85,17 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
             detail: "no machine file was given".into(),
         },
     }
+}
+
+/// Who is to blame; that nobody was found is no proof that nobody is.
+fn accused(suspects: &Suspects) -> Badge {
+    let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
+        (0, 0) => ("none", "NOBODY ACCUSED".to_owned()),
+        (0, _) => ("unsure", "CANNOT TELL".to_owned()),
+        (count, _) => ("bad", counted(count, "suspect").to_uppercase()),
+    };
+    let detail = suspects.answer.as_str().into();
+    Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
 }
 
 fn badge(question: &str, verdict: &Verdict) -> Badge {
@@ -88,7 +134,9 @@ fn measured(name: &str, view: &View, several: bool) -> Badge {
     };
     let question =
         if several { format!("Was everything measured? {name}") } else { "Was everything measured?".to_owned() };
-    let detail = format!("{} (exit code {code})", view.summary());
+    let short = view.rows.iter().filter(|row| row.is_incomplete()).count();
+    let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
+    let detail = format!("{}{lacking} (exit code {code})", view.summary());
     Badge { tone, question: question.into(), answer: answer.into(), detail: detail.into() }
 }
 

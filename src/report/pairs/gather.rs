@@ -1,7 +1,6 @@
 //! From the lines of a record to the pairs: values over the replicates, middles of the localities, standings of hosts.
 
 use super::{Measure, Middle, Pair, PairLocality, PairRank, PairValue, PairsView, Standing};
-use crate::collective::Collective;
 use crate::record::Record;
 use crate::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use crate::stats::{median, sorted};
@@ -31,7 +30,7 @@ pub(super) fn gather(record: &Record, latency_bytes: Bytes) -> Found {
         let Some(facts) = record.plan.cases.get(line.case as usize).filter(|facts| facts.style == Style::Pairs) else {
             continue;
         };
-        let measure = measure_of(facts, latency_bytes);
+        let measure = Measure::of(facts, latency_bytes);
         for (pair, seconds, samples) in times(line, facts) {
             let replicates = &mut pairs.entry(pair).or_default()[measure as usize];
             if let Some(seconds) = seconds.filter(|_| !spoilt.contains(&line.case)) {
@@ -54,19 +53,11 @@ pub(super) fn gather(record: &Record, latency_bytes: Bytes) -> Found {
     Found { pairs: pairs.collect(), ranks }
 }
 
-fn measure_of(facts: &CaseFacts, latency_bytes: Bytes) -> Measure {
-    match facts.collective {
-        Collective::Bidirectional => Measure::BothWays,
-        _ if facts.bytes_total == latency_bytes => Measure::Latency,
-        _ => Measure::OneWay,
-    }
-}
-
 /// The message of a measure.
 fn record_bytes(record: &Record, measure: Measure, latency_bytes: Bytes) -> Bytes {
     let rounds = record.plan.cases.iter().filter(|facts| facts.style == Style::Pairs);
     rounds
-        .filter(|facts| measure_of(facts, latency_bytes) == measure)
+        .filter(|facts| Measure::of(facts, latency_bytes) == measure)
         .map(|facts| facts.bytes_accounted)
         .next()
         .unwrap_or_default()

@@ -32,6 +32,15 @@ impl Measure {
     /// Every one, in the order in which they are shown.
     pub const ALL: [Measure; 3] = [Measure::Latency, Measure::OneWay, Measure::BothWays];
 
+    /// What a round of pairs measures; `latency_bytes` is the small message.
+    pub(super) fn of(round: &CaseFacts, latency_bytes: Bytes) -> Measure {
+        match round.collective {
+            Collective::Bidirectional => Measure::BothWays,
+            _ if round.bytes_total == latency_bytes => Measure::Latency,
+            _ => Measure::OneWay,
+        }
+    }
+
     /// As headings call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -261,4 +270,4 @@ impl PairsView {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -13,10 +13,10 @@ const LATENCY_BYTES: u64 = 8;
 const BANDWIDTH_BYTES: u64 = 1 << 20;
 
 /// Nanoseconds of one message between two ranks by a measure.
-type Time = fn(u32, u32, Measure) -> f64;
+pub(in crate::report) type Time = fn(u32, u32, Measure) -> f64;
 
 /// A record of all pairs of `ranks` ranks with `per_host` on each host, measured in one replicate.
-fn record(ranks: u32, per_host: u32, time: Time) -> Record {
+pub(in crate::report) fn record(ranks: u32, per_host: u32, time: Time) -> Record {
     let sample = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
     let sample = Record::from_lines(sample).unwrap();
     let mut header = sample.header.clone();
@@ -113,7 +113,7 @@ fn jitter(a: u32, b: u32) -> f64 {
     1.0 + f64::from((a * 7919 + b * 104_729) % 61) / 1000.0
 }
 
-fn healthy(a: u32, b: u32, measure: Measure) -> f64 {
+pub(in crate::report) fn healthy(a: u32, b: u32, measure: Measure) -> f64 {
     let time = match (measure, a / 4 == b / 4) {
         (Measure::Latency, true) => 400.0,
         (Measure::Latency, false) => 9_000.0,
@@ -124,7 +124,7 @@ fn healthy(a: u32, b: u32, measure: Measure) -> f64 {
 }
 
 /// The link between ranks 1 and 6 has a quarter of its rate.
-fn one_slow(a: u32, b: u32, measure: Measure) -> f64 {
+pub(in crate::report) fn one_slow(a: u32, b: u32, measure: Measure) -> f64 {
     healthy(a, b, measure) * if (a, b) == (1, 6) && measure != Measure::Latency { 4.0 } else { 1.0 }
 }
 

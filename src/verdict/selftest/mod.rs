@@ -10,13 +10,14 @@ pub use history::History;
 pub use noise::Noise;
 
 use super::{CompareRule, Decision, GateRule, Judged, compare, gate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::stats::proportion_interval;
 use noise::Noise as Kind;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The value of `format` in every selftest.
@@ -138,6 +139,25 @@ impl Asked {
 }
 
 impl SelfTest {
+    /// Reads what `commgauge selftest --format json` wrote.
+    ///
+    /// # Errors
+    /// A usage error that names the file and what is wrong with it.
+    pub fn read(path: &Path) -> Result<SelfTest> {
+        let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
+        let text =
+            std::fs::read_to_string(path).map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
+        let tried: SelfTest = serde_json::from_str(&text)
+            .map_err(|cause| wrong(format!("is not what `commgauge selftest --format json` writes: {cause}")))?;
+        match (tried.format.as_str(), tried.version) {
+            (SELFTEST_FORMAT, SELFTEST_VERSION) => Ok(tried),
+            (SELFTEST_FORMAT, version) => Err(wrong(format!(
+                "is a self-test of version {version}; this commgauge reads version {SELFTEST_VERSION}"
+            ))),
+            (format, _) => Err(wrong(format!("is not a self-test: its format is {format:?}, not {SELFTEST_FORMAT:?}"))),
+        }
+    }
+
     /// The level and what was measured of it, in one sentence for reports.
     pub fn summary(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
