@@ -4,6 +4,7 @@ use super::deadlock::carry_out;
 use super::*;
 use crate::config::Suite;
 use crate::error::Result;
+use crate::layout::Axis;
 use crate::units::Seconds;
 use crate::workload::step::Step;
 use std::path::Path;
@@ -130,6 +131,19 @@ fn calls_under_way_together_never_write_to_the_same_bytes() {
         assert!(regions.receive_bytes < every, "buffers are shared where that is safe");
     }
     assert!(together_at_most > 4, "{together_at_most}");
+}
+
+#[test]
+fn what_computing_hides_is_started_and_what_everybody_waits_for_is_not() {
+    let plan = plan_of(&suite(SMALL, "micro_batches = 2", "tp = 2\ndp = 2\npp = 2"), 8).unwrap();
+    for program in plan.programs.iter().flatten() {
+        for (slot, at_once) in program.slots.iter().zip(program.waited_for_at_once()) {
+            let op = program.op_of(slot);
+            let expected = slot.movement == Movement::Together && op.overlap.is_exposed();
+            // Gradients after the last layer are started with nothing behind them to hide them.
+            assert!(at_once == expected || !op.overlap.is_exposed() && op.axis != Axis::Tp, "{op:?}");
+        }
+    }
 }
 
 #[test]
