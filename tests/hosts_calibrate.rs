@@ -54,7 +54,7 @@ const OTHER_PIPELINES: [&str; 2] =
 
 /// Sums of 2 MiB between two ranks.
 const TENSOR: Known = Known {
-    training: "sequence = 128\nmicro_batches = 2\nactivation_type = 'float32'",
+    training: "sequence = 128\nmicro_batches = 2\nactivation_element_type = 'float32'",
     layout: "tp = 2",
     flags: "--tp 2 --sequence 128 --micro-batches 2 --activation-type float32",
 };
