@@ -155,6 +155,18 @@ fn coefficients(fit: &Fit, width: u16) -> String {
         vec![overlap.axis.to_string(), hidden, of_hidden, slower, of_slower, replays]
     });
     part("Overlap with computing, from replays", &columns, rows.collect());
+    let columns = [
+        Column::left("stages", 0),
+        Column::right("message both ways/alone", 0),
+        Column::right("95 %", 0),
+        Column::right("replays", 1),
+    ];
+    let rows = fit.both_ways.iter().map(|both| {
+        let [slower, of_slower] = cells(Some(&both.slowdown));
+        let stages = if both.between_hosts { "on different hosts" } else { "on one host" };
+        vec![stages.to_owned(), slower, of_slower, both.slowdown.measurements.to_string()]
+    });
+    part("Messages of both directions at once, from replays without computing", &columns, rows.collect());
     text
 }
 

@@ -1,5 +1,6 @@
 //! `fit.json`: a fit as data, versioned. The published JSON Schema (`commgauge schema fit`) is made from these types.
 
+use super::both_ways::BothWays;
 use super::curve::Line;
 use super::transfer::Scaling;
 use super::{Contention, Errors, FamilyKey, Interference, Overlap, Regime};
@@ -36,6 +37,9 @@ pub struct Fit {
     /// What a step hides of its communication; since version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlap: Vec<Overlap>,
+    /// How much longer messages between stages take while others come the opposite way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub both_ways: Vec<BothWays>,
     /// Errors on points that the fit did not see, over all curves.
     pub held_out: HeldOut,
     /// What was left aside, what cannot be told, which curves are not to be trusted, as sentences.

@@ -4,7 +4,7 @@ use super::bootstrap::Intervals;
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
 use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
-use super::{CurveKey, Measured, Measurements, bootstrap, contention, family, interference, overlap};
+use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, overlap};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Rate, Seconds};
 use std::thread;
@@ -65,6 +65,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         contention,
         interference: interference::interference(&measurements.beside, options.resamples),
         overlap: overlap::overlap(&measurements.replayed, options.resamples),
+        both_ways: both_ways::both_ways(&measurements.exchanged, options.resamples),
         held_out,
         warnings,
     })

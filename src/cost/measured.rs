@@ -1,6 +1,7 @@
 //! What records say of times, put together by curve. Nothing is fitted here.
 
 use super::Place;
+use super::both_ways::{self, Exchanged};
 use super::document::Source;
 use super::interference::{self, Ratios};
 use super::labels::{self, Labels};
@@ -57,6 +58,8 @@ pub struct Measurements {
     pub(super) beside: Ratios,
     /// Steps as a whole.
     pub(super) replayed: BTreeMap<Axis, Replayed>,
+    /// Messages of both directions at once.
+    pub(super) exchanged: Exchanged,
     /// Whether no real time passed.
     pub synthetic: bool,
     /// The records.
@@ -110,6 +113,7 @@ impl Measurements {
     fn add(&mut self, record: &Record, left_aside: &mut BTreeMap<String, u64>) {
         interference::add(&mut self.beside, record);
         overlap::add(&mut self.replayed, record);
+        both_ways::add(&mut self.exchanged, record);
         let corrupt: BTreeSet<u32> = record
             .cases
             .iter()

@@ -5,6 +5,7 @@
 //! [`Predictor`] answers [`Query`]s from a fit. Every error that is printed is that of points that were left out.
 
 mod bootstrap;
+mod both_ways;
 mod coefficient;
 mod contention;
 pub mod curve;
@@ -22,6 +23,7 @@ mod predict;
 mod sharing;
 pub mod transfer;
 
+pub use both_ways::BothWays;
 pub use coefficient::Coefficient;
 pub use contention::{Contention, ErrorsFrom, Slower, contention};
 pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};

@@ -6,7 +6,7 @@
 use super::coefficient::Coefficient;
 use crate::layout::Axis;
 use crate::record::Record;
-use crate::record::line::{CaseLine, Outcome};
+use crate::record::line::{CaseFacts, CaseLine, Outcome};
 use crate::sample::Cadence;
 use crate::stats::{median, sorted};
 use schemars::JsonSchema;
@@ -52,15 +52,7 @@ pub(super) fn add(replayed: &mut BTreeMap<Axis, Replayed>, record: &Record) {
 fn alone(record: &Record, step: u32) -> BTreeMap<Axis, Option<f64>> {
     let mut sums: BTreeMap<Axis, Option<f64>> = BTreeMap::new();
     let times = times(record);
-    // A call that was measured in both cadences is counted once, as a step has it: streaming.
-    let cadences = [Cadence::Streaming, Cadence::Isolated];
-    let of_step = |cadence: Cadence| {
-        record.plan.cases.iter().zip(0u32..).filter(move |(facts, _)| {
-            facts.cadence == cadence && facts.solo_of.is_none() && facts.uses.iter().any(|used| used.step == step)
-        })
-    };
-    let Some(cadence) = cadences.into_iter().find(|cadence| of_step(*cadence).next().is_some()) else { return sums };
-    for (facts, index) in of_step(cadence) {
+    for (facts, index) in cases_of_step(record, step) {
         let calls: u64 = facts.uses.iter().filter(|used| used.step == step).map(|used| used.count_per_step).sum();
         let sum = sums.entry(facts.axis).or_insert(Some(0.0));
         *sum = sum.zip(times.get(&index)).map(|(sum, seconds)| sum + seconds * calls as f64);
@@ -69,8 +61,20 @@ fn alone(record: &Record, step: u32) -> BTreeMap<Axis, Option<f64>> {
     sums
 }
 
+/// The cases of a step, all groups at once. One that was measured in both cadences comes once, as a step has it: streaming.
+pub(super) fn cases_of_step(record: &Record, step: u32) -> Vec<(&CaseFacts, u32)> {
+    let of_step = |cadence: Cadence| -> Vec<(&CaseFacts, u32)> {
+        let here = |(facts, _): &(&CaseFacts, u32)| {
+            facts.cadence == cadence && facts.solo_of.is_none() && facts.uses.iter().any(|used| used.step == step)
+        };
+        record.plan.cases.iter().zip(0u32..).filter(here).collect()
+    };
+    let streaming = of_step(Cadence::Streaming);
+    if streaming.is_empty() { of_step(Cadence::Isolated) } else { streaming }
+}
+
 /// Median time of a call over the replicates, by case.
-fn times(record: &Record) -> BTreeMap<u32, f64> {
+pub(super) fn times(record: &Record) -> BTreeMap<u32, f64> {
     let mut by_case: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for line in &record.cases {
         let facts = record.plan.cases.get(line.case as usize);
@@ -97,7 +101,7 @@ pub(super) fn overlap(replayed: &BTreeMap<Axis, Replayed>, resamples: u32) -> Ve
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::record::Line;
     use crate::record::line::StepUse;
@@ -106,9 +110,9 @@ mod tests {
     use crate::workload::Style;
     use crate::workload::when::When;
 
-    const GOOD: Outcome = Outcome::Measured { verified: true };
+    pub(in crate::cost) const GOOD: Outcome = Outcome::Measured { verified: true };
 
-    fn replay(axes: &[(Axis, f64, u64)], outcome: Outcome) -> ReplayLine {
+    pub(in crate::cost) fn replay(axes: &[(Axis, f64, u64)], outcome: Outcome) -> ReplayLine {
         let axis = |&(axis, hidden, under_way): &(Axis, f64, u64)| ReplayAxis {
             axis,
             waiting_nanoseconds_median: 0,
@@ -137,7 +141,7 @@ mod tests {
     }
 
     /// A record of which every measured streaming case is called so often in a step, on the axis dp.
-    fn record(replays: Vec<ReplayLine>, count_per_step: u64) -> Record {
+    pub(in crate::cost) fn record(replays: Vec<ReplayLine>, count_per_step: u64) -> Record {
         let lines = include_str!("../../tests/data/sample-record.jsonl").lines();
         let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
         let mut record = Record::from_lines(lines).unwrap();

@@ -17,7 +17,7 @@ pub use hidden::Hidden;
 pub use published::Published;
 
 use crate::collective::Collective;
-use crate::cost::Prediction;
+use crate::cost::{Coefficient, Prediction};
 use crate::element::ElementType;
 use crate::geometry::Splits;
 use crate::layout::Locality;
@@ -46,6 +46,12 @@ pub struct RatedCall {
 pub trait Rates: Sync {
     /// Seconds of one call, or why there is no answer. Takes about a microsecond, and allocates only to say why not.
     fn price(&self, call: &RatedCall) -> Prediction;
+
+    /// How many times as long a message between stages that lie so takes while another comes the opposite way; `None` where
+    /// nobody measured it.
+    fn both_ways(&self, _locality: &Locality) -> Option<Coefficient> {
+        None
+    }
 
     /// On what the answer to a call stands, in words: the curve it was read from and how it was carried over, or the links.
     fn ground(&self, call: &RatedCall) -> String;

@@ -48,6 +48,8 @@ pub(super) struct SlotCall {
     axis: usize,
     bytes: CallBytes,
     divide: Option<Divide>,
+    /// A collective that is waited for at once wherever it is started.
+    at_once: bool,
 }
 
 pub(super) enum SlotKind {
@@ -93,6 +95,7 @@ impl<'b> MpiReplayer<'b> {
     ) -> Result<MpiReplayer<'b>> {
         let program = program_of(binding, rank)?;
         let place = place(binding, rank);
+        let at_once = program.waited_for_at_once();
         let mut slots = Vec::with_capacity(program.slots.len());
         for (index, slot) in program.slots.iter().enumerate() {
             let groups = program.groups[slot.op as usize];
@@ -104,6 +107,7 @@ impl<'b> MpiReplayer<'b> {
             let communicator = communicator.ok_or_else(unconnected)?;
             let (group, me) = place(groups).ok_or_else(unconnected)?;
             let mut call = prepare(program, slot, communicator, (group, me), binding.seed)?;
+            call.at_once = at_once[index];
             call.send_offset = regions.send[index].offset as usize;
             call.receive_offset = regions.receive[index].offset as usize;
             slots.push(call);
@@ -123,15 +127,16 @@ impl<'b> MpiReplayer<'b> {
         })
     }
 
-    /// Starts a slot.
+    /// Starts a slot; one that is waited for at once is carried out by the call that blocks.
     #[inline]
     pub(super) fn start(&mut self, slot: u32) -> Result<()> {
         let call = &mut self.slots[slot as usize];
         let send = self.send.address().wrapping_add(call.send_offset);
         let receive = self.receive.address_mut().wrapping_add(call.receive_offset);
         let busy = &mut self.busy[call.axis];
+        let begin = host_clock::now_nanoseconds();
         if busy.0 == 0 {
-            busy.1 = host_clock::now_nanoseconds();
+            busy.1 = begin;
         }
         busy.0 += 1;
         // SAFETY: the arenas are borrowed for as long as this value lives (and are given up for ever if it dies with calls under
@@ -139,6 +144,7 @@ impl<'b> MpiReplayer<'b> {
         // the program waits for a slot before it starts it again; the communicators are the backend's, which is borrowed.
         unsafe {
             match &call.kind {
+                SlotKind::Together(prepared) if call.at_once => prepared.issue(send, receive)?,
                 SlotKind::Together(prepared) => prepared.start(send, receive, &mut call.request)?,
                 SlotKind::Send(message) => message.start_sending(send, &mut call.request)?,
                 SlotKind::Receive(message) => message.start_receiving(receive, &mut call.request)?,
@@ -146,6 +152,12 @@ impl<'b> MpiReplayer<'b> {
         }
         if !matches!(call.kind, SlotKind::Receive(_)) {
             self.counted[call.op].add(call.bytes);
+        }
+        if call.at_once {
+            let (axis, end) = (call.axis, host_clock::now_nanoseconds());
+            self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+            self.done(slot, axis, end);
+            return Ok(());
         }
         self.under_way.push(slot);
         Ok(())
@@ -273,6 +285,7 @@ fn prepare(
         axis: program.groups[slot.op as usize],
         bytes: CallBytes { payload: of(named), crossing: of(crossing) },
         divide,
+        at_once: false,
     })
 }
 

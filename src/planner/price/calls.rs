@@ -2,8 +2,8 @@
 
 use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
 use super::{Pricer, StepPrice, Unpriced};
-use crate::config::step::Recompute;
-use crate::cost::Status;
+use crate::config::step::{Recompute, ScheduleKind};
+use crate::cost::{Coefficient, Status};
 use crate::layout::{Axis, Layout, Locality};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
@@ -131,6 +131,13 @@ impl PreparedStep {
         let mut messages = [None, None];
         for (message, op) in messages.iter_mut().zip(&self.messages) {
             *message = op.as_ref().map(&mut ask).transpose()?;
+        }
+        // A schedule that turns back before all micro-batches are through has messages of both directions on a link at once.
+        let turns = !matches!(step.training.pipeline.schedule, ScheduleKind::Naive | ScheduleKind::GPipe);
+        for answer in messages.iter_mut().flatten().filter(|_| turns) {
+            if let Some(slower) = rates.both_ways(&answer.call.locality) {
+                answer.slow_down(&slower);
+            }
         }
         Ok(Answers { kinds, messages })
     }
@@ -330,6 +337,14 @@ impl Answer {
         // What published rates say has no interval and is not calibrated; a curve that is not to be trusted has one.
         let untrusted = told.untrusted && interval.is_some();
         Ok(Answer { call, seconds, low, high, has_interval: interval.is_some(), untrusted })
+    }
+
+    /// So many times as long; never shorter, as company speeds nothing up.
+    fn slow_down(&mut self, slower: &Coefficient) {
+        let of = |end: Option<f64>| end.unwrap_or(slower.value).max(1.0);
+        self.seconds *= of(None);
+        self.low *= of(slower.low).min(of(None));
+        self.high *= of(slower.high).max(of(None));
     }
 }
 

@@ -1,7 +1,8 @@
 //! A fit, and for the calls that it refuses the published rates of a machine file, marked as such.
 
 use super::{Fitted, Hidden, Published, RatedCall, Rates};
-use crate::cost::{Prediction, Status};
+use crate::cost::{Coefficient, Prediction, Status};
+use crate::layout::Locality;
 
 /// A fit first, then the links.
 #[derive(Debug)]
@@ -21,6 +22,10 @@ impl Rates for Both<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
         let answer = self.fitted.price(call);
         if answer.status == Status::Refused { self.published.price(call) } else { answer }
+    }
+
+    fn both_ways(&self, locality: &Locality) -> Option<Coefficient> {
+        self.fitted.both_ways(locality)
     }
 
     fn ground(&self, call: &RatedCall) -> String {

@@ -4,8 +4,9 @@ use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups
 use super::{Hidden, RatedCall, Rates};
 use crate::collective::Collective;
 use crate::cost::transfer::{self, Scaling};
-use crate::cost::{Asked, Fit, Place, Prediction, Predictor, Status};
+use crate::cost::{Asked, BothWays, Coefficient, Fit, Place, Prediction, Predictor, Status};
 use crate::element::ElementType;
+use crate::layout::Locality;
 use crate::sample::Cadence;
 use crate::units::{Bytes, Seconds};
 use std::collections::HashMap;
@@ -298,6 +299,11 @@ impl Rates for Fitted<'_> {
             _ if !chosen.exact => Prediction { status: Status::Extrapolated, ..answer },
             _ => answer,
         }
+    }
+
+    fn both_ways(&self, locality: &Locality) -> Option<Coefficient> {
+        let same = |both: &&BothWays| locality.nodes_spanned > 0 && both.between_hosts == (locality.nodes_spanned > 1);
+        self.fit.both_ways.iter().find(same).map(|both| both.slowdown)
     }
 
     fn ground(&self, call: &RatedCall) -> String {

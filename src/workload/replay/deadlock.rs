@@ -3,7 +3,7 @@
 //! A collective is done when all its members started it, a message when both its ends did. Messages find each other by sender,
 //! receiver and stream, in order; collectives by group, in order.
 
-use super::{Action, Movement, ReplayPlan};
+use super::{Action, Movement, ReplayPlan, ReplayProgram};
 use crate::collective::Collective;
 use crate::layout::Axis;
 use std::collections::HashMap;
@@ -28,6 +28,10 @@ pub(super) fn carry_out(plan: &ReplayPlan) {
     let mut calls: HashMap<Meeting, Call> = HashMap::new();
     let mut turns: HashMap<(u32, Meeting), u64> = HashMap::new();
     let mut next = vec![0usize; ranks];
+    let at_once: Vec<Option<Vec<bool>>> =
+        plan.programs.iter().map(|program| program.as_ref().map(ReplayProgram::waited_for_at_once)).collect();
+    // Calls that block and calls that do not never meet each other in MPI (MPI-3.1 5.12).
+    let mut blocking: HashMap<Meeting, bool> = HashMap::new();
     let mut meetings: Vec<HashMap<u32, Meeting>> = vec![HashMap::new(); ranks];
     loop {
         let mut moved = false;
@@ -38,6 +42,10 @@ pub(super) fn carry_out(plan: &ReplayPlan) {
                     Action::Compute { .. } => {}
                     Action::Start { slot } => {
                         let meeting = start(plan, rank, *slot, &mut calls, &mut turns);
+                        let of_stage = at_once[plan.stage_of_rank[rank as usize] as usize].as_ref();
+                        let blocks = of_stage.expect("every rank has a program")[*slot as usize];
+                        let agreed = *blocking.entry(meeting).or_insert(blocks);
+                        assert_eq!(agreed, blocks, "rank {rank}: others of the group take the other kind of call");
                         let before = meetings[rank as usize].insert(*slot, meeting);
                         assert_eq!(before, None, "rank {rank} starts slot {slot}, which is under way");
                     }

@@ -106,6 +106,18 @@ impl ReplayProgram {
         &self.ops[slot.op as usize]
     }
 
+    /// For each slot, whether it is a call of a group that is waited for wherever it is started, with nothing in between. All ranks
+    /// of a group agree on it: groups within a stage have one program, and those across stages only calls of this kind.
+    pub fn waited_for_at_once(&self) -> Vec<bool> {
+        let mut at_once: Vec<bool> = self.slots.iter().map(|slot| slot.movement == Movement::Together).collect();
+        for (index, action) in self.actions.iter().enumerate() {
+            if let Action::Start { slot } = action {
+                at_once[*slot as usize] &= self.actions.get(index + 1) == Some(&Action::Wait { slot: *slot });
+            }
+        }
+        at_once
+    }
+
     /// How often each op of the list is started in the program.
     pub fn starts_per_op(&self) -> Vec<u64> {
         let mut starts = vec![0; self.ops.len()];

@@ -4,6 +4,7 @@ use super::deadlock::carry_out;
 use super::*;
 use crate::config::Suite;
 use crate::error::Result;
+use crate::layout::Axis;
 use crate::units::Seconds;
 use crate::workload::step::Step;
 use std::path::Path;
@@ -130,6 +131,23 @@ fn calls_under_way_together_never_write_to_the_same_bytes() {
         assert!(regions.receive_bytes < every, "buffers are shared where that is safe");
     }
     assert!(together_at_most > 4, "{together_at_most}");
+}
+
+#[test]
+fn what_computing_hides_is_started_and_what_everybody_waits_for_is_not() {
+    let plan = plan_of(&suite(SMALL, "micro_batches = 2", "tp = 2\ndp = 2\npp = 2"), 8).unwrap();
+    for program in plan.programs.iter().flatten() {
+        for (slot, at_once) in program.slots.iter().zip(program.waited_for_at_once()) {
+            let op = program.op_of(slot);
+            let in_layer = matches!(op.when, crate::workload::when::When::Layer { .. });
+            match slot.movement {
+                Movement::Together if op.overlap.is_exposed() => assert!(at_once, "{op:?}"),
+                // At the ends of the model nothing is computed that could hide a call.
+                Movement::Together => assert!(!(at_once && in_layer && op.axis == Axis::Tp), "{op:?}"),
+                Movement::Send { .. } | Movement::Receive { .. } => assert!(!at_once, "{op:?}"),
+            }
+        }
+    }
 }
 
 #[test]
