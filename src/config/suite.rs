@@ -55,6 +55,11 @@ impl Suite {
         Suite::parse(&path, &text)
     }
 
+    /// Names of the suites that are shipped, in order: those in `suites/` of the current directory.
+    pub fn shipped() -> Vec<String> {
+        names_in(Path::new(SHIPPED), ".toml")
+    }
+
     /// Reads a suite from its text; `path` is where the files that it names are looked for.
     ///
     /// # Errors
@@ -113,7 +118,7 @@ fn find(path: &Path) -> Result<PathBuf> {
     if file.exists() {
         return Ok(file);
     }
-    let shipped = match names_in(Path::new(SHIPPED), ".toml") {
+    let shipped = match Suite::shipped() {
         names if names.is_empty() => format!("and there is no folder `{SHIPPED}` with suites here"),
         names => format!("shipped suites: {}", names.join(", ")),
     };

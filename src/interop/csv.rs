@@ -26,7 +26,11 @@ pub fn read(path: &Path) -> Result<Imported> {
     parse(&text, path)
 }
 
-fn parse(text: &[u8], path: &Path) -> Result<Imported> {
+/// Reads what a file holds, as [`read`] does; `path` is for the messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &[u8], path: &Path) -> Result<Imported> {
     let mut reader = ReaderBuilder::new().flexible(true).trim(::csv::Trim::All).from_reader(text);
     let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
     let columns = reader.headers().map_err(|cause| wrong(format!("line 1: {cause}")))?.clone();

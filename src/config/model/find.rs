@@ -29,6 +29,15 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Names of the presets, in order: of `suites/models` below the current directory, else of the source tree in which the
+    /// program lies.
+    pub fn presets() -> Vec<String> {
+        let here = presets_in(&Path::new(SHIPPED).join("models"));
+        if here.is_empty() { of_source_tree().map_or(here, |models| presets_in(&models)) } else { here }
+    }
+}
+
 fn locate(asked: &str) -> Result<(String, PathBuf)> {
     let path = Path::new(asked);
     let inside = path.join(CONFIG);
