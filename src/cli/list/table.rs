@@ -6,9 +6,10 @@ use crate::cli::plain_table::{Column, table};
 use crate::report::visible;
 use crate::units::{Rate, three_digits};
 use clap::ValueEnum;
+use std::collections::BTreeSet;
 
 /// A description is not cut shorter; the terminal wraps it then.
-const SHORTEST: usize = 24;
+const SHORTEST: usize = 20;
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -26,8 +27,19 @@ pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> S
             if rows.rows.is_empty() {
                 return format!("There are none here: {}\n", where_they_are(kind));
             }
-            visible(&rows.fitted(width))
+            rows.fitted(width) + note(kind)
         }
+    }
+}
+
+/// What a table's headings leave open.
+fn note(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Machines => {
+            "\nGB/s in: what a rank sends within its node; GB/s out: what all adapters of a node\nsend together (10^9 bytes per second, each direction). Expects: rows for `gate`.\n"
+        }
+        Kind::Suites => "\nRanks: `k x 4` is every multiple of 4.\n",
+        _ => "",
     }
 }
 
@@ -45,7 +57,13 @@ fn overview(document: &ListDocument, width: u16) -> String {
     let row = |kind: &Kind| {
         let value = kind.to_possible_value()?;
         let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-        Some(vec![value.get_name().to_owned(), rows(document, *kind).rows.len().to_string(), help])
+        let count = match kind {
+            Kind::Formats => {
+                document.formats.iter().flatten().map(|format| format.name.as_str()).collect::<BTreeSet<_>>().len()
+            }
+            other => rows(document, *other).rows.len(),
+        };
+        Some(vec![value.get_name().to_owned(), count.to_string(), help])
     };
     let rows = Kind::value_variants().iter().filter_map(row).collect();
     let text = Rows { columns, rows }.fitted(width);
@@ -109,50 +127,44 @@ fn models(document: &ListDocument) -> Rows {
 fn machines(document: &ListDocument) -> Rows {
     let rate = |bytes_per_second: f64| three_digits(Rate(bytes_per_second).gigabytes_per_second());
     let rows = document.machines.iter().flatten().map(|machine| {
-        let marks = [(machine.assumed, "assumed"), (machine.has_faults, "faults")];
+        let marks = [(machine.assumed, "assumed rates"), (machine.has_faults, "faults, for simulation only")];
         let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        let description = match marks.as_slice() {
+            [] => machine.description.clone(),
+            marks => format!("({}) {}", marks.join("; "), machine.description),
+        };
         vec![
             machine.name.clone(),
             machine.ranks_per_node.to_string(),
             rate(machine.within_node_bytes_per_second),
             rate(machine.between_nodes_bytes_per_second),
             machine.expectations.to_string(),
-            marks.join(", "),
-            described(&machine.description, machine.problem.as_deref()),
+            described(&description, machine.problem.as_deref()),
         ]
     });
-    let rows: Vec<Vec<String>> = rows.collect();
-    let marked = rows.iter().any(|row| !row[5].is_empty());
-    let columns = [
+    let columns = vec![
         Column::left("name", 0),
-        Column::right("ranks/node", 2),
-        Column::right("GB/s per rank inside", 3),
-        Column::right("GB/s per node outside", 4),
+        Column::right("ranks", 2),
+        Column::right("GB/s in", 3),
+        Column::right("GB/s out", 4),
         Column::right("expects", 1),
-        Column::left("marks", 5),
         Column::left("description", 0),
     ];
-    // Without any mark the column would only take room.
-    let kept = |index: &usize| *index != 5 || marked;
-    let columns = (0..columns.len()).filter(kept).map(|index| columns[index]).collect();
-    let rows = rows.iter().map(|row| (0..row.len()).filter(kept).map(|index| row[index].clone()).collect()).collect();
-    Rows { columns, rows }
+    Rows { columns, rows: rows.collect() }
 }
 
+/// By command: the same names come again and again.
 fn formats(document: &ListDocument) -> Rows {
-    let rows = document.formats.iter().flatten().map(|format| {
-        let commands: Vec<&str> =
-            format.commands.iter().map(|command| command.strip_prefix("commgauge ").unwrap_or(command)).collect();
-        let what = match format.description.as_str() {
-            "" => commands.join(", "),
-            words => format!("{words} ({})", commands.join(", ")),
-        };
-        vec![format.name.clone(), what]
-    });
-    Rows {
-        columns: vec![Column::left("name", 0), Column::left("description, and the commands", 0)],
-        rows: rows.collect(),
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for format in document.formats.iter().flatten() {
+        for command in &format.commands {
+            match rows.iter_mut().find(|row| row[0] == *command) {
+                Some(row) => row[1] += &format!(", {}", format.name),
+                None => rows.push(vec![command.clone(), format.name.clone()]),
+            }
+        }
     }
+    Rows { columns: vec![Column::left("command", 0), Column::left("formats", 0)], rows }
 }
 
 fn described(description: &str, problem: Option<&str>) -> String {
@@ -179,6 +191,8 @@ impl Rows {
         }
         let longest = room(&before).max(SHORTEST);
         for row in &mut self.rows {
+            // Names of files and what they say may hold anything.
+            row.iter_mut().for_each(|cell| *cell = visible(cell));
             if row[last].chars().count() > longest {
                 row[last] = row[last].chars().take(longest - 1).chain(['…']).collect();
             }

@@ -33,7 +33,7 @@ fn suites_say_how_many_ranks_they_need() {
         ("llama-3-8b", None, Some(4)),
         ("codegeex", None, Some(8)),
         ("smoke", None, Some(1)),
-        ("gpt-7.5b-16gpu", Some(16), None),
+        ("gpt-7.5b-16gpu", None, Some(8)),
         ("180b-128gpu", Some(128), None),
         ("deepseek-v3", Some(2048), None),
         ("llama-3-405b-16k", Some(16_384), None),
@@ -73,7 +73,7 @@ fn tables_keep_to_their_width_with_a_line_for_each_name() {
 
 #[test]
 fn the_tables_of_80_columns() {
-    for kind in [None, Some(Kind::Suites), Some(Kind::Schedules), Some(Kind::Backends)] {
+    for kind in [None, Some(Kind::Machines), Some(Kind::Formats), Some(Kind::Suites), Some(Kind::Backends)] {
         let name = kind
             .and_then(|kind: Kind| kind.to_possible_value())
             .map_or("overview".to_owned(), |kind| kind.get_name().to_owned());
