@@ -109,6 +109,8 @@ fn latency(text: &str) -> std::result::Result<Seconds, String> {
     let microseconds = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_MICROSECONDS);
     microseconds
         .map(|microseconds| Seconds(microseconds * 1e-6))
+        // The least numbers that text can hold become zero on the way.
+        .filter(|seconds| seconds.0 > 0.0)
         .ok_or_else(|| format!("latency_us: found `{text}`; accepted: microseconds above 0"))
 }
 

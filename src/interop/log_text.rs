@@ -149,6 +149,8 @@ pub(super) fn microseconds(column: &str, text: &str) -> std::result::Result<Seco
     let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_MICROSECONDS);
     value
         .map(|value| Seconds(value * 1e-6))
+        // The least numbers that text can hold become zero on the way.
+        .filter(|seconds| seconds.0 > 0.0)
         .ok_or_else(|| format!("{column}: found `{text}`; accepted: microseconds above 0"))
 }
 
