@@ -36,7 +36,7 @@ pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> S
 fn note(kind: Kind) -> &'static str {
     match kind {
         Kind::Machines => {
-            "\nGB/s in: what a rank sends within its node; GB/s out: what all adapters of a node\nsend together (10^9 bytes per second, each direction). Expects: rows for `gate`.\n"
+            "\nGB/s in: what a rank sends within its node; GB/s out: what all adapters of a\nnode send together (10^9 bytes per second, each direction). Expects:\nrows for `gate`.\n"
         }
         Kind::Suites => "\nRanks: `k x 4` is every multiple of 4.\n",
         _ => "",
