@@ -2,42 +2,20 @@
 
 use super::launched_arguments::LaunchedArguments;
 use super::places;
+use super::programs::Work;
 use super::run::{Backend, NO_NCCL};
 use super::step::replays_of;
 use crate::backend::mpi::MpiBackend;
-use crate::config::{LayoutTable, Machine, RunSettings};
+use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
 use crate::mpi_call;
-use crate::record::line::SuiteFacts;
 use crate::record::{Record, provenance};
 use crate::report::View;
 use crate::session::{self, Request, Signals};
-use crate::workload::replay::ReplayOptions;
 use crate::workload::step::Step;
-use crate::workload::{Interference, WorkPlan};
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
-
-/// What a launched program adds to the common flags: what to measure on that many ranks.
-pub trait Work {
-    /// The common flags.
-    fn launched(&self) -> &LaunchedArguments;
-    /// What to measure.
-    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
-    /// The same for what depends on which ranks share a node.
-    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
-        self.plan(nodes.ranks())
-    }
-    /// Two calls to be measured at once, too.
-    fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
-        Ok(None)
-    }
-    /// The layout whose step is to be replayed as a whole, too, and how.
-    fn replay(&self, _world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
-        Ok(None)
-    }
-}
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {

@@ -9,7 +9,7 @@ mod ranks_file;
 mod table;
 
 pub use document::schema;
-pub use ranks_file::read_ranks;
+pub use ranks_file::{parse_ranks, read_ranks};
 
 use super::TableOrJson;
 use super::degrees::DegreeFlags;

@@ -50,6 +50,8 @@ pub enum Document {
     Suspects,
     /// What `commgauge simulate --format json` prints
     Rehearsal,
+    /// What `commgauge list --format json` prints
+    List,
 }
 
 impl Document {
@@ -78,6 +80,7 @@ impl Document {
                 published(schema, SELFTEST_FORMAT, SELFTEST_VERSION, "A selftest of commgauge")
             }
             Document::Rehearsal => super::simulate::schema(),
+            Document::List => super::list::schema(),
             Document::Suspects => {
                 use verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
                 let schema = schemars::schema_for!(Suspects).to_value();

@@ -56,6 +56,12 @@ impl Suite {
         Suite::parse(&path, &text)
     }
 
+    /// Names of the suites that are shipped, in order: those in `suites/` of the current directory.
+    pub fn shipped() -> Vec<String> {
+        let folders = shipped::folders("");
+        folders.iter().map(|folder| names_in(folder, ".toml")).find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
     /// Reads a suite from its text; `path` is where the files that it names are looked for.
     ///
     /// # Errors
@@ -116,10 +122,9 @@ fn find(path: &Path) -> Result<PathBuf> {
     if let Some(file) = files.iter().find(|file| file.exists()) {
         return Ok(file.clone());
     }
-    let there = folders.iter().map(|folder| names_in(folder, ".toml")).find(|names| !names.is_empty());
-    let told = match there {
-        None => "and there is no folder `suites` with suites here".to_owned(),
-        Some(names) => format!("shipped suites: {}", names.join(", ")),
+    let told = match Suite::shipped() {
+        names if names.is_empty() => "and there is no folder `suites` with suites here".to_owned(),
+        names => format!("shipped suites: {}", names.join(", ")),
     };
     let asked = files.first().map_or_else(|| path.display().to_string(), |file| file.display().to_string());
     Err(Error::usage(format!("{asked}: no such suite; {told}")))

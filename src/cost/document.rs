@@ -209,15 +209,24 @@ impl Fit {
     /// # Errors
     /// A usage error that names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Fit> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| Error::usage(format!("{}: cannot read the fit: {cause}", path.display())))?;
+        Fit::parse(&text, path)
+    }
+
+    /// Reads the text of a fit; `path` is for the messages.
+    ///
+    /// # Errors
+    /// As [`Fit::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Fit> {
         #[derive(Deserialize)]
         struct Begin {
             format: Option<String>,
             version: Option<u64>,
         }
         let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|cause| wrong(format!("cannot read the fit: {cause}")))?;
         let begin: Begin =
-            serde_json::from_str(&text).map_err(|cause| wrong(format!("is not a commgauge fit: {cause}")))?;
+            serde_json::from_str(text).map_err(|cause| wrong(format!("is not a commgauge fit: {cause}")))?;
         match (begin.format.as_deref(), begin.version) {
             // Version 1 has no contention, interference and overlap.
             (Some(FORMAT), Some(1..=2)) => {}
@@ -228,6 +237,6 @@ impl Fit {
             }
             _ => return Err(wrong(format!("is not a commgauge fit: it does not say `\"format\": \"{FORMAT}\"`"))),
         }
-        serde_json::from_str(&text).map_err(|cause| wrong(format!("broken: {cause}")))
+        serde_json::from_str(text).map_err(|cause| wrong(format!("broken: {cause}")))
     }
 }

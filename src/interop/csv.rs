@@ -26,7 +26,11 @@ pub fn read(path: &Path) -> Result<Imported> {
     parse(&text, path)
 }
 
-fn parse(text: &[u8], path: &Path) -> Result<Imported> {
+/// Reads what a file holds, as [`read`] does; `path` is for the messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &[u8], path: &Path) -> Result<Imported> {
     let mut reader = ReaderBuilder::new().flexible(true).trim(::csv::Trim::All).from_reader(text);
     let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
     let columns = reader.headers().map_err(|cause| wrong(format!("line 1: {cause}")))?.clone();
@@ -105,6 +109,8 @@ fn latency(text: &str) -> std::result::Result<Seconds, String> {
     let microseconds = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_MICROSECONDS);
     microseconds
         .map(|microseconds| Seconds(microseconds * 1e-6))
+        // The least numbers that text can hold become zero on the way.
+        .filter(|seconds| seconds.0 > 0.0)
         .ok_or_else(|| format!("latency_us: found `{text}`; accepted: microseconds above 0"))
 }
 

@@ -28,13 +28,16 @@ impl LogLine<'_> {
 }
 
 /// The text of a file; bytes that are no UTF-8 are replaced, since only names of hosts and devices can hold them.
-pub(super) fn read_text(path: &Path) -> Result<String> {
-    let bytes =
-        std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(Error::usage(format!("{} is text in UTF-16; convert it to UTF-8", path.display())));
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// What a file holds.
+pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))
 }
 
 pub(super) fn log_lines(text: &str) -> impl Iterator<Item = LogLine<'_>> {
@@ -146,6 +149,8 @@ pub(super) fn microseconds(column: &str, text: &str) -> std::result::Result<Seco
     let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_MICROSECONDS);
     value
         .map(|value| Seconds(value * 1e-6))
+        // The least numbers that text can hold become zero on the way.
+        .filter(|seconds| seconds.0 > 0.0)
         .ok_or_else(|| format!("{column}: found `{text}`; accepted: microseconds above 0"))
 }
 

@@ -14,8 +14,8 @@ mod nccl_tests;
 mod osu;
 
 pub use commgauge::{Renewed, read as read_commgauge};
-pub use csv::{collective as collective_named, read as read_csv};
-pub use imb::read as read_imb;
+pub use csv::{collective as collective_named, parse as parse_csv, read as read_csv};
+pub use imb::{parse_bytes as parse_imb, read as read_imb};
 pub use imported::{BadLine, Imported, Known, Row, record_lines};
-pub use nccl_tests::read as read_nccl_tests;
-pub use osu::read as read_osu;
+pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
+pub use osu::{parse_bytes as parse_osu, read as read_osu};

@@ -22,7 +22,15 @@ use std::path::Path;
 /// # Errors
 /// A usage error where the file cannot be read, or another tool wrote it.
 pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
-    let text = log_text::read_text(path)?;
+    parse_bytes(&log_text::bytes_of(path)?, path, ranks)
+}
+
+/// Reads what a file holds, as [`read`] does; `path` is for the messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse_bytes(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    let text = log_text::text_of(bytes, path)?;
     log_text::expect_writer(path, &text, Writer::Osu, "the OSU micro-benchmarks")?;
     Ok(parse(&text, ranks))
 }

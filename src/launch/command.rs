@@ -101,8 +101,11 @@ fn room(request: &Request) -> Result<Room> {
     })
 }
 
-/// Hosts and their slots; a host without a number has one, as Open MPI and MPICH count.
-fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
+/// The hosts of `--hosts HOST[:RANKS],...`, each with its slots; a host without a number has one, as Open MPI and MPICH count.
+///
+/// # Errors
+/// A usage error that names the part that is none.
+pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
     text.split(',')
         .map(|part| {
             let (name, slots) = part.split_once(':').unwrap_or((part, "1"));

@@ -17,7 +17,7 @@ mod quote;
 
 pub use advice::advice;
 pub use child::{Ending, GRACE, Watch, supervise};
-pub use command::{LaunchCommand, Request, build};
+pub use command::{LaunchCommand, Request, build, parse_hosts};
 pub use deaths::{Cause, Death, deaths};
 pub use family::{Family, Flavor, Launcher};
 pub use find::{Surroundings, find, probe};

@@ -73,6 +73,14 @@ impl Record {
         Record::from_reader(BufReader::new(file), &path.display().to_string(), running)
     }
 
+    /// Reads the bytes of a record that nobody writes any more; `name` is for the messages.
+    ///
+    /// # Errors
+    /// As [`Record::read`], but for the disk.
+    pub fn parse(bytes: &[u8], name: &str) -> Result<Record> {
+        Record::from_reader(bytes, name, false)
+    }
+
     /// Puts a record together from its lines, as [`Record::read`] does from a file.
     ///
     /// # Errors

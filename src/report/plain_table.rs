@@ -31,6 +31,16 @@ impl Column {
     pub fn right(heading: &'static str, expendable: u8) -> Column {
         Column { heading, right: true, expendable }
     }
+
+    /// What stands above it.
+    pub fn heading(&self) -> &'static str {
+        self.heading
+    }
+
+    /// The higher, the earlier it is left out; 0 is never.
+    pub fn expendable(&self) -> u8 {
+        self.expendable
+    }
 }
 
 /// The table in at most `width` columns of text, if the columns that are never left out allow it. What was left out is said in

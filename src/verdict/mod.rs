@@ -97,3 +97,5 @@ mod damage_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worse_tests;

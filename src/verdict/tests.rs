@@ -10,7 +10,7 @@ use crate::sample::Doubt;
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
 
 /// 1 MiB in 100 us on 4 ranks is a bus bandwidth of 15.7 GB/s; six replicates around it.
-fn good() -> Vec<Vec<f64>> {
+pub(super) fn good() -> Vec<Vec<f64>> {
     vec![vec![100.0, 101.0, 99.0, 100.5, 99.5, 100.2], vec![200.0, 202.0, 199.0, 201.0, 198.0, 200.0]]
 }
 
@@ -26,9 +26,9 @@ fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut CaseLine> {
 }
 
 /// A change to a record, what it is, and the exit code that a good record then earns.
-type Harm = (&'static str, i32, fn(&mut Vec<Line>));
+pub(super) type Harm = (&'static str, i32, fn(&mut Vec<Line>));
 
-const HARMS: [Harm; 14] = [
+pub(super) const HARMS: [Harm; 14] = [
     ("data arrived wrong in a replicate", 4, |lines| {
         let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
         let corrupt = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };

@@ -16,8 +16,16 @@ const MOST_BYTES: u64 = 64 << 20;
 /// Usage errors that name file and line: what is no rank, a rank that the layout does not have, one named twice, one that
 /// is missing.
 pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
-    let text = read_text(path)?;
-    let rule = format!("each of the ranks 0 to {} stands in it once", world - 1);
+    parse_ranks(&read_bytes(path)?, path, world)
+}
+
+/// Reads what a mapping file holds, as [`read_ranks`] does; `path` is for the messages.
+///
+/// # Errors
+/// As [`read_ranks`].
+pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
+    let text = text_of(bytes, path)?;
+    let rule = format!("each of the ranks 0 to {} stands in it once", world.saturating_sub(1));
     let wrong = |line: usize, problem: String| Error::usage(format!("{}:{line}: {problem}; {rule}", path.display()));
     let mut ranks = Vec::with_capacity(world as usize);
     // Line on which each rank was named; 0 for none yet.
@@ -77,7 +85,7 @@ fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
     Ok(words)
 }
 
-fn read_text(path: &Path) -> Result<String> {
+fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let place = Place::flag("--ranks");
     let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.display()));
     let file = File::open(path).map_err(failed)?;
@@ -86,13 +94,17 @@ fn read_text(path: &Path) -> Result<String> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.display())));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+    Ok(bytes)
+}
+
+fn text_of<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.display()))
     })?;
     // Some editors put a byte order mark in front.
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 #[cfg(test)]

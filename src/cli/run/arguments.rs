@@ -60,7 +60,7 @@ pub enum Backend {
     Mpi,
     /// No data, a virtual clock; runs in this process.
     Simulated,
-    /// Device memory over NCCL.
+    /// Device memory over NCCL; this version has none and refuses it.
     Nccl,
 }
 

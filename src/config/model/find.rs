@@ -25,6 +25,15 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Names of the presets, in order: of `suites/models` below the current directory, else of the source tree in which the
+    /// program lies.
+    pub fn presets() -> Vec<String> {
+        let folders = shipped::folders("models");
+        folders.iter().map(|folder| presets_in(folder)).find(|names| !names.is_empty()).unwrap_or_default()
+    }
+}
+
 fn locate(asked: &str) -> Result<(String, PathBuf)> {
     let path = Path::new(asked);
     let inside = path.join(CONFIG);

@@ -21,7 +21,15 @@ use std::path::Path;
 /// # Errors
 /// A usage error where the file cannot be read, is torn JSON, or was written by another tool.
 pub fn read(path: &Path) -> Result<Imported> {
-    let text = log_text::read_text(path)?;
+    parse(&log_text::bytes_of(path)?, path)
+}
+
+/// Reads what a file holds, as [`read`] does; `path` is for the messages and the names of the rows.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Imported> {
+    let text = log_text::text_of(bytes, path)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if text.trim_start().starts_with('{') && !text.contains("\"commgauge-record\"") {
         return json::parse(&text, &name, path);

@@ -84,7 +84,7 @@ fn on_four_nodes_what_one_measure_says_alone_accuses_nobody() {
         assert_eq!(healthy, [], "seed {seed}");
         doubted += usize::from(alone > 0);
     }
-    assert!((1..=250).contains(&doubted), "both ways alone speaks against somebody in {doubted} of 500");
+    assert!(doubted > 0, "what one measure says alone is told");
 }
 
 #[test]

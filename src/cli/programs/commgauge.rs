@@ -1,0 +1,123 @@
+//! The program of people: its commands, each in a file of its own. Everything that needs no launch; links no MPI.
+
+use super::super::compare::CompareCommand;
+use super::super::expect::ExpectCommand;
+use super::super::export::ExportCommand;
+use super::super::fit::FitCommand;
+use super::super::gate::GateCommand;
+use super::super::history::HistoryCommand;
+use super::super::import::ImportCommand;
+use super::super::layout::LayoutCommand;
+use super::super::list::ListCommand;
+use super::super::locate::LocateCommand;
+use super::super::manual::{CompletionsCommand, ManCommand};
+use super::super::model::ModelCommand;
+use super::super::ops::OpsCommand;
+use super::super::plan::PlanCommand;
+use super::super::predict::PredictCommand;
+use super::super::rank::RankCommand;
+use super::super::report::ReportCommand;
+use super::super::run::{self, RunArguments};
+use super::super::schema::SchemaCommand;
+use super::super::selftest::SelfTestCommand;
+use super::super::simulate::SimulateCommand;
+use super::super::validate::ValidateCommand;
+use crate::error::Result;
+use clap::{Parser, Subcommand};
+
+/// What to read next.
+const MORE: &str = "Start with `commgauge list`, then `commgauge run quick -n 4`; `commgauge COMMAND --help` tells each command's flags.";
+
+/// Measure the communication that training and serving a large model really does on a cluster
+#[derive(Debug, Parser)]
+#[command(name = "commgauge", version, arg_required_else_help = true, after_help = MORE)]
+pub struct Commgauge {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Launch a suite with mpirun, mpiexec or srun, follow it, and sum up what it measured
+    Run(RunArguments),
+    /// List every communication of a training or serving step: bytes, counts, what hides it, and why
+    Ops(Box<OpsCommand>),
+    /// Hold a record against what a machine file expects, and end with the code of the verdict
+    Gate(GateCommand),
+    /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
+    Compare(CompareCommand),
+    /// Show runs over time, row by row, and tell where they changed
+    History(HistoryCommand),
+    /// Machine files: find contradictions in them, or make one from healthy runs
+    Expect(ExpectCommand),
+    /// Name the node, link, rail or leaf that is slow, and say what the data cannot tell
+    Locate(LocateCommand),
+    /// Show a record as a table, or turn it into another format
+    Report(ReportCommand),
+    /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
+    Model(ModelCommand),
+    /// Show the groups of every axis of a layout, and how they lie on the nodes
+    Layout(LayoutCommand),
+    /// Turn what another tool measured into a record
+    Import(ImportCommand),
+    /// Fit the cost of communication to records, and tell its own held-out error
+    Fit(FitCommand),
+    /// Write a fit as the calibration files that another planner reads
+    Export(ExportCommand),
+    /// Predict the time of a call from a fit
+    Predict(PredictCommand),
+    /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and tell how sure the order is
+    Rank(Box<RankCommand>),
+    /// Find the fastest way to divide a model over GPUs, of all legal layouts that fit into memory
+    Plan(Box<PlanCommand>),
+    /// Replay published training runs with the cost model, and tell how far off it is
+    Validate(ValidateCommand),
+    /// Measure the false-alarm rate and the power of the rules of gate and compare
+    Selftest(SelfTestCommand),
+    /// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
+    Simulate(SimulateCommand),
+    /// Print the JSON Schema of what commgauge writes
+    Schema(SchemaCommand),
+    /// List what there is: suites, models, machines, collectives, axes, styles, schedules, formats, backends
+    List(ListCommand),
+    /// Print the completions of a shell, for this program or a launched one
+    Completions(CompletionsCommand),
+    /// Print or write man pages, of this program and the launched ones
+    Man(ManCommand),
+}
+
+impl Commgauge {
+    /// Does what was asked for; the answer goes to stdout.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn execute(self) -> Result<i32> {
+        match self.command {
+            Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
+            Command::Ops(command) => command.execute(),
+            Command::Gate(command) => command.execute(),
+            Command::Compare(command) => command.execute(),
+            Command::History(command) => command.execute(),
+            Command::Expect(command) => command.execute(),
+            Command::Locate(command) => command.execute(),
+            Command::Report(command) => command.execute(),
+            Command::Model(command) => command.execute(),
+            Command::Layout(command) => command.execute(),
+            Command::Import(command) => command.execute(),
+            Command::Fit(command) => command.execute(),
+            Command::Export(command) => command.execute(),
+            Command::Predict(command) => command.execute(),
+            Command::Rank(command) => command.execute(),
+            Command::Plan(command) => command.execute(),
+            Command::Validate(command) => command.execute(),
+            Command::Selftest(command) => command.execute(),
+            Command::Simulate(command) => command.execute(),
+            Command::Schema(command) => command.execute(),
+            Command::List(command) => command.execute(),
+            Command::Completions(command) => command.execute(),
+            Command::Man(command) => command.execute(),
+        }
+    }
+}

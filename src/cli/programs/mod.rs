@@ -1,0 +1,73 @@
+//! The definition of every program: its flags and what they ask for. Parsing, help, completions and man pages come of it.
+//!
+//! Nothing here needs MPI, so that `commgauge` knows the launched programs too; `launched` carries them out.
+
+mod commgauge;
+mod pairs;
+mod step;
+mod suite;
+mod sweep;
+
+pub use commgauge::{Command, Commgauge};
+pub use pairs::PairsRun;
+pub use step::StepRun;
+pub use suite::SuiteRun;
+pub use sweep::Sweep;
+
+use super::LaunchedArguments;
+use crate::config::{LayoutTable, RunSettings};
+use crate::error::Result;
+use crate::layout::Nodes;
+use crate::record::line::SuiteFacts;
+use crate::workload::replay::ReplayOptions;
+use crate::workload::{Interference, WorkPlan};
+use clap::CommandFactory;
+
+/// A program of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProgramName {
+    /// The one that people start; links no MPI
+    #[default]
+    Commgauge,
+    /// Runs a suite file in one launch
+    CommgaugeSuite,
+    /// Collectives over sizes, with the flags of nccl-tests
+    CommgaugeSweep,
+    /// The traffic of a model's step
+    CommgaugeStep,
+    /// Every two ranks
+    CommgaugePairs,
+}
+
+impl ProgramName {
+    /// The definition of its command line.
+    pub fn definition(self) -> clap::Command {
+        match self {
+            ProgramName::Commgauge => Commgauge::command(),
+            ProgramName::CommgaugeSuite => SuiteRun::command(),
+            ProgramName::CommgaugeSweep => Sweep::command(),
+            ProgramName::CommgaugeStep => StepRun::command(),
+            ProgramName::CommgaugePairs => PairsRun::command(),
+        }
+    }
+}
+
+/// What a launched program adds to the common flags: what to measure on that many ranks.
+pub trait Work {
+    /// The common flags.
+    fn launched(&self) -> &LaunchedArguments;
+    /// What to measure.
+    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
+    /// The same for what depends on which ranks share a node.
+    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        self.plan(nodes.ranks())
+    }
+    /// Two calls to be measured at once, too.
+    fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
+        Ok(None)
+    }
+    /// The layout whose step is to be replayed as a whole, too, and how.
+    fn replay(&self, _world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,31 @@
+//! The flags of `commgauge-pairs`, and the work that they ask for. The launch is in `launched`.
+
+use super::super::{LaunchedArguments, PairsArguments};
+use super::Work;
+use crate::config::RunSettings;
+use crate::error::Result;
+use crate::record::line::SuiteFacts;
+use crate::workload::WorkPlan;
+use clap::Parser;
+
+/// Measure latency and bandwidth between every two ranks of the launch, and show which pair, link or host is slow
+///
+/// mpirun -np 16 commgauge-pairs
+#[derive(Debug, Parser)]
+#[command(name = "commgauge-pairs", version)]
+pub struct PairsRun {
+    #[command(flatten)]
+    pairs: PairsArguments,
+    #[command(flatten)]
+    launched: LaunchedArguments,
+}
+
+impl Work for PairsRun {
+    fn launched(&self) -> &LaunchedArguments {
+        &self.launched
+    }
+
+    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        self.pairs.work(world_size)
+    }
+}

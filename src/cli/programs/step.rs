@@ -1,0 +1,41 @@
+//! The flags of `commgauge-step`, and the work that they ask for. The launch is in `launched`.
+
+use super::super::LaunchedArguments;
+use super::super::step::StepArguments;
+use super::Work;
+use crate::config::{LayoutTable, RunSettings};
+use crate::error::Result;
+use crate::record::line::SuiteFacts;
+use crate::workload::replay::ReplayOptions;
+use crate::workload::{Interference, WorkPlan};
+use clap::Parser;
+
+/// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
+///
+/// mpirun -np 4 commgauge-step --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 1024 --micro-batches 4
+#[derive(Debug, Parser)]
+#[command(name = "commgauge-step", version)]
+pub struct StepRun {
+    #[command(flatten)]
+    step: StepArguments,
+    #[command(flatten)]
+    launched: LaunchedArguments,
+}
+
+impl Work for StepRun {
+    fn launched(&self) -> &LaunchedArguments {
+        &self.launched
+    }
+
+    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        self.step.work(world_size)
+    }
+
+    fn interference(&self, world_size: u32) -> Result<Option<Interference>> {
+        self.step.interference(world_size)
+    }
+
+    fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+        self.step.replay(world_size)
+    }
+}

@@ -1,0 +1,38 @@
+//! The flags of `commgauge-suite`, and the work that they ask for. The launch is in `launched`.
+
+use super::super::LaunchedArguments;
+use super::super::suite::suite_work;
+use super::Work;
+use crate::config::RunSettings;
+use crate::error::Result;
+use crate::layout::Nodes;
+use crate::record::line::SuiteFacts;
+use crate::workload::WorkPlan;
+use clap::Parser;
+use std::path::PathBuf;
+
+/// Run a suite file on all ranks of the launch
+///
+/// mpirun -np 4 commgauge-suite suites/quick.toml
+#[derive(Debug, Parser)]
+#[command(name = "commgauge-suite", version)]
+pub struct SuiteRun {
+    /// Suite file (suites/*.toml), or the name of one in suites/
+    suite: PathBuf,
+    #[command(flatten)]
+    launched: LaunchedArguments,
+}
+
+impl Work for SuiteRun {
+    fn launched(&self) -> &LaunchedArguments {
+        &self.launched
+    }
+
+    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        self.plan_on(&Nodes::single(world_size))
+    }
+
+    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        suite_work(&self.suite, nodes)
+    }
+}

@@ -1,0 +1,184 @@
+//! Every parser of what users and other tools write: how it reads bytes, what must hold of what it read, and its samples.
+//!
+//! Samples are the shipped and recorded files and, for a parser NAME, those of `tests/corpus/NAME/`, among them whatever
+//! once broke it.
+
+use commgauge::cli::layout::parse_ranks;
+use commgauge::config::machine::{Fault, lint};
+use commgauge::config::{Machine, Model, Suite};
+use commgauge::cost::Fit;
+use commgauge::interop::{Imported, parse_csv, parse_imb, parse_nccl_tests, parse_osu, record_lines};
+use commgauge::launch::parse_hosts;
+use commgauge::record::{Line, Record};
+use commgauge::report::View;
+use std::path::{Path, PathBuf};
+
+/// A parser under test.
+pub struct Parser {
+    /// As `scripts/fuzz` and the folder of the corpus call it.
+    pub name: &'static str,
+    /// Reads an input; an error is fine, a panic is not.
+    pub read: fn(&[u8]),
+    /// Further samples: folder, and the end of the names of files below it.
+    samples: &'static [(&'static str, &'static str)],
+}
+
+/// All of them.
+pub const PARSERS: [Parser; 13] = [
+    Parser { name: "suite", read: suite, samples: &[("suites", ".toml")] },
+    Parser { name: "model", read: model, samples: &[("suites/models", "config.json")] },
+    Parser { name: "machine", read: machine, samples: &[("suites/machines", ".toml")] },
+    Parser { name: "line", read: line, samples: &[] },
+    Parser { name: "record", read: record, samples: &[] },
+    Parser { name: "fit", read: fit, samples: &[] },
+    Parser { name: "fault", read: fault, samples: &[] },
+    Parser { name: "hosts", read: hosts, samples: &[] },
+    Parser { name: "ranks", read: ranks, samples: &[] },
+    Parser {
+        name: "nccl-tests",
+        read: nccl_tests,
+        samples: &[("tests/data/foreign", ".txt"), ("tests/data/foreign", ".json")],
+    },
+    Parser { name: "osu", read: osu, samples: &[("tests/data/foreign", ".txt")] },
+    Parser { name: "imb", read: imb, samples: &[("tests/data/foreign", ".txt")] },
+    Parser { name: "csv", read: csv, samples: &[("tests/data/published", ".csv")] },
+];
+
+impl Parser {
+    /// Whole and right files, and those that once did harm.
+    pub fn samples(&self) -> Vec<Vec<u8>> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut files = Vec::new();
+        collect(&root.join("tests/corpus").join(self.name), "", &mut files);
+        for (folder, ending) in self.samples {
+            // The suites have folders of other things below them.
+            let from = files.len();
+            collect(&root.join(folder), ending, &mut files);
+            if self.name == "suite" {
+                files.retain(|file| {
+                    file.parent().is_some_and(|parent| parent.ends_with("suites") || parent.ends_with("suite"))
+                });
+            }
+            files[from..].sort();
+        }
+        if self.name == "line" {
+            let record =
+                std::fs::read_to_string(root.join("tests/data/sample-record.jsonl")).expect("the sample record");
+            return record
+                .lines()
+                .map(|line| line.as_bytes().to_vec())
+                .chain(files.iter().map(|file| bytes(file)))
+                .collect();
+        }
+        files.iter().map(|file| bytes(file)).collect()
+    }
+}
+
+fn bytes(file: &Path) -> Vec<u8> {
+    std::fs::read(file).unwrap_or_else(|cause| panic!("{}: {cause}", file.display()))
+}
+
+fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(&path, ending, files);
+        } else if path.to_string_lossy().ends_with(ending) {
+            files.push(path);
+        }
+    }
+}
+
+fn text(input: &[u8]) -> Option<&str> {
+    std::str::from_utf8(input).ok()
+}
+
+/// Errors are made to text too: making one may break as well.
+fn told<T>(answer: commgauge::error::Result<T>) -> Option<T> {
+    answer.map_err(|error| assert!(!error.to_string().is_empty() && error.exit_code() > 0)).ok()
+}
+
+fn suite(input: &[u8]) {
+    // The folder of the models that suites name.
+    let Some(text) = text(input) else { return };
+    told(Suite::parse(Path::new("suites/fuzzed.toml"), text));
+}
+
+fn model(input: &[u8]) {
+    let Some(model) = text(input).and_then(|text| told(Model::read(Path::new("config.json"), "fuzzed", text))) else {
+        return;
+    };
+    assert!(model.parameters() >= model.parameters_active());
+}
+
+fn machine(input: &[u8]) {
+    let Some(text) = text(input) else { return };
+    let Some(machine) = told(Machine::parse(text, Path::new("fuzzed.toml"))) else { return };
+    lint(std::slice::from_ref(&machine), "2026-01-01");
+}
+
+fn line(input: &[u8]) {
+    let Ok(line) = serde_json::from_slice::<Line>(input) else { return };
+    let written = serde_json::to_string(&line).expect("what was read can be written");
+    assert_eq!(serde_json::from_str::<Line>(&written).expect("what was written can be read"), line);
+}
+
+fn record(input: &[u8]) {
+    let Some(record) = told(Record::parse(input, "fuzzed.jsonl")) else { return };
+    let view = View::new(&record);
+    assert_eq!(view.rows.len(), record.plan.cases.len());
+}
+
+fn fit(input: &[u8]) {
+    let Some(text) = text(input) else { return };
+    told(Fit::parse(text, Path::new("fuzzed.json")));
+}
+
+fn fault(input: &[u8]) {
+    let Some(fault) = text(input).and_then(|text| text.parse::<Fault>().ok()) else { return };
+    let written = fault.to_string();
+    written.parse::<Fault>().unwrap_or_else(|problem| panic!("{fault:?} was written as {written}: {problem}"));
+}
+
+fn hosts(input: &[u8]) {
+    let Some(hosts) = text(input).and_then(|text| told(parse_hosts(text))) else { return };
+    assert!(hosts.iter().all(|(name, slots)| !name.is_empty() && *slots > 0));
+}
+
+fn ranks(input: &[u8]) {
+    for world in [4, 16] {
+        let Some(mut ranks) = told(parse_ranks(input, Path::new("ranks.txt"), world)) else { continue };
+        ranks.sort_unstable();
+        assert!(ranks.into_iter().eq(0..world));
+    }
+}
+
+/// Every row makes sense, every bad line has a number, and all rows together make a record.
+fn imported(answer: commgauge::error::Result<Imported>) {
+    let Some(imported) = told(answer) else { return };
+    for row in &imported.rows {
+        assert!(row.ranks > 0 && row.latency.0 > 0.0 && row.latency.0.is_finite(), "{row:?}");
+    }
+    assert!(imported.bad_lines.iter().all(|line| line.number > 0 && !line.problem.is_empty()));
+    let lines = record_lines("run", &[], &imported.rows, Vec::new());
+    Record::from_lines(lines).expect("imported lines make a record");
+}
+
+fn nccl_tests(input: &[u8]) {
+    imported(parse_nccl_tests(input, Path::new("log.txt")));
+}
+
+fn osu(input: &[u8]) {
+    imported(parse_osu(input, Path::new("log.txt"), None));
+    imported(parse_osu(input, Path::new("log.txt"), Some(8)));
+}
+
+fn imb(input: &[u8]) {
+    imported(parse_imb(input, Path::new("log.txt")));
+}
+
+fn csv(input: &[u8]) {
+    imported(parse_csv(input, Path::new("times.csv")));
+}
