@@ -4,6 +4,7 @@
 //! What the launched program measures, and what its record says, is not known here.
 
 mod advice;
+mod allocation;
 mod child;
 mod command;
 mod deaths;
@@ -11,10 +12,12 @@ mod family;
 mod find;
 mod first_gone;
 pub mod host;
+mod hostlist;
 mod leftovers;
 mod quote;
 
 pub use advice::advice;
+pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, supervise};
 pub use command::{LaunchCommand, Request, build};
 pub use deaths::{Cause, Death, deaths};
