@@ -118,11 +118,11 @@ claim_state() {
 
 write_state() {
     local word host
-    mkdir "$state"/{pids,ready,rates,before,tmp,temporary}
+    mkdir "$state"/{pids,ready,rates,before,tmp,temporary,slurm}
     local rootless=no
     [ "$(id -u)" -eq 0 ] || rootless=yes
     printf '%s\n' "hosts=$hosts" "rootless=$rootless" >"$state/settings"
-    if [[ $state == /tmp/* ]]; then shares+=("$state/temporary"); fi
+    if [[ $state == /tmp/* ]]; then shares+=("$state/temporary" "$state/slurm"); fi
     : >"$state/shares"
     [ "${#shares[@]}" -eq 0 ] || printf '%s\n' "${shares[@]}" >"$state/shares"
     . "$parts/fabric.sh"

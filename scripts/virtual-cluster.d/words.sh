@@ -1,7 +1,7 @@
 # What the user's words mean, and how complaints are made: usage ends with 2, a machine that cannot with 77, the rest with 6.
 # Sourced by ../virtual-cluster.
 
-verbs="up, run, exec, link, status, down, with"
+verbs="up, run, exec, link, slurm, status, down, with"
 
 say() { echo "virtual-cluster: $*" >&2; }
 usage_error() { say "$*"; say "\`virtual-cluster --help\` shows every verb and flag"; exit 2; }
@@ -18,6 +18,8 @@ need_tools() {
             ip | tc) skip "there is no program $tool here; it is in the package iproute2 (scripts/setup installs it)" ;;
             mpirun) skip "there is no mpirun here; it is in the package openmpi-bin (scripts/setup installs it)" ;;
             mpiexec.mpich) skip "there is no mpiexec.mpich here; it is in the package mpich (scripts/setup --with-mpich)" ;;
+            munged | slurmctld | slurmd | srun)
+                skip "there is no program $tool here; it is in the packages slurm-wlm and munge (scripts/setup --with-slurm)" ;;
             *) skip "there is no program $tool here; it is in the package util-linux" ;;
         esac
     done

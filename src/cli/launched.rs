@@ -23,6 +23,13 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         Ok(work) => work,
         Err(message) => return tell_usage(&message),
     };
+    if let Err(error) = unrelated_copies(&|name| std::env::var(name).ok()) {
+        // Once for all copies.
+        if std::env::var("SLURM_PROCID").is_ok_and(|rank| rank == "0") {
+            eprintln!("commgauge: {error}");
+        }
+        return error.exit_code();
+    }
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
         Ok(started) => started,
@@ -79,6 +86,22 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
     };
     let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
+}
+
+/// Catches copies that srun started without anything to join them by, before MPI does: some MPIs let each go on alone, others
+/// end with a page of advice and code 1. Said by one copy only.
+fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+    let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
+    // What PMIx, PMI-1 and PMI-2, mpirun and mpiexec leave with the ranks that they join.
+    let joined = ["PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_SIZE"];
+    if tasks < 2 || joined.iter().any(|name| environment(name).is_some()) {
+        return Ok(());
+    }
+    let kind = environment("SLURM_MPI_TYPE").unwrap_or_else(|| "none".to_owned());
+    Err(Error::usage(format!(
+        "srun started {tasks} copies with nothing to join them by (--mpi={kind}): each would believe that it is alone; start \
+         them with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or through `commgauge run`, which asks for the right one"
+    )))
 }
 
 /// Catches the launch that was none: a binary started N times, each thinking that it is alone.
@@ -165,4 +188,27 @@ fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
     arguments.output.show_on(&view, false, &mut std::io::stdout().lock())?;
     eprintln!("record: {}", request.record.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_srun_did_not_join_are_caught_before_mpi_starts() {
+        let step = |more: &'static [(&str, &str)]| {
+            move |name: &str| {
+                let all = [("SLURM_STEP_NUM_TASKS", "4")].into_iter().chain(more.iter().copied());
+                all.clone().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+            }
+        };
+        let error = unrelated_copies(&step(&[("SLURM_MPI_TYPE", "none")])).expect_err("alone");
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("srun started 4 copies") && text.contains("(--mpi=none)"), "{text}");
+        for joined in [&[("PMIX_RANK", "0")], &[("PMI_FD", "9")], &[("OMPI_COMM_WORLD_SIZE", "4")]] {
+            assert!(unrelated_copies(&step(joined)).is_ok(), "{joined:?}");
+        }
+        assert!(unrelated_copies(&|_| None).is_ok());
+    }
 }

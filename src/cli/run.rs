@@ -2,6 +2,7 @@
 //!
 //! The measuring is done by `commgauge-suite` or `commgauge-step`, in the ranks that are started; only its record comes back.
 
+mod allocation;
 mod arguments;
 mod outcome;
 mod progress;
@@ -15,7 +16,7 @@ use super::suite::{SuiteWork, plan_text};
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
-use crate::launch::{self, GRACE, LaunchCommand, Request, Surroundings};
+use crate::launch::{self, Allocation, GRACE, LaunchCommand, Request, Surroundings};
 use crate::layout::Nodes;
 use crate::record::line::{End, RankFacts};
 use crate::record::{Line, Record};
@@ -36,13 +37,27 @@ pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
-    let nodes = supposed_nodes(arguments, machine.as_ref())?;
+    let (arguments, allocation) = allocation::settle(arguments)?;
+    let arguments = &arguments;
+    let nodes = supposed_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
         Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
-        Backend::Mpi if arguments.dry_run => dry_run(arguments, &wanted.work, &nodes, out),
-        Backend::Mpi => launch_all(arguments, out),
+        Backend::Mpi if arguments.dry_run => {
+            tell(allocation.as_ref(), arguments);
+            dry_run(arguments, &wanted.work, &nodes, out)
+        }
+        Backend::Mpi => {
+            tell(allocation.as_ref(), arguments);
+            launch_all(arguments, out)
+        }
+    }
+}
+
+fn tell(allocation: Option<&Allocation>, arguments: &RunArguments) {
+    if let Some(allocation) = allocation {
+        eprintln!("commgauge: {}", allocation.sentence(arguments.ranks));
     }
 }
 
@@ -93,8 +108,12 @@ fn run_here(
     Ok(end.exit_code)
 }
 
-/// Where ranks will lie, as far as flags, host file and machine file say it; the launched program looks for itself.
-fn supposed_nodes(arguments: &RunArguments, machine: Option<&Machine>) -> Result<Nodes> {
+/// Where ranks will lie, as far as flags, host file, allocation and machine file say it; the launched program looks for itself.
+fn supposed_nodes(
+    arguments: &RunArguments,
+    allocation: Option<&Allocation>,
+    machine: Option<&Machine>,
+) -> Result<Nodes> {
     let ranks = arguments.ranks as usize;
     let launched = arguments.backend == Backend::Mpi;
     if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
@@ -116,6 +135,10 @@ fn supposed_nodes(arguments: &RunArguments, machine: Option<&Machine>) -> Result
         if host_of_rank.len() == ranks {
             return Ok(Nodes::of_hosts(&host_of_rank));
         }
+    }
+    let host_of_rank = allocation.map_or_else(Vec::new, |allocation| allocation.host_of_rank(arguments.ranks));
+    if host_of_rank.len() == ranks {
+        return Ok(Nodes::of_hosts(&host_of_rank));
     }
     let filled = |machine: &Machine| Nodes::filled(arguments.ranks, machine.ranks_per_node);
     Ok(machine.map_or_else(|| Nodes::single(arguments.ranks), filled))
@@ -179,12 +202,15 @@ struct Commands {
 
 fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
     let launcher = launch::find(&arguments.launcher, Surroundings::here(), &launch::probe)?;
-    let slurm_cores = if launcher.family == launch::Family::Slurm { launch::host::slurm_cores() } else { None };
+    // Open MPI's and MPICH's own launchers use the allocation as well.
+    let in_slurm = launcher.family == launch::Family::Slurm || Surroundings::here().in_slurm;
+    let slurm_cores = if in_slurm { launch::host::slurm_cores() } else { None };
     let mut request = Request {
         ranks: arguments.ranks,
         hosts: arguments.hosts.clone(),
         host_file: arguments.host_file.as_deref().map(places::text).transpose()?,
         cores: slurm_cores.unwrap_or_else(launch::host::cores),
+        srun_mpi: allocation::mpi_of_srun(arguments, &launcher)?,
         root: launch::host::is_root(),
         launcher_arguments: arguments.launcher_arguments.clone(),
         program: places::text(&places::program_beside(work::program(arguments))?)?,

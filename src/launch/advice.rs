@@ -2,12 +2,17 @@
 
 /// The sentence for the first known trouble in the launcher's output.
 pub fn advice(output: &str) -> Option<&'static str> {
-    let known: [(&[&str], &str); 5] = [
+    let known: [(&[&str], &str); 6] = [
         (
             // Open MPI's copy from process to process, refused by a container or by ptrace_scope.
             &["Read -1, expected", "errno = 1\n"],
             "copying straight between processes is forbidden here, as in some containers; run again with \
              --launcher-arg=--mca --launcher-arg=btl_vader_single_copy_mechanism --launcher-arg=none",
+        ),
+        (
+            &["direct launched using \"srun\""],
+            "srun gave the ranks no PMIx, without which they cannot find each other; start them with srun --mpi=pmix, or \
+             run with --launcher mpirun",
         ),
         (
             &["not enough slots available"],
@@ -42,6 +47,7 @@ mod tests {
             ("as it could not access\nor execute an executable:\n\nExecutable: ./nix", Some("all hosts share")),
             ("suite: error while loading shared libraries: libmpi.so.40: cannot open", Some("LD_LIBRARY_PATH")),
             ("Read -1, expected 65536, errno = 14", None),
+            ("The application appears to have been direct launched using \"srun\",\nbut OMPI", Some("--mpi=pmix")),
             ("all is well", None),
         ] {
             match (advice(output), word) {

@@ -60,7 +60,8 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
         .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
     let lines = read_lines(&mut child);
     let mut ending = Ending::default();
-    let status = wait(&mut child, &lines, grace, &mut ending, watch);
+    let stop = Stop { signal: command.stop_signal, grace };
+    let status = wait(&mut child, &lines, stop, &mut ending, watch);
     // Whatever happened, also a failing wait: nothing stays behind.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
@@ -77,7 +78,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
 fn wait(
     child: &mut Child,
     lines: &Receiver<String>,
-    grace: Duration,
+    stop: Stop,
     ending: &mut Ending,
     watch: &mut dyn Watch,
 ) -> Result<ExitStatus> {
@@ -101,8 +102,8 @@ fn wait(
         if let Some(number) = watch.signal() {
             let again = ending.interrupted_by.is_some();
             ending.interrupted_by.get_or_insert(number);
-            deadline.get_or_insert(Instant::now() + grace);
-            kill_group(child, if again { Signal::KILL } else { passed_on(number) });
+            deadline.get_or_insert(Instant::now() + stop.grace);
+            kill_group(child, if again { Signal::KILL } else { passed_on(number, stop.signal) });
         }
         if deadline.is_some_and(|deadline| Instant::now() > deadline) {
             kill_group(child, Signal::KILL);
@@ -115,7 +116,17 @@ fn wait(
     }
 }
 
-fn passed_on(number: i32) -> Signal {
+/// How a launch is asked to stop, and how long it may take.
+#[derive(Clone, Copy)]
+struct Stop {
+    signal: Option<i32>,
+    grace: Duration,
+}
+
+fn passed_on(number: i32, instead: Option<i32>) -> Signal {
+    if let Some(signal) = instead.and_then(Signal::from_named_raw) {
+        return signal;
+    }
     if number == Signal::TERM.as_raw() { Signal::TERM } else { Signal::INT }
 }
 

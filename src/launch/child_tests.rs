@@ -32,6 +32,7 @@ fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>
         environment: vec![("GREETING".into(), "hello".into())],
         program: "sh".into(),
         arguments: vec!["-c".into(), script.into()],
+        stop_signal: None,
     };
     let mut watch = Script { signals: signals.to_vec(), ticks: 0, lines: Vec::new() };
     let start = Instant::now();
@@ -50,7 +51,8 @@ fn assert_gone(pid: &str) {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let command = LaunchCommand { environment: vec![], program: "/nowhere/mpirun".into(), arguments: vec![] };
+    let command =
+        LaunchCommand { environment: vec![], program: "/nowhere/mpirun".into(), arguments: vec![], stop_signal: None };
     let mut watch = Script { signals: vec![], ticks: 0, lines: vec![] };
     let error = supervise(&command, "none", GRACE, &mut watch).expect_err("not there");
     assert_eq!(error.exit_code(), 6);

@@ -5,6 +5,7 @@
 use super::family::{Family, Launcher};
 use super::quote::{quote, quote_program};
 use crate::error::{Error, Result};
+use rustix::process::Signal;
 
 /// What is to be launched, and where.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Request {
     pub host_file: Option<String>,
     /// Cores that the ranks share: of this host, or of the Slurm allocation. Not looked at where hosts are named.
     pub cores: u32,
+    /// How srun brings the ranks together, the word of its `--mpi`; where none, Slurm's own setting holds.
+    pub srun_mpi: Option<String>,
     /// Whether the user is root.
     pub root: bool,
     /// Words for the launcher, placed after ours.
@@ -36,6 +39,8 @@ pub struct LaunchCommand {
     pub program: String,
     /// All its words.
     pub arguments: Vec<String>,
+    /// The signal that the launcher hands on to its ranks, to ask them to stop; where none, the one that arrived does.
+    pub stop_signal: Option<i32>,
 }
 
 impl LaunchCommand {
@@ -86,7 +91,9 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     arguments.extend(request.launcher_arguments.iter().cloned());
     arguments.push(request.program.clone());
     arguments.extend(request.program_arguments.iter().cloned());
-    Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments })
+    // srun takes SIGTERM as the order to kill, and SIGINT as a question; this one it hands on.
+    let stop_signal = (launcher.family == Family::Slurm).then(|| Signal::USR1.as_raw());
+    Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal })
 }
 
 fn room(request: &Request) -> Result<Room> {
@@ -178,6 +185,9 @@ fn slurm(
     environment: &mut Vec<(String, String)>,
 ) -> Result<()> {
     push(arguments, &[&format!("--ntasks={}", request.ranks), "--kill-on-bad-exit=1"]);
+    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !settled(request, &["mpi"])) {
+        push(arguments, &[&format!("--mpi={mpi}")]);
+    }
     if let Some(text) = &request.hosts {
         let hosts = parse_hosts(text)?;
         let names: Vec<&str> = hosts.iter().map(|host| host.0).collect();

@@ -70,6 +70,19 @@ fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
 }
 
 #[test]
+fn srun_is_told_how_to_bring_ranks_together_and_stops_them_by_a_signal_that_it_hands_on() {
+    let told = Request { srun_mpi: Some("pmix".into()), ..request(4, false) };
+    let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix --cpu-bind=cores suite 'a b'";
+    assert_eq!(line(Family::Slurm, &told), expected);
+    let own = Request { launcher_arguments: vec!["--mpi=none".into()], ..told };
+    let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores --mpi=none suite 'a b'";
+    assert_eq!(line(Family::Slurm, &own), expected);
+    for (family, signal) in [(Family::Slurm, Some(10)), (Family::OpenMpi4, None), (Family::Mpich, None)] {
+        assert_eq!(build(&launcher(family), &own).expect("a command").stop_signal, signal);
+    }
+}
+
+#[test]
 fn hosts_that_the_user_names_keep_the_launchers_own_binding() {
     let named = Request { hosts: Some("a:2,b:2".into()), ..request(4, false) };
     let listed = Request { host_file: Some("my hosts".into()), ..request(4, false) };
@@ -131,6 +144,7 @@ proptest! {
             program: "sh".into(),
             arguments: ["-c".into(), r#"printf '%s\0' "$COMMGAUGE_TEST" "$@""#.into(), "sh".into()]
                 .into_iter().chain(words.clone()).collect(),
+            stop_signal: None,
         };
         let output = std::process::Command::new("sh").args(["-c", &command.for_shell()]).output().expect("a shell");
         let text = String::from_utf8(output.stdout).expect("UTF-8");

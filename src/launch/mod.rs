@@ -4,6 +4,7 @@
 //! What the launched program measures, and what its record says, is not known here.
 
 mod advice;
+mod allocation;
 mod child;
 mod command;
 mod deaths;
@@ -12,10 +13,12 @@ mod find;
 mod first_gone;
 pub mod host;
 mod host_file;
+mod hostlist;
 mod leftovers;
 mod quote;
 
 pub use advice::advice;
+pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, supervise};
 pub use command::{LaunchCommand, Request, build, parse_hosts};
 pub use deaths::{Cause, Death, deaths};

@@ -13,16 +13,20 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM from now on: the first asks to stop, so that what was measured is kept in order.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first asks to stop, so that what was measured is kept in order.
+    ///
+    /// SIGUSR1 counts as SIGTERM: it is the one that srun hands on, and that schedulers send before the time is over.
     ///
     /// # Errors
     /// Where the system refuses the handlers.
     pub fn catch() -> Result<Signals> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
         let signals = Signals::default();
-        for signal in [SIGINT, SIGTERM] {
+        for (signal, counts_as) in [(SIGINT, SIGINT), (SIGTERM, SIGTERM), (SIGUSR1, SIGTERM)] {
             signal_hook::flag::register(signal, Arc::clone(&signals.raised))
-                .and_then(|_| signal_hook::flag::register_usize(signal, Arc::clone(&signals.number), signal as usize))
+                .and_then(|_| {
+                    signal_hook::flag::register_usize(signal, Arc::clone(&signals.number), counts_as as usize)
+                })
                 .map_err(|cause| Error::environment(format!("cannot catch signal {signal}: {cause}")))?;
         }
         Ok(signals)

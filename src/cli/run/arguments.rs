@@ -15,8 +15,11 @@ pub struct RunArguments {
     /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
-    /// Number of ranks.
-    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of ranks [default: those of the Slurm allocation, else 4]
+    #[arg(short = 'n', long = "ranks", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub asked_ranks: Option<u32>,
+    /// Number of ranks, as settled by the flag or the allocation.
+    #[arg(skip = 4u32)]
     pub ranks: u32,
     /// Who carries the communication out.
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
@@ -102,6 +105,6 @@ mod tests {
             parse("s.toml --launcher-arg --mca --launcher-arg btl --launcher-arg self -- --fast -x").expect("fine");
         assert_eq!(run.launcher_arguments, ["--mca", "btl", "self"]);
         assert_eq!(run.extra, ["--fast", "-x"]);
-        assert_eq!((run.ranks, run.backend, run.launcher.as_str()), (4, Backend::Mpi, "auto"));
+        assert_eq!((run.asked_ranks, run.backend, run.launcher.as_str()), (None, Backend::Mpi, "auto"));
     }
 }

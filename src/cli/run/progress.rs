@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::launch::{Watch, first_gone, host};
 use crate::record::{Follower, Line};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(super) struct Progress {
 impl Progress {
     /// Starts to follow a record that need not exist yet.
     pub(super) fn new(record: &Path) -> Result<Self> {
-        let signals = Signals::new([SIGINT, SIGTERM])
+        let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
             .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
         let bar = std::io::stderr().is_terminal().then(new_bar);
         Ok(Self {
@@ -114,7 +114,8 @@ impl Watch for Progress {
     }
 
     fn signal(&mut self) -> Option<i32> {
-        self.signals.pending().next()
+        // Schedulers warn by SIGUSR1 that the time is nearly over, as they end a job by SIGTERM.
+        self.signals.pending().next().map(|number| if number == SIGUSR1 { SIGTERM } else { number })
     }
 }
 

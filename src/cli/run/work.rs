@@ -89,7 +89,10 @@ mod tests {
 
     fn run(line: &str) -> RunArguments {
         let words = std::iter::once("run").chain(line.split_whitespace());
-        Program::try_parse_from(words).map(|program| program.run).unwrap_or_else(|error| panic!("{line}: {error}"))
+        let run = Program::try_parse_from(words).map(|program| program.run);
+        let mut run = run.unwrap_or_else(|error| panic!("{line}: {error}"));
+        run.ranks = run.asked_ranks.unwrap_or(run.ranks);
+        run
     }
 
     fn planned(line: &str) -> Result<Wanted> {

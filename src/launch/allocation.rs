@@ -1,0 +1,184 @@
+//! What Slurm gave to the job that this process runs in, from the environment: the job, its hosts, its ranks on each.
+//!
+//! Nothing is asked of Slurm's daemons, and whether srun is there is not known here.
+
+use super::hostlist::{MOST_HOSTS, expand, first_difference};
+use crate::error::{Error, Result};
+
+/// The resources of a Slurm job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// The job's number.
+    pub job: String,
+    /// Hosts in Slurm's short form, such as `node[1-4]`.
+    pub host_list: String,
+    /// Ranks that the allocation was asked for, or has room for.
+    pub ranks: u32,
+    /// Every host and its ranks.
+    pub hosts: Vec<(String, u32)>,
+}
+
+/// Slurm's own words for the choice between its kinds of MPI, where a site or a user made it.
+const MPI_TYPE: &str = "SLURM_MPI_TYPE";
+
+impl Allocation {
+    /// That of this process; none outside of one.
+    pub fn here() -> Result<Option<Self>> {
+        Self::of(&|name| std::env::var(name).ok())
+    }
+
+    /// That of an environment.
+    ///
+    /// # Errors
+    /// Where this process is one of several tasks of a step, or where the environment contradicts itself.
+    pub fn of(environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+        let set = |name: &str| environment(name).filter(|text| !text.is_empty());
+        let Some(job) = set("SLURM_JOB_ID") else { return Ok(None) };
+        if let Some(tasks) = set("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).filter(|n| *n > 1) {
+            return Err(Error::usage(format!(
+                "srun started `commgauge run` {tasks} times (SLURM_STEP_NUM_TASKS): each copy would start ranks of its own; \
+                 call `commgauge run` once, without srun: it calls srun itself"
+            )));
+        }
+        let needed = |name: &str| {
+            set(name).ok_or_else(|| {
+                Error::environment(format!(
+                    "this is Slurm job {job} (SLURM_JOB_ID), but {name} is not set, so its hosts are not known; \
+                     outside of the job, unset SLURM_JOB_ID"
+                ))
+            })
+        };
+        let host_list = needed("SLURM_JOB_NODELIST")?;
+        let per_host = needed("SLURM_TASKS_PER_NODE")?;
+        let names = expand(&host_list).ok_or_else(|| unreadable("SLURM_JOB_NODELIST", &host_list))?;
+        let counts = counts(&per_host).ok_or_else(|| unreadable("SLURM_TASKS_PER_NODE", &per_host))?;
+        if names.len() != counts.len() {
+            return Err(Error::mismatch(format!(
+                "job {job}: SLURM_JOB_NODELIST={host_list} names {} hosts, SLURM_TASKS_PER_NODE={per_host} has {}; \
+                 was the environment of another job inherited?",
+                names.len(),
+                counts.len()
+            )));
+        }
+        let room = counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        let ranks = match set("SLURM_NTASKS") {
+            Some(text) => text.parse::<u32>().ok().filter(|ranks| *ranks > 0),
+            None => u32::try_from(room).ok(),
+        };
+        let ranks = ranks.ok_or_else(|| unreadable("SLURM_NTASKS", &set("SLURM_NTASKS").unwrap_or(per_host)))?;
+        let hosts = names.into_iter().zip(counts).collect();
+        Ok(Some(Self { job, host_list, ranks, hosts }))
+    }
+
+    /// The ranks of a run for which `asked` were asked; all of them where nobody asked.
+    ///
+    /// # Errors
+    /// Where more are asked for than the allocation has.
+    pub fn ranks_for(&self, asked: Option<u32>) -> Result<u32> {
+        match asked {
+            Some(asked) if asked > self.ranks => Err(Error::usage(format!(
+                "-n {asked}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or ask Slurm for \
+                 --ntasks={asked}",
+                self.job,
+                self.ranks,
+                self.hosts.len(),
+                self.host_list
+            ))),
+            asked => Ok(asked.unwrap_or(self.ranks)),
+        }
+    }
+
+    /// Refuses hosts, as in `a:2,b:2`, that are not of this allocation, or for which it has fewer ranks.
+    ///
+    /// # Errors
+    /// Names the first such host.
+    pub fn check_hosts(&self, asked: &str) -> Result<()> {
+        for part in asked.split(',') {
+            let (name, count) = part.split_once(':').unwrap_or((part, "1"));
+            let Some(host) = self.hosts.iter().find(|host| host.0 == name) else {
+                return Err(Error::usage(format!(
+                    "--hosts {asked}: {name} is not of Slurm job {}, which has {}{}",
+                    self.job,
+                    self.host_list,
+                    first_difference(name, &self.host_list)
+                )));
+            };
+            if count.parse().is_ok_and(|count: u32| count > host.1) {
+                return Err(Error::usage(format!(
+                    "--hosts {asked}: Slurm job {} has {} ranks on {name}, not {count}",
+                    self.job, host.1
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hosts of the first `ranks` ranks, where each host is filled before the next.
+    pub fn host_of_rank(&self, ranks: u32) -> Vec<&str> {
+        let all = self.hosts.iter().flat_map(|(name, count)| std::iter::repeat_n(name.as_str(), *count as usize));
+        all.take(ranks as usize).collect()
+    }
+
+    /// The sentence that says what is used.
+    pub fn sentence(&self, ranks: u32) -> String {
+        let of = if ranks == self.ranks { String::new() } else { format!(" of its {}", self.ranks) };
+        let hosts = if self.hosts.len() == 1 { "host" } else { "hosts" };
+        format!("Slurm job {}: {ranks}{of} ranks on {} {hosts} ({})", self.job, self.hosts.len(), self.host_list)
+    }
+}
+
+/// How srun is to bring ranks of this MPI together: the word for its `--mpi`, where nobody has chosen yet.
+///
+/// `offered` is what `srun --mpi=list` says. Open MPI speaks PMIx, MPICH Slurm's PMI-2; without either, every rank believes
+/// that it is alone.
+///
+/// # Errors
+/// Where the site's Slurm offers neither.
+pub fn srun_mpi(
+    flavor: Option<super::Flavor>,
+    offered: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<&'static str>> {
+    let wanted = match flavor {
+        _ if environment(MPI_TYPE).is_some_and(|text| !text.is_empty()) => return Ok(None),
+        Some(super::Flavor::OpenMpi) => "pmix",
+        Some(super::Flavor::Mpich) => "pmi2",
+        None => return Ok(None),
+    };
+    let kinds: Vec<&str> =
+        offered.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains(' ')).collect();
+    if kinds.contains(&wanted) {
+        return Ok(Some(wanted));
+    }
+    Err(Error::environment(format!(
+        "srun here has no --mpi={wanted} (it has {}), without which ranks of {} would not find each other; have Slurm's \
+         plugin installed, or run with --launcher mpirun",
+        if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
+        flavor.map_or("this MPI", super::Flavor::name),
+    )))
+}
+
+fn unreadable(name: &str, text: &str) -> Error {
+    Error::environment(format!("{name}={text} is not in the form that Slurm gives it"))
+}
+
+/// Reads Slurm's counts, such as `2(x2),1`.
+fn counts(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (count, times) = match part.split_once("(x") {
+            Some((count, times)) => (count, times.strip_suffix(')')?.parse::<usize>().ok()?),
+            None => (part, 1),
+        };
+        let count = count.parse::<u32>().ok()?;
+        if all.len().checked_add(times)? > MOST_HOSTS {
+            return None;
+        }
+        all.extend(std::iter::repeat_n(count, times));
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+#[path = "allocation_tests.rs"]
+mod tests;

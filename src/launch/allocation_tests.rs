@@ -1,0 +1,89 @@
+//! Environments of jobs, as Slurm 22.05 gives them, and what is wrong in others.
+
+use super::*;
+use crate::launch::Flavor;
+
+/// What a batch script sees after `sbatch -N 2 --ntasks-per-node=2`.
+const BATCH: &[(&str, &str)] = &[
+    ("SLURM_JOB_ID", "7"),
+    ("SLURM_JOB_NODELIST", "host[0-1]"),
+    ("SLURM_TASKS_PER_NODE", "2(x2)"),
+    ("SLURM_NTASKS", "4"),
+];
+
+fn read(pairs: &[(&str, &str)], changes: &[(&str, &str)]) -> Result<Option<Allocation>> {
+    let look = |name: &str| {
+        let all = changes.iter().chain(pairs);
+        all.clone().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+    };
+    Allocation::of(&look)
+}
+
+fn batch() -> Allocation {
+    read(BATCH, &[]).expect("readable").expect("a job")
+}
+
+#[test]
+fn environments_that_contradict_themselves_are_refused() {
+    for (changes, exit_code, words) in [
+        (&[("SLURM_STEP_NUM_TASKS", "4")][..], 2, "srun started `commgauge run` 4 times"),
+        (&[("SLURM_JOB_NODELIST", "")], 6, "SLURM_JOB_NODELIST is not set"),
+        (&[("SLURM_TASKS_PER_NODE", "")], 6, "SLURM_TASKS_PER_NODE is not set"),
+        (&[("SLURM_JOB_NODELIST", "host[0-")], 6, "SLURM_JOB_NODELIST=host[0-"),
+        (&[("SLURM_TASKS_PER_NODE", "2(x")], 6, "SLURM_TASKS_PER_NODE=2(x"),
+        (&[("SLURM_TASKS_PER_NODE", "1(x99999999999)")], 6, "SLURM_TASKS_PER_NODE"),
+        (&[("SLURM_NTASKS", "0")], 6, "SLURM_NTASKS=0"),
+        (&[("SLURM_NTASKS", "many")], 6, "SLURM_NTASKS=many"),
+        (&[("SLURM_TASKS_PER_NODE", "2(x3)")], 7, "names 2 hosts, SLURM_TASKS_PER_NODE=2(x3) has 3"),
+    ] {
+        let error = read(BATCH, changes).expect_err(words);
+        assert_eq!(error.exit_code(), exit_code, "{error}");
+        assert!(error.to_string().contains(words), "{error} lacks {words}");
+    }
+}
+
+#[test]
+fn ranks_and_hosts_come_from_the_job() {
+    assert_eq!(read(&[], &[]).expect("readable"), None);
+    let job = batch();
+    assert_eq!((job.ranks, job.host_of_rank(3)), (4, vec!["host0", "host0", "host1"]));
+    assert_eq!(job.sentence(4), "Slurm job 7: 4 ranks on 2 hosts (host[0-1])");
+    assert_eq!(job.sentence(2), "Slurm job 7: 2 of its 4 ranks on 2 hosts (host[0-1])");
+    // Without --ntasks there is no SLURM_NTASKS, and the room on the hosts counts. An interactive step has one task.
+    for changes in [[("SLURM_NTASKS", ""), ("SLURM_TASKS_PER_NODE", "3,1")], [("SLURM_STEP_NUM_TASKS", "1"), ("", "")]]
+    {
+        assert_eq!(read(BATCH, &changes).expect("readable").expect("a job").ranks, 4);
+    }
+}
+
+#[test]
+fn what_is_asked_for_beyond_the_job_is_refused() {
+    let job = batch();
+    assert_eq!((job.ranks_for(None).ok(), job.ranks_for(Some(2)).ok()), (Some(4), Some(2)));
+    let error = job.ranks_for(Some(8)).expect_err("too many").to_string();
+    assert!(error.contains("-n 8: Slurm job 7 has 4 ranks on 2 hosts") && error.contains("--ntasks=8"), "{error}");
+    assert!(job.check_hosts("host1:2,host0").is_ok());
+    for (hosts, words) in [
+        ("host0,host2", "host2 is not of Slurm job 7, which has host[0-1]; did you mean host"),
+        ("host0:3", "has 2 ranks on host0, not 3"),
+    ] {
+        let error = job.check_hosts(hosts).expect_err(hosts);
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn srun_is_told_the_interface_of_the_mpi_unless_somebody_chose() {
+    let list = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n";
+    let nobody = |_: &str| None;
+    for (flavor, expected) in [(Some(Flavor::OpenMpi), Some("pmix")), (Some(Flavor::Mpich), Some("pmi2")), (None, None)]
+    {
+        assert_eq!(srun_mpi(flavor, list, &nobody).expect("offered"), expected);
+    }
+    assert_eq!(srun_mpi(Some(Flavor::OpenMpi), "", &|_| Some("pmi2".into())).expect("chosen"), None);
+    let error =
+        srun_mpi(Some(Flavor::OpenMpi), "MPI plugin types are...\n\tnone\n\tpmi2\n", &nobody).expect_err("none");
+    assert_eq!(error.exit_code(), 6);
+    assert!(error.to_string().contains("no --mpi=pmix (it has none, pmi2)"), "{error}");
+}

@@ -1,0 +1,140 @@
+//! The MPIJob is one that the operator would take, its parts agree with each other, and its launcher waits with an end.
+//! No cluster runs here.
+
+#![cfg(feature = "mpi")]
+
+mod common;
+
+use common::{Ran, ending, start};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn text(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).expect("it is shipped")
+}
+
+fn job() -> Value {
+    serde_yaml_ng::from_str(&text("scripts/kubernetes/mpijob.yaml")).expect("YAML")
+}
+
+/// What the operator's fields do not allow, in words.
+fn complaints(job: &Value) -> Vec<String> {
+    let schema: Value = serde_json::from_str(&text("tests/data/mpijob.schema.json")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    validator.iter_errors(job).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+#[test]
+fn the_job_has_only_fields_and_values_that_the_operator_knows() {
+    assert_eq!(complaints(&job()), Vec::<String>::new());
+    // The check itself sees what users get wrong: slips of the pen, values of other versions, fields in the wrong place.
+    for (pointer, name, value) in [
+        ("/spec", "launcherCreationPolicy", Value::from("WaitForWorkers")),
+        ("/spec", "waitForWorkers", Value::from(true)),
+        ("/spec", "backoffLimit", Value::from(0)),
+        ("/spec", "slotsPerWorker", Value::from("8")),
+        ("/spec/runPolicy", "cleanPodPolicy", Value::from("running")),
+        ("/spec/runPolicy", "activeDeadlineSeconds", Value::from(0)),
+        ("/spec/mpiReplicaSpecs/Launcher/template/spec", "backoffLimit", Value::from(0)),
+        ("/spec/mpiReplicaSpecs", "worker", Value::from(1)),
+        ("/spec/mpiReplicaSpecs/Worker", "template", Value::Null),
+    ] {
+        let mut wrong = job();
+        wrong.pointer_mut(pointer).expect(pointer)[name] = value;
+        assert!(!complaints(&wrong).is_empty(), "{pointer}/{name}");
+    }
+}
+
+#[test]
+fn the_job_waits_for_its_workers_tries_once_and_ends_in_time() {
+    let job = job();
+    let at = |pointer: &str| job.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is missing")).clone();
+    let worker = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0";
+    let launcher = "/spec/mpiReplicaSpecs/Launcher/template/spec/containers/0";
+    assert_eq!(at("/spec/launcherCreationPolicy"), "WaitForWorkersReady");
+    assert_eq!(at("/spec/runPolicy/backoffLimit"), 0);
+    assert_eq!(at("/spec/runPolicy/cleanPodPolicy"), "Running");
+    for role in ["Launcher", "Worker"] {
+        assert_eq!(at(&format!("/spec/mpiReplicaSpecs/{role}/restartPolicy")), "Never");
+    }
+    // Ready means that sshd listens, on the port that the image's clients use, with the keys that its user may read.
+    let container = text("scripts/kubernetes/Containerfile");
+    let port = at(&format!("{worker}/readinessProbe/tcpSocket/port"));
+    assert!(container.contains(&format!("'Port {port}'")) && container.contains(&format!("'    Port {port}'")));
+    let keys = at("/spec/sshAuthMountPath");
+    assert!(container.contains(&format!("HostKey {}/id_rsa", keys.as_str().expect("a path"))), "{keys}");
+    for container_of in [worker, launcher] {
+        assert_eq!(at(&format!("{container_of}/securityContext/runAsUser")), 1000);
+    }
+    assert!(container.contains("--uid 1000"));
+    // As many ranks as processors, or they would take turns.
+    assert_eq!(at("/spec/slotsPerWorker").to_string(), at(&format!("{worker}/resources/limits/cpu")).as_str().unwrap());
+    let wait: u64 = at(&format!("{launcher}/env/2/value")).as_str().expect("text").parse().expect("seconds");
+    assert!(wait < at("/spec/runPolicy/activeDeadlineSeconds").as_u64().expect("seconds"));
+    let command = at(&format!("{launcher}/command/0"));
+    assert!(container.contains("scripts/kubernetes/run-and-judge /usr/local/bin/"), "{command}");
+    let machine = at(&format!("{launcher}/env/1/value"));
+    assert!(Path::new(ROOT).join(format!("suites/machines/{}.toml", machine.as_str().unwrap())).exists());
+    assert!(
+        Path::new(ROOT).join(format!("suites/{}.toml", at(&format!("{launcher}/args/0")).as_str().unwrap())).exists()
+    );
+}
+
+/// Runs the launcher's command where `ssh` and `commgauge` are played by shell lines.
+fn launched(ssh: &str, commgauge: &str) -> (Ran, String) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    for (name, line) in [("ssh", ssh), ("commgauge", commgauge)] {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+    fs::write(folder.path().join("hostfile"), "w-0.w.default.svc slots=8\nw-1.w.default.svc slots=4\n")
+        .expect("written");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a PATH"));
+    let mut command = Command::new(Path::new(ROOT).join("scripts/kubernetes/run-and-judge"));
+    command.args(["quick", "--", "-x"]).env("PATH", path).stdin(Stdio::null()).current_dir(folder.path());
+    command.env("OMPI_MCA_orte_default_hostfile", folder.path().join("hostfile"));
+    command
+        .env_remove("COMMGAUGE")
+        .env_remove("COMMGAUGE_JOB")
+        .env("COMMGAUGE_RECORDS", folder.path())
+        .env("COMMGAUGE_WAIT_SECONDS", "2")
+        .env("COMMGAUGE_MACHINE", "m");
+    let ran = ending(start(&mut command), 60);
+    let calls = fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
+    (ran, calls)
+}
+
+/// Notes its words, writes a record when it runs, and ends with one code for `run` and another for `gate`.
+fn played(run: i32, gate: i32) -> String {
+    format!(
+        "echo \"$@\" >>calls\nif [ \"$1\" = gate ]; then exit {gate}; fi\n\
+         while [ \"$1\" != --record ]; do shift; done\necho '{{}}' >\"$2\"\nexit {run}"
+    )
+}
+
+#[test]
+fn workers_that_ssh_never_reaches_are_named_and_end_the_job_with_6() {
+    let (ran, calls) = launched("case \"$*\" in *w-1*) exit 255 ;; esac", &played(0, 0));
+    let ran = ran.ended_with(6).said("reached these workers not once in 2 s: w-1.w.default.svc");
+    assert!(!ran.stderr.contains("w-0.") && calls.is_empty(), "{calls}");
+}
+
+#[test]
+fn the_end_of_the_launcher_is_the_verdict_unless_the_run_itself_failed() {
+    for (run, gate, expected) in [(0, 0, 0), (0, 1, 1), (0, 3, 3), (4, 4, 4), (143, 7, 7), (6, 0, 6)] {
+        let (ran, calls) = launched("exit 0", &played(run, gate));
+        ran.ended_with(expected);
+        let calls: Vec<&str> = calls.lines().collect();
+        assert!(calls[0].starts_with("run quick -n 12 --launcher mpirun --hostfile ") && calls[0].ends_with(" -- -x"));
+        assert!(calls[1].starts_with("gate ") && calls[1].ends_with(" --machine m"), "{}", calls[1]);
+    }
+    // Without a record there is nothing to judge, and nothing is no success.
+    assert_eq!(launched("exit 0", "exit 0").0.code, Some(6));
+    assert_eq!(launched("exit 0", "exit 2").0.code, Some(2));
+}
