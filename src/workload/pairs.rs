@@ -36,23 +36,22 @@ impl WorkPlan {
     pub fn of_pairs(request: &PairsRequest, world_size: u32) -> Result<WorkPlan> {
         check_messages(request)?;
         let stride = request.rank_stride.max(1);
-        let ranks: Vec<u32> = (0..world_size).step_by(stride as usize).collect();
-        if ranks.len() < 2 {
+        let players = world_size.div_ceil(stride) as usize;
+        if players < 2 {
             return Err(Error::usage(match stride {
                 1 => format!("a pair needs two ranks; this launch has {world_size}"),
                 stride => format!("--rank-stride {stride} leaves one of {world_size} ranks; a pair needs two"),
             }));
         }
-        let cases = cases_of(ranks.len(), request.one_at_a_time);
+        let cases = cases_of(players, request.one_at_a_time);
         if cases > MOST_CASES as u64 {
             let or = if request.one_at_a_time { ", or leave out --one-at-a-time" } else { "" };
             return Err(Error::usage(format!(
-                "all pairs of {} ranks make {cases} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{or}",
-                ranks.len()
+                "all pairs of {players} ranks make {cases} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{or}"
             )));
         }
         let mut plan = WorkPlan::default();
-        let alone: Vec<Vec<u32>> = ranks.into_iter().map(|rank| vec![rank]).collect();
+        let alone: Vec<Vec<u32>> = (0..world_size).step_by(stride as usize).map(|rank| vec![rank]).collect();
         for (label, groups) in meetings(&alone, request.one_at_a_time) {
             plan.groups.push(groups);
             let messages = (request.latency_bytes, request.bandwidth_bytes);
@@ -110,6 +109,7 @@ pub(super) fn cases_of_a_round(
         solo_of: None,
     })
 }
+
 fn check_messages(request: &PairsRequest) -> Result<()> {
     for (flag, bytes) in [("--latency-bytes", request.latency_bytes), ("--bandwidth-bytes", request.bandwidth_bytes)] {
         if bytes.0 == 0 || bytes > LARGEST_MESSAGE {
