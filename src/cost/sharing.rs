@@ -3,7 +3,9 @@
 //! A call costs alpha + beta bytes. With x times as many groups at once its latency part grows by x^a and its
 //! bandwidth part by x^b:
 //!
-//!     T_x(S) = T_1(S) ((1 - s) x^a + s x^b)          s = beta S / (alpha + beta S), the share of bandwidth in T_1
+//! ```text
+//! T_x(S) = T_1(S) ((1 - s) x^a + s x^b)          s = beta S / (alpha + beta S), the share of bandwidth in T_1
+//! ```
 //!
 //! b is 0 where every group has links of its own and 1 where all share one rate, which each then has 1/x of. Between them lie
 //! groups that could not fill the shared link alone. Knows no records and no curves.

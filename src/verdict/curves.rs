@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Fewer sizes do not make a curve.
 const FEWEST_SIZES: usize = 3;
+/// More sizes tell no more of alpha and beta; of more, every second, third ... is taken.
+const MOST_SIZES: usize = 64;
 /// Share of the time of the outermost size that must come from alpha, or from beta, for it to be seen there.
 const SEEN: f64 = 0.5;
 
@@ -90,6 +92,8 @@ pub(super) fn series(pairs: &[Pair]) -> Vec<Series> {
 fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
     points.sort_by_key(|(bytes, _)| *bytes);
     points.dedup_by_key(|(bytes, _)| *bytes);
+    let every = points.len().div_ceil(MOST_SIZES).max(1);
+    let points: Vec<(u64, Vec<f64>)> = points.into_iter().step_by(every).collect();
     let middle: Option<Vec<(f64, f64)>> =
         points.iter().map(|(bytes, times)| Some((*bytes as f64, median(&sorted(times.iter().copied()))?))).collect();
     let Some(middle) = middle.filter(|points| points.len() >= FEWEST_SIZES) else { return Vec::new() };

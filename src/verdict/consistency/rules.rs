@@ -8,7 +8,7 @@ use crate::record::line::CaseFacts;
 use crate::sample::Cadence;
 use crate::units::three_digits;
 use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A collective, and what together does the same with the same `bytes_total`.
 const MADE_OF: [(Collective, &[Collective]); 11] = [
@@ -108,18 +108,16 @@ fn dip<'a>(three: &[&Timed<'a>]) -> Option<Check<'a>> {
 
 fn made_of_others<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
     let mut found = Vec::new();
+    let mut index: HashMap<(Collective, u64, ElementType), &Timed<'a>> = HashMap::new();
+    for case in cases {
+        let facts = case.facts;
+        index.entry((facts.collective, facts.bytes_total.0, facts.element_type)).or_insert(case);
+    }
     for slow in cases {
         let rules = MADE_OF.iter().filter(|(whole, _)| *whole == slow.facts.collective);
         for (_, parts) in rules {
-            let part = |part: &Collective| {
-                let fits = |case: &&&Timed| {
-                    let facts = case.facts;
-                    facts.collective == *part
-                        && facts.bytes_total == slow.facts.bytes_total
-                        && facts.element_type == slow.facts.element_type
-                };
-                cases.iter().find(fits).copied()
-            };
+            let part =
+                |part: &Collective| index.get(&(*part, slow.facts.bytes_total.0, slow.facts.element_type)).copied();
             let parts: Option<Vec<&Timed>> = parts.iter().map(part).collect();
             let sum = |times: &[f64]| times.iter().sum();
             found.extend(parts.and_then(|parts| check(Guideline::OthersTogetherAreFaster, slow, &parts, sum)));
