@@ -4,6 +4,7 @@
 //! -> `record` -> `report`. Start reading at [`session`], then follow the names. The floors, and which room may
 //! import which, are listed in ARCHITECTURE.md and held by `tests/layers.rs`.
 
+pub mod comma_separated;
 pub mod digest;
 pub mod element;
 pub mod error;

@@ -1,18 +1,14 @@
 //! `commgauge history DIR`: runs over time, row by row, and where they changed.
 
 use super::gate::confidence;
-use super::table_or_json::print;
+use super::table_or_json::{columns, print};
 use super::verdict_output::replace;
 use crate::error::{Error, Result};
 use crate::report::{HistoryFormat, history_text, plots};
 use crate::verdict::Judged;
 use crate::verdict::history::{Gathered, HistoryRule, history};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-
-/// Columns of a table that goes into a file or a pipe.
-const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 
 /// Show runs over time, row by row, and tell where they changed
 ///
@@ -70,10 +66,7 @@ impl HistoryCommand {
                 replace(&folder.join(name), &picture.standalone())?;
             }
         }
-        let terminal = || terminal_size::terminal_size().filter(|_| std::io::stdout().is_terminal());
-        let terminal = || terminal().map(|(width, _)| width.0.max(40));
-        let width = self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL);
-        print(&history_text(&history, self.format, width, self.all)?)?;
+        print(&history_text(&history, self.format, columns(self.width), self.all)?)?;
         Ok(history.exit_code)
     }
 

@@ -13,14 +13,12 @@ pub use ranks_file::{parse_ranks, read_ranks};
 
 use super::TableOrJson;
 use super::degrees::DegreeFlags;
+use super::table_or_json::WIDTH_WITHOUT_TERMINAL;
 use crate::config::{Place, Table};
 use crate::error::{Error, Result};
 use crate::layout::{Axis, MOST_RANKS};
 use overview::Overview;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
-
-/// Columns of a picture that goes into a file or a pipe.
-const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 
 /// Show the groups of every axis of a layout, and how they lie on the nodes
 ///

@@ -1,11 +1,9 @@
 //! How results are shown: the flags that every program shares, and the writing to standard output.
 
+use super::table_or_json::WIDTH_WITHOUT_TERMINAL;
 use crate::error::Result;
 use crate::report::{ColorChoice, Format, View, render};
 use std::io::{IsTerminal, Write};
-
-/// Columns of a table that goes into a file or a pipe.
-const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]

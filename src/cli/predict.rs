@@ -4,6 +4,7 @@ use super::fit_query::{Asked, read_queries};
 use super::plain_table::{Column, table};
 use super::schema::published;
 use super::table_or_json::{json, print};
+use crate::comma_separated::CommaSeparated;
 use crate::cost::{Fit, Prediction, Predictor, Query, Status};
 use crate::error::{Error, Result};
 use crate::sample::Cadence;
@@ -217,18 +218,15 @@ fn document<'a>(path: &Path, fit: &Fit, asked: &'a Asked, answers: &'a [Predicti
 }
 
 fn comma_separated(asked: &Asked, answers: &[Prediction]) -> Result<String> {
-    let failed = |cause: String| Error::environment(format!("cannot write the answer as CSV: {cause}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
     let added = ["seconds", "low", "high", "status"];
     let heading = asked.columns.iter().map(String::as_str).chain(added);
-    writer.write_record(heading).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the answer as CSV", heading)?;
     for (values, answer) in asked.values.iter().zip(answers) {
         let number = |seconds: Option<Seconds>| seconds.map_or_else(String::new, |seconds| format!("{:e}", seconds.0));
         let own = [number(answer.seconds), number(answer.low), number(answer.high), answer.status.name().to_owned()];
-        writer.write_record(values.iter().chain(&own)).map_err(|cause| failed(cause.to_string()))?;
+        text.row(values.iter().chain(&own))?;
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+    text.finish()
 }
 
 fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {

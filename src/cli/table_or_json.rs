@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Columns of a table that goes into a file or a pipe.
-const WIDTH_WITHOUT_TERMINAL: u16 = 100;
+pub(super) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -41,7 +41,11 @@ impl AnswerArguments {
 
 /// The columns that a table on stdout may take: as asked, else those of the terminal.
 pub(crate) fn columns(asked: Option<u16>) -> u16 {
-    let is_terminal = std::io::stdout().is_terminal();
+    columns_of(asked, std::io::stdout().is_terminal())
+}
+
+/// The same of a table that goes to a terminal or not.
+pub(super) fn columns_of(asked: Option<u16>, is_terminal: bool) -> u16 {
     let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
     asked.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }

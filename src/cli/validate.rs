@@ -2,7 +2,8 @@
 
 use super::plain_table::{Column, table, wrapped};
 use super::table_or_json::{columns, json, print};
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 use crate::planner::validate::{
     Constants, ErrorSummary, FORMAT, MemoryResult, RunResult, SetResult, VERSION, Validation, validate,
 };
@@ -83,16 +84,13 @@ const COLUMNS: [&str; 17] = [
 ];
 
 fn comma_separated(validation: &Validation) -> Result<String> {
-    let failed = |cause: String| Error::environment(format!("cannot write the answer as CSV: {cause}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COLUMNS).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the answer as CSV", COLUMNS)?;
     for set in &validation.sets {
         for run in &set.runs {
-            writer.write_record(fields(set, run)).map_err(|cause| failed(cause.to_string()))?;
+            text.row(fields(set, run))?;
         }
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+    text.finish()
 }
 
 fn fields(set: &SetResult, run: &RunResult) -> [String; COLUMNS.len()] {

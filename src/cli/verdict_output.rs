@@ -1,14 +1,11 @@
 //! How a verdict is shown or written: the flags, and a file that is either the old one or the whole new one.
 
-use super::table_or_json::print;
+use super::table_or_json::{columns_of, print};
 use crate::error::{Error, Result};
 use crate::report::{VerdictFormat, verdict_text};
 use crate::verdict::{Judged, Verdict};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-
-/// Columns of a table that goes into a file or a pipe.
-const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 
 /// How a verdict is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -62,9 +59,7 @@ pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()
 
 /// Columns of a table: what was asked for, or those of the terminal where it goes to one.
 pub(super) fn columns(asked: Option<u16>, file: Option<&Path>) -> u16 {
-    let is_terminal = file.is_none() && std::io::stdout().is_terminal();
-    let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
-    asked.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+    columns_of(asked, file.is_none() && std::io::stdout().is_terminal())
 }
 
 /// Reads the records that are to be judged, all at the same time.

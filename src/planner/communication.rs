@@ -10,6 +10,8 @@ use crate::layout::{Axis, Groups, Layout, Locality};
 use crate::stats::{Interval, Span};
 use crate::units::Bytes;
 use crate::workload::Op;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// One op of a step, priced.
@@ -28,7 +30,7 @@ pub struct OpCost {
 }
 
 /// On what ground the calls of an axis stand: how many ops, by the status of their answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Grounds {
     /// Measured sizes on both sides.
     pub interpolated: u32,

@@ -8,7 +8,8 @@ use super::late::Late;
 use super::row::Row;
 use super::text::visible;
 use super::view::View;
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 use crate::units::{Rate, Seconds};
 
 const COLUMNS: [&str; 46] = [
@@ -65,14 +66,11 @@ pub(super) fn text(view: &View) -> Result<String> {
     if let Some(pairs) = &view.pairs {
         return super::pairs::csv::text(pairs);
     }
-    let failed = |cause: String| Error::environment(format!("cannot write the report as CSV: {cause}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COLUMNS).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the report as CSV", COLUMNS)?;
     for (row, late) in view.rows.iter().zip(&view.late) {
-        writer.write_record(cells(view, row, late.as_ref())).map_err(|cause| failed(cause.to_string()))?;
+        text.row(cells(view, row, late.as_ref()))?;
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+    text.finish()
 }
 
 fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()] {

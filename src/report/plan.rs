@@ -8,7 +8,8 @@ mod tests;
 pub use explain::text as explain_text;
 pub use table::text;
 
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 use crate::planner::plan_document::{PlanDocument, PlannedLayout};
 use crate::planner::price::Exposed;
 
@@ -17,8 +18,6 @@ use crate::planner::price::Exposed;
 /// # Errors
 /// Where it cannot be written.
 pub fn csv(document: &PlanDocument) -> Result<String> {
-    let failed = |cause: String| Error::environment(format!("cannot write the plan as CSV: {cause}"));
-    let mut writer = ::csv::Writer::from_writer(Vec::new());
     let exposed = Exposed::NAMES.map(|name| format!("exposed_{name}_seconds"));
     let first = [
         "tp",
@@ -44,12 +43,11 @@ pub fn csv(document: &PlanDocument) -> Result<String> {
     ];
     let last = ["limited_by", "calibrated", "synthetic"];
     let heading = first.into_iter().chain(exposed.iter().map(String::as_str)).chain(last);
-    writer.write_record(heading).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the plan as CSV", heading)?;
     for layout in &document.layouts {
-        writer.write_record(line(document, layout)).map_err(|cause| failed(cause.to_string()))?;
+        text.row(line(document, layout))?;
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+    text.finish()
 }
 
 fn line(document: &PlanDocument, layout: &PlannedLayout) -> Vec<String> {

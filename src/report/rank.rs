@@ -11,6 +11,7 @@ pub use text::text;
 
 use crate::error::Result;
 use crate::layout::{Axis, Degrees};
+use crate::planner::communication::Grounds;
 use crate::planner::rank::{Change, Flip, Move, Order, RankOptions, Ranked, RankedAxis};
 use crate::planner::rates::Rates;
 use crate::stats::Span;
@@ -94,7 +95,7 @@ pub struct AxisDocument {
     /// Those that nothing hides: the least that it costs.
     pub exposed_seconds_per_step: Quantity,
     /// On what ground the times of its ops stand.
-    pub grounds: GroundsDocument,
+    pub grounds: Grounds,
     /// What the time of its costliest call was read from.
     pub ground: String,
 }
@@ -108,23 +109,6 @@ pub struct Quantity {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-}
-
-/// How many ops stand on what ground.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct GroundsDocument {
-    /// Measured sizes on both sides.
-    pub interpolated: u32,
-    /// Between measured group sizes.
-    pub transferred: u32,
-    /// Outside what was measured, or published rates.
-    pub extrapolated: u32,
-    /// Without a time: not in the seconds.
-    pub refused: u32,
-    /// From curves with a held-out error over 10 %, or not calibrated.
-    pub untrusted: u32,
-    /// Why the first one without a time has none.
-    pub reason: Option<String>,
 }
 
 /// The parallelisms by one measure.
@@ -274,14 +258,7 @@ fn axis(ranked: RankedAxis) -> AxisDocument {
         exposed_wire_bytes_per_step: cost.exposed_wire_bytes,
         seconds_per_step: Quantity::of(cost.time),
         exposed_seconds_per_step: Quantity::of(cost.exposed),
-        grounds: GroundsDocument {
-            interpolated: cost.grounds.interpolated,
-            transferred: cost.grounds.transferred,
-            extrapolated: cost.grounds.extrapolated,
-            refused: cost.grounds.refused,
-            untrusted: cost.grounds.untrusted,
-            reason: cost.grounds.reason,
-        },
+        grounds: cost.grounds,
         ground,
     }
 }

@@ -5,6 +5,7 @@
 use crate::record::line::{CaseFacts, CaseLine, Outcome};
 use crate::stats::{Interval, median, median_interval, percentile, sorted};
 use crate::units::{Rate, Seconds};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A row of the report.
@@ -26,6 +27,8 @@ pub struct Row {
     pub replicates_planned: u32,
     /// Time of a call (of one way where a call has several), the slowest rank's; withheld where data arrived wrong.
     pub latency: Option<Latency>,
+    /// Median of the valid samples of each replicate that was measured, in seconds, by number of the replicate.
+    pub latency_seconds_of_replicate: BTreeMap<usize, f64>,
     /// Bytes over the median latency.
     pub algbw: Option<Rate>,
     /// `algbw` times the factor of the collective, comparable to the rate of a link.
@@ -142,6 +145,10 @@ impl Row {
             replicates: measured.len() as u32,
             replicates_planned,
             latency,
+            latency_seconds_of_replicate: (measured.iter().zip(&replicates))
+                .filter_map(|(line, times)| Some((line.replicate as usize, median(times)?)))
+                .filter(|(_, seconds)| *seconds > 0.0)
+                .collect(),
             algbw,
             busbw,
             bound_share: busbw.zip(bound).map(|(rate, bound)| rate.0 / bound.0),
@@ -162,15 +169,6 @@ pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_
     let mut doubtful: Vec<usize> = line.samples.doubtful.iter().map(|(index, _)| *index as usize).collect();
     doubtful.sort_unstable();
     (0..line.samples.slowest_nanoseconds.len()).filter(move |index| doubtful.binary_search(index).is_err())
-}
-
-/// Median time of one transfer of each replicate, in seconds; none where it was not measured or its data were wrong.
-pub(super) fn medians(facts: &CaseFacts, lines: &[&CaseLine], replicates: u32) -> Vec<Option<f64>> {
-    let of = |replicate| {
-        let line = lines.iter().find(|line| line.replicate == replicate)?;
-        matches!(line.outcome, Outcome::Measured { .. }).then(|| median(&seconds_per_transfer(facts, line)))?
-    };
-    (0..replicates).map(of).map(|median| median.filter(|seconds| *seconds > 0.0)).collect()
 }
 
 /// Sorted times of one transfer: a sample's time over its calls and the one-way messages of a call.

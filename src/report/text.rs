@@ -1,5 +1,7 @@
 //! Text from records made harmless, and paragraphs wrapped to a width.
 
+use crate::units::three_digits;
+
 /// The text on one line, with everything that a terminal would obey or hide written out: control characters, line
 /// breaks, and the characters that turn the direction of writing or take no room.
 pub(crate) fn visible(text: &str) -> String {
@@ -13,6 +15,12 @@ pub(crate) fn visible(text: &str) -> String {
 pub(super) fn is_unseemly(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A share as a change in per cent, with its sign.
+pub(super) fn signed_percent(share: f64) -> String {
+    let sign = if share >= 0.0 { "+" } else { "" };
+    format!("{sign}{} %", three_digits(share * 100.0))
 }
 
 /// The text broken between words to lines of at most `width` characters. Longer words stand alone, uncut, so that they

@@ -5,7 +5,7 @@ use super::interference::Disturbed;
 use super::late::{self, Late};
 use super::pairs::PairsView;
 use super::provenance;
-use super::row::{self, Row, Status};
+use super::row::{Row, Status};
 use super::step::StepView;
 use crate::record::Record;
 use crate::record::calibration_line::CalibrationLine;
@@ -78,7 +78,7 @@ impl View {
         let pairs = PairsView::new(record);
         let mut findings = late::findings(named, isolated);
         findings.extend(pairs.iter().flat_map(PairsView::findings));
-        findings.extend(contradictions(record, &lines_of_case));
+        findings.extend(contradictions(record, &rows));
         View {
             findings,
             pairs,
@@ -150,13 +150,12 @@ impl View {
 }
 
 /// Calls that break a rule of self-consistency. A simulation is not held against rules for machines.
-fn contradictions(record: &Record, lines_of_case: &[Vec<&CaseLine>]) -> Vec<String> {
+fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
     if record.header.backend.synthetic {
         return Vec::new();
     }
-    let replicates = record.header.settings.replicates;
-    let cases: Vec<Timed> = (record.plan.cases.iter().zip(lines_of_case))
-        .map(|(facts, lines)| Timed { facts, seconds: row::medians(facts, lines, replicates) })
+    let cases: Vec<Timed> = (rows.iter())
+        .map(|row| Timed { facts: &row.facts, seconds: row.latency_seconds_of_replicate.clone() })
         .collect();
     let mut found = Consistency::of(&cases, ConsistencyRule::default());
     found.findings.retain(|finding| finding.certain || finding.times_allowed >= WORTH_TELLING);

@@ -5,7 +5,7 @@ use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, 
 use super::evidence::{Evidence, evidence, troubles};
 use super::family::{Corrected, corrected, ways};
 use super::gate::{bare_row, coverage, exit_code_of, held_back};
-use super::{Allowed, Decision, Judged, Trouble, check_together, differences, gravest};
+use super::{Allowed, Decision, Judged, Trouble, check_together, differences, gravest, percent};
 use crate::error::{Error, Result};
 use crate::stats::{RankSums, median, sorted};
 use crate::units::three_digits;
@@ -161,7 +161,6 @@ fn decide(
         return Decision::Inconclusive;
     };
     let relevant = rule.relevant_slowdown;
-    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
     if p.is_some_and(|(slower, _)| slower <= rule.false_alarm_level) && middle >= relevant {
         row.reasons.insert(0, format!("slower by {}", percent(middle)));
         return Decision::Fail;
@@ -238,7 +237,6 @@ fn told(
     family: &Corrected,
     firsts: Option<(&Judged, &Judged)>,
 ) -> Vec<String> {
-    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     let how = if family.exact { "all there are" } else { "drawn" };
     let mut told = vec![

@@ -35,6 +35,7 @@ pub use selftest::{Asked, Counted, History, Noise, SelfTest, SelfTestRule, Trial
 
 use crate::error::{Error, Result};
 use crate::record::Record;
+use crate::units::three_digits;
 use std::path::{Path, PathBuf};
 
 /// A record and the file that it was read from.
@@ -87,6 +88,11 @@ pub fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
         likeness::refuse_unlike(first, other, allowed)?;
     }
     Ok(())
+}
+
+/// A share in per cent, for sentences.
+fn percent(share: f64) -> String {
+    format!("{} %", three_digits(share * 100.0))
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 use super::Export;
 use super::pick::{Curves, Wanted};
 use crate::collective::Collective;
+use crate::comma_separated::CommaSeparated;
 use crate::element::ElementType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::collections::BTreeSet;
 
 const HEADING: [&str; 9] =
@@ -21,10 +22,8 @@ const CALLS: [(Collective, &str); 4] = [
 ];
 
 pub(super) fn files(curves: &Curves) -> Result<Export> {
-    let failed = |cause: String| Error::environment(format!("cannot write CSV: {cause}"));
     let mut export = Export::default();
-    let mut writer = ::csv::Writer::from_writer(Vec::new());
-    writer.write_record(HEADING).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("CSV", HEADING)?;
     let mut rows = 0;
     for (collective, op_name) in CALLS {
         let own = curves.families().filter(|family| family.key.collective == collective);
@@ -62,15 +61,14 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
                             (point.bytes_total.0 / width).to_string(),
                             format!("{}", seconds.0 * 1e3),
                         ];
-                        writer.write_record(&row).map_err(|cause| failed(cause.to_string()))?;
+                        text.row(&row)?;
                         rows += 1;
                     }
                 }
             }
         }
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))?;
+    let text = text.finish()?;
     if rows > 0 {
         export.files.push(("nccl_perf.txt".to_owned(), text));
     }

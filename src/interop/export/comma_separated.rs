@@ -2,18 +2,17 @@
 
 use super::Export;
 use super::pick::Curves;
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 use std::collections::BTreeSet;
 
 const HEADING: [&str; 7] = ["collective", "dtype", "ranks", "bytes_total", "latency_us", "locality", "source"];
 
 pub(super) fn files(curves: &Curves) -> Result<Export> {
-    let failed = |cause: String| Error::environment(format!("cannot write CSV: {cause}"));
-    let mut writer = ::csv::Writer::from_writer(Vec::new());
     // What tells families apart besides, such as an algorithm, becomes a column.
     let names: BTreeSet<&String> = curves.families().flat_map(|family| family.key.labels.keys()).collect();
     let heading = HEADING.into_iter().chain(names.iter().map(|name| name.as_str()));
-    writer.write_record(heading).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("CSV", heading)?;
     let mut gaps = Vec::new();
     for family in curves.families() {
         // A type has to be named; where the call only moves bytes, any says the same.
@@ -31,7 +30,7 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
                     curves.source(),
                 ];
                 let labels = names.iter().map(|name| family.key.labels.get(*name).cloned().unwrap_or_default());
-                writer.write_record(row.into_iter().chain(labels)).map_err(|cause| failed(cause.to_string()))?;
+                text.row(row.into_iter().chain(labels))?;
             }
         }
     }
@@ -39,7 +38,6 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
     if left > 0 {
         gaps.push(format!("{left} families of isolated calls; the columns know one cadence, streaming"));
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))?;
+    let text = text.finish()?;
     Ok(Export { files: vec![("calibration.csv".to_owned(), text)], gaps, notes: Vec::new() })
 }

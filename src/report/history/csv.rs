@@ -1,7 +1,8 @@
 //! The history as comma-separated values: one row for each run of each case, units in the column names.
 
 use super::super::csv::harmless;
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 use crate::verdict::history::History;
 
 const COLUMNS: [&str; 9] = [
@@ -17,9 +18,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(super) fn text(history: &History) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let wrong = |cause: String| Error::environment(format!("cannot write the history as CSV: {cause}"));
-    writer.write_record(COLUMNS).map_err(|cause| wrong(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the history as CSV", COLUMNS)?;
     for lineage in &history.lineages {
         for row in &lineage.rows {
             for (index, (run, seconds)) in lineage.runs.iter().zip(&row.latency_seconds).enumerate() {
@@ -36,10 +35,9 @@ pub(super) fn text(history: &History) -> Result<String> {
                     number(change.map(|change| change.slowdown)),
                     number(change.map(|change| change.p_corrected)),
                 ];
-                writer.write_record(&cells).map_err(|cause| wrong(cause.to_string()))?;
+                text.row(&cells)?;
             }
         }
     }
-    let bytes = writer.into_inner().map_err(|cause| wrong(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| wrong(cause.to_string()))
+    text.finish()
 }

@@ -1,7 +1,6 @@
 //! A picture of each row over its runs: the medians, the level between changes, and the changes.
 
-use super::super::text::visible;
-use super::table::signed;
+use super::super::text::{signed_percent, visible};
 use crate::chart::{Axis, Change, Plot, Point, Series, Svg, Unit};
 use crate::verdict::history::{History, Lineage, Series as Row};
 
@@ -33,8 +32,10 @@ fn picture(lineage: &Lineage, row: &Row) -> Svg {
     let mut level = Series::new("level between changes");
     level.stepped = true;
     level.curve = levels(row);
-    let changes =
-        row.changes.iter().map(|change| Change { x: f64::from(change.run) - 0.5, label: signed(change.slowdown) });
+    let changes = row
+        .changes
+        .iter()
+        .map(|change| Change { x: f64::from(change.run) - 0.5, label: signed_percent(change.slowdown) });
     let mut y = Axis::linear("latency", Unit::Seconds);
     y.range = range(row);
     let plot = Plot {

@@ -1,8 +1,8 @@
 //! The history for people.
 
 use super::super::plain_table::{Column, table, wrapped};
-use super::super::text::visible;
-use crate::units::{Seconds, three_digits};
+use super::super::text::{signed_percent, visible};
+use crate::units::Seconds;
 use crate::verdict::history::{Event, History, Lineage, Series};
 
 /// Most files without a say that are told one by one.
@@ -65,8 +65,8 @@ fn of_lineage(lineage: &Lineage, width: u16, all_rows: bool) -> String {
 fn told_event(lineage: &Lineage, event: &Event, width: u16) -> String {
     let Some(run) = lineage.runs.get(event.run as usize) else { return String::new() };
     let steps = match event.rows_slower + event.rows_faster {
-        1 => signed(event.slowdown_most),
-        _ => format!("{} to {}", signed(event.slowdown_least), signed(event.slowdown_most)),
+        1 => signed_percent(event.slowdown_most),
+        _ => format!("{} to {}", signed_percent(event.slowdown_least), signed_percent(event.slowdown_most)),
     };
     let mut out = wrapped(
         &format!(
@@ -121,15 +121,10 @@ fn cells(lineage: &Lineage, row: &Series) -> Vec<Vec<String>> {
             run,
             time(Some(change.latency_seconds_before)),
             time(Some(change.latency_seconds_after)),
-            signed(change.slowdown),
+            signed_percent(change.slowdown),
             format!("{:.4}", change.p_corrected),
         ];
         [begin, tail].concat()
     });
     lines.collect()
-}
-
-pub(super) fn signed(share: f64) -> String {
-    let sign = if share >= 0.0 { "+" } else { "" };
-    format!("{sign}{} %", three_digits(share * 100.0))
 }

@@ -4,6 +4,7 @@ use super::HtmlInput;
 use super::page::{Block, Figure, Table};
 use super::verdict::tone;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
+use crate::report::text::signed_percent;
 use crate::units::{Rate, Seconds, three_digits};
 use crate::verdict::{CurvePart, Decision, Row, Verdict};
 use std::collections::BTreeMap;
@@ -56,10 +57,10 @@ fn curves(verdict: &Verdict) -> Table {
             curve.part.name().to_owned(),
             value(curve.base),
             value(curve.new),
-            percent(curve.slowdown),
+            signed_percent(curve.slowdown),
             bounds.map_or_else(
                 || "too few replicates".to_owned(),
-                |(low, high)| format!("{} to {}", percent(low), percent(high)),
+                |(low, high)| format!("{} to {}", signed_percent(low), signed_percent(high)),
             ),
             three_digits(curve.p_corrected),
             if curve.worse { format!("{} got worse", curve.part.name()) } else { "not worse".to_owned() },
@@ -129,10 +130,10 @@ fn table(verdict: &Verdict) -> Table {
             row.name.clone(),
             time(against.and_then(|against| against.latency_seconds_base)),
             time(against.and_then(|against| against.latency_seconds_new)),
-            against.and_then(|against| against.slowdown).map_or_else(|| "not available".to_owned(), percent),
+            against.and_then(|against| against.slowdown).map_or_else(|| "not available".to_owned(), signed_percent),
             bounds.map_or_else(
                 || "too few replicates".to_owned(),
-                |(low, high)| format!("{} to {}", percent(low), percent(high)),
+                |(low, high)| format!("{} to {}", signed_percent(low), signed_percent(high)),
             ),
             against.and_then(|against| against.p_corrected).map_or_else(String::new, three_digits),
             row.reasons.join("; "),
@@ -144,8 +145,4 @@ fn table(verdict: &Verdict) -> Table {
         table.row_toned(tone, cells);
     }
     table.capped("`commgauge compare --format json` has every row")
-}
-
-fn percent(share: f64) -> String {
-    format!("{}{} %", if share >= 0.0 { "+" } else { "" }, three_digits(100.0 * share))
 }

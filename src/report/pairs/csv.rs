@@ -1,7 +1,8 @@
 //! The pairs as comma-separated values: one row for each, base units in the column names, empty where there is no number.
 
 use super::{Pair, PairsView};
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 use crate::report::csv::harmless;
 
 const COLUMNS: [&str; 12] = [
@@ -21,14 +22,11 @@ const COLUMNS: [&str; 12] = [
 
 /// The rows, with a row of names above them.
 pub(in crate::report) fn text(view: &PairsView) -> Result<String> {
-    let failed = |cause: String| Error::environment(format!("cannot write the pairs as CSV: {cause}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COLUMNS).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the pairs as CSV", COLUMNS)?;
     for pair in &view.pairs {
-        writer.write_record(cells(view, pair)).map_err(|cause| failed(cause.to_string()))?;
+        text.row(cells(view, pair))?;
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+    text.finish()
 }
 
 fn cells(view: &PairsView, pair: &Pair) -> [String; COLUMNS.len()] {

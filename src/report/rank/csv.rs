@@ -1,7 +1,8 @@
 //! The axes of a ranking as CSV: one line for each, in base units, with how sure it is.
 
 use super::{Quantity, RankDocument};
-use crate::error::{Error, Result};
+use crate::comma_separated::CommaSeparated;
+use crate::error::Result;
 
 const HEADING: [&str; 22] = [
     "axis",
@@ -33,9 +34,7 @@ const HEADING: [&str; 22] = [
 /// # Errors
 /// Where it cannot be put together, which memory alone could cause.
 pub fn csv(document: &RankDocument) -> Result<String> {
-    let failed = |cause: String| Error::environment(format!("cannot write the axes as CSV: {cause}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(HEADING).map_err(|cause| failed(cause.to_string()))?;
+    let mut text = CommaSeparated::new("the axes as CSV", HEADING)?;
     for axis in &document.axes {
         let mut row = vec![
             axis.axis.to_string(),
@@ -53,10 +52,9 @@ pub fn csv(document: &RankDocument) -> Result<String> {
         let counts = [grounds.interpolated, grounds.transferred, grounds.extrapolated, grounds.refused];
         row.extend(counts.map(|count| count.to_string()));
         row.extend([document.calibrated, document.synthetic].map(|said| said.to_string()));
-        writer.write_record(&row).map_err(|cause| failed(cause.to_string()))?;
+        text.row(&row)?;
     }
-    let bytes = writer.into_inner().map_err(|cause| failed(cause.to_string()))?;
-    String::from_utf8(bytes).map_err(|cause| failed(cause.to_string()))
+    text.finish()
 }
 
 fn numbers(quantity: Quantity) -> [String; 3] {

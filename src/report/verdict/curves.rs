@@ -1,8 +1,7 @@
 //! What became of whole curves: alpha and beta before and after, one line for each.
 
 use super::super::plain_table::{Column, markdown_table, table};
-use super::super::text::visible;
-use super::percent;
+use super::super::text::{signed_percent, visible};
 use crate::units::{Rate, Seconds};
 use crate::verdict::{CurveChange, CurvePart};
 
@@ -55,8 +54,11 @@ fn cells(curve: &CurveChange) -> Vec<String> {
         curve.part.name().to_owned(),
         value(curve.base),
         value(curve.new),
-        percent(curve.slowdown),
-        bounds.map_or_else(|| "-".to_owned(), |(low, high)| format!("{} .. {}", percent(low), percent(high))),
+        signed_percent(curve.slowdown),
+        bounds.map_or_else(
+            || "-".to_owned(),
+            |(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high)),
+        ),
         format!("{:.4}", curve.p_corrected),
         if curve.worse { "worse" } else { "-" }.to_owned(),
     ]

@@ -1,8 +1,8 @@
 //! The verdict as a JUnit report: a test case for each row. What was not judged is skipped, what could not be judged is an
 //! error, and a failed row a failure. Troubles of the records are test cases of their own, so that none gets lost.
 
-use super::super::text::visible;
-use super::{coverage, headline, percent, reasons};
+use super::super::text::{signed_percent, visible};
+use super::{coverage, headline, reasons};
 use crate::error::{Error, Result};
 use crate::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
@@ -75,7 +75,7 @@ fn of_curve(curve: &CurveChange) -> TestCase {
         false => TestCaseStatus::success(),
         true => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            status.set_message(format!("{} got worse by {}", curve.part.name(), percent(curve.slowdown)));
+            status.set_message(format!("{} got worse by {}", curve.part.name(), signed_percent(curve.slowdown)));
             status
         }
     };

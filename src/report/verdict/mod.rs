@@ -9,7 +9,7 @@ mod table;
 
 use super::text::visible;
 use crate::error::{Error, Result};
-use crate::units::{Rate, Seconds, three_digits};
+use crate::units::{Rate, Seconds};
 use crate::verdict::{Metric, Question, Row, Verdict};
 
 /// How a verdict is written.
@@ -108,11 +108,6 @@ pub(super) fn value(metric: Metric, value: f64) -> String {
         Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
         Metric::LatencySeconds => Seconds(value).to_string(),
     }
-}
-
-fn percent(share: f64) -> String {
-    let sign = if share >= 0.0 { "+" } else { "" };
-    format!("{sign}{} %", three_digits(share * 100.0))
 }
 
 /// Reasons as one harmless text.

@@ -2,8 +2,8 @@
 
 use super::super::markdown::{bullets, escaped};
 use super::super::plain_table::{Column, markdown_table, table, wrapped};
-use super::super::text::visible;
-use super::{coverage, curves, decision, headline, percent, reasons, value};
+use super::super::text::{signed_percent, visible};
+use super::{coverage, curves, decision, headline, reasons, value};
 use crate::units::Seconds;
 use crate::verdict::{Question, Row, Verdict};
 
@@ -192,8 +192,8 @@ fn compare_cells(row: &Row) -> Vec<String> {
         format!("{}/{}", against.replicates_base, row.replicates),
         time(against.latency_seconds_base),
         time(against.latency_seconds_new),
-        against.slowdown.map_or_else(dash, percent),
-        bounds.map_or_else(dash, |(low, high)| format!("{} .. {}", percent(low), percent(high))),
+        against.slowdown.map_or_else(dash, signed_percent),
+        bounds.map_or_else(dash, |(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high))),
         p(against.p_row),
         p(against.p_corrected),
     ]

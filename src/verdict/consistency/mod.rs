@@ -8,21 +8,23 @@ mod rules;
 
 use super::document::{Coverage, FalseAlarms};
 use super::evidence::{Evidence, evidence, troubles};
-use super::{Decision, FORMAT, Judged, Question, Row, Trouble, VERSION, Verdict, check_together, gate, gravest};
+use super::{
+    Decision, FORMAT, Judged, Question, Row, Trouble, VERSION, Verdict, check_together, gate, gravest, percent,
+};
 use crate::error::Result;
 use crate::record::line::CaseFacts;
 use crate::stats::{RankSums, median, sorted};
-use crate::units::three_digits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// A case and the median time of each of its replicates, in seconds; none where nothing counts.
+/// A case and the median time, in seconds, of each of its replicates that counts.
 #[derive(Clone, Debug)]
 pub struct Timed<'a> {
     /// The case.
     pub facts: &'a CaseFacts,
-    /// By replicate.
-    pub seconds: Vec<Option<f64>>,
+    /// By number of the replicate.
+    pub seconds: BTreeMap<usize, f64>,
 }
 
 /// Which rule a finding is about.
@@ -166,7 +168,10 @@ pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::
     check_together(&records.iter().collect::<Vec<_>>(), allowed)?;
     let cases = evidence(records);
     let sound = cases.iter().filter(|case| !case.corrupt);
-    let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: case.seconds.clone() }).collect();
+    let counted = |case: &Evidence| {
+        case.seconds.iter().enumerate().filter_map(|(replicate, seconds)| Some((replicate, (*seconds)?))).collect()
+    };
+    let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: counted(case) }).collect();
     let found = Consistency::of(&timed, rule);
     let mut troubles = troubles(records, &cases);
     troubles.extend(limits_of(&found, &cases, rule));
@@ -227,7 +232,6 @@ fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> 
 }
 
 fn told(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
-    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
     vec![
         format!(
             "held against itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \

@@ -49,27 +49,21 @@ fn curve(facts: &CaseFacts) -> (Collective, ElementType, Option<ReduceOp>, Optio
 /// Every place where a rule can be looked at, in the order of the cases.
 pub(super) fn checks<'a>(cases: &[Timed<'a>]) -> Vec<Check<'a>> {
     let usable: Vec<&Timed> = cases.iter().filter(|case| is_usable(case)).collect();
-    let mut alike: Vec<(Key, Vec<&Timed>)> = Vec::new();
-    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    let mut alike: Vec<Vec<&Timed>> = Vec::new();
+    let mut index: HashMap<Key, usize> = HashMap::new();
     for case in usable {
-        let key = key(case.facts);
-        let at = *index.entry(format!("{key:?}")).or_insert_with(|| {
-            alike.push((key, Vec::new()));
-            alike.len() - 1
-        });
-        alike[at].1.push(case);
+        let at = *index.entry(key(case.facts)).or_insert(alike.len());
+        if at == alike.len() {
+            alike.push(Vec::new());
+        }
+        alike[at].push(case);
     }
-    let of_group =
-        |cases: &Vec<&Timed<'a>>| along_curves(cases).into_iter().chain(made_of_others(cases)).collect::<Vec<_>>();
-    alike.iter().flat_map(|(_, cases)| of_group(cases)).collect()
+    alike.iter().flat_map(|cases| along_curves(cases).into_iter().chain(made_of_others(cases))).collect()
 }
 
 fn is_usable(case: &Timed) -> bool {
     let facts = case.facts;
-    facts.collective != Barrier
-        && facts.splits.is_none()
-        && facts.bytes_total.0 > 0
-        && case.seconds.iter().any(Option::is_some)
+    facts.collective != Barrier && facts.splits.is_none() && facts.bytes_total.0 > 0 && !case.seconds.is_empty()
 }
 
 fn along_curves<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
@@ -133,11 +127,11 @@ fn check<'a>(
     against: &[&Timed<'a>],
     allowed: impl Fn(&[f64]) -> f64,
 ) -> Option<Check<'a>> {
-    let replicate = |index: usize| {
-        let others: Option<Vec<f64>> = against.iter().map(|case| case.seconds.get(index).copied().flatten()).collect();
-        Some((slow.seconds[index]?, allowed(&others?)))
+    let of_replicate = |(replicate, seconds): (&usize, &f64)| {
+        let others: Option<Vec<f64>> = against.iter().map(|case| case.seconds.get(replicate).copied()).collect();
+        Some((*seconds, allowed(&others?)))
     };
-    let times: Vec<(f64, f64)> = (0..slow.seconds.len()).filter_map(replicate).collect();
+    let times: Vec<(f64, f64)> = slow.seconds.iter().filter_map(of_replicate).collect();
     let against = against.iter().map(|case| case.facts).collect();
     (!times.is_empty()).then_some(Check { guideline, slow: slow.facts, against, times })
 }

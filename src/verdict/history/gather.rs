@@ -73,10 +73,10 @@ impl Gathered {
 }
 
 /// When a run began, on one clock; text that is no time stands as it is, after all others.
-fn moment(run: &Taken) -> (Option<std::cmp::Reverse<()>>, Option<jiff::Timestamp>, String) {
+fn moment(run: &Taken) -> (bool, Option<jiff::Timestamp>, String) {
     match run.started_at.parse::<jiff::Timestamp>() {
-        Ok(timestamp) => (None, Some(timestamp), String::new()),
-        Err(_) => (Some(std::cmp::Reverse(())), None, run.started_at.clone()),
+        Ok(timestamp) => (false, Some(timestamp), String::new()),
+        Err(_) => (true, None, run.started_at.clone()),
     }
 }
 

@@ -10,8 +10,7 @@ mod gather;
 pub use document::{Change, Event, FORMAT, History, LeftOut, Lineage, Series, SeriesRun, VERSION};
 pub use gather::Gathered;
 
-use super::gravest;
-use crate::units::three_digits;
+use super::{gravest, percent};
 
 /// How changes are told from chance.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +103,6 @@ fn events(lineage: &Lineage) -> Vec<Event> {
 }
 
 fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
-    let percent = |share: f64| format!("{} %", three_digits(share * 100.0));
     vec![
         format!(
             "a row changes where a stretch of its runs lies farther from the others than any stretch of any row does in {} of \
