@@ -9,6 +9,7 @@ pub mod digest;
 pub mod element;
 pub mod error;
 pub mod host_clock;
+pub mod progress;
 pub mod units;
 
 pub mod chart;
@@ -32,6 +33,7 @@ pub mod record;
 
 pub mod cost;
 pub mod measure;
+pub mod watchdog;
 
 pub mod interop;
 pub mod launch;

@@ -11,13 +11,13 @@ use std::path::Path;
 
 /// Floors from the ground up: a room imports only rooms of lower floors.
 const FLOORS: [(u32, &[&str]); 10] = [
-    (1, &["units", "error", "element", "host_clock", "digest"]),
+    (1, &["units", "error", "element", "host_clock", "digest", "progress"]),
     (2, &["stats", "collective", "geometry", "sample", "pattern", "mpi_call", "chart", "comma_separated"]),
     (3, &["config"]),
     (4, &["layout", "world"]),
     (5, &["workload"]),
     (6, &["backend", "record"]),
-    (7, &["measure", "cost"]),
+    (7, &["measure", "cost", "watchdog"]),
     (8, &["session", "launch", "planner", "verdict", "interop"]),
     (9, &["report"]),
     (10, &["cli", "bin"]),

@@ -10,10 +10,12 @@ use crate::collective::Placement;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::{Axis, Groups};
+use crate::progress::Progress;
 use crate::units::Bytes;
 use crate::workload::replay::ReplayPlan;
 use crate::workload::{Op, ProductShape};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a backend says of itself, for the record.
@@ -186,6 +188,11 @@ pub trait Call {
         false
     }
 
+    /// Whether [`Call::enqueue`] returns only when the call is carried out; false where that is a stream's business.
+    fn blocks(&self) -> bool {
+        true
+    }
+
     /// Gives up what is enqueued, so that a later `complete` returns an error instead of waiting.
     fn abort(&mut self);
 }
@@ -247,6 +254,9 @@ pub trait Replayer {
 
     /// The times of the last run, by local rank.
     fn times(&self) -> &[RankTimes];
+
+    /// Stores how far each run comes, from now on. Where one process plays several ranks nobody has to be waited for.
+    fn watch(&mut self, _progress: Arc<Progress>) {}
 
     /// What a local rank moved in the last run.
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;

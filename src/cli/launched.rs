@@ -13,12 +13,18 @@ use crate::mpi_call;
 use crate::record::{Record, provenance};
 use crate::report::View;
 use crate::session::{self, Request, Signals};
+use crate::watchdog::{self, Activity, SETUP_DEADLINE, Watch};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
+    if std::env::var_os(watchdog::COLLECTOR_VARIABLE).is_some() {
+        // Of the launcher's and the MPI's files nothing may be held open by a process that is no rank.
+        mpi_call::close_inherited_files();
+        return watchdog::collector::main();
+    }
     let work = match W::try_parse() {
         Ok(work) => work,
         Err(message) => return tell_usage(&message),
@@ -35,17 +41,23 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         Ok(started) => started,
         Err(error) => abort(&error),
     };
-    let exit_code = match measure(&work, program, &world) {
-        Ok(exit_code) => exit_code,
+    let mut watch = Watch::default();
+    let (exit_code, why) = match measure(&work, program, &world, &mut watch) {
+        Ok(exit_code) => (exit_code, String::new()),
         Err(error) if error.is_shared() => {
             if world.process() == 0 {
                 eprintln!("commgauge: {error}");
             }
-            error.exit_code()
+            (error.exit_code(), error.to_string())
         }
-        Err(error) => abort(&error),
+        Err(error) => {
+            watch.leave(error.exit_code(), &error.to_string());
+            abort(&error)
+        }
     };
+    watch.begin(|| Activity::named("MPI_Finalize", SETUP_DEADLINE));
     drop(mpi);
+    watch.leave(exit_code, &why);
     exit_code
 }
 
@@ -67,13 +79,15 @@ fn abort(error: &Error) -> ! {
     mpi_call::abort(error.exit_code())
 }
 
-fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result<i32> {
+fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld, watch: &mut Watch) -> Result<i32> {
     let arguments = work.launched();
     agree(world, expected_launch(arguments, world.processes()))?;
     agree(world, only_mpi(arguments.backend))?;
     let hosts = hosts(world)?;
-    let request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
+    let mut request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
     let signals = agree(world, Signals::catch())?;
+    *watch = start_watch(arguments, world, &hosts, &request, &signals)?;
+    request.watch = watch.clone();
     let mine = &hosts[world.process() as usize];
     let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
     let replay = agree(world, work.replay(world.processes()))?;
@@ -86,6 +100,29 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
     };
     let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
+}
+
+/// Starts the watchdog, where it was not refused.
+fn start_watch(
+    arguments: &LaunchedArguments,
+    world: &MpiWorld,
+    hosts: &[String],
+    request: &Request,
+    signals: &Signals,
+) -> Result<Watch> {
+    if arguments.no_watchdog {
+        return Ok(Watch::default());
+    }
+    let setup = watchdog::Setup {
+        hosts,
+        record: request.record.clone(),
+        backend: if arguments.backend == Backend::Nccl { "nccl" } else { "mpi" },
+        timeout: arguments.timeout,
+        signal: signals.number(),
+        fault: arguments.inject_fault,
+        end_launch: mpi_call::abort,
+    };
+    watchdog::start(world, setup)
 }
 
 /// Catches copies that srun started without anything to join them by, before MPI does: some MPIs let each go on alone, others
@@ -142,6 +179,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
     let injected = [
         ("--inject-delay", arguments.inject_delay.map(|delay| delay.rank)),
         ("--inject-panic", arguments.inject_panic),
+        ("--inject-fault", arguments.inject_fault.map(|fault| fault.rank)),
     ];
     if let Some((flag, Some(rank))) = injected.iter().find(|(_, rank)| rank.is_some_and(|rank| rank >= world_size)) {
         let last = world_size - 1;
@@ -163,6 +201,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
         interference: work.interference(world_size)?,
+        watch: Watch::default(),
     })
 }
 

@@ -90,6 +90,7 @@ fn run_here(
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        watch: Default::default(),
         interference: wanted.interference,
         machine: Some(machine.clone()),
         settings,
@@ -233,6 +234,9 @@ fn program_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>>
     if let Some(machine) = &arguments.machine {
         words.extend(["--machine".into(), places::text(machine)?]);
     }
+    if let Some(timeout) = arguments.timeout {
+        words.extend(["--timeout".into(), timeout.as_secs_f64().to_string()]);
+    }
     words.extend(arguments.extra.iter().cloned());
     Ok(words)
 }
@@ -270,7 +274,7 @@ impl Seen {
                 self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
                 self.round = Some((growth.round, growth.cases.len()));
             }
-            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) | Line::Hang(_) => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 //! What the launch is for, and how its progress is told, is the watcher's business.
 
 use super::command::LaunchCommand;
-use super::leftovers::{MARK, end_leftovers};
+use super::leftovers::{MARK, end_leftovers, wait_for_watchdog};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
@@ -65,6 +65,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     // Whatever happened, also a failing wait: nothing stays behind.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
+    wait_for_watchdog(mark, GRACE);
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
         pass_on(&line, &mut ending, watch);
     }

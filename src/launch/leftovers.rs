@@ -4,12 +4,13 @@
 //! it could not do so itself. Ranks inherit the launcher's environment, though, and a mark in it finds them, whoever their
 //! parent is by then. Ranks on other hosts are the launcher's own business.
 
+use crate::watchdog::COLLECTOR_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::time::{Duration, Instant};
 
 /// Name of the variable that marks the processes of a launch.
-pub(super) const MARK: &str = "COMMGAUGE_LAUNCH";
+pub(super) const MARK: &str = crate::watchdog::LAUNCH_MARK;
 
 /// Gives the marked processes `grace` to end by themselves, then kills them; says how many had to be killed.
 pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
@@ -32,9 +33,32 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
     }
 }
 
+/// Gives the watchdog of a launch, which outlives its ranks for a moment, the time to write down how they ended.
+pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    let wanted = format!("{COLLECTOR_VARIABLE}={mark}");
+    loop {
+        let left = with_variable(&wanted);
+        if left.is_empty() {
+            return;
+        }
+        if Instant::now() > deadline {
+            for pid in left {
+                // It may have ended meanwhile, which is just as well.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The processes that carry the mark. A zombie has no environment, so it does not count.
 fn marked(mark: &str) -> Vec<Pid> {
-    let wanted = format!("{MARK}={mark}");
+    with_variable(&format!("{MARK}={mark}"))
+}
+
+fn with_variable(wanted: &str) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()

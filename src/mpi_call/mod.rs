@@ -6,11 +6,13 @@
 
 mod communicator;
 mod data;
+mod inherited;
 mod kinds;
 mod nonblocking;
 
 pub use communicator::Communicator;
 pub use data::{Counts, Prepared};
+pub use inherited::close_inherited_files;
 pub use kinds::{Datatype, Operation};
 pub use nonblocking::{Message, Request};
 

@@ -4,6 +4,7 @@
 //! length.
 
 use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
+use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
 use super::product_line::ProductLine;
@@ -26,6 +27,7 @@ pub(super) struct Assembly {
     chosen: BTreeMap<u32, ChosenSize>,
     calibration: Option<CalibrationLine>,
     seen: HashSet<(u32, u32)>,
+    hang: Option<HangLine>,
     lines_before_end: u64,
     end: Option<End>,
 }
@@ -50,6 +52,7 @@ impl Assembly {
             (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
             // A run that fails before its plan is made still says how it ended.
             (Line::End(end), _, _) => self.end = Some(end),
+            (Line::Hang(hang), _, _) => self.hang = Some(*hang),
             (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
             (Line::Clock(clock), _, _) => self.clocks.push(clock),
             (Line::Case(case), _, Some(plan)) => {
@@ -101,6 +104,9 @@ impl Assembly {
         if seal == Seal::Broken {
             warnings.push("the record was changed after it was written: its digest does not fit".to_owned());
         }
+        if let Some(hang) = &self.hang {
+            warnings.push(hang.sentence());
+        }
         let running = running && self.end.is_none();
         let empty = Plan {
             cases: Vec::new(),
@@ -113,7 +119,7 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, end, .. } = self;
+        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, hang, end, .. } = self;
         Some(Record {
             header,
             plan,
@@ -124,6 +130,7 @@ impl Assembly {
             replays,
             interference,
             products,
+            hang,
             end,
             torn,
             running,

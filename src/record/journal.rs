@@ -197,7 +197,7 @@ fn no_locks_here(cause: &io::Error) -> bool {
 }
 
 /// The line as JSON, refused where a number is not finite: it would become `null` and make the line unreadable.
-fn finite_json(line: &Line) -> serde_json::Result<Vec<u8>> {
+pub(super) fn finite_json(line: &Line) -> serde_json::Result<Vec<u8>> {
     use serde::Serialize;
     let mut text = Vec::with_capacity(4096);
     line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, FiniteOnly))?;

@@ -5,6 +5,7 @@
 pub use super::backend_line::BackendLine;
 use super::calibration_line::{CalibrationLine, PlanGrowth};
 pub use super::end_line::{End, EndStatus};
+use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
 use super::product_line::ProductLine;
@@ -48,6 +49,8 @@ pub enum Line {
     Calibration(CalibrationLine),
     /// A matrix product, in one replicate.
     Product(Box<ProductLine>),
+    /// What the watchdog saw when it ended the run.
+    Hang(Box<HangLine>),
     /// Last line; a record without it was cut off.
     End(End),
 }

@@ -3,11 +3,13 @@
 //! [`line`] holds the format's own types, apart from the inner types of the program and versioned. [`Journal`] writes
 //! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
 
+mod append;
 mod assemble;
 mod backend_line;
 pub mod calibration_line;
 mod end_line;
 mod follower;
+pub mod hang_line;
 pub mod interference_line;
 mod journal;
 pub mod line;
@@ -20,6 +22,7 @@ pub mod replay_line;
 mod schema;
 mod seal;
 
+pub use append::conclude_cut_off;
 pub use follower::Follower;
 pub use journal::Journal;
 pub use line::{FORMAT, Line, VERSION};

@@ -5,6 +5,7 @@
 
 use super::assemble::Assembly;
 use super::calibration_line::{CalibrationLine, ChosenSize};
+use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, ClockLine, End, Header, Plan};
 use super::product_line::ProductLine;
@@ -22,8 +23,19 @@ use std::path::Path;
 const LONGEST_LINE_BYTES: u64 = 1 << 30;
 
 /// Every kind of line, as [`Line`] names them.
-const KINDS: [&str; 10] =
-    ["header", "plan", "clock", "case", "replay", "interference", "plan_growth", "calibration", "product", "end"];
+const KINDS: [&str; 11] = [
+    "header",
+    "plan",
+    "clock",
+    "case",
+    "replay",
+    "interference",
+    "plan_growth",
+    "calibration",
+    "product",
+    "hang",
+    "end",
+];
 
 /// A record, as read.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +58,8 @@ pub struct Record {
     pub interference: Vec<InterferenceLine>,
     /// Every matrix product, replicate by replicate.
     pub products: Vec<ProductLine>,
+    /// What the watchdog saw, where it ended the run.
+    pub hang: Option<HangLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.

@@ -1,6 +1,6 @@
 //! Two calls at once, in every replicate: each alone, then each while the other is under way.
 
-use super::{Request, SharedJournal, Signals};
+use super::{Request, SharedJournal, Signals, replay};
 use crate::backend::{Backend, ReplayBinding};
 use crate::error::Result;
 use crate::measure::{Repetitions, ReplayContext, TogetherTimes, measure_together};
@@ -67,9 +67,10 @@ impl Pairs<'_> {
             interrupted: self.signals.raised(),
         };
         let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: settings.seed };
+        replay::begin(&self.request.watch, "two calls at once", &plan, self.world.process());
         // Nothing is started before all have their buffers: a rank without would leave the others waiting.
         let mut replayer = match agree(self.world, backend.bind_replay(&binding)) {
-            Ok(replayer) => replayer,
+            Ok(replayer) => replay::watched(&self.request.watch, replayer),
             Err(error) if error.is_shared() => return Ok(Err(Outcome::Failed { reason: error.to_string() })),
             Err(error) => return Err(error),
         };

@@ -24,6 +24,7 @@ use crate::measure::InjectedDelay;
 use crate::record::Journal;
 use crate::record::line::{End, EndStatus, Line, SuiteFacts};
 use crate::units::Seconds;
+use crate::watchdog::{Activity, SETUP_DEADLINE, Watch};
 use crate::workload::{Interference, WorkPlan};
 use crate::world::{World, agree};
 use std::path::PathBuf;
@@ -58,6 +59,8 @@ pub struct Request {
     pub injected_panic: Option<u32>,
     /// Two calls to be measured at once, after the cases.
     pub interference: Option<Interference>,
+    /// The watch over the ranks; of none by default.
+    pub watch: Watch,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
@@ -81,6 +84,8 @@ pub fn run_with_replays(
     signals: &Signals,
 ) -> Result<End> {
     let begun = Instant::now();
+    let watched = request.watch.world(world);
+    let world: &dyn World = &watched;
     let ranks = preflight::ranks(world, backend, request)?;
     let planned = preflight::plan(&ranks, request);
     preflight::memory(world, backend, request, &planned)?;
@@ -103,7 +108,22 @@ pub fn run_with_replays(
         replay::replay_all(world, backend, request, &replays, signals, (&mut journal, &mut tally))?;
         Ok(tally)
     })();
+    let measured = ask_for_the_end(world, request, signals, measured);
     conclude(world, journal, measured, begun)
+}
+
+/// Before a run calls itself complete: a signal that came after its last case counts, and a run that the watchdog is ending does
+/// not come back from here.
+fn ask_for_the_end(world: &dyn World, request: &Request, signals: &Signals, measured: Result<Tally>) -> Result<Tally> {
+    let mut tally = measured?;
+    request.watch.begin(|| Activity::named("after the last case", SETUP_DEADLINE));
+    if tally.signal == 0 {
+        tally.signal = signals.agreed(world)?;
+    }
+    if world.process() == 0 {
+        request.watch.conclude();
+    }
+    Ok(tally)
 }
 
 /// The cases of a plan, and those that a run adds to them.

@@ -7,6 +7,7 @@ use crate::measure::{Repetitions, ReplayContext, WARM_UP_PRODUCTS, measure_produ
 use crate::record::line::{Line, Outcome, RankFacts};
 use crate::record::product_line::{ProductFacts, ProductLine};
 use crate::session::steps::Tally;
+use crate::watchdog::{Activity, deadline_of_product};
 use crate::workload::ProductShape;
 use crate::world::{World, agree};
 
@@ -84,6 +85,9 @@ impl Products<'_> {
             line.outcome = Outcome::Waived { reason };
             return Ok(line);
         }
+        let deadline = self.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
+        let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
+        self.request.watch.begin(|| Activity::named(named(), deadline));
         // Nothing is computed before all have their matrices: a rank without would leave the others waiting.
         let mut product = match agree(self.world, backend.bind_product(shape)) {
             Ok(product) => product,

@@ -1,14 +1,17 @@
 //! The replays of a run: each step as a whole, after the cases, with communicators of all its axes alive together.
 
 use super::{Request, SharedJournal, Signals};
-use crate::backend::{Backend, ReplayBinding};
+use crate::backend::{Backend, ReplayBinding, Replayer};
 use crate::error::{Error, Result};
 use crate::measure::{ReplayContext, measure_replay, replay_line_without_numbers};
 use crate::record::line::{Line, Outcome};
 use crate::record::provenance;
 use crate::record::replay_line::ReplayLine;
 use crate::session::steps::Tally;
-use crate::workload::replay::{ReplayOptions, ReplayPlan, Timetable};
+use crate::units::Seconds;
+use crate::watchdog::{Activity, Watch, deadline_of_replay};
+use crate::workload::Op;
+use crate::workload::replay::{Action, ReplayOptions, ReplayPlan, Timetable};
 use crate::workload::step::Step;
 use crate::world::{World, agree};
 
@@ -109,10 +112,11 @@ fn replay_one(
         verify: request.settings.verify,
         interrupted: signals.raised(),
     };
+    begin(&request.watch, &format!("replay of step {step}"), plan, world.process());
     // Nothing is started before all have their buffers: a rank without would leave the others waiting.
     let bound = backend.bind_replay(&binding(plan, request));
     let mut replayer = match agree(world, bound) {
-        Ok(replayer) => replayer,
+        Ok(replayer) => watched(&request.watch, replayer),
         Err(error) if error.is_shared() => {
             let failed = Outcome::Failed { reason: error.to_string() };
             return Ok(replay_line_without_numbers(plan, options, step, failed));
@@ -120,6 +124,30 @@ fn replay_one(
         Err(error) => return Err(error),
     };
     measure_replay(&context, replayer.as_mut(), plan, options, step)
+}
+
+/// Says to the watch what this rank's program consists of.
+pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
+    let program = plan.program_of_rank(rank);
+    let computing = program.map_or(0, |program| {
+        let nanoseconds =
+            |action: &Action| if let Action::Compute { nanoseconds, .. } = action { *nanoseconds } else { 0 };
+        program.actions.iter().map(nanoseconds).sum::<u64>()
+    });
+    let deadline = watch.timeout().unwrap_or_else(|| deadline_of_replay(Seconds::from_nanoseconds(computing)));
+    watch.begin(|| {
+        let op = |op: &Op| format!("{} {} of {}", op.axis.name(), op.collective, op.bytes_total);
+        let ops = program.map_or_else(Vec::new, |program| program.ops.iter().map(op).collect());
+        Activity { ops, ..Activity::named(name, deadline) }
+    });
+}
+
+/// Lets a replayer store how far it comes.
+pub(super) fn watched<'b>(watch: &Watch, mut replayer: Box<dyn Replayer + 'b>) -> Box<dyn Replayer + 'b> {
+    if let Some(progress) = watch.progress() {
+        replayer.watch(progress);
+    }
+    replayer
 }
 
 #[cfg(test)]

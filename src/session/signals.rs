@@ -37,6 +37,11 @@ impl Signals {
         &self.raised
     }
 
+    /// The number of the signal that reached this process, or 0, for whoever watches over it.
+    pub fn number(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.number)
+    }
+
     /// The signal that reached any process, or 0; the same everywhere.
     pub(super) fn agreed(&self, world: &dyn World) -> Result<i32> {
         let mine = self.number.load(Ordering::Relaxed) as f64;

@@ -8,11 +8,13 @@ use crate::layout::{Axis, Groups};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
 use crate::session::timekeeping::Timekeeping;
+use crate::watchdog::{Activity, deadline_of_case};
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 /// What came of all cases.
 #[derive(Default)]
@@ -93,6 +95,7 @@ impl Steps<'_> {
             Ok(geometry) => geometry,
             Err(reason) => return Ok(self.line_without_numbers(place, Outcome::Waived { reason: reason.clone() })),
         };
+        let deadline = request.watch.timeout().unwrap_or_else(|| deadline_of_case(planned.case));
         let context = MeasureContext {
             world: self.world,
             local_ranks: backend.local_ranks(),
@@ -103,12 +106,14 @@ impl Steps<'_> {
             settings: &request.settings,
             interrupted: self.signals.raised(),
             injected_delay: request.injected_delay,
-            completion_deadline: DEFAULT_COMPLETION_DEADLINE,
+            // The watchdog comes first, who can say who is missing.
+            completion_deadline: DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
         };
+        request.watch.begin(|| self.activity(place, deadline));
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
         let bound = backend.bind(&binding(request, planned.case, geometry));
         let mut call = match agree(self.world, bound) {
-            Ok(call) => call,
+            Ok(call) => request.watch.call(call),
             Err(error) if error.is_shared() => {
                 return Ok(self.line_without_numbers(place, Outcome::Failed { reason: error.to_string() }));
             }
@@ -116,6 +121,13 @@ impl Steps<'_> {
         };
         let result = measure_case(&context, call.as_mut(), planned.case)?;
         Ok(self.line_of(result, place))
+    }
+
+    fn activity(&self, place: Place, deadline: Duration) -> Activity {
+        let case = self.planned[place.case].case;
+        let (number, of) = (self.first_case + place.case + 1, self.first_case + self.planned.len());
+        let name = format!("case {number} of {of}, replicate {}", place.replicate);
+        Activity::case(name, case, self.request.plan.groups_of(case), self.world.process(), deadline)
     }
 
     fn line_without_numbers(&self, place: Place, outcome: Outcome) -> CaseLine {

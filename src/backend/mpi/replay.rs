@@ -14,8 +14,10 @@ use crate::layout::Axis;
 use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request};
 use crate::pattern::encode;
 use crate::pattern::segments::View;
+use crate::progress::{Doing, Progress};
 use crate::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Between two tests of calls under way.
 const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
@@ -34,6 +36,7 @@ pub(super) struct MpiReplayer<'b> {
     cursor: usize,
     gives_way: bool,
     counted: Vec<Counted>,
+    progress: Arc<Progress>,
     times: [RankTimes; 1],
 }
 
@@ -123,6 +126,7 @@ impl<'b> MpiReplayer<'b> {
             busy: [(0, 0); Axis::ALL.len()],
             cursor: 0,
             gives_way,
+            progress: Arc::default(),
             times: [RankTimes::default()],
         })
     }
@@ -313,16 +317,32 @@ impl Replayer for MpiReplayer<'_> {
         self.counted.fill(Counted::default());
         self.times = [RankTimes::default()];
         let program = self.program;
+        self.progress.enter(Doing::REPLAY);
         let begin = host_clock::now_nanoseconds();
         for action in &program.actions {
             match action {
-                Action::Compute { nanoseconds, .. } => self.compute(*nanoseconds)?,
-                Action::Start { slot } => self.start(*slot)?,
-                Action::Wait { slot } => self.wait(*slot)?,
+                Action::Compute { nanoseconds, .. } => {
+                    self.progress.begin_action(Doing::COMPUTING);
+                    self.compute(*nanoseconds)?;
+                }
+                Action::Start { slot } => {
+                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, false));
+                    self.start(*slot)?;
+                }
+                Action::Wait { slot } => {
+                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, true));
+                    self.wait(*slot)?;
+                }
             }
+            self.progress.end_action();
         }
         self.times[0].total_nanoseconds = host_clock::now_nanoseconds() - begin;
+        self.progress.finish();
         Ok(())
+    }
+
+    fn watch(&mut self, progress: Arc<Progress>) {
+        self.progress = progress;
     }
 
     fn times(&self) -> &[RankTimes] {

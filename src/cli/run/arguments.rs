@@ -1,7 +1,9 @@
 //! The flags of `commgauge run`.
 
 use crate::cli::OutputArguments;
+use crate::cli::launched_arguments::parse_timeout;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Launches a suite, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,6 +35,10 @@ pub struct RunArguments {
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
+    /// How long a rank may stay in one place before the run counts as hung and is ended with code 5, in seconds or as 500ms, 2m
+    /// [default: follows from each case]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    pub timeout: Option<Duration>,
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,

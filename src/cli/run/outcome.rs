@@ -38,6 +38,10 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
         // interrupted anything: the dead rank is the reason.
         Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
             sentences.extend(end.error.clone());
+            if end.status == EndStatus::Failed && died_by_signal {
+                sentences.push(measured(seen));
+                name_the_dead(ending, seen, sentences);
+            }
             // Codes above 255 would be cut to their low byte by the system, and might read as 0.
             if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
         }

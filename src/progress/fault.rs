@@ -1,0 +1,105 @@
+//! Test faults: a rank that stops, dies, loops or hangs when it comes to a call.
+
+use rustix::process::{Signal, getpid, kill_process};
+use std::time::Duration;
+
+/// A rank that misbehaves at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// World rank.
+    pub rank: u32,
+    /// How.
+    pub kind: FaultKind,
+    /// At which of its calls of data, counted over the whole run from 1; of a replay, at which action.
+    pub call: u64,
+}
+
+/// How a rank misbehaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Sleeps for ever instead of entering.
+    Hang,
+    /// Loops for ever instead of entering.
+    Loop,
+    /// Enters and never finishes.
+    NeverFinish,
+    /// Stops its whole process, as SIGSTOP does.
+    Stop,
+    /// Is killed, as by SIGKILL.
+    Kill,
+    /// Ends as if all were well, long before the others.
+    Exit,
+}
+
+impl FaultKind {
+    /// Every kind with its name.
+    pub const ALL: [(&'static str, FaultKind); 6] = [
+        ("hang", FaultKind::Hang),
+        ("loop", FaultKind::Loop),
+        ("never-finish", FaultKind::NeverFinish),
+        ("stop", FaultKind::Stop),
+        ("kill", FaultKind::Kill),
+        ("exit", FaultKind::Exit),
+    ];
+}
+
+impl Fault {
+    /// Reads `RANK:KIND` or `RANK:KIND:CALL`.
+    ///
+    /// # Errors
+    /// Says what was found and what would be accepted.
+    pub fn parse(text: &str) -> Result<Fault, String> {
+        let kinds = FaultKind::ALL.map(|(name, _)| name).join(", ");
+        let wrong = || format!("found `{text}`; accepted: RANK:KIND[:CALL], where KIND is one of {kinds}");
+        let mut parts = text.split(':');
+        let rank = parts.next().and_then(|part| part.parse().ok()).ok_or_else(wrong)?;
+        let kind = parts.next().and_then(|part| FaultKind::ALL.iter().find(|(name, _)| *name == part));
+        let call = parts.next().map_or(Some(100), |part| part.parse().ok()).filter(|call| *call > 0);
+        match (kind, call, parts.next()) {
+            (Some((_, kind)), Some(call), None) => Ok(Fault { rank, kind: *kind, call }),
+            _ => Err(wrong()),
+        }
+    }
+
+    #[cold]
+    pub(super) fn instead_of_entering(&self) {
+        match self.kind {
+            FaultKind::Hang => sleep_for_ever(),
+            FaultKind::Loop => loop {
+                std::hint::spin_loop();
+            },
+            // What the system refuses a process to do to itself cannot be helped here.
+            FaultKind::Stop => drop(kill_process(getpid(), Signal::STOP)),
+            FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
+            FaultKind::Exit => std::process::exit(0),
+            FaultKind::NeverFinish => {}
+        }
+    }
+
+    #[cold]
+    pub(super) fn inside(&self) {
+        if self.kind == FaultKind::NeverFinish {
+            sleep_for_ever();
+        }
+    }
+}
+
+fn sleep_for_ever() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_read_or_refused_with_what_would_be_right() {
+        for text in ["", "2", "2:sleep", "x:hang", "2:hang:0", "2:hang:1:1", "-1:hang"] {
+            assert!(Fault::parse(text).unwrap_err().contains("RANK:KIND"), "{text}");
+        }
+        assert_eq!(Fault::parse("2:stop:7"), Ok(Fault { rank: 2, kind: FaultKind::Stop, call: 7 }));
+        assert_eq!(Fault::parse("0:kill").map(|fault| fault.call), Ok(100));
+    }
+}

@@ -1,0 +1,206 @@
+//! How far a rank has come, in a cell of plain atomics: written by the thread that measures, read by the watchdog's thread.
+//!
+//! In the timed loop only stores and loads of this process's own cache line: no allocation, no lock, no system call. Nobody
+//! but the measuring thread writes, so nothing here is a read-modify-write.
+
+mod fault;
+
+pub use fault::{Fault, FaultKind};
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a rank does inside a step; [`Doing::CALL`] and below are of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Doing(pub u32);
+
+#[expect(missing_docs, reason = "the names say it all")]
+impl Doing {
+    /// Between two operations: on its own.
+    pub const ITS_OWN: Doing = Doing(0);
+    pub const BARRIER: Doing = Doing(1);
+    pub const BROADCAST: Doing = Doing(2);
+    pub const GATHER: Doing = Doing(3);
+    pub const AGREEMENT: Doing = Doing(4);
+    /// The call of the case.
+    pub const CALL: Doing = Doing(5);
+    /// A replay, all of it.
+    pub const REPLAY: Doing = Doing(6);
+    /// Inside a replay, computing.
+    pub const COMPUTING: Doing = Doing(7);
+    const FIRST_OP: u32 = 16;
+
+    /// Inside a replay, starting the op of this index or waiting for it.
+    pub const fn op(index: u32, waits: bool) -> Doing {
+        Doing((Doing::FIRST_OP + 2 * index) | waits as u32)
+    }
+
+    /// The index of a replay's op and whether the rank waits for it.
+    pub fn replayed_op(self) -> Option<(u32, bool)> {
+        self.0.checked_sub(Doing::FIRST_OP).map(|rest| (rest / 2, rest % 2 == 1))
+    }
+}
+
+/// The cell. On cache lines of its own, so that what lies beside it is not slowed down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Progress {
+    activity: AtomicU64,
+    /// Operations that all ranks perform in the same order, counted twice: odd inside of one.
+    step: AtomicU64,
+    /// Calls of the whole run, of data; of a replay, its actions.
+    calls: AtomicU64,
+    calls_before: AtomicU64,
+    doing: AtomicU32,
+    /// The rank whose message is waited for, and one more; 0 for none.
+    peer: AtomicU32,
+    group: AtomicU32,
+    deadline_nanoseconds: AtomicU64,
+    fault: Option<Fault>,
+}
+
+/// No group: the rank stands aside, or all ranks are meant.
+pub const NO_GROUP: u32 = u32::MAX;
+
+/// What the cell shows at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Number of the activity, the same on every rank.
+    pub activity: u64,
+    /// Twice the operations finished in it, and one more inside of one.
+    pub step: u64,
+    /// Calls that the rank has entered in this activity.
+    pub calls: u64,
+    /// What it does.
+    pub doing: u32,
+    /// The rank whose message it waits for.
+    pub peer: Option<u32>,
+    /// Its group in the activity.
+    pub group: u32,
+}
+
+impl Progress {
+    /// A cell whose rank misbehaves at a call, for tests.
+    pub fn with_fault(fault: Option<Fault>) -> Progress {
+        Progress { fault, ..Progress::default() }
+    }
+
+    /// A new activity begins, in a group. Outside of timed loops.
+    pub fn begin(&self, group: u32, deadline: Duration) {
+        self.calls_before.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.step.store(0, Ordering::Relaxed);
+        self.doing.store(Doing::ITS_OWN.0, Ordering::Relaxed);
+        self.group.store(group, Ordering::Relaxed);
+        self.set_deadline(deadline);
+        self.activity.store(self.activity.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// How long the rank may stay where it is.
+    pub fn set_deadline(&self, deadline: Duration) {
+        let nanoseconds = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self.deadline_nanoseconds.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// How long the rank may stay where it is.
+    pub fn deadline(&self) -> Duration {
+        Duration::from_nanos(self.deadline_nanoseconds.load(Ordering::Relaxed))
+    }
+
+    /// Enters an operation of the control plane.
+    #[inline]
+    pub fn enter(&self, doing: Doing) {
+        self.doing.store(doing.0, Ordering::Relaxed);
+        self.step.store(self.step.load(Ordering::Relaxed) | 1, Ordering::Release);
+    }
+
+    /// Enters a call of data.
+    #[inline]
+    pub fn enter_call(&self) {
+        let call = self.calls.load(Ordering::Relaxed) + 1;
+        let fault = self.fault.as_ref().filter(|fault| fault.call == call);
+        fault.inspect(|fault| fault.instead_of_entering());
+        self.calls.store(call, Ordering::Relaxed);
+        self.enter(Doing::CALL);
+        fault.inspect(|fault| fault.inside());
+    }
+
+    /// Finishes what was entered.
+    #[inline]
+    pub fn finish(&self) {
+        let step = self.step.load(Ordering::Relaxed);
+        self.doing.store(Doing::ITS_OWN.0, Ordering::Relaxed);
+        self.step.store(step + (step & 1), Ordering::Release);
+    }
+
+    /// Inside a replay: begins an action.
+    #[inline]
+    pub fn begin_action(&self, doing: Doing) {
+        let call = self.calls.load(Ordering::Relaxed) + 1;
+        let fault = self.fault.as_ref().filter(|fault| fault.call == call);
+        fault.inspect(|fault| fault.instead_of_entering());
+        self.calls.store(call, Ordering::Relaxed);
+        self.doing.store(doing.0, Ordering::Release);
+        fault.inspect(|fault| fault.inside());
+    }
+
+    /// Inside a replay: ends an action.
+    #[inline]
+    pub fn end_action(&self) {
+        self.doing.store(Doing::ITS_OWN.0, Ordering::Release);
+    }
+
+    /// Waits for a message of a rank, or no longer.
+    pub fn wait_for(&self, peer: Option<u32>) {
+        self.peer.store(peer.map_or(0, |peer| peer.saturating_add(1)), Ordering::Release);
+    }
+
+    /// What the cell shows now. The parts are read one by one: they belong together where the rank stands still.
+    pub fn shown(&self) -> Shown {
+        Shown {
+            activity: self.activity.load(Ordering::Acquire),
+            step: self.step.load(Ordering::Acquire),
+            calls: self.calls.load(Ordering::Relaxed).saturating_sub(self.calls_before.load(Ordering::Relaxed)),
+            doing: self.doing.load(Ordering::Relaxed),
+            peer: self.peer.load(Ordering::Relaxed).checked_sub(1),
+            group: self.group.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_odd_inside_an_operation_and_starts_again_with_the_next_activity() {
+        let progress = Progress::default();
+        progress.begin(3, Duration::from_secs(2));
+        let shown = |progress: &Progress| {
+            let Shown { activity, step, calls, doing, .. } = progress.shown();
+            (activity, step, calls, doing)
+        };
+        assert_eq!(shown(&progress), (1, 0, 0, 0));
+        progress.enter(Doing::BARRIER);
+        assert_eq!(shown(&progress), (1, 1, 0, Doing::BARRIER.0));
+        progress.finish();
+        progress.enter_call();
+        assert_eq!(shown(&progress), (1, 3, 1, Doing::CALL.0));
+        // A stream takes several calls before it finishes any.
+        progress.enter_call();
+        assert_eq!(shown(&progress), (1, 3, 2, Doing::CALL.0));
+        progress.finish();
+        progress.finish();
+        assert_eq!(shown(&progress), (1, 4, 2, 0), "nothing is finished twice");
+        progress.begin(NO_GROUP, Duration::from_secs(3));
+        assert_eq!(shown(&progress), (2, 0, 0, 0), "calls are counted from the beginning of the activity");
+        assert_eq!(progress.deadline(), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn ops_of_a_replay_read_back() {
+        for (index, waits) in [(0, false), (0, true), (7, true), (100_000, false)] {
+            assert_eq!(Doing::op(index, waits).replayed_op(), Some((index, waits)));
+        }
+        assert_eq!(Doing::COMPUTING.replayed_op(), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! What a rank is at, in words and numbers that go into a report.
+
+use crate::layout::Groups;
+use crate::progress::NO_GROUP;
+use crate::record::hang_line::HungActivity;
+use crate::workload::Case;
+use std::time::Duration;
+
+/// A stretch of the run that all ranks go through together.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// What it is.
+    pub facts: HungActivity,
+    /// This rank's group in it, by index.
+    pub group: u32,
+    /// How long a rank may stay where it is.
+    pub deadline: Duration,
+    /// Of a replay: what its ops are, by index.
+    pub ops: Vec<String>,
+}
+
+impl Activity {
+    /// Something that has only a name.
+    pub fn named(name: impl Into<String>, deadline: Duration) -> Activity {
+        let facts = HungActivity { name: name.into(), ..HungActivity::default() };
+        Activity { facts, group: NO_GROUP, deadline, ops: Vec::new() }
+    }
+
+    /// A case of a plan, as one rank sees it.
+    pub fn case(name: String, case: &Case, groups: &Groups, rank: u32, deadline: Duration) -> Activity {
+        let op = &case.op;
+        let facts = HungActivity {
+            name,
+            case: Some(case.name()),
+            collective: Some(op.collective.name().to_owned()),
+            bytes_total: Some(op.bytes_total),
+            axis: Some(op.axis.name().to_owned()),
+        };
+        let group = groups.place_of(rank).map_or(NO_GROUP, |(group, _)| group as u32);
+        Activity { facts, group, deadline, ops: Vec::new() }
+    }
+}

@@ -1,0 +1,96 @@
+//! A connection that never blocks and never takes more memory than a few frames, whatever the other end does.
+
+use super::super::wire::{Frame, LONGEST_FRAME_BYTES, Malformed};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::TcpStream;
+
+/// What may wait to be sent. Downwards only short orders are sent; upwards, the states of a host's ranks.
+const MOST_OUTGOING_BYTES: usize = 1 << 18;
+/// What may wait to be understood.
+const MOST_INCOMING_BYTES: usize = 1 << 14;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+impl Connection {
+    pub(super) fn of(stream: TcpStream) -> Result<Connection> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, incoming: Vec::new(), outgoing: Vec::new() })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Takes what has arrived, at most as much as has room.
+    ///
+    /// # Errors
+    /// Where the other end is gone and nothing of what it said is left to be understood.
+    pub(super) fn receive(&mut self) -> Result<()> {
+        let mut bytes = [0; 4096];
+        while self.incoming.len() + bytes.len() <= MOST_INCOMING_BYTES {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.incoming.extend(&bytes[..count]),
+                Err(cause) if cause.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+
+    /// What has arrived and was not taken yet.
+    pub(super) fn incoming(&self) -> &[u8] {
+        &self.incoming
+    }
+
+    /// Takes bytes off what has arrived.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.incoming.drain(..bytes);
+    }
+
+    /// The next whole frame.
+    pub(super) fn next_frame(&mut self) -> std::result::Result<Option<Frame>, Malformed> {
+        let Some((frame, taken)) = Frame::decode(&self.incoming)? else { return Ok(None) };
+        self.take(taken);
+        Ok(Some(frame))
+    }
+
+    /// Puts a frame into the queue. False where the other end has not taken anything for so long that there is no room.
+    pub(super) fn queue(&mut self, frame: &Frame) -> bool {
+        if self.outgoing.len() + LONGEST_FRAME_BYTES > MOST_OUTGOING_BYTES {
+            return false;
+        }
+        frame.encode(&mut self.outgoing);
+        true
+    }
+
+    pub(super) fn queue_bytes(&mut self, bytes: &[u8]) {
+        self.outgoing.extend(bytes);
+    }
+
+    /// Sends what can be sent without waiting.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.stream.write(&self.outgoing) {
+                Ok(0) => return Err(Error::from(ErrorKind::WriteZero)),
+                Ok(count) => drop(self.outgoing.drain(..count)),
+                Err(cause) if cause.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+}

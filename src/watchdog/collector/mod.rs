@@ -1,0 +1,193 @@
+//! A host's collector: a small process beside the ranks, so that it can report and end a launch whichever rank is stopped or dead.
+//!
+//! It is started by the lowest rank of the host from the same program, hears of every rank over TCP, and ends with them. The one on
+//! the host of rank 0 hears of all hosts, decides, and writes the report. The way in is [`main`]; the loop is in `serve`.
+
+mod addresses;
+mod connection;
+mod process;
+mod ras;
+mod report;
+mod serve;
+mod stages;
+mod table;
+
+pub use process::process_start;
+pub use report::{Held, Seen, hang_line, whole_text};
+pub use table::{RankTable, Standing, Trigger};
+
+use super::wire::{Frame, Hello, Speaker, Token};
+use connection::Connection;
+use serde::{Deserialize, Serialize};
+use serve::Serving;
+use std::io::{BufRead, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long one address of the first collector may take to answer.
+const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a collector is told on its standard input; not on its command line, where every user of the host could read it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Config {
+    /// The word of this run.
+    pub token: Token,
+    /// Index of this host.
+    pub node: u32,
+    /// Number of hosts.
+    pub nodes: u32,
+    /// The host of every rank, by index; known to the first collector only.
+    pub node_of_rank: Vec<u32>,
+    /// Names of all hosts at the first collector, of its own elsewhere.
+    pub hosts: Vec<String>,
+    /// The ranks on this host.
+    pub local_ranks: Vec<u32>,
+    /// The record of the run.
+    pub record: PathBuf,
+    /// The backend, by name.
+    pub backend: String,
+}
+
+/// Where a collector is to be reached.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FirstAnswer {
+    /// By the ranks of its host, on the loopback address.
+    pub port: u16,
+    /// By other collectors; 0 where there are none.
+    pub hosts_port: u16,
+    /// Addresses and names of the host, to be tried in turn.
+    pub addresses: Vec<String>,
+}
+
+impl FirstAnswer {
+    /// The addresses with their port, for a message.
+    pub fn shown_addresses(&self) -> String {
+        let shown: Vec<String> =
+            self.addresses.iter().map(|address| format!("{address} port {}", self.hosts_port)).collect();
+        shown.join(", ")
+    }
+}
+
+/// Whether the first collector was reached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SecondAnswer {
+    /// Why not.
+    pub problem: Option<String>,
+}
+
+/// The whole life of a collector: told and answering on standard input and output, then watching. The exit code comes back; nobody
+/// waits for it.
+pub fn main() -> i32 {
+    match begin() {
+        Ok(mut serving) => {
+            serving.run();
+            0
+        }
+        Err(cause) => {
+            say(&format!("the watchdog cannot start: {cause}"));
+            6
+        }
+    }
+}
+
+/// To standard error, which may be closed already.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "commgauge: {text}");
+}
+
+fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
+    ignore_signals()?;
+    let mut input = std::io::stdin().lock();
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let config: Config = serde_json::from_str(&line)?;
+    let token = config.token;
+    let for_ranks = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut answer = FirstAnswer { port: for_ranks.local_addr()?.port(), ..FirstAnswer::default() };
+    let for_hosts = if config.node == 0 && config.nodes > 1 { Some(listen_to_hosts()?) } else { None };
+    if let Some(listener) = &for_hosts {
+        answer.hosts_port = listener.local_addr()?.port();
+        answer.addresses = addresses::of_this_host();
+        raise_file_limit();
+    }
+    reply(&answer)?;
+    line.clear();
+    input.read_line(&mut line)?;
+    let first: FirstAnswer = serde_json::from_str(&line)?;
+    let upstream = if config.node == 0 { Ok(None) } else { reach(&first, &config, &token).map(Some) };
+    reply(&SecondAnswer { problem: upstream.as_ref().err().cloned() })?;
+    let listeners = [Some(for_ranks), for_hosts].into_iter().flatten().collect();
+    Ok(Serving::new(config, token, listeners, upstream?)?)
+}
+
+/// On all addresses, of both families where the system has both.
+fn listen_to_hosts() -> std::io::Result<TcpListener> {
+    TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))
+}
+
+/// A connection for each of many hosts needs more files than shells usually allow; where the system refuses, the first that does
+/// not fit is told.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Schedulers tell every process to stop, but this one ends with its ranks: it must be there to say how they ended.
+fn ignore_signals() -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1] {
+        signal_hook::flag::register(signal, std::sync::Arc::default())?;
+    }
+    Ok(())
+}
+
+fn reply(answer: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
+    let mut text = serde_json::to_vec(answer)?;
+    text.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&text)?;
+    Ok(out.flush()?)
+}
+
+/// Connects to the first collector; one that knows our word answers.
+fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connection, String> {
+    let mut problem = "it has no address".to_owned();
+    for address in &first.addresses {
+        let targets = match (address.as_str(), first.hosts_port).to_socket_addrs() {
+            Ok(targets) => targets,
+            Err(cause) => {
+                problem = format!("{address}: {cause}");
+                continue;
+            }
+        };
+        for target in targets {
+            match TcpStream::connect_timeout(&target, ADDRESS_PATIENCE).and_then(|stream| greet(stream, config, token))
+            {
+                Ok(connection) => return Ok(connection),
+                Err(cause) => problem = format!("{target}: {cause}"),
+            }
+        }
+    }
+    Err(problem)
+}
+
+fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<Connection> {
+    let pid = std::process::id();
+    let hello = Hello { speaker: Speaker::Host(config.node), pid, process_start: process_start(pid).unwrap_or(0) };
+    let mut connection = Connection::of(stream)?;
+    connection.queue_bytes(&hello.encode(token));
+    connection.flush()?;
+    let deadline = Instant::now() + ADDRESS_PATIENCE;
+    while Instant::now() < deadline {
+        connection.receive()?;
+        // The first says this to whoever it lets in; nothing is to be answered yet.
+        if let Ok(Some(Frame::Query)) = connection.next_frame() {
+            return Ok(connection);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(std::io::Error::other("whoever listens there is not of this run"))
+}

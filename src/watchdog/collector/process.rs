@@ -1,0 +1,67 @@
+//! What the system says of a process of this host, and its end.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// When a process began, in the system's ticks since boot: with the number, it names a process for good.
+pub fn process_start(pid: u32) -> Option<u64> {
+    read(pid).map(|stat| stat.1)
+}
+
+/// Whether this very process is stopped, by a signal or a debugger. `None` where it is gone.
+pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
+    let (state, began) = read(pid)?;
+    (began == start && !matches!(state, 'Z' | 'X')).then_some(matches!(state, 'T' | 't'))
+}
+
+/// Kills this very process, and not one that has its number by now.
+pub(super) fn kill(pid: u32, start: u64) {
+    if is_stopped(pid, start).is_some()
+        && let Some(pid) = Pid::from_raw(pid as i32)
+    {
+        // It may have ended meanwhile, which is just as well.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+fn read(pid: u32) -> Option<(char, u64)> {
+    parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// State and start: fields 3 and 22 (proc(5)), behind the name in parentheses.
+fn parse(text: &str) -> Option<(char, u64)> {
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_stopped_process_is_told_from_one_that_runs_and_one_that_is_gone() {
+        let mut child = Command::new("sleep").arg("30").spawn().expect("it starts");
+        let pid = child.id();
+        let start = process_start(pid).expect("it runs");
+        assert_eq!(is_stopped(pid, start), Some(false));
+        assert_eq!(is_stopped(pid, start + 1), None, "another process of the same number");
+        kill_process(Pid::from_child(&child), Signal::STOP).expect("ours");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while is_stopped(pid, start) != Some(true) {
+            assert!(std::time::Instant::now() < deadline, "it does not stop");
+        }
+        kill(pid, start + 1);
+        assert_eq!(is_stopped(pid, start), Some(true), "not meant");
+        kill(pid, start);
+        child.wait().expect("it ends");
+        assert_eq!(is_stopped(pid, start), None);
+    }
+
+    #[test]
+    fn fields_are_counted_behind_whatever_the_program_is_called() {
+        let rest = "T 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23";
+        assert_eq!(parse(&format!("1 (a) b) {rest}")), Some(('T', 22)));
+        assert_eq!(parse("1 (a) T 4"), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! Who holds the others up: from where every rank stands to a line of the record and a text. Pure.
+
+use super::super::ranges;
+use super::table::{Entry, Standing, Trigger};
+use crate::progress::{Doing, NO_GROUP};
+use crate::record::hang_line::{HangLine, HangReason, HeldState, HungActivity, RanksHeld};
+use crate::units::Seconds;
+use std::fmt::Write;
+
+/// Hosts that are named for a set of ranks.
+const MOST_HOSTS: usize = 4;
+/// Ranks that are told one by one on a terminal.
+const MOST_DETAILS: usize = 8;
+
+/// A rank, as the collector sees it when it reports.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What is known of it.
+    pub entry: &'a Entry,
+    /// Its host.
+    pub host: &'a str,
+    /// Whether it answers.
+    pub answers: bool,
+}
+
+/// Where the ranks stand against the operation that holds them up.
+pub struct Held<'a> {
+    seen: &'a [Seen<'a>],
+    /// Activity and step of the earliest operation that not all have finished.
+    target: (u64, u64),
+}
+
+impl<'a> Held<'a> {
+    /// Finds the operation. Of ranks that do not answer it is not known how far they came after they were last heard of, but
+    /// those that answer cannot have passed what these did not perform.
+    pub fn of(seen: &'a [Seen<'a>]) -> Held<'a> {
+        let place = |seen: &&Seen| (seen.entry.state.shown.activity, seen.entry.state.shown.step | 1);
+        let answering = seen.iter().filter(|seen| seen.answers && seen.entry.standing == Standing::Live);
+        let known = seen.iter().filter(|seen| !matches!(seen.entry.standing, Standing::Left(_) | Standing::Expected));
+        let earliest = answering.map(|seen| place(&seen)).min();
+        let target = earliest.or_else(|| known.map(|seen| place(&seen)).max()).unwrap_or((0, 1));
+        Held { seen, target }
+    }
+
+    /// What became of a rank.
+    pub fn state(&self, seen: &Seen) -> HeldState {
+        match seen.entry.standing {
+            Standing::Died => return HeldState::Died,
+            Standing::Left(_) => return HeldState::Left,
+            Standing::Expected | Standing::Unwatched => return HeldState::StoppedAnswering,
+            Standing::Live if !seen.answers => return HeldState::StoppedAnswering,
+            Standing::Live | Standing::Dragged => {}
+        }
+        let shown = &seen.entry.state.shown;
+        match (shown.activity, shown.step).cmp(&self.target) {
+            std::cmp::Ordering::Less => HeldState::NeverEntered,
+            std::cmp::Ordering::Equal => HeldState::EnteredNotFinished,
+            std::cmp::Ordering::Greater => HeldState::Finished,
+        }
+    }
+
+    /// A rank inside the operation.
+    fn inside(&self) -> Option<&Seen<'a>> {
+        let shown = |seen: &Seen| (seen.entry.state.shown.activity, seen.entry.state.shown.step);
+        self.seen.iter().find(|seen| shown(seen) == self.target && seen.answers)
+    }
+
+    fn doing(&self) -> Option<Doing> {
+        self.inside().map(|seen| match Doing(seen.entry.state.shown.doing) {
+            // Between two operations nobody is inside of one, but in a replay, which is one operation of many actions.
+            doing if doing == Doing::ITS_OWN || doing >= Doing::REPLAY => Doing::REPLAY,
+            doing => doing,
+        })
+    }
+
+    fn of_state(&self, state: HeldState) -> Vec<&Seen<'a>> {
+        self.seen.iter().filter(|seen| self.state(seen) == state).collect()
+    }
+
+    /// Those who hold the others up.
+    fn suspects(&self) -> Vec<u32> {
+        for state in [HeldState::Died, HeldState::StoppedAnswering, HeldState::NeverEntered] {
+            let of = self.of_state(state);
+            if of.is_empty() {
+                continue;
+            }
+            // Who waits for a message is held up itself.
+            let alone =
+                of.iter().filter(|seen| seen.entry.state.shown.peer.is_none() || state != HeldState::NeverEntered);
+            let alone: Vec<u32> = alone.map(|seen| seen.entry.rank).collect();
+            return if alone.is_empty() { of.iter().map(|seen| seen.entry.rank).collect() } else { alone };
+        }
+        let on_its_own =
+            |seen: &&&Seen| matches!(Doing(seen.entry.state.shown.doing), Doing::ITS_OWN | Doing::COMPUTING);
+        let inside = self.of_state(HeldState::EnteredNotFinished);
+        let suspects: Vec<u32> = inside.iter().filter(on_its_own).map(|seen| seen.entry.rank).collect();
+        if !suspects.is_empty() {
+            return if suspects.len() < inside.len() { suspects } else { Vec::new() };
+        }
+        // Who waits in a library looks again and again; a few that sleep where the others look are not in it.
+        let asleep: Vec<u32> = inside.iter().filter(|seen| seen.entry.sleeps).map(|seen| seen.entry.rank).collect();
+        if 2 * asleep.len() < inside.len() { asleep } else { Vec::new() }
+    }
+
+    fn group(&self, suspects: &[u32]) -> Option<String> {
+        let of = |seen: &Seen| {
+            let shown = &seen.entry.state.shown;
+            (shown.activity == self.target.0 && shown.group != NO_GROUP).then_some(shown.group)
+        };
+        let first = self.seen.iter().find(|seen| suspects.first() == Some(&seen.entry.rank));
+        let group = first.and_then(&of).or_else(|| self.inside().and_then(&of))?;
+        let members: Vec<u32> =
+            self.seen.iter().filter(|seen| of(seen) == Some(group)).map(|seen| seen.entry.rank).collect();
+        Some(ranges(&members))
+    }
+}
+
+/// The line of the record. `activity` says what an activity is, by its number.
+pub fn hang_line(
+    trigger: Trigger,
+    seen: &[Seen],
+    activity: impl Fn(u64) -> Option<HungActivity>,
+    nccl_ras: Option<String>,
+    report: Option<String>,
+) -> HangLine {
+    let held = Held::of(seen);
+    let suspects = held.suspects();
+    let activity = activity(held.target.0)
+        .unwrap_or_else(|| HungActivity { name: format!("activity {}", held.target.0), ..HungActivity::default() });
+    let doing = held.doing();
+    let sequence =
+        (doing == Some(Doing::CALL)).then(|| held.inside().map(|seen| seen.entry.state.shown.calls)).flatten();
+    let (reason, deadline_seconds) = match trigger {
+        Trigger::Deadline(deadline) => (HangReason::Deadline, Some(Seconds(deadline.as_secs_f64()))),
+        Trigger::Death { .. } => (HangReason::Death, None),
+    };
+    let group_ranks = (doing == Some(Doing::CALL)).then(|| held.group(&suspects)).flatten();
+    let operation = operation(doing, sequence, &activity);
+    HangLine {
+        reason,
+        deadline_seconds,
+        operation,
+        activity,
+        sequence,
+        group_ranks,
+        suspects: ranges(&suspects),
+        ranks: by_state(&held),
+        nccl_ras,
+        report,
+    }
+}
+
+fn operation(doing: Option<Doing>, sequence: Option<u64>, activity: &HungActivity) -> String {
+    match doing {
+        Some(Doing::CALL) => {
+            let collective = activity.collective.as_deref().unwrap_or("the collective");
+            let bytes = activity.bytes_total.map_or_else(String::new, |bytes| format!(" of {bytes}"));
+            format!("{collective}{bytes}, call {}", sequence.unwrap_or_default())
+        }
+        Some(Doing::BARRIER) => "a barrier".to_owned(),
+        Some(Doing::BROADCAST) => "a broadcast of the control plane".to_owned(),
+        Some(Doing::GATHER) => "a gathering of the control plane".to_owned(),
+        Some(Doing::AGREEMENT) => "an agreement of all ranks".to_owned(),
+        Some(_) => "the replay of a step".to_owned(),
+        None => "the next operation".to_owned(),
+    }
+}
+
+fn by_state(held: &Held) -> Vec<RanksHeld> {
+    use HeldState::*;
+    let states = [Died, StoppedAnswering, NeverEntered, EnteredNotFinished, Finished, Left];
+    let of = states.map(|state| (state, held.of_state(state)));
+    of.into_iter()
+        .filter(|(_, of)| !of.is_empty())
+        .map(|(state, of)| {
+            let mut hosts: Vec<String> = Vec::new();
+            for seen in &of {
+                if hosts.len() < MOST_HOSTS && !hosts.iter().any(|host| host == seen.host) {
+                    hosts.push(seen.host.to_owned());
+                }
+            }
+            let ranks: Vec<u32> = of.iter().map(|seen| seen.entry.rank).collect();
+            RanksHeld { state, ranks: ranges(&ranks), count: ranks.len() as u64, hosts }
+        })
+        .collect()
+}
+
+/// What people read on a terminal: the sentence, the states, and the suspects one by one.
+pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
+    let mut text = format!("{}\n", line.sentence());
+    let held = Held::of(seen);
+    if let Some(case) = &line.activity.case {
+        let group = line.group_ranks.as_deref().map_or_else(String::new, |ranks| format!("; group: ranks {ranks}"));
+        let _ = writeln!(text, "  {case}{group}");
+    }
+    for of in &line.ranks {
+        let ranks = cut(&of.ranks, 60);
+        let _ = writeln!(text, "  {:<23} rank{} {ranks} on {}", of.state.name(), plural(of.count), shown_hosts(of));
+    }
+    let suspects = held.suspects();
+    for seen in seen.iter().filter(|seen| suspects.contains(&seen.entry.rank)).take(MOST_DETAILS) {
+        let _ = writeln!(text, "  rank {}: {}", seen.entry.rank, words(seen));
+    }
+    if let Some(ras) = &line.nccl_ras {
+        let _ = writeln!(text, "  NCCL RAS: {}", cut(ras.lines().next().unwrap_or_default(), 120));
+    }
+    text
+}
+
+/// Every rank on a line of its own, and everything else that is known.
+pub fn whole_text(line: &HangLine, seen: &[Seen]) -> String {
+    let held = Held::of(seen);
+    let mut text = short_text(line, seen);
+    let _ = writeln!(text, "\nrank  host[:device]  process  state  where");
+    for seen in seen {
+        let entry = seen.entry;
+        let process = if entry.process.0 == 0 { "-".to_owned() } else { entry.process.0.to_string() };
+        let (rank, state) = (entry.rank, held.state(seen).name());
+        let _ = writeln!(text, "{rank}  {}  {process}  {state}  {}", shown_host(seen.host), words(seen));
+    }
+    if let Some(ras) = &line.nccl_ras {
+        let _ = writeln!(text, "\nNCCL RAS\n{ras}");
+    }
+    text
+}
+
+/// Where a rank was when it was last heard of.
+fn words(seen: &Seen) -> String {
+    let (entry, shown) = (seen.entry, &seen.entry.state.shown);
+    let place = match (shown.step % 2, Doing(shown.doing)) {
+        (1, Doing::CALL) => format!("in call {}", shown.calls),
+        (1, Doing::BARRIER) => "in a barrier".to_owned(),
+        (1, doing) if doing == Doing::ITS_OWN || doing >= Doing::REPLAY => "in the replay".to_owned(),
+        (1, _) => "in an agreement of all ranks".to_owned(),
+        _ => format!("on its own after call {}", shown.calls),
+    };
+    let stayed = f64::from(entry.state.stuck_milliseconds) / 1e3;
+    let mut text = match (entry.standing, seen.answers) {
+        (Standing::Expected, _) => return "it never connected to the watchdog".to_owned(),
+        (Standing::Left(code), _) => return format!("it ended in order, with exit code {code}"),
+        (Standing::Unwatched, _) => format!("the watchdog of its host is gone; last heard of {place}"),
+        (Standing::Died | Standing::Dragged, _) => format!("its connection closed; last heard of {place}"),
+        (Standing::Live, false) if entry.state.stopped => format!("its process is stopped; last heard of {place}"),
+        (Standing::Live, false) => format!("no heartbeat; last heard of {place}"),
+        (Standing::Live, true) => format!("{place} of activity {}, for {stayed:.1} s", shown.activity),
+    };
+    if let Some(detail) = entry.detail.as_deref().filter(|detail| !detail.is_empty()) {
+        let _ = write!(text, "; {detail}");
+    }
+    text
+}
+
+fn shown_hosts(of: &RanksHeld) -> String {
+    let hosts: Vec<String> = of.hosts.iter().map(|host| shown_host(host)).collect();
+    let more = if of.hosts.len() == MOST_HOSTS { ", ..." } else { "" };
+    format!("{}{more}", hosts.join(", "))
+}
+
+/// A host may be called anything; what is no plain character does not reach a terminal.
+fn shown_host(host: &str) -> String {
+    host.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { " " } else { "s" }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_owned() } else { text.chars().take(most).chain("...".chars()).collect() }
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

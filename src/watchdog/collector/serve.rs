@@ -1,0 +1,339 @@
+//! The collector's loop: hears its ranks (and, the first, all hosts), notices what is overdue, asks, reports, ends.
+
+use super::super::wire::{Frame, Hello, RankState, Speaker, Token};
+use super::connection::Connection;
+use super::stages::{SILENCE, Stage};
+use super::table::{RankTable, Standing};
+use super::{Config, process, say};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// From one look at the clock to the next.
+const TICK: Duration = Duration::from_millis(100);
+/// From one account of a host's ranks to the next.
+const ACCOUNT: Duration = Duration::from_millis(500);
+/// With many connections each round looks at all of them, so rounds are kept apart.
+const MANY_CONNECTIONS: usize = 64;
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
+/// Connections that have not said who they are: how many, and how long each.
+const MOST_STRANGERS: usize = 64;
+const STRANGER_PATIENCE: Duration = Duration::from_secs(3);
+const MOST_ACTIVITIES: usize = 64;
+
+pub(super) struct Peer {
+    connection: Connection,
+    speaker: Option<Speaker>,
+    since: Instant,
+}
+
+/// A collector at work.
+pub struct Serving {
+    pub(super) config: Config,
+    token: Token,
+    listeners: Vec<TcpListener>,
+    pub(super) upstream: Option<Connection>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) table: RankTable,
+    pub(super) activities: BTreeMap<u64, String>,
+    pub(super) stage: Stage,
+    /// Until the rank that started this process has seen all ranks connected, or is dead.
+    pub(super) may_come: bool,
+    /// Why the first rank that left with an error did so.
+    pub(super) error: Option<(u32, i32, String)>,
+    pub(super) begun: Instant,
+    accounted: Instant,
+    pub(super) telling: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    pub(super) fn new(
+        config: Config,
+        token: Token,
+        listeners: Vec<TcpListener>,
+        upstream: Option<Connection>,
+    ) -> std::io::Result<Serving> {
+        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        let now = Instant::now();
+        let all = 0..config.node_of_rank.len() as u32;
+        let table = match config.node {
+            0 => RankTable::new(all, now),
+            _ => RankTable::new(config.local_ranks.iter().copied(), now),
+        };
+        Ok(Serving {
+            config,
+            token,
+            listeners,
+            upstream,
+            peers: Vec::new(),
+            table,
+            activities: BTreeMap::new(),
+            stage: Stage::Watching,
+            may_come: true,
+            error: None,
+            begun: now,
+            accounted: now,
+            telling: None,
+        })
+    }
+
+    /// Until the ranks are gone.
+    pub fn run(&mut self) {
+        let mut last = Instant::now();
+        while self.may_come || !self.peers.is_empty() {
+            self.wait();
+            let now = Instant::now();
+            if now - last > TICK * 10 {
+                self.table.forgive(now);
+            }
+            last = now;
+            self.accept(now);
+            self.hear_peers(now);
+            self.hear_upstream();
+            self.advance(now);
+            self.account(now);
+            self.flush(now);
+        }
+        self.finish();
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        self.config.node == 0
+    }
+
+    /// Until something happens, or a tick has passed.
+    fn wait(&self) {
+        let stdin = std::io::stdin();
+        let mut waiting: Vec<PollFd> = self.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let flags = |connection: &Connection| {
+            if connection.has_outgoing() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
+        };
+        let connections = self.peers.iter().map(|peer| &peer.connection).chain(&self.upstream);
+        waiting.extend(connections.map(|connection| PollFd::new(connection.stream(), flags(connection))));
+        if self.may_come {
+            waiting.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        // An interruption is as good as an event.
+        let _ = poll(&mut waiting, Some(&tick));
+        if waiting.len() > MANY_CONNECTIONS {
+            std::thread::sleep(BETWEEN_ROUNDS);
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for listener in &self.listeners {
+            while let Ok((stream, _)) = listener.accept() {
+                let strangers = self.peers.iter().filter(|peer| peer.speaker.is_none()).count();
+                if strangers < MOST_STRANGERS
+                    && let Ok(connection) = Connection::of(stream)
+                {
+                    self.peers.push(Peer { connection, speaker: None, since: now });
+                }
+            }
+        }
+        if self.may_come && !input_is_open() {
+            self.may_come = false;
+        }
+    }
+
+    fn hear_peers(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.peers.len() {
+            let open = self.peers[at].connection.receive().is_ok();
+            let understood = self.understand(at, now);
+            let stranger = self.peers[at].speaker.is_none();
+            let too_long = stranger && now - self.peers[at].since > STRANGER_PATIENCE;
+            if open && understood && !too_long {
+                at += 1;
+                continue;
+            }
+            let peer = self.peers.swap_remove(at);
+            match peer.speaker {
+                None => {}
+                Some(Speaker::Rank(rank)) => self.lose_rank(rank, now),
+                Some(Speaker::Host(host)) => self.lose_host(host),
+            }
+        }
+    }
+
+    /// False where what it says is not to be understood.
+    fn understand(&mut self, at: usize, now: Instant) -> bool {
+        if self.peers[at].speaker.is_none() {
+            match Hello::decode(self.peers[at].connection.incoming(), &self.token) {
+                Ok(Some(hello)) => {
+                    self.peers[at].connection.take(super::super::wire::HELLO_BYTES);
+                    if !self.welcome(at, hello, now) {
+                        return false;
+                    }
+                }
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+        loop {
+            match self.peers[at].connection.next_frame() {
+                Ok(Some(frame)) => self.take(at, frame, now),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn welcome(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
+        let known = self.peers.iter().any(|peer| peer.speaker == Some(hello.speaker));
+        match hello.speaker {
+            Speaker::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
+                if let Some(entry) = self.table.get_mut(rank) {
+                    entry.process = (hello.pid, hello.process_start);
+                    (entry.standing, entry.heard) = (Standing::Live, now);
+                    entry.state.deadline_milliseconds = u32::MAX;
+                }
+            }
+            Speaker::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
+                self.peers[at].connection.queue(&Frame::Query);
+            }
+            _ => return false,
+        }
+        self.peers[at].speaker = Some(hello.speaker);
+        true
+    }
+
+    fn take(&mut self, at: usize, frame: Frame, now: Instant) {
+        match frame {
+            Frame::State(state) => self.table.hear(state, now),
+            Frame::Closed(rank) => self.table.close(rank, now),
+            Frame::Activity(number, text) => {
+                self.activities.insert(number, text);
+                while self.activities.len() > MOST_ACTIVITIES {
+                    self.activities.pop_first();
+                }
+            }
+            Frame::Detail(rank, sleeps, text) => {
+                if let Some(entry) = self.table.get_mut(rank) {
+                    (entry.detail, entry.sleeps) = (Some(text.clone().into_boxed_str()), sleeps);
+                }
+                self.send_up(&Frame::Detail(rank, sleeps, text));
+            }
+            Frame::Left(rank, code, why) => {
+                self.table.leave(rank, code);
+                if code != 0 && self.error.is_none() {
+                    self.error = Some((rank, code, why.clone()));
+                }
+                self.send_up(&Frame::Left(rank, code, why));
+            }
+            Frame::Conclude if matches!(self.stage, Stage::Watching) => {
+                self.peers[at].connection.queue(&Frame::Concluded);
+            }
+            Frame::Conclude | Frame::Query | Frame::Abort(_) | Frame::Concluded => {}
+        }
+    }
+
+    fn lose_rank(&mut self, rank: u32, now: Instant) {
+        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.standing, Standing::Left(_)));
+        if !left {
+            self.table.close(rank, now);
+            // What was last known of it goes first.
+            self.send_states(now, Some(rank));
+            self.send_up(&Frame::Closed(rank));
+        }
+    }
+
+    fn lose_host(&mut self, host: u32) {
+        let ranks = (0..).zip(&self.config.node_of_rank).filter(|(_, node)| **node == host).map(|(rank, _)| rank);
+        let mut lost = 0;
+        for rank in ranks.collect::<Vec<u32>>() {
+            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.standing == Standing::Live) {
+                entry.standing = Standing::Unwatched;
+                lost += 1;
+            }
+        }
+        if lost > 0 && matches!(self.stage, Stage::Watching) {
+            let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
+            say(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+        }
+    }
+
+    fn hear_upstream(&mut self) {
+        let Some(upstream) = &mut self.upstream else { return };
+        let open = upstream.receive().is_ok();
+        loop {
+            let Some(upstream) = &mut self.upstream else { return };
+            match upstream.next_frame() {
+                Ok(Some(Frame::Query)) => self.tell_all(&Frame::Query),
+                Ok(Some(Frame::Abort(code))) => self.end_all(None, code),
+                Ok(Some(_)) => {}
+                Ok(None) if open => return,
+                // From here on this host decides for its own ranks.
+                Ok(None) | Err(_) => self.upstream = None,
+            }
+        }
+    }
+
+    fn send_up(&mut self, frame: &Frame) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.queue(frame);
+        }
+    }
+
+    pub(super) fn tell_all(&mut self, frame: &Frame) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.speaker.is_some()) {
+            peer.connection.queue(frame);
+        }
+    }
+
+    /// What a host knows of its ranks, to the first collector.
+    fn account(&mut self, now: Instant) {
+        if self.upstream.is_some() && now - self.accounted >= ACCOUNT {
+            self.accounted = now;
+            self.send_states(now, None);
+        }
+    }
+
+    fn send_states(&mut self, now: Instant, only: Option<u32>) {
+        let Some(upstream) = &mut self.upstream else { return };
+        for entry in self.table.entries() {
+            let wanted = only.map_or(entry.standing == Standing::Live, |rank| rank == entry.rank);
+            if wanted {
+                let silent = now.saturating_duration_since(entry.heard);
+                let stopped =
+                    silent > SILENCE / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
+                let silent_milliseconds = u32::try_from(silent.as_millis()).unwrap_or(u32::MAX);
+                upstream.queue(&Frame::State(RankState { silent_milliseconds, stopped, ..entry.state }));
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Instant) {
+        let mut gone = Vec::new();
+        for (at, peer) in self.peers.iter_mut().enumerate() {
+            if peer.connection.flush().is_err() {
+                gone.push(at);
+            }
+        }
+        // From the back, so that the others keep their places.
+        for at in gone.into_iter().rev() {
+            // It may have said something before it went.
+            let _ = self.peers[at].connection.receive();
+            self.understand(at, now);
+            match self.peers.swap_remove(at).speaker {
+                Some(Speaker::Rank(rank)) => self.lose_rank(rank, now),
+                Some(Speaker::Host(host)) => self.lose_host(host),
+                None => {}
+            }
+        }
+        if self.upstream.as_mut().is_some_and(|upstream| upstream.flush().is_err()) {
+            self.upstream = None;
+        }
+    }
+}
+
+/// Whether standard input is still open: nothing comes on it, so that anything to be read is its end.
+fn input_is_open() -> bool {
+    let stdin = std::io::stdin();
+    let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut waiting, Some(&at_once)), Ok(0))
+}

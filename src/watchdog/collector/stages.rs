@@ -1,0 +1,222 @@
+//! From the first doubt to the end of a launch: noticing, asking everybody, reporting, ending.
+
+use super::super::wire::Frame;
+use super::report::{Seen, hang_line, short_text, whole_text};
+use super::serve::Serving;
+use super::table::{Standing, Trigger};
+use super::{process, ras, say};
+use crate::record::hang_line::{HangLine, HungActivity};
+use crate::record::line::{End, EndStatus};
+use crate::record::{Line, conclude_cut_off};
+use crate::units::Seconds;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// After a death: until those that the launcher ends with it are told from it.
+const SETTLING: Duration = Duration::from_millis(100);
+/// How long answers are waited for.
+const ANSWERS: Duration = Duration::from_millis(1_200);
+/// NCCL's service asks all its processes, and gives up those that are silent after some seconds.
+const RAS_PATIENCE: Duration = Duration::from_millis(2_500);
+/// A rank that was silent for so long does not answer.
+pub(super) const SILENCE: Duration = Duration::from_millis(1_000);
+/// Ranks end themselves, so that launchers see our exit code; then the stopped ones are killed, then all.
+const UNTIL_STOPPED_ARE_KILLED: Duration = Duration::from_millis(200);
+const UNTIL_ALL_ARE_KILLED: Duration = Duration::from_millis(1_000);
+/// How long the record's writer may take to be gone.
+const RECORD_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Where the collector is with its work.
+pub(super) enum Stage {
+    Watching,
+    /// A rank has died; the others may be about to.
+    Settling(Instant),
+    Asking {
+        since: Instant,
+        trigger: Trigger,
+        ras: Option<Asked>,
+    },
+    Ending {
+        since: Instant,
+        line: Option<Box<HangLine>>,
+        code: i32,
+    },
+}
+
+/// NCCL's service, asked.
+pub(super) struct Asked {
+    waiting: Receiver<String>,
+    answer: Option<String>,
+}
+
+impl Serving {
+    /// Where the first collector decides; another, where the first is gone.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if let Stage::Asking { ras: Some(asked), .. } = &mut self.stage
+            && asked.answer.is_none()
+        {
+            asked.answer = asked.waiting.try_recv().ok();
+        }
+        match &self.stage {
+            Stage::Watching if self.upstream.is_some() => {}
+            Stage::Watching => match self.table.trigger(now) {
+                Some(Trigger::Death { asked_to: false }) => self.stage = Stage::Settling(now),
+                // Who was asked to stop may go; the record tells what is missing.
+                Some(Trigger::Death { asked_to: true }) | None => {}
+                Some(trigger) => self.ask(trigger, now),
+            },
+            Stage::Settling(since) if now - *since < SETTLING && !self.peers.is_empty() => {}
+            Stage::Settling(_) => self.ask(Trigger::Death { asked_to: false }, now),
+            Stage::Asking { since, ras, .. } => {
+                let patience = if ras.is_some() { RAS_PATIENCE } else { ANSWERS };
+                let ras_is_done = ras.as_ref().is_none_or(|ras| ras.answer.is_some());
+                if (ras_is_done && self.all_have_answered()) || now - *since > patience {
+                    self.report(now);
+                }
+            }
+            Stage::Ending { since, .. } => {
+                let waited = now - *since;
+                for entry in self.table.entries().iter().filter(|entry| entry.process.0 != 0) {
+                    let (pid, start) = entry.process;
+                    let stopped = waited > UNTIL_STOPPED_ARE_KILLED && process::is_stopped(pid, start) == Some(true);
+                    if stopped || waited > UNTIL_ALL_ARE_KILLED {
+                        process::kill(pid, start);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, trigger: Trigger, now: Instant) {
+        let ras = (self.config.backend == "nccl").then(|| {
+            let (sender, waiting) = channel();
+            std::thread::spawn(move || {
+                let address = std::env::var("NCCL_RAS_ADDR").ok();
+                let answer = ras::ask(address.as_deref(), RAS_PATIENCE - Duration::from_millis(300));
+                // Nobody listens any more where it took too long.
+                let _ = sender.send(answer.unwrap_or_else(|problem| problem));
+            });
+            Asked { waiting, answer: None }
+        });
+        self.tell_all(&Frame::Query);
+        self.stage = Stage::Asking { since: now, trigger, ras };
+    }
+
+    /// Whether everybody has answered who can.
+    fn all_have_answered(&self) -> bool {
+        self.table.entries().iter().filter(|entry| entry.standing == Standing::Live).all(|entry| {
+            let (pid, start) = entry.process;
+            entry.detail.is_some()
+                || entry.state.stopped
+                || (pid != 0 && process::is_stopped(pid, start) != Some(false))
+        })
+    }
+
+    fn report(&mut self, now: Instant) {
+        let Stage::Asking { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
+        let late = || "NCCL's RAS service did not answer in time".to_owned();
+        let ras = ras.map(|asked| asked.answer.unwrap_or_else(late));
+        let stopped: Vec<u32> = self
+            .table
+            .entries()
+            .iter()
+            .filter(|entry| is_stopped_here(entry.process))
+            .map(|entry| entry.rank)
+            .collect();
+        for rank in stopped {
+            if let Some(entry) = self.table.get_mut(rank) {
+                entry.state.stopped = true;
+            }
+        }
+        let seen: Vec<Seen> = self
+            .table
+            .entries()
+            .iter()
+            .map(|entry| {
+                let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
+                let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
+                let heard = !entry.state.stopped && entry.silent(now) < SILENCE;
+                Seen { entry, host, answers: entry.standing == Standing::Live && (entry.detail.is_some() || heard) }
+            })
+            .collect();
+        let activity = |number: u64| serde_json::from_str::<HungActivity>(self.activities.get(&number)?).ok();
+        let path = self.report_path();
+        let shown_path = Some(path.display().to_string());
+        let mut line = hang_line(trigger, &seen, activity, ras, shown_path);
+        let mut text = short_text(&line, &seen);
+        match write_whole(&path, &whole_text(&line, &seen)) {
+            Ok(()) => text.push_str(&format!("  every rank: {}", path.display())),
+            Err(cause) => {
+                text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.display()));
+                line.report = None;
+            }
+        }
+        // Beside this thread: whoever should read it may be stuck as well.
+        self.telling = Some(std::thread::spawn(move || say(text.trim_end())));
+        let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
+        self.end_all(Some(Box::new(line)), code);
+    }
+
+    pub(super) fn end_all(&mut self, line: Option<Box<HangLine>>, code: i32) {
+        if matches!(self.stage, Stage::Ending { .. }) {
+            return;
+        }
+        self.tell_all(&Frame::Abort(code));
+        self.may_come = false;
+        self.stage = Stage::Ending { since: Instant::now(), line, code };
+    }
+
+    /// Beside the record; of a host that decides alone, with its name.
+    fn report_path(&self) -> PathBuf {
+        match self.is_first() {
+            true => self.config.record.with_extension("hang.txt"),
+            false => self.config.record.with_extension(format!("hang.host-{}.txt", self.config.node)),
+        }
+    }
+
+    /// What is left to say in the record when everybody is gone.
+    pub(super) fn finish(&mut self) {
+        if let Some(telling) = self.telling.take() {
+            let deadline = Instant::now() + Duration::from_secs(1);
+            while !telling.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        if !self.is_first() {
+            return;
+        }
+        let Some((status, exit_code, error, lines)) = self.ending() else { return };
+        let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
+        let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
+        if let Err(cause) = conclude_cut_off(&self.config.record, &lines, &end, RECORD_PATIENCE) {
+            say(&cause.to_string());
+        }
+    }
+
+    /// How the run ended, where the ranks cannot have written that themselves.
+    fn ending(&self) -> Option<(EndStatus, i32, String, Vec<Line>)> {
+        if let Stage::Ending { line, code, .. } = &self.stage {
+            let sentence = line.as_ref().map_or_else(String::new, |line| line.sentence());
+            let lines = line.iter().map(|line| Line::Hang(line.clone())).collect();
+            return Some((EndStatus::Failed, *code, sentence, lines));
+        }
+        if let Some((rank, code, why)) = &self.error {
+            return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}"), Vec::new()));
+        }
+        self.table.first_death()?;
+        let text = "the ranks were asked to stop and did not come to their end; what was measured is kept".to_owned();
+        Some((EndStatus::Interrupted, 143, text, Vec::new()))
+    }
+}
+
+fn is_stopped_here((pid, start): (u32, u64)) -> bool {
+    pid != 0 && process::is_stopped(pid, start) == Some(true)
+}
+
+/// Whole or not at all.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("hang.part");
+    std::fs::write(&temporary, text)?;
+    std::fs::rename(&temporary, path)
+}

@@ -1,0 +1,193 @@
+//! Every rank that a collector knows of, and whether it is time to act. Pure: facts and moments in, a decision out.
+
+use super::super::wire::RankState;
+use std::time::{Duration, Instant};
+
+/// How a rank stands towards the watchdog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has not connected yet.
+    Expected,
+    /// It answers, or should.
+    Live,
+    /// Its connection closed without a farewell, before that of any other.
+    Died,
+    /// Its connection closed without a farewell, after another had died.
+    Dragged,
+    /// It took its leave, with this exit code.
+    Left(i32),
+    /// Its host's collector is gone, so nothing is known of it any more.
+    Unwatched,
+}
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// World rank.
+    pub rank: u32,
+    /// How it stands.
+    pub standing: Standing,
+    /// Where it stood when it was last heard of.
+    pub state: RankState,
+    /// When that was.
+    pub heard: Instant,
+    /// Its process and the start of that, on this host; 0 for ranks of other hosts.
+    pub process: (u32, u64),
+    /// What it answered when it was asked.
+    pub detail: Option<Box<str>>,
+    /// Whether its thread sleeps, as it answered.
+    pub sleeps: bool,
+}
+
+/// Why a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A rank stayed where it was for longer than this.
+    Deadline(Duration),
+    /// A rank died; true where it had been asked to stop by a signal, so that somebody wanted it.
+    Death {
+        /// By a signal that it noticed.
+        asked_to: bool,
+    },
+}
+
+/// The ranks, by number.
+#[derive(Debug)]
+pub struct RankTable {
+    entries: Vec<Entry>,
+    first_death: Option<Instant>,
+}
+
+impl RankTable {
+    /// Of sorted ranks.
+    pub fn new(ranks: impl Iterator<Item = u32>, now: Instant) -> RankTable {
+        let entry = |rank| Entry {
+            rank,
+            standing: Standing::Expected,
+            state: RankState { rank, ..RankState::default() },
+            heard: now,
+            process: (0, 0),
+            detail: None,
+            sleeps: false,
+        };
+        RankTable { entries: ranks.map(entry).collect(), first_death: None }
+    }
+
+    /// All of them.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// A rank, if it is one of these.
+    pub fn get_mut(&mut self, rank: u32) -> Option<&mut Entry> {
+        let at = self.entries.binary_search_by_key(&rank, |entry| entry.rank).ok()?;
+        self.entries.get_mut(at)
+    }
+
+    /// A rank was heard of.
+    pub fn hear(&mut self, state: RankState, now: Instant) {
+        let Some(entry) = self.get_mut(state.rank) else { return };
+        if matches!(entry.standing, Standing::Expected | Standing::Live | Standing::Unwatched) {
+            entry.standing = Standing::Live;
+            (entry.state, entry.heard) = (state, now);
+        }
+    }
+
+    /// A rank's connection closed. Those that close in the same moment as the first are as suspect as that.
+    pub fn close(&mut self, rank: u32, now: Instant) {
+        let first = self.first_death.unwrap_or(now);
+        let Some(entry) = self.get_mut(rank) else { return };
+        if matches!(entry.standing, Standing::Expected | Standing::Live | Standing::Unwatched) {
+            entry.standing = if first == now { Standing::Died } else { Standing::Dragged };
+            self.first_death = Some(first);
+        }
+    }
+
+    /// A rank took its leave.
+    pub fn leave(&mut self, rank: u32, code: i32) {
+        if let Some(entry) = self.get_mut(rank) {
+            entry.standing = Standing::Left(code);
+        }
+    }
+
+    /// When the first rank died.
+    pub fn first_death(&self) -> Option<Instant> {
+        self.first_death
+    }
+
+    /// Whether it is time to act: a rank died, or has stayed where it is for longer than it may.
+    pub fn trigger(&self, now: Instant) -> Option<Trigger> {
+        if self.first_death.is_some() {
+            let mut died = self.entries.iter().filter(|entry| entry.standing == Standing::Died);
+            return Some(Trigger::Death { asked_to: died.all(|entry| entry.state.signalled) });
+        }
+        let late = |entry: &&Entry| entry.standing == Standing::Live && entry.stayed(now) > entry.deadline();
+        self.entries.iter().filter(late).map(Entry::deadline).min().map(Trigger::Deadline)
+    }
+
+    /// After the collector itself could not run for a while, nobody is blamed for the time.
+    pub fn forgive(&mut self, now: Instant) {
+        self.entries.iter_mut().for_each(|entry| entry.heard = now);
+    }
+}
+
+impl Entry {
+    /// How long nothing was heard of it.
+    pub fn silent(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard) + Duration::from_millis(self.state.silent_milliseconds.into())
+    }
+
+    /// How long it has stayed where it is, as far as is known.
+    pub fn stayed(&self, now: Instant) -> Duration {
+        self.silent(now) + Duration::from_millis(self.state.stuck_milliseconds.into())
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_millis(self.state.deadline_milliseconds.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(rank: u32, stuck: u32) -> RankState {
+        RankState { rank, stuck_milliseconds: stuck, deadline_milliseconds: 2_000, ..RankState::default() }
+    }
+
+    #[test]
+    fn a_rank_is_late_when_it_has_stayed_or_been_silent_for_longer_than_it_may() {
+        let begun = Instant::now();
+        let after = |milliseconds| begun + Duration::from_millis(milliseconds);
+        for (stuck, silent, fires) in [(0, 1_900, false), (1_900, 0, false), (1_900, 200, true), (0, 2_001, true)] {
+            let mut table = RankTable::new(0..3, begun);
+            table.hear(state(1, stuck), begun);
+            let found = table.trigger(after(silent));
+            assert_eq!(found, fires.then_some(Trigger::Deadline(Duration::from_secs(2))), "{stuck} {silent}");
+        }
+        let mut table = RankTable::new(0..3, begun);
+        table.hear(state(1, 1_900), begun);
+        table.leave(1, 0);
+        assert_eq!(table.trigger(after(99_000)), None, "who has left is not late");
+        table.hear(state(2, 0), begun);
+        table.forgive(after(50_000));
+        assert_eq!(table.trigger(after(51_000)), None, "the collector itself was stopped");
+    }
+
+    #[test]
+    fn only_those_that_closed_first_died_and_the_others_were_dragged_along() {
+        let begun = Instant::now();
+        let later = begun + Duration::from_millis(3);
+        let mut table = RankTable::new(0..4, begun);
+        (0..4).for_each(|rank| table.hear(state(rank, 0), begun));
+        table.leave(0, 0);
+        for (rank, moment) in [(2, begun), (1, later), (0, later), (9, later)] {
+            table.close(rank, moment);
+        }
+        let standings: Vec<Standing> = table.entries().iter().map(|entry| entry.standing).collect();
+        assert_eq!(standings, [Standing::Left(0), Standing::Dragged, Standing::Died, Standing::Live]);
+        assert_eq!(table.trigger(later), Some(Trigger::Death { asked_to: false }));
+        table.hear(state(2, 0), later);
+        assert_eq!(table.entries()[2].standing, Standing::Died, "nobody comes back");
+    }
+}

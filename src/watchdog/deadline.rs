@@ -1,0 +1,58 @@
+//! How long a rank may stay where it is, where the user has not said. Pure.
+//!
+//! A deadline guards against what never ends, not against what is slow: a rank that is ten times slower than the others must
+//! not trip it. So it is many times what is expected, and never short.
+
+use crate::units::Seconds;
+use crate::workload::{Case, ProductShape};
+use std::time::Duration;
+
+/// Before and after the cases: starting many ranks takes its time.
+pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
+/// No call and no wait for others has less.
+const SHORTEST: Duration = Duration::from_secs(30);
+/// So many times what a call takes, or is expected to take.
+const FACTOR: f64 = 20.0;
+/// What a slow host does, for what has not been measured yet.
+const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
+const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 1e9;
+
+/// Of a case before anything of it is measured: filling its buffers and its first call.
+pub fn deadline_of_case(case: &Case) -> Duration {
+    of_seconds(case.op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND)
+}
+
+/// Of a matrix product.
+pub fn deadline_of_product(shape: &ProductShape) -> Duration {
+    let operations = 2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64;
+    SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))
+}
+
+/// Of a replay whose rank computes for so long: others may wait for all of it.
+pub fn deadline_of_replay(computing: Seconds) -> Duration {
+    of_seconds(computing.0)
+}
+
+/// Once it is known what a call takes.
+pub(super) fn deadline_as_measured(call: Duration) -> Duration {
+    of_seconds(call.as_secs_f64())
+}
+
+fn of_seconds(expected: f64) -> Duration {
+    SHORTEST.max(Duration::from_secs_f64((FACTOR * expected).clamp(0.0, 1e6)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_many_times_what_is_expected_and_never_short() {
+        for (milliseconds, seconds) in [(0, 30), (1, 30), (1_500, 30), (10_000, 200)] {
+            let deadline = deadline_as_measured(Duration::from_millis(milliseconds));
+            assert_eq!(deadline, Duration::from_secs(seconds));
+        }
+        assert_eq!(deadline_of_replay(Seconds(f64::INFINITY)), Duration::from_secs(1_000_000));
+        assert_eq!(deadline_of_replay(Seconds(-1.0)), SHORTEST);
+    }
+}

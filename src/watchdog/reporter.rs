@@ -1,0 +1,360 @@
+//! The watchdog's thread in a rank: tells the collector of its host how far the rank has come, and ends the rank when told to.
+
+use super::activity::Activity;
+use super::wire::{Frame, LONGEST_FRAME_BYTES, RankState};
+use crate::host_clock;
+use crate::progress::{Doing, Progress, Shown};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// From one heartbeat to the next.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
+/// Activities that a busy collector may be behind.
+const MOST_ACTIVITIES: usize = 64;
+/// How long rank 0 waits to hear whether its run may be called complete.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// Ops of a replay whose names are kept.
+const MOST_OPS: usize = 4096;
+
+/// Ends the whole launch with an exit code.
+pub type EndLaunch = fn(i32) -> !;
+
+/// What the thread and the measuring thread share.
+pub(super) struct Reporter {
+    rank: u32,
+    progress: Arc<Progress>,
+    timeout: Option<Duration>,
+    activities: Mutex<Activities>,
+    connection: Mutex<TcpStream>,
+    standing: Mutex<Standing>,
+    changed: Condvar,
+    signal: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Activities {
+    begun: u64,
+    unsaid: VecDeque<(u64, String)>,
+    ops: Vec<String>,
+}
+
+/// What the first collector has said of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Watched,
+    /// It may be called complete.
+    Concluded,
+    /// It is being ended.
+    Aborted,
+    /// Nobody watches any more.
+    Unwatched,
+    /// The rank has taken its leave.
+    Left,
+}
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the watch over rank {}", self.rank)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is inside holds after every single store, also if a thread panicked in between.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reporter {
+    /// Starts the thread. `signal` is the number of the signal that asked this process to stop, or 0.
+    pub(super) fn start(
+        rank: u32,
+        (progress, timeout): (Progress, Option<Duration>),
+        connection: TcpStream,
+        signal: Arc<AtomicUsize>,
+        end_launch: EndLaunch,
+    ) -> std::io::Result<Arc<Reporter>> {
+        let incoming = connection.try_clone()?;
+        let reporter = Arc::new(Reporter {
+            rank,
+            progress: Arc::new(progress),
+            timeout,
+            activities: Mutex::default(),
+            connection: Mutex::new(connection),
+            standing: Mutex::new(Standing::Watched),
+            changed: Condvar::new(),
+            signal,
+        });
+        let mut thread = Listening::new(Arc::clone(&reporter), incoming, end_launch);
+        std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
+        Ok(reporter)
+    }
+
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    pub(super) fn begin(&self, mut activity: Activity) {
+        let text = serde_json::to_string(&activity.facts).unwrap_or_default();
+        let mut activities = locked(&self.activities);
+        activities.begun += 1;
+        let number = activities.begun;
+        if activities.unsaid.len() == MOST_ACTIVITIES {
+            activities.unsaid.pop_front();
+        }
+        activities.unsaid.push_back((number, text));
+        activity.ops.truncate(MOST_OPS);
+        activities.ops = activity.ops;
+        drop(activities);
+        self.progress.begin(activity.group, activity.deadline);
+    }
+
+    pub(super) fn conclude(&self) {
+        if self.send(&[Frame::Conclude]).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let mut standing = locked(&self.standing);
+        loop {
+            match *standing {
+                Standing::Concluded | Standing::Unwatched | Standing::Left => return,
+                // Being ended: this thread does nothing any more.
+                Standing::Aborted => loop {
+                    standing = self.changed.wait(standing).unwrap_or_else(PoisonError::into_inner);
+                },
+                Standing::Watched => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                eprintln!("commgauge: rank {}: the watchdog does not answer; the run goes on without it", self.rank);
+                return;
+            }
+            standing = self.changed.wait_timeout(standing, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn leave(&self, exit_code: i32, why: &str) {
+        let mut standing = locked(&self.standing);
+        if *standing == Standing::Watched || *standing == Standing::Concluded {
+            *standing = Standing::Left;
+            drop(standing);
+            // Whoever cannot be told has gone before.
+            let _ = self.send(&[Frame::Left(self.rank, exit_code, why.to_owned())]);
+        }
+    }
+
+    fn stand(&self, next: Standing) {
+        *locked(&self.standing) = next;
+        self.changed.notify_all();
+    }
+
+    fn send(&self, frames: &[Frame]) -> std::io::Result<()> {
+        let mut bytes = Vec::with_capacity(256);
+        frames.iter().for_each(|frame| frame.encode(&mut bytes));
+        locked(&self.connection).write_all(&bytes)
+    }
+
+    /// What the rank does, in words.
+    fn detail(&self, thread: &str) -> String {
+        let shown = self.progress.shown();
+        let mut text = match Doing(shown.doing) {
+            Doing::ITS_OWN if shown.peer.is_some() => {
+                format!("waits for a message of rank {}", shown.peer.unwrap_or_default())
+            }
+            Doing::COMPUTING => format!("computes (action {} of the replay)", shown.calls),
+            doing => match doing.replayed_op() {
+                Some((op, waits)) => {
+                    let activities = locked(&self.activities);
+                    let name = activities.ops.get(op as usize).map_or("a call", String::as_str);
+                    let does = if waits { "waits for" } else { "starts" };
+                    format!("{does} {name} (action {} of the replay)", shown.calls)
+                }
+                None => String::new(),
+            },
+        };
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(thread);
+        text
+    }
+}
+
+/// The thread's own part.
+struct Listening {
+    reporter: Arc<Reporter>,
+    incoming: TcpStream,
+    received: Vec<u8>,
+    end_launch: EndLaunch,
+    last: Shown,
+    since: Instant,
+    beat: Instant,
+    main_thread: MainThread,
+}
+
+impl Listening {
+    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> Listening {
+        let (now, last) = (Instant::now(), reporter.progress.shown());
+        let main_thread = MainThread::now();
+        Listening { reporter, incoming, received: Vec::new(), end_launch, last, since: now, beat: now, main_thread }
+    }
+
+    fn run(&mut self) {
+        while self.tell().is_ok() && self.listen().is_ok() {}
+        let standing = *locked(&self.reporter.standing);
+        if standing == Standing::Watched {
+            let rank = self.reporter.rank;
+            eprintln!("commgauge: rank {rank}: the watchdog of this host is gone; the run goes on without it");
+            self.reporter.stand(Standing::Unwatched);
+        }
+    }
+
+    /// Sends a heartbeat, and whatever began since the last.
+    fn tell(&mut self) -> std::io::Result<()> {
+        let (now, shown) = (Instant::now(), self.reporter.progress.shown());
+        // Whoever was frozen whole, as by a scheduler, did not stand still of itself.
+        let gap = now - self.beat;
+        if gap > HEARTBEAT * 5 {
+            self.since += gap;
+        }
+        self.beat = now;
+        if shown != self.last {
+            (self.last, self.since) = (shown, now);
+            self.main_thread = MainThread::now();
+        }
+        let mut frames: Vec<Frame> = locked(&self.reporter.activities)
+            .unsaid
+            .drain(..)
+            .map(|(number, text)| Frame::Activity(number, text))
+            .collect();
+        frames.push(Frame::State(RankState {
+            rank: self.reporter.rank,
+            shown,
+            stuck_milliseconds: milliseconds(now.saturating_duration_since(self.since)),
+            deadline_milliseconds: milliseconds(self.reporter.progress.deadline()),
+            silent_milliseconds: 0,
+            signalled: self.reporter.signal.load(Ordering::Relaxed) != 0,
+            stopped: false,
+        }));
+        self.reporter.send(&frames)
+    }
+
+    /// Until the next heartbeat.
+    fn listen(&mut self) -> std::io::Result<()> {
+        let until = self.beat + HEARTBEAT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut waiting = [PollFd::new(&self.incoming, PollFlags::IN)];
+            match poll(&mut waiting, Some(&timeout)) {
+                Ok(0) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(cause) => return Err(cause.into()),
+                Ok(_) => {}
+            }
+            let mut bytes = [0; LONGEST_FRAME_BYTES];
+            let count = self.incoming.read(&mut bytes)?;
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.received.extend(&bytes[..count]);
+            self.obey()?;
+        }
+    }
+
+    fn obey(&mut self) -> std::io::Result<()> {
+        loop {
+            match Frame::decode(&self.received) {
+                Ok(Some((frame, taken))) => {
+                    self.received.drain(..taken);
+                    match frame {
+                        Frame::Query => {
+                            let (sleeps, does) = self.main_thread.since();
+                            let text = self.reporter.detail(&does);
+                            self.reporter.send(&[Frame::Detail(self.reporter.rank, sleeps, text)])?;
+                        }
+                        Frame::Abort(code) => {
+                            self.reporter.stand(Standing::Aborted);
+                            (self.end_launch)(code);
+                        }
+                        Frame::Concluded => self.reporter.stand(Standing::Concluded),
+                        _ => {}
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The processor time of the thread that measures, since the rank last came on.
+struct MainThread {
+    ticks: u64,
+    at_nanoseconds: u64,
+}
+
+impl MainThread {
+    fn now() -> MainThread {
+        MainThread { ticks: read_stat().map_or(0, |stat| stat.1), at_nanoseconds: host_clock::now_nanoseconds() }
+    }
+
+    /// Whether it has slept since, and in words what it has done.
+    fn since(&self) -> (bool, String) {
+        let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
+        let elapsed = host_clock::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
+        // The kernel counts in hundredths of a second.
+        let busy = (ticks.saturating_sub(self.ticks) as f64 * 1e7 / elapsed * 100.0).min(100.0);
+        let words = match state {
+            'D' => format!("its thread waits inside the kernel (state D), {busy:.0} % busy"),
+            'S' => format!("its thread sleeps, {busy:.0} % busy"),
+            'R' => format!("its thread runs, {busy:.0} % busy"),
+            other => format!("its thread is in state {other}, {busy:.0} % busy"),
+        };
+        (matches!(state, 'S' | 'D') && busy < 5.0, words)
+    }
+}
+
+/// State and ticks of the first thread of this process.
+fn read_stat() -> Option<(char, u64)> {
+    let pid = std::process::id();
+    parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
+}
+
+/// The name of the program stands in parentheses, and may hold any character.
+fn parse_stat(text: &str) -> Option<(char, u64)> {
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let mut ticks = fields.skip(10).map_while(|field| field.parse::<u64>().ok());
+    Some((state, ticks.next()? + ticks.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_and_ticks_are_read_behind_whatever_the_program_is_called() {
+        let rest = "R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
+        for name in ["(a)", "(a b)", "(a) b) R )"] {
+            assert_eq!(parse_stat(&format!("7 {name} {rest}")), Some(('R', 23)), "{name}");
+        }
+        assert_eq!(parse_stat("7 (a) R 1"), None);
+        assert_eq!(parse_stat(""), None);
+        assert!(read_stat().is_some());
+    }
+}

@@ -1,0 +1,249 @@
+//! Calls and control plane with a cell in which they store when they begin and end. What carries them out knows nothing of it.
+
+use super::deadline::deadline_as_measured;
+use crate::backend::{Call, Marks, Mismatch};
+use crate::error::Result;
+use crate::progress::{Doing, Progress};
+use crate::world::{Located, World};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A call that is watched.
+pub(super) struct WatchedCall<'b> {
+    call: Box<dyn Call + 'b>,
+    progress: Arc<Progress>,
+    /// Whether `enqueue` returns when the call is done.
+    blocks: bool,
+    /// Set where the user gave a deadline, which is then not changed.
+    fixed: bool,
+    begun: Instant,
+    calls: u32,
+}
+
+impl<'b> WatchedCall<'b> {
+    pub(super) fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, timeout: Option<Duration>) -> Self {
+        let blocks = call.blocks();
+        WatchedCall { call, progress, blocks, fixed: timeout.is_some(), begun: Instant::now(), calls: 0 }
+    }
+}
+
+impl Call for WatchedCall<'_> {
+    fn fill(&mut self) -> Result<()> {
+        self.call.fill()
+    }
+
+    #[inline]
+    fn enqueue(&mut self) -> Result<()> {
+        self.progress.enter_call();
+        self.calls += 1;
+        let done = self.call.enqueue();
+        if self.blocks {
+            self.progress.finish();
+        }
+        done
+    }
+
+    fn reserve_marks(&mut self, marks: usize) {
+        self.call.reserve_marks(marks);
+        (self.begun, self.calls) = (Instant::now(), 0);
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        self.call.mark();
+    }
+
+    fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
+        self.call.hold_until(start_nanoseconds)
+    }
+
+    fn complete(&mut self, deadline: Duration) -> Result<()> {
+        self.call.complete(deadline)?;
+        self.progress.finish();
+        if !self.fixed && self.calls > 0 {
+            let elapsed = self.begun.elapsed();
+            // On a stream nothing is seen to be done before all of it is.
+            let unit = if self.blocks { elapsed / self.calls } else { elapsed };
+            self.progress.set_deadline(deadline_as_measured(unit));
+        }
+        Ok(())
+    }
+
+    fn read_marks(&self, marks: &mut Marks) {
+        self.call.read_marks(marks);
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        self.call.now_nanoseconds()
+    }
+
+    fn buffer_copies(&self) -> u32 {
+        self.call.buffer_copies()
+    }
+
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        self.call.check()
+    }
+
+    fn verifies(&self) -> bool {
+        self.call.verifies()
+    }
+
+    fn stands_aside(&self, local_rank: usize) -> bool {
+        self.call.stands_aside(local_rank)
+    }
+
+    fn blocks(&self) -> bool {
+        self.blocks
+    }
+
+    fn abort(&mut self) {
+        self.call.abort();
+    }
+}
+
+/// The control plane, watched where there is a cell.
+pub struct WatchedWorld<'a> {
+    world: &'a dyn World,
+    progress: Option<Arc<Progress>>,
+}
+
+impl<'a> WatchedWorld<'a> {
+    pub(super) fn new(world: &'a dyn World, progress: Option<Arc<Progress>>) -> Self {
+        WatchedWorld { world, progress }
+    }
+
+    #[inline]
+    fn inside<T>(&self, doing: Doing, operation: impl FnOnce() -> T) -> T {
+        let Some(progress) = &self.progress else { return operation() };
+        progress.enter(doing);
+        let done = operation();
+        progress.finish();
+        done
+    }
+
+    /// Messages between two ranks are no steps, because not all ranks send as many.
+    fn with_peer<T>(&self, peer: u32, operation: impl FnOnce() -> T) -> T {
+        let Some(progress) = &self.progress else { return operation() };
+        progress.wait_for(Some(peer));
+        let done = operation();
+        progress.wait_for(None);
+        done
+    }
+}
+
+impl World for WatchedWorld<'_> {
+    fn process(&self) -> u32 {
+        self.world.process()
+    }
+    fn processes(&self) -> u32 {
+        self.world.processes()
+    }
+    fn barrier(&self) -> Result<()> {
+        self.inside(Doing::BARRIER, || self.world.barrier())
+    }
+    fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        self.inside(Doing::BROADCAST, || self.world.broadcast(bytes))
+    }
+    fn broadcast_u64(&self, values: &mut [u64]) -> Result<()> {
+        self.inside(Doing::BROADCAST, || self.world.broadcast_u64(values))
+    }
+    fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.inside(Doing::GATHER, || self.world.gather(bytes))
+    }
+    fn all_max(&self, values: &mut [Located]) -> Result<()> {
+        self.inside(Doing::AGREEMENT, || self.world.all_max(values))
+    }
+    fn all_min(&self, values: &mut [Located]) -> Result<()> {
+        self.inside(Doing::AGREEMENT, || self.world.all_min(values))
+    }
+    fn send(&self, process: u32, value: u64) -> Result<()> {
+        self.with_peer(process, || self.world.send(process, value))
+    }
+    fn receive(&self, process: u32) -> Result<u64> {
+        self.with_peer(process, || self.world.receive(process))
+    }
+    fn abort(&self, exit_code: i32) -> ! {
+        self.world.abort(exit_code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::SoloWorld;
+
+    /// A call that looks at the cell while it is under way.
+    struct Looking {
+        progress: Arc<Progress>,
+        blocks: bool,
+        seen: Vec<(u64, u64)>,
+    }
+
+    impl Call for Looking {
+        fn fill(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn enqueue(&mut self) -> Result<()> {
+            let shown = self.progress.shown();
+            self.seen.push((shown.step, shown.calls));
+            Ok(())
+        }
+        fn reserve_marks(&mut self, _: usize) {}
+        fn mark(&mut self) {}
+        fn hold_until(&mut self, _: u64) -> bool {
+            true
+        }
+        fn complete(&mut self, _: Duration) -> Result<()> {
+            assert_eq!(self.progress.shown().step % 2, u64::from(!self.blocks), "a stream is inside until it is done");
+            Ok(())
+        }
+        fn read_marks(&self, marks: &mut Marks) {
+            marks.nanoseconds = self.seen.iter().map(|seen| seen.1).collect();
+        }
+        fn now_nanoseconds(&self) -> u64 {
+            0
+        }
+        fn buffer_copies(&self) -> u32 {
+            1
+        }
+        fn check(&mut self) -> Result<Option<Mismatch>> {
+            Ok(None)
+        }
+        fn verifies(&self) -> bool {
+            false
+        }
+        fn blocks(&self) -> bool {
+            self.blocks
+        }
+        fn abort(&mut self) {}
+    }
+
+    #[test]
+    fn a_call_is_entered_before_and_finished_after_and_a_stream_when_it_is_complete() {
+        for (blocks, last_step) in [(true, 6), (false, 2)] {
+            let progress = Arc::new(Progress::default());
+            progress.begin(0, Duration::from_secs(99));
+            let looking = Looking { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
+            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), None);
+            call.reserve_marks(2);
+            (0..3).for_each(|_| call.enqueue().unwrap());
+            call.complete(Duration::ZERO).unwrap();
+            let mut marks = Marks::default();
+            call.read_marks(&mut marks);
+            assert_eq!(marks.nanoseconds, [1, 2, 3]);
+            assert_eq!((progress.shown().step, progress.shown().calls), (last_step, 3));
+            assert_eq!(progress.deadline(), Duration::from_secs(30), "as measured, and never short");
+        }
+    }
+
+    #[test]
+    fn the_control_plane_counts_what_all_do_and_not_messages() {
+        let progress = Arc::new(Progress::default());
+        let world = WatchedWorld::new(&SoloWorld, Some(Arc::clone(&progress)));
+        world.barrier().unwrap();
+        world.broadcast_u64(&mut [1]).unwrap();
+        world.all_max(&mut []).unwrap();
+        assert_eq!(progress.shown().step, 6);
+    }
+}
