@@ -8,7 +8,7 @@ use crate::layout::{Axis, Groups};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
 use crate::session::timekeeping::Timekeeping;
-use crate::watchdog::{Activity, deadline_of_case};
+use crate::watchdog::{Activity, SETUP_DEADLINE, deadline_of_case};
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -113,7 +113,7 @@ impl Steps<'_> {
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
         let bound = backend.bind(&binding(request, planned.case, geometry));
         let mut call = match agree(self.world, bound) {
-            Ok(call) => request.watch.call(call),
+            Ok(call) => request.watch.call(call, deadline),
             Err(error) if error.is_shared() => {
                 return Ok(self.line_without_numbers(place, Outcome::Failed { reason: error.to_string() }));
             }
@@ -127,6 +127,8 @@ impl Steps<'_> {
         let case = self.planned[place.case].case;
         let (number, of) = (self.first_case + place.case + 1, self.first_case + self.planned.len());
         let name = format!("case {number} of {of}, replicate {}", place.replicate);
+        // First all get their buffers and fill them.
+        let deadline = deadline.max(SETUP_DEADLINE);
         Activity::case(name, case, self.request.plan.groups_of(case), self.world.process(), deadline)
     }
 

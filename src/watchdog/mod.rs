@@ -50,10 +50,13 @@ impl Watch {
         WatchedWorld::new(world, self.progress())
     }
 
-    /// A bound call, watched.
-    pub fn call<'b>(&self, call: Box<dyn Call + 'b>) -> Box<dyn Call + 'b> {
+    /// A bound call, watched: how long it may take, until it is known how long it does.
+    pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadline: Duration) -> Box<dyn Call + 'b> {
         match &self.0 {
-            Some(reporter) => Box::new(watched::WatchedCall::new(call, reporter.progress(), reporter.timeout())),
+            Some(reporter) => {
+                let fixed = reporter.timeout().is_some();
+                Box::new(watched::WatchedCall::new(call, reporter.progress(), deadline, fixed))
+            }
             None => call,
         }
     }

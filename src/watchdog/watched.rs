@@ -1,6 +1,6 @@
 //! Calls and control plane with a cell in which they store when they begin and end. What carries them out knows nothing of it.
 
-use super::deadline::deadline_as_measured;
+use super::deadline::{SETUP_DEADLINE, deadline_as_measured};
 use crate::backend::{Call, Marks, Mismatch};
 use crate::error::Result;
 use crate::progress::{Doing, Progress};
@@ -16,24 +16,39 @@ pub(super) struct WatchedCall<'b> {
     blocks: bool,
     /// Set where the user gave a deadline, which is then not changed.
     fixed: bool,
+    /// How long a call may take; filling and checking whole buffers have longer.
+    deadline: Duration,
+    /// Set where the deadline of a call has to be put in force by the next.
+    relaxed: bool,
     begun: Instant,
     calls: u32,
 }
 
 impl<'b> WatchedCall<'b> {
-    pub(super) fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, timeout: Option<Duration>) -> Self {
+    pub(super) fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
         let blocks = call.blocks();
-        WatchedCall { call, progress, blocks, fixed: timeout.is_some(), begun: Instant::now(), calls: 0 }
+        WatchedCall { call, progress, blocks, fixed, deadline, relaxed: true, begun: Instant::now(), calls: 0 }
+    }
+
+    /// Ranks do their own work, some longer than others, who then wait for them.
+    fn relax(&mut self) {
+        self.progress.set_deadline(self.deadline.max(SETUP_DEADLINE));
+        self.relaxed = true;
     }
 }
 
 impl Call for WatchedCall<'_> {
     fn fill(&mut self) -> Result<()> {
+        self.relax();
         self.call.fill()
     }
 
     #[inline]
     fn enqueue(&mut self) -> Result<()> {
+        if self.relaxed {
+            self.relaxed = false;
+            self.progress.set_deadline(self.deadline);
+        }
         self.progress.enter_call();
         self.calls += 1;
         let done = self.call.enqueue();
@@ -64,7 +79,8 @@ impl Call for WatchedCall<'_> {
             let elapsed = self.begun.elapsed();
             // On a stream nothing is seen to be done before all of it is.
             let unit = if self.blocks { elapsed / self.calls } else { elapsed };
-            self.progress.set_deadline(deadline_as_measured(unit));
+            self.deadline = deadline_as_measured(unit);
+            self.progress.set_deadline(self.deadline);
         }
         Ok(())
     }
@@ -82,6 +98,7 @@ impl Call for WatchedCall<'_> {
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {
+        self.relax();
         self.call.check()
     }
 
@@ -225,7 +242,7 @@ mod tests {
             let progress = Arc::new(Progress::default());
             progress.begin(0, Duration::from_secs(99));
             let looking = Looking { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
-            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), None);
+            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), Duration::from_secs(99), false);
             call.reserve_marks(2);
             (0..3).for_each(|_| call.enqueue().unwrap());
             call.complete(Duration::ZERO).unwrap();
