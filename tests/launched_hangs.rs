@@ -35,7 +35,7 @@ fn check(what: &str, rank: u32, state: &str, code: i64, trial: &Trial) {
         (&"end".into(), &"failed".into(), &code.into()),
         "{what}"
     );
-    assert!(of_kind(&trial.lines, "case").len() == 1, "{what}: the case before is kept");
+    assert!(!of_kind(&trial.lines, "case").is_empty(), "{what}: the cases before are kept");
     let named = trial.report.lines().any(|line| line.starts_with(&format!("{rank}  ")));
     assert!(named && trial.report.contains("all_reduce"), "{what}: {}", trial.report);
     assert!(trial.left.is_empty(), "{what}: {:?}", trial.left);
@@ -53,7 +53,7 @@ fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
     let _alone = alone();
     for (kind, state, code) in FAULTS {
         let record = folder.path().join(format!("{kind}.jsonl"));
-        let trial = trial(sweep(&record, &format!("2:{kind}:600")), &record, code == 6);
+        let trial = trial(sweep(&record, &format!("2:{kind}:1500")), &record, code == 6);
         check(kind, 2, state, code, &trial);
     }
 }
@@ -128,7 +128,7 @@ fn twenty_trials_of_each_fault() {
         for index in 0..trials {
             let record = folder.path().join(format!("{kind}-{index}.jsonl"));
             let rank = index % 4;
-            let trial = trial(sweep(&record, &format!("{rank}:{kind}:600")), &record, code == 6);
+            let trial = trial(sweep(&record, &format!("{rank}:{kind}:1500")), &record, code == 6);
             check(&format!("{kind} {index}"), rank, state, code, &trial);
             assert!(trial.gone_seconds < 5.0 && trial.report_seconds < 5.0, "{kind} {index}: {trial:?}");
             report.push(trial.report_seconds);

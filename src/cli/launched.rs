@@ -88,6 +88,7 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld, watch: &m
     let signals = agree(world, Signals::catch())?;
     *watch = start_watch(arguments, world, &hosts, &request, &signals)?;
     request.watch = watch.clone();
+    tell_of_panics(watch);
     let mine = &hosts[world.process() as usize];
     let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
     let replay = agree(world, work.replay(world.processes()))?;
@@ -123,6 +124,15 @@ fn start_watch(
         end_launch: mpi_call::abort,
     };
     watchdog::start(world, setup)
+}
+
+/// A rank that panics ends the launch; the watchdog hears of it first, so that nobody else is blamed.
+fn tell_of_panics(watch: &Watch) {
+    let (watch, before) = (watch.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        watch.leave(6, &format!("a broken assumption: {panic}"));
+        before(panic);
+    }));
 }
 
 /// Catches copies that srun started without anything to join them by, before MPI does: some MPIs let each go on alone, others

@@ -18,7 +18,7 @@ pub use activity::Activity;
 pub use deadline::{SETUP_DEADLINE, deadline_of_case, deadline_of_product, deadline_of_replay};
 pub use ranges::ranges;
 pub use start::{Setup, start};
-pub use watched::WatchedWorld;
+pub use watched::{WatchedCall, WatchedWorld};
 
 use crate::backend::Call;
 use crate::progress::Progress;
@@ -69,6 +69,13 @@ impl Watch {
     /// The deadline that a user gave, for everything.
     pub fn timeout(&self) -> Option<Duration> {
         self.0.as_ref().and_then(|reporter| reporter.timeout())
+    }
+
+    /// The device of this rank, as reports should name it.
+    pub fn device(&self, name: &str) {
+        if let Some(reporter) = &self.0 {
+            reporter.device(name);
+        }
     }
 
     /// Asked by rank 0 before it calls its run complete. Returns where it is; never returns where the run is being ended, so that

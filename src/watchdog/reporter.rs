@@ -1,6 +1,7 @@
 //! The watchdog's thread in a rank: tells the collector of its host how far the rank has come, and ends the rank when told to.
 
 use super::activity::Activity;
+use super::collector::say;
 use super::wire::{Frame, LONGEST_FRAME_BYTES, RankState};
 use crate::host_clock;
 use crate::progress::{Doing, Progress, Shown};
@@ -116,6 +117,11 @@ impl Reporter {
         self.progress.begin(activity.group, activity.deadline);
     }
 
+    pub(super) fn device(&self, name: &str) {
+        // A collector that is gone is noticed with the next heartbeat.
+        let _ = self.send(&[Frame::Device(self.rank, name.to_owned())]);
+    }
+
     pub(super) fn conclude(&self) {
         if self.send(&[Frame::Conclude]).is_err() {
             return;
@@ -133,7 +139,7 @@ impl Reporter {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                eprintln!("commgauge: rank {}: the watchdog does not answer; the run goes on without it", self.rank);
+                say(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
                 return;
             }
             standing = self.changed.wait_timeout(standing, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -211,7 +217,7 @@ impl Listening {
         let standing = *locked(&self.reporter.standing);
         if standing == Standing::Watched {
             let rank = self.reporter.rank;
-            eprintln!("commgauge: rank {rank}: the watchdog of this host is gone; the run goes on without it");
+            say(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
             self.reporter.stand(Standing::Unwatched);
         }
     }
@@ -279,6 +285,7 @@ impl Listening {
                     self.received.drain(..taken);
                     match frame {
                         Frame::Query => {
+                            self.tell()?;
                             let (sleeps, does) = self.main_thread.since();
                             let text = self.reporter.detail(&does);
                             self.reporter.send(&[Frame::Detail(self.reporter.rank, sleeps, text)])?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A call that is watched.
-pub(super) struct WatchedCall<'b> {
+pub struct WatchedCall<'b> {
     call: Box<dyn Call + 'b>,
     progress: Arc<Progress>,
     /// Whether `enqueue` returns when the call is done.
@@ -25,7 +25,8 @@ pub(super) struct WatchedCall<'b> {
 }
 
 impl<'b> WatchedCall<'b> {
-    pub(super) fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
+    /// Of a call that may take so long; `fixed` where that is not to follow what is measured.
+    pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
         let blocks = call.blocks();
         WatchedCall { call, progress, blocks, fixed, deadline, relaxed: true, begun: Instant::now(), calls: 0 }
     }

@@ -73,6 +73,8 @@ pub enum Frame {
     Activity(u64, String),
     /// Up: the answer to a query: whether the thread that measures sleeps, and in words what it does.
     Detail(u32, bool, String),
+    /// Up: the device that a rank works with.
+    Device(u32, String),
     /// Up: rank 0 asks whether the run may be called complete.
     Conclude,
     /// Down: everybody says in words what it does.
@@ -148,6 +150,10 @@ impl Frame {
                 bytes.extend(number.to_le_bytes());
                 bytes.extend(cut(text).as_bytes());
             }
+            Frame::Device(rank, text) => {
+                bytes.extend(rank.to_le_bytes());
+                bytes.extend(cut(text).as_bytes());
+            }
             Frame::Detail(rank, sleeps, text) => {
                 bytes.extend(rank.to_le_bytes());
                 bytes.push(u8::from(*sleeps));
@@ -168,6 +174,7 @@ impl Frame {
             Frame::Activity(..) => 4,
             Frame::Detail(..) => 5,
             Frame::Conclude => 6,
+            Frame::Device(..) => 7,
             Frame::Query => 16,
             Frame::Abort(_) => 17,
             Frame::Concluded => 18,
@@ -190,6 +197,7 @@ impl Frame {
             4 => Frame::Activity(rest.u64()?, rest.text()),
             5 => Frame::Detail(rest.u32()?, rest.take()? != [0], rest.text()),
             6 => Frame::Conclude,
+            7 => Frame::Device(rest.u32()?, rest.text()),
             16 => Frame::Query,
             17 => Frame::Abort(i32::from_le_bytes(rest.take()?)),
             18 => Frame::Concluded,
@@ -272,6 +280,7 @@ mod tests {
             Frame::Activity(4, "{}".into()),
             Frame::Detail(5, true, String::new()),
             Frame::Conclude,
+            Frame::Device(7, "0".into()),
             Frame::Query,
             Frame::Abort(5),
             Frame::Concluded,

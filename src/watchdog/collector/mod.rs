@@ -9,6 +9,7 @@ mod process;
 mod ras;
 mod report;
 mod serve;
+mod shared_memory;
 mod stages;
 mod table;
 

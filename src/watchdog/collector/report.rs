@@ -216,7 +216,8 @@ pub fn whole_text(line: &HangLine, seen: &[Seen]) -> String {
         let entry = seen.entry;
         let process = if entry.process.0 == 0 { "-".to_owned() } else { entry.process.0.to_string() };
         let (rank, state) = (entry.rank, held.state(seen).name());
-        let _ = writeln!(text, "{rank}  {}  {process}  {state}  {}", shown_host(seen.host), words(seen));
+        let device = entry.device.as_deref().map_or_else(String::new, |device| format!(":{}", shown_host(device)));
+        let _ = writeln!(text, "{rank}  {}{device}  {process}  {state}  {}", shown_host(seen.host), words(seen));
     }
     if let Some(ras) = &line.nccl_ras {
         let _ = writeln!(text, "\nNCCL RAS\n{ras}");

@@ -46,6 +46,7 @@ fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
                 heard: Instant::now(),
                 process: (100 + rank, 1),
                 detail: None,
+                device: None,
                 sleeps: given.sleeps,
             }
         })
@@ -197,6 +198,7 @@ fn sixteen_thousand_ranks_are_told_in_a_few_lines() {
             heard: Instant::now(),
             process: (0, 0),
             detail: None,
+            device: None,
             sleeps: false,
         }
     };
@@ -224,6 +226,7 @@ fn a_hostile_host_name_does_not_reach_the_terminal() {
         heard: Instant::now(),
         process: (0, 0),
         detail: None,
+        device: None,
         sleeps: false,
     };
     let seen = [Seen { entry: &entry, host: "\x1b[31mnode\n", answers: true }];

@@ -2,8 +2,9 @@
 
 use super::super::wire::{Frame, Hello, RankState, Speaker, Token};
 use super::connection::Connection;
+use super::shared_memory::Segments;
 use super::stages::{SILENCE, Stage};
-use super::table::{RankTable, Standing};
+use super::table::{Entry, RankTable, Standing};
 use super::{Config, process, say};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -18,9 +19,11 @@ const ACCOUNT: Duration = Duration::from_millis(500);
 /// With many connections each round looks at all of them, so rounds are kept apart.
 const MANY_CONNECTIONS: usize = 64;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
-/// Connections that have not said who they are: how many, and how long each.
+/// Connections that have not said who they are: how many beside those that are expected, and how long each.
 const MOST_STRANGERS: usize = 64;
 const STRANGER_PATIENCE: Duration = Duration::from_secs(3);
+/// From one look at the ranks' shared memory to the next.
+const BETWEEN_NOTES: Duration = Duration::from_secs(30);
 const MOST_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
@@ -45,6 +48,8 @@ pub struct Serving {
     pub(super) error: Option<(u32, i32, String)>,
     pub(super) begun: Instant,
     accounted: Instant,
+    pub(super) segments: Segments,
+    noted: Option<Instant>,
     pub(super) telling: Option<JoinHandle<()>>,
 }
 
@@ -75,6 +80,8 @@ impl Serving {
             error: None,
             begun: now,
             accounted: now,
+            segments: Segments::default(),
+            noted: None,
             telling: None,
         })
     }
@@ -94,8 +101,10 @@ impl Serving {
             self.hear_upstream();
             self.advance(now);
             self.account(now);
+            self.note_segments(now);
             self.flush(now);
         }
+        self.report_to_nobody();
         self.finish();
     }
 
@@ -124,12 +133,16 @@ impl Serving {
     }
 
     fn accept(&mut self, now: Instant) {
+        // All hosts may come at once.
+        let most = MOST_STRANGERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.listeners {
             while let Ok((stream, _)) = listener.accept() {
-                let strangers = self.peers.iter().filter(|peer| peer.speaker.is_none()).count();
-                if strangers < MOST_STRANGERS
-                    && let Ok(connection) = Connection::of(stream)
-                {
+                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].speaker.is_none());
+                // Whoever belongs here says so at once; the one that has been silent for longest makes room.
+                if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
+                    self.peers.remove(oldest);
+                }
+                if let Ok(connection) = Connection::of(stream) {
                     self.peers.push(Peer { connection, speaker: None, since: now });
                 }
             }
@@ -217,6 +230,12 @@ impl Serving {
                 }
                 self.send_up(&Frame::Detail(rank, sleeps, text));
             }
+            Frame::Device(rank, text) => {
+                if let Some(entry) = self.table.get_mut(rank) {
+                    entry.device = Some(text.clone().into_boxed_str());
+                }
+                self.send_up(&Frame::Device(rank, text));
+            }
             Frame::Left(rank, code, why) => {
                 self.table.leave(rank, code);
                 if code != 0 && self.error.is_none() {
@@ -290,6 +309,25 @@ impl Serving {
             self.accounted = now;
             self.send_states(now, None);
         }
+    }
+
+    /// Once all ranks here have begun their cases, and now and then: killed ranks can no longer be asked.
+    fn note_segments(&mut self, now: Instant) {
+        let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
+        let due = self.noted.map_or_else(begun, |noted| now - noted > BETWEEN_NOTES);
+        if due && matches!(self.stage, Stage::Watching) {
+            self.noted = Some(now);
+            self.note_segments_now();
+        }
+    }
+
+    pub(super) fn note_segments_now(&mut self) {
+        let pids: Vec<u32> = self.local().map(|entry| entry.process.0).collect();
+        pids.into_iter().for_each(|pid| self.segments.note(pid));
+    }
+
+    fn local(&self) -> impl Iterator<Item = &Entry> {
+        self.table.entries().iter().filter(|entry| entry.process.0 != 0)
     }
 
     fn send_states(&mut self, now: Instant, only: Option<u32>) {

@@ -88,6 +88,18 @@ impl Serving {
         }
     }
 
+    /// Where the launcher ended all ranks before anybody could be asked.
+    pub(super) fn report_to_nobody(&mut self) {
+        let now = Instant::now();
+        let trigger = self.table.trigger(now);
+        if let (Stage::Watching | Stage::Settling(_), true) = (&self.stage, self.upstream.is_none())
+            && let Some(trigger @ Trigger::Death { asked_to: false }) = trigger
+        {
+            self.stage = Stage::Asking { since: now, trigger, ras: None };
+        }
+        self.report(now);
+    }
+
     fn ask(&mut self, trigger: Trigger, now: Instant) {
         let ras = (self.config.backend == "nccl").then(|| {
             let (sender, waiting) = channel();
@@ -114,6 +126,9 @@ impl Serving {
     }
 
     fn report(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::Asking { .. }) {
+            return;
+        }
         let Stage::Asking { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
         let late = || "NCCL's RAS service did not answer in time".to_owned();
         let ras = ras.map(|asked| asked.answer.unwrap_or_else(late));
@@ -162,6 +177,7 @@ impl Serving {
         if matches!(self.stage, Stage::Ending { .. }) {
             return;
         }
+        self.note_segments_now();
         self.tell_all(&Frame::Abort(code));
         self.may_come = false;
         self.stage = Stage::Ending { since: Instant::now(), line, code };
@@ -183,10 +199,14 @@ impl Serving {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+        let ending = self.ending();
+        if ending.is_some() {
+            self.segments.remove_left();
+        }
         if !self.is_first() {
             return;
         }
-        let Some((status, exit_code, error, lines)) = self.ending() else { return };
+        let Some((status, exit_code, error, lines)) = ending else { return };
         let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
         let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
         if let Err(cause) = conclude_cut_off(&self.config.record, &lines, &end, RECORD_PATIENCE) {

@@ -35,6 +35,8 @@ pub struct Entry {
     pub process: (u32, u64),
     /// What it answered when it was asked.
     pub detail: Option<Box<str>>,
+    /// Its device, where it has one.
+    pub device: Option<Box<str>>,
     /// Whether its thread sleeps, as it answered.
     pub sleeps: bool,
 }
@@ -56,6 +58,8 @@ pub enum Trigger {
 pub struct RankTable {
     entries: Vec<Entry>,
     first_death: Option<Instant>,
+    /// A rank said that it ends with an error: those that close after it were ended with it.
+    excused: bool,
 }
 
 impl RankTable {
@@ -68,9 +72,10 @@ impl RankTable {
             heard: now,
             process: (0, 0),
             detail: None,
+            device: None,
             sleeps: false,
         };
-        RankTable { entries: ranks.map(entry).collect(), first_death: None }
+        RankTable { entries: ranks.map(entry).collect(), first_death: None, excused: false }
     }
 
     /// All of them.
@@ -95,9 +100,13 @@ impl RankTable {
 
     /// A rank's connection closed. Those that close in the same moment as the first are as suspect as that.
     pub fn close(&mut self, rank: u32, now: Instant) {
-        let first = self.first_death.unwrap_or(now);
+        let (first, excused) = (self.first_death.unwrap_or(now), self.excused);
         let Some(entry) = self.get_mut(rank) else { return };
         if matches!(entry.standing, Standing::Expected | Standing::Live | Standing::Unwatched) {
+            if excused {
+                entry.standing = Standing::Dragged;
+                return;
+            }
             entry.standing = if first == now { Standing::Died } else { Standing::Dragged };
             self.first_death = Some(first);
         }
@@ -108,6 +117,7 @@ impl RankTable {
         if let Some(entry) = self.get_mut(rank) {
             entry.standing = Standing::Left(code);
         }
+        self.excused |= code != 0 && self.first_death.is_none();
     }
 
     /// When the first rank died.
@@ -189,5 +199,15 @@ mod tests {
         assert_eq!(table.trigger(later), Some(Trigger::Death { asked_to: false }));
         table.hear(state(2, 0), later);
         assert_eq!(table.entries()[2].standing, Standing::Died, "nobody comes back");
+    }
+
+    #[test]
+    fn those_who_are_ended_by_another_rank_that_told_of_its_error_did_not_die() {
+        let begun = Instant::now();
+        let mut table = RankTable::new(0..2, begun);
+        (0..2).for_each(|rank| table.hear(state(rank, 0), begun));
+        table.leave(1, 6);
+        table.close(0, begun);
+        assert_eq!((table.entries()[0].standing, table.trigger(begun)), (Standing::Dragged, None));
     }
 }

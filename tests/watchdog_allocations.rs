@@ -1,0 +1,80 @@
+//! A watched call allocates nothing in the timed loop. Alone in its program, because it counts every allocation of a thread.
+
+use commgauge::backend::{Call, Marks, Mismatch};
+use commgauge::error::Result;
+use commgauge::measure::stream;
+use commgauge::progress::Progress;
+use commgauge::watchdog::WatchedCall;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is handed on to the system's allocator; the count is a cell of the thread that needs no allocation.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Does nothing, so that what is counted is the watch's.
+struct Nothing;
+
+impl Call for Nothing {
+    fn fill(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn enqueue(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn reserve_marks(&mut self, _: usize) {}
+    fn mark(&mut self) {}
+    fn hold_until(&mut self, _: u64) -> bool {
+        true
+    }
+    fn complete(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+    fn read_marks(&self, _: &mut Marks) {}
+    fn now_nanoseconds(&self) -> u64 {
+        0
+    }
+    fn buffer_copies(&self) -> u32 {
+        1
+    }
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        Ok(None)
+    }
+    fn verifies(&self) -> bool {
+        false
+    }
+    fn abort(&mut self) {}
+}
+
+#[test]
+fn a_watched_call_allocates_nothing_in_the_timed_loop() {
+    let progress = Arc::new(Progress::default());
+    let mut call = WatchedCall::new(Box::new(Nothing), Arc::clone(&progress), Duration::from_secs(1), false);
+    call.reserve_marks(101);
+    let before = ALLOCATIONS.get();
+    stream(&mut call, 100, 1_000, Duration::from_secs(1)).unwrap();
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(progress.shown().calls, 100_000);
+    drop(Box::new(1));
+    assert!(ALLOCATIONS.get() > before, "the count counts");
+}

@@ -1,0 +1,205 @@
+//! A collector that hears of 16,384 ranks on 2,048 hosts, over real connections: it stays small, and names the one that hangs.
+//! One process plays the other hosts. Strangers on its port cost it nothing.
+
+#![cfg(feature = "mpi")]
+
+use commgauge::progress::{Doing, Shown};
+use commgauge::watchdog::COLLECTOR_VARIABLE;
+use commgauge::watchdog::collector::{Config, FirstAnswer};
+use commgauge::watchdog::wire::{Frame, Hello, RankState, Speaker, Token};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_commgauge-sweep");
+const HOSTS: u32 = 2_048;
+const RANKS_PER_HOST: u32 = 8;
+const HUNG: u32 = 9_999;
+const TOKEN: Token = [9; 32];
+const DEADLINE: Duration = Duration::from_secs(2);
+
+struct Collector {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    answer: FirstAnswer,
+}
+
+impl Collector {
+    fn start(hosts: u32, record: std::path::PathBuf) -> Collector {
+        let config = Config {
+            token: TOKEN,
+            node: 0,
+            nodes: hosts,
+            node_of_rank: (0..hosts * RANKS_PER_HOST).map(|rank| rank / RANKS_PER_HOST).collect(),
+            hosts: (0..hosts).map(|host| format!("node-{host}")).collect(),
+            local_ranks: (0..RANKS_PER_HOST).collect(),
+            record,
+            backend: "mpi".into(),
+        };
+        let mut child = Command::new(PROGRAM)
+            .env(COLLECTOR_VARIABLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        writeln!(child.stdin.as_mut().expect("piped"), "{}", serde_json::to_string(&config).unwrap()).unwrap();
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        Collector { child, output, answer: serde_json::from_str(&line).unwrap() }
+    }
+
+    fn begin(&mut self) {
+        let first = serde_json::to_string(&self.answer).unwrap();
+        writeln!(self.child.stdin.as_mut().expect("piped"), "{first}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert!(line.contains("null"), "{line}");
+    }
+
+    fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peak.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+    }
+}
+
+fn greet(port: u16, speaker: Speaker) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(&Hello { speaker, pid: 0, process_start: 0 }.encode(&TOKEN)).unwrap();
+    stream
+}
+
+fn state(rank: u32, step: u64, stuck: Duration) -> Frame {
+    let shown = Shown { activity: 1, step, calls: step / 2 + 1, doing: Doing::CALL.0, peer: None, group: 0 };
+    Frame::State(RankState {
+        rank,
+        shown,
+        stuck_milliseconds: stuck.as_millis() as u32,
+        deadline_milliseconds: DEADLINE.as_millis() as u32,
+        ..RankState::default()
+    })
+}
+
+/// Every rank's state over its connection: the ranks of the first host have one each, those of the others one for each host.
+fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, hung_since: Option<Instant>) {
+    for (stream, ranks) in streams {
+        let mut bytes = Vec::new();
+        for rank in &*ranks {
+            let frame = match hung_since {
+                None => state(*rank, steps, Duration::ZERO),
+                Some(since) if *rank == HUNG => state(*rank, steps, since.elapsed()),
+                Some(since) => state(*rank, steps + 1, since.elapsed()),
+            };
+            frame.encode(&mut bytes);
+        }
+        stream.write_all(&bytes).expect("it listens");
+    }
+}
+
+#[test]
+fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < u64::from(2 * HOSTS)) {
+        let _ = std::io::stderr().write_all(b"SKIPPED watchdog_scale: this system allows too few open files\n");
+        return;
+    }
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start(HOSTS, folder.path().join("run.jsonl"));
+    collector.begin();
+    let mut streams: Vec<(TcpStream, Vec<u32>)> =
+        (0..RANKS_PER_HOST).map(|rank| (greet(collector.answer.port, Speaker::Rank(rank)), vec![rank])).collect();
+    for host in 1..HOSTS {
+        let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
+        streams.push((greet(collector.answer.hosts_port, Speaker::Host(host)), ranks));
+    }
+    drop(collector.child.stdin.take());
+    let mut activity = Vec::new();
+    Frame::Activity(1, r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#.into()).encode(&mut activity);
+    streams[0].0.write_all(&activity).unwrap();
+    for round in 0..6 {
+        tell(&mut streams, 200 + 2 * round, None);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let since = Instant::now();
+    let report = folder.path().join("run.hang.txt");
+    while !report.exists() {
+        tell(&mut streams, 210, Some(since));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(since.elapsed() < Duration::from_secs(30), "nothing is reported");
+    }
+    let late = since.elapsed().saturating_sub(DEADLINE);
+    let peak = collector.peak_bytes();
+    let said = format!(
+        "watchdog_scale: report {:.2} s after the deadline, peak {} MB\n",
+        late.as_secs_f64(),
+        peak / 1_000_000
+    );
+    let _ = std::io::stderr().write_all(said.as_bytes());
+    assert!(peak < 200_000_000, "{peak} bytes");
+    let text = std::fs::read_to_string(&report).unwrap();
+    assert!(
+        text.starts_with("no progress within 2.00 s: rank 9999 on node-1249 never entered all_reduce"),
+        "{}",
+        &text[..300]
+    );
+    assert!(text.lines().count() > 16_384);
+    // All are told to end, and when they do the collector is gone.
+    let mut order = [0; 64];
+    let (stream, _) = &mut streams[2_000];
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut heard = Vec::new();
+    while !contains_abort(&heard) {
+        let count = stream.read(&mut order).expect("an order");
+        heard.extend(&order[..count]);
+    }
+    drop(streams);
+    assert!(collector.child.wait().unwrap().success());
+}
+
+fn contains_abort(mut bytes: &[u8]) -> bool {
+    while let Ok(Some((frame, taken))) = Frame::decode(bytes) {
+        if frame == Frame::Abort(5) {
+            return true;
+        }
+        bytes = &bytes[taken..];
+    }
+    false
+}
+
+#[test]
+fn strangers_on_the_port_are_shown_out_and_a_rank_still_gets_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start(1, folder.path().join("run.jsonl"));
+    collector.begin();
+    let port = collector.answer.port;
+    let before = collector.peak_bytes();
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for round in 0..300u32 {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let word = [&b"GET / HTTP/1.1\r\n\r\n"[..], b"CGWD", b"", &[0xff; 4096]][round as usize % 4];
+        let _ = stranger.write_all(word);
+        strangers.push(stranger);
+    }
+    let mut wrong = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let hello = Hello { speaker: Speaker::Rank(0), pid: 0, process_start: 0 };
+    wrong.write_all(&hello.encode(&[8; 32])).unwrap();
+    wrong.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert!(matches!(wrong.read(&mut [0]), Ok(0) | Err(_)), "a wrong word opens nothing");
+    let mut rank = greet(port, Speaker::Rank(3));
+    drop(collector.child.stdin.take());
+    // A frame that is none ends the connection of whoever sends it, as if it had died.
+    rank.write_all(&[99, 0xff, 0xff, 1, 2, 3]).unwrap();
+    rank.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut rest = Vec::new();
+    let _ = rank.read_to_end(&mut rest);
+    drop(strangers);
+    let after = collector.peak_bytes();
+    assert!(collector.child.wait().unwrap().success());
+    assert!(after - before < 8_000_000, "{before} -> {after}");
+}
