@@ -97,7 +97,9 @@ struct Places {
 impl Places {
     fn of(answers: &[Vec<u8>], nodes: &Nodes) -> Result<Places> {
         let mut places = Places { ports: Vec::new(), first: FirstAnswer::default() };
-        for rank in answers.is_empty().then_some(&[][..]).unwrap_or(&nodes.first_ranks) {
+        // Only rank 0 has the answers.
+        let first_ranks = if answers.is_empty() { &[][..] } else { &nodes.first_ranks };
+        for rank in first_ranks {
             let answer: Option<FirstAnswer> = serde_json::from_slice(&answers[*rank as usize]).map_err(unsayable)?;
             let answer = answer.unwrap_or_default();
             places.ports.push(answer.port);
@@ -233,4 +235,24 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
              host {host} share it? --no-watchdog does without"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_has_one_collector_on_its_lowest_rank_however_the_ranks_lie() {
+        let hosts = ["b", "a", "b", "c", "a"].map(str::to_owned);
+        let nodes = Nodes::of(&hosts);
+        assert_eq!(
+            (nodes.node_of_rank.as_slice(), nodes.first_ranks.as_slice()),
+            (&[0, 1, 0, 2, 1][..], &[0, 1, 3][..])
+        );
+        let answer = |port| serde_json::to_vec(&Some(FirstAnswer { port, ..FirstAnswer::default() })).unwrap();
+        let none = || b"null".to_vec();
+        let places = Places::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
+        assert_eq!((places.ports, places.first.port), (vec![7, 8, 9], 7));
+        assert!(Places::of(&[], &nodes).unwrap().ports.is_empty(), "told by rank 0");
+    }
 }

@@ -99,6 +99,7 @@ pub(super) fn say(text: &str) {
 
 fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     ignore_signals()?;
+    run_anywhere();
     let mut input = std::io::stdin().lock();
     let mut line = String::new();
     input.read_line(&mut line)?;
@@ -143,6 +144,14 @@ fn ignore_signals() -> std::io::Result<()> {
         signal_hook::flag::register(signal, std::sync::Arc::default())?;
     }
     Ok(())
+}
+
+/// The rank that starts it may be bound to one processor, which is that rank's. Where the system refuses, it stays there.
+fn run_anywhere() {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|processor| all.set(processor));
+    let _ = sched_setaffinity(None, &all);
 }
 
 fn reply(answer: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
