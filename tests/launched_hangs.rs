@@ -53,7 +53,7 @@ fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
     let _alone = alone();
     for (kind, state, code) in FAULTS {
         let record = folder.path().join(format!("{kind}.jsonl"));
-        let trial = trial(sweep(&record, &format!("2:{kind}:1500")), &record, code == 6);
+        let trial = trial(sweep(&record, &format!("2:{kind}:300")), &record, code == 6);
         check(kind, 2, state, code, &trial);
     }
 }
@@ -101,9 +101,9 @@ fn a_stopped_rank_that_the_launcher_wakes_when_it_is_told_to_end_makes_no_normal
     let record = record_in(&folder);
     let _alone = alone();
     let mut command = launcher(4);
-    let flags = "all_reduce -b 64 -e 1K -f 2 -n 20000 --cadence streaming --replicates 50 --timeout 60 --record";
+    let flags = "all_reduce -b 64 -e 1K -f 2 -n 50 -w 5 --cadence streaming --warm-buffers --replicates 1000 --timeout 60 --record";
     let child = start(command.arg(common::SWEEP).args(words(flags)).arg(&record));
-    wait_until(30, "a case is measured", || count_so_far(&record, "case") >= 1);
+    wait_until(60, "a case is measured", || count_so_far(&record, "case") >= 1);
     let ranks = pids(&record);
     signal(ranks[1], "STOP");
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -128,7 +128,7 @@ fn twenty_trials_of_each_fault() {
         for index in 0..trials {
             let record = folder.path().join(format!("{kind}-{index}.jsonl"));
             let rank = index % 4;
-            let trial = trial(sweep(&record, &format!("{rank}:{kind}:1500")), &record, code == 6);
+            let trial = trial(sweep(&record, &format!("{rank}:{kind}:300")), &record, code == 6);
             check(&format!("{kind} {index}"), rank, state, code, &trial);
             assert!(trial.gone_seconds < 5.0 && trial.report_seconds < 5.0, "{kind} {index}: {trial:?}");
             report.push(trial.report_seconds);
