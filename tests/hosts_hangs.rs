@@ -14,7 +14,7 @@ fn a_rank_of_another_host_is_named_with_its_host() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for (kind, state, code) in [("stop", "stopped_answering", 5), ("hang", "never_entered", 5), ("kill", "died", 6)] {
         let record = folder.path().join(format!("{kind}.jsonl"));
-        let flags = "all_reduce -b 64 -e 64 -n 100 -w 5 --cadence streaming --place out --warm-buffers --replicates 9 --timeout 3 --inject-fault";
+        let flags = "all_reduce -b 64 -e 64 -n 100 -w 5 --cadence streaming --placement out --warm-buffers --replicates 9 --timeout 3 --inject-fault";
         let mut command = cluster.command(4, 2, SWEEP);
         command.args(words(flags)).arg(format!("3:{kind}:300")).arg("--record").arg(&record);
         let ran = Ran::of(&mut command, 90);

@@ -108,7 +108,7 @@ fn a_stopped_rank_that_the_launcher_wakes_when_it_is_told_to_end_makes_no_normal
     signal(ranks[1], "STOP");
     std::thread::sleep(std::time::Duration::from_millis(300));
     signal(child.id(), "TERM");
-    let ran = ending(child, 20);
+    let ran = ending(child, 40);
     assert_ne!(ran.code, Some(0), "{}", ran.stderr);
     wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
     wait_until(5, "the record has its end", || count_so_far(&record, "end") == 1);

@@ -3,6 +3,9 @@
 use super::super::wire::RankState;
 use std::time::{Duration, Instant};
 
+/// How long a rank may stay where it is once any rank was asked to stop by a signal.
+const ASKED_TO_STOP: Duration = Duration::from_secs(10);
+
 /// How a rank stands towards the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -131,8 +134,11 @@ impl RankTable {
             let mut died = self.entries.iter().filter(|entry| entry.standing == Standing::Died);
             return Some(Trigger::Death { asked_to: died.all(|entry| entry.state.signalled) });
         }
-        let late = |entry: &&Entry| entry.standing == Standing::Live && entry.stayed(now) > entry.deadline();
-        self.entries.iter().filter(late).map(Entry::deadline).min().map(Trigger::Deadline)
+        // Who asked a run to stop does not want to wait for a rank that cannot.
+        let asked = self.entries.iter().any(|entry| entry.state.signalled);
+        let deadline = |entry: &Entry| if asked { entry.deadline().min(ASKED_TO_STOP) } else { entry.deadline() };
+        let late = |entry: &&Entry| entry.standing == Standing::Live && entry.stayed(now) > deadline(entry);
+        self.entries.iter().filter(late).map(deadline).min().map(Trigger::Deadline)
     }
 
     /// After the collector itself could not run for a while, nobody is blamed for the time.
@@ -175,6 +181,12 @@ mod tests {
             let found = table.trigger(after(silent));
             assert_eq!(found, fires.then_some(Trigger::Deadline(Duration::from_secs(2))), "{stuck} {silent}");
         }
+        let mut table = RankTable::new(0..3, begun);
+        let long = |rank, signalled| RankState { deadline_milliseconds: 60_000, signalled, ..state(rank, 0) };
+        table.hear(long(0, false), begun);
+        assert_eq!(table.trigger(after(10_001)), None);
+        table.hear(long(1, true), after(10_000));
+        assert_eq!(table.trigger(after(10_001)), Some(Trigger::Deadline(ASKED_TO_STOP)), "somebody wants it to end");
         let mut table = RankTable::new(0..3, begun);
         table.hear(state(1, 1_900), begun);
         table.leave(1, 0);
