@@ -53,7 +53,7 @@ fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
     let _alone = alone();
     for (kind, state, code) in FAULTS {
         let record = folder.path().join(format!("{kind}.jsonl"));
-        let trial = trial(sweep(&record, &format!("2:{kind}:300")), &record, code == 6);
+        let trial = trial(sweep(&record, &format!("2:{kind}:40")), &record, code == 6);
         check(kind, 2, state, code, &trial);
     }
 }
@@ -128,9 +128,10 @@ fn twenty_trials_of_each_fault() {
         for index in 0..trials {
             let record = folder.path().join(format!("{kind}-{index}.jsonl"));
             let rank = index % 4;
-            let trial = trial(sweep(&record, &format!("{rank}:{kind}:300")), &record, code == 6);
+            let trial = trial(sweep(&record, &format!("{rank}:{kind}:40")), &record, code == 6);
             check(&format!("{kind} {index}"), rank, state, code, &trial);
             assert!(trial.gone_seconds < 5.0 && trial.report_seconds < 5.0, "{kind} {index}: {trial:?}");
+            eprintln!("{FAMILY}: {kind} {index}: gone after {:.2} s", trial.gone_seconds);
             report.push(trial.report_seconds);
             gone.push(trial.gone_seconds);
         }

@@ -40,7 +40,7 @@ impl Trial {
 /// A sweep of four ranks of which one misbehaves in its second case.
 pub fn sweep(record: &Path, fault: &str) -> Command {
     let mut command = launcher(4);
-    let flags = "all_reduce -b 64 -e 64 -n 50 -w 5 --cadence streaming --warm-buffers --replicates 9 --timeout 2 --inject-fault";
+    let flags = "all_reduce -b 64 -e 64 -n 10 -w 2 --cadence streaming --warm-buffers --replicates 9 --timeout 2 --inject-fault";
     command.arg(SWEEP).args(words(flags)).arg(fault).arg("--record").arg(record);
     command
 }
