@@ -13,6 +13,9 @@ use super::{Line, Record};
 use crate::units::Seconds;
 use std::collections::{BTreeMap, HashSet};
 
+/// More than any run measures: a day of microseconds each.
+const MOST_CASE_LINES: u64 = 50_000_000;
+
 /// A record in the making.
 #[derive(Default)]
 pub(super) struct Assembly {
@@ -43,8 +46,9 @@ impl Assembly {
             (Line::Header(header), None, _) => self.header = Some(*header),
             (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
             (_, None, _) => return Err("a record begins with its header".to_owned()),
-            (Line::Plan(plan), _, None) => {
+            (Line::Plan(plan), Some(header), None) => {
                 check_plan(&plan)?;
+                check_replicates(header.settings.replicates, plan.cases.len())?;
                 self.plan = Some(plan);
             }
             (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
@@ -130,6 +134,16 @@ impl Assembly {
             seal,
             warnings,
         })
+    }
+}
+
+/// Whoever reads a record goes through every replicate of every case, so a header cannot ask for any number of them.
+fn check_replicates(replicates: u32, cases: usize) -> Result<(), String> {
+    match u64::from(replicates).checked_mul(cases as u64) {
+        Some(lines) if lines <= MOST_CASE_LINES => Ok(()),
+        _ => Err(format!(
+            "{replicates} replicates of {cases} cases; a record holds at most {MOST_CASE_LINES} case lines"
+        )),
     }
 }
 

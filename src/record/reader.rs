@@ -231,6 +231,11 @@ mod tests {
         let twice = lines[4].to_owned() + "\n" + lines[4];
         let stranger = lines[4].replacen("\"case\":0", "\"case\":4000", 1);
         let renamed = lines[4].replacen("\"name\":\"", "\"name\":\"x", 1);
+        let endless = lines[0].replacen("\"replicates\":", "\"replicates\":4", 1).replacen(
+            "\"replicates\":4",
+            "\"replicates\":400000000",
+            1,
+        );
         let ragged = lines[4].replacen("\"slowest_rank\":[", "\"slowest_rank\":[1,", 1);
         for (text, reason) in [
             (String::new(), "r.jsonl holds no complete line"),
