@@ -242,7 +242,7 @@ fn usual_placement(collective: Collective) -> Placement {
 fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
     CaseLine {
         case,
-        name,
+        name: name.into(),
         replicate,
         position: case,
         outcome: match row.known.wrong_elements {

@@ -11,7 +11,8 @@ use super::replay_line::ReplayLine;
 use super::seal::Seal;
 use super::{Line, Record};
 use crate::units::Seconds;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// More than any run measures: a day of microseconds each.
 const MOST_CASE_LINES: u64 = 50_000_000;
@@ -28,6 +29,8 @@ pub(super) struct Assembly {
     products: Vec<ProductLine>,
     chosen: BTreeMap<u32, ChosenSize>,
     calibration: Option<CalibrationLine>,
+    /// One copy of each name: a case has a line for each replicate.
+    names: HashMap<u32, Arc<str>>,
     seen: HashSet<(u32, u32)>,
     lines_before_end: u64,
     end: Option<End>,
@@ -61,7 +64,9 @@ impl Assembly {
                 if !self.seen.insert((case.case, case.replicate)) {
                     return Err(format!("case {}, replicate {} is there twice", case.case, case.replicate));
                 }
-                self.cases.push(*case);
+                let mut case = *case;
+                case.name = Arc::clone(self.names.entry(case.case).or_insert(case.name));
+                self.cases.push(case);
             }
             (Line::Replay(replay), _, Some(plan)) => {
                 check_replay(&replay, plan)?;
@@ -219,7 +224,7 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
     let Some(planned) = plan.cases.get(case.case as usize) else {
         return Err(format!("case {} is not in the plan, which has {} cases", case.case, plan.cases.len()));
     };
-    if planned.name != case.name {
+    if *planned.name != *case.name {
         return Err(format!("case {} is named `{}`, in the plan `{}`", case.case, case.name, planned.name));
     }
     let Samples {

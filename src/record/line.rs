@@ -20,6 +20,7 @@ use crate::workload::{StepFacts, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The value of `format` in every header.
 pub const FORMAT: &str = "commgauge-record";
@@ -307,7 +308,7 @@ pub struct CaseLine {
     /// Index in the plan.
     pub case: u32,
     /// Name, as in the plan.
-    pub name: String,
+    pub name: Arc<str>,
     /// Which repetition, from 0.
     pub replicate: u32,
     /// Position in the shuffled order of the replicate, from 0.
@@ -330,7 +331,8 @@ pub struct CaseLine {
     pub histograms: Vec<RankHistogram>,
     /// The pairs of a round and their own times; absent where the groups are no pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pairs: Option<PairTimes>,
+    // Boxed: few records have any, and a record may have a million lines.
+    pub pairs: Option<Box<PairTimes>>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
     /// Doubts that concern the case as a whole, as sentences.

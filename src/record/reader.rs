@@ -231,11 +231,7 @@ mod tests {
         let twice = lines[4].to_owned() + "\n" + lines[4];
         let stranger = lines[4].replacen("\"case\":0", "\"case\":4000", 1);
         let renamed = lines[4].replacen("\"name\":\"", "\"name\":\"x", 1);
-        let endless = lines[0].replacen("\"replicates\":", "\"replicates\":4", 1).replacen(
-            "\"replicates\":4",
-            "\"replicates\":400000000",
-            1,
-        );
+        let endless = lines[0].replacen("\"replicates\":", "\"replicates\":40000000", 1);
         let ragged = lines[4].replacen("\"slowest_rank\":[", "\"slowest_rank\":[1,", 1);
         for (text, reason) in [
             (String::new(), "r.jsonl holds no complete line"),
@@ -251,6 +247,7 @@ mod tests {
             (with(4, &stranger), "r.jsonl, line 5: case 4000 is not in the plan"),
             (with(4, &renamed), "r.jsonl, line 5: "),
             (with(4, &ragged), "r.jsonl, line 5: "),
+            (with(0, &endless), "r.jsonl, line 2: 40000000"),
             (SAMPLE.to_owned() + lines[4] + "\n", "after the end"),
         ] {
             let error = read(text.as_bytes()).unwrap_err();

@@ -127,7 +127,7 @@ impl Steps<'_> {
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
         let line =
             result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
-        CaseLine { pairs, ..line }
+        CaseLine { pairs: pairs.map(Box::new), ..line }
     }
 }
 
