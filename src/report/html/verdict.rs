@@ -94,7 +94,8 @@ fn accused(suspects: &Suspects) -> Badge {
         (0, _) => ("unsure", "CANNOT TELL".to_owned()),
         (count, _) => ("bad", counted(count, "suspect").to_uppercase()),
     };
-    let detail = suspects.answer.as_str().into();
+    let said = suspects.answer.as_str();
+    let detail = said.strip_prefix("cannot tell: ").unwrap_or(said).into();
     Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
 }
 
