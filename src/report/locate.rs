@@ -2,7 +2,7 @@
 //!
 //! Every text that comes from a record is made harmless here, format by format.
 
-use super::markdown::{bullets, escaped};
+use super::markdown::{bullets, code, escaped};
 use super::plain_table::{Column, markdown_table, table, wrapped};
 use super::text::visible;
 use super::verdict::ascii_controls;
@@ -85,8 +85,8 @@ fn markdown(suspects: &Suspects) -> String {
     }
     for suspect in &suspects.suspects {
         out += &format!("\n## {}\n", escaped(&suspect.name));
-        let next = format!("next: {}", suspect.next_step);
-        out += &bullets(suspect.evidence.iter().cloned().chain([next]).collect());
+        out += &bullets(suspect.evidence.clone());
+        out += &format!("* next: {}\n", code(&suspect.next_step));
     }
     for (heading, sentences) in
         [("What the data cannot tell", &suspects.cannot_tell), ("How it was decided", &suspects.rule)]
