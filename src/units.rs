@@ -177,6 +177,11 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// How many, with the noun.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
