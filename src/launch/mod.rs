@@ -4,6 +4,7 @@
 //! What the launched program measures, and what its record says, is not known here.
 
 mod advice;
+mod again;
 mod allocation;
 mod child;
 mod command;
@@ -18,6 +19,7 @@ mod leftovers;
 mod quote;
 
 pub use advice::advice;
+pub use again::LauncherPart;
 pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, supervise};
 pub use command::{LaunchCommand, Request, build, parse_hosts};

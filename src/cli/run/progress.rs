@@ -3,7 +3,7 @@
 use super::Seen;
 use crate::error::{Error, Result};
 use crate::launch::{Watch, first_gone, host};
-use crate::record::{Follower, Line};
+use crate::record::{Follower, Line, Record};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -47,6 +47,14 @@ impl Progress {
             signals,
             first_gone: None,
         })
+    }
+
+    /// Starts to follow a record that a launch goes on with, from behind what it holds.
+    pub(super) fn behind(path: &Path, record: &Record) -> Result<Self> {
+        let mut follower = Follower::behind(path)?;
+        let seen = Seen::before(record);
+        let tenths = seen.planned.and_then(|planned| seen.cases.saturating_mul(10).checked_div(planned)).unwrap_or(0);
+        Ok(Self { poll: Box::new(move || follower.poll()), seen, tenths, ..Self::new(path)? })
     }
 
     /// Clears the bar and hands over what was seen.
