@@ -116,9 +116,12 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
     }
 }
 
+/// A fact of a rank.
+type Fact = fn(&RankFacts) -> &str;
+
 /// Rank by rank; neighbours with the same change share a row.
 fn ranks(found: &mut Found, before: &[RankFacts], now: &[RankFacts]) {
-    let facts: [(&str, fn(&RankFacts) -> &str); 6] = [
+    let facts: [(&str, Fact); 6] = [
         ("host", |facts| &facts.host),
         ("processor", |facts| &facts.processor),
         ("kernel", |facts| &facts.kernel),
@@ -170,7 +173,8 @@ mod tests {
     #[test]
     fn every_fact_that_is_another_is_named_with_both_values() {
         let before = sample().header;
-        let cases: [(&str, &dyn Fn(&mut Header)); 12] = [
+        type Edit<'a> = &'a dyn Fn(&mut Header);
+        let cases: [(&str, Edit); 12] = [
             ("binary (SHA-256)", &|now| now.program_sha256 = "f00".into()),
             ("version of the program", &|now| now.program_version = "9".into()),
             ("suite and its files (SHA-256)", &|now| now.suite.sha256 = "f00".into()),
@@ -215,7 +219,8 @@ mod tests {
         };
         assert_eq!(changed(&|_| {}), Ok(()));
         assert_eq!(changed(&|now| now.cases[0].bound_bytes_per_second = Some(Rate(1e9))), Ok(()));
-        let cases: [(&str, &dyn Fn(&mut Plan)); 5] = [
+        type Edit<'a> = &'a dyn Fn(&mut Plan);
+        let cases: [(&str, Edit); 5] = [
             ("cases, this launch", &|now| drop(now.cases.pop())),
             ("of this launch `x`", &|now| now.cases[1].name = "x".into()),
             ("lie otherwise", &|now| now.cases[0].locality.nodes_spanned += 1),
