@@ -74,6 +74,7 @@ fn measure<W: Work>(work: &W, program: &'static str, (world, begun): (&MpiWorld,
     let arguments = work.launched();
     agree(world, expected_launch(arguments, world.processes()))?;
     agree(world, only_mpi(arguments.backend))?;
+    same_course(arguments, world)?;
     if let Some(exit_code) = finished_before(arguments, world)? {
         return Ok(exit_code);
     }
@@ -203,6 +204,22 @@ fn show(arguments: &LaunchedArguments, request: &Request, end: Option<&End>) -> 
         eprintln!("commgauge: go on with: {}", resume_command(&request.record));
     }
     Ok(())
+}
+
+/// Refuses ranks of which some go on with a record or have a time limit and others not: they would wait for each other for ever.
+fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
+    let mine = format!("{:?} {} {:?}", arguments.resume, arguments.allow_changed, arguments.time_limit);
+    let all = world.gather(mine.as_bytes())?;
+    let differing = all.iter().position(|theirs| Some(theirs) != all.first());
+    agree(
+        world,
+        differing.map_or(Ok(()), |rank| {
+            let flags = "--resume, --allow-changed and --time-limit";
+            Err(Error::mismatch(format!(
+                "rank {rank} was not given the same {flags} as rank 0; give all ranks the same"
+            )))
+        }),
+    )
 }
 
 /// The exit code of a record to go on with in which nothing is left to do, the same on every rank.

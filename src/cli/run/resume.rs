@@ -150,6 +150,7 @@ fn as_it_was(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArgu
         output: now.output.clone(),
         dry_run: now.dry_run,
         launches: 1,
+        extra: then.extra.iter().chain(&now.extra).cloned().collect(),
         ..then
     })
 }
