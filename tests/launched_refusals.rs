@@ -151,6 +151,10 @@ fn ranks_that_do_not_belong_together_are_named() {
         assert!(ran.stderr.contains("; rank 1 has") || ran.stderr.contains("rank 1 has"), "{}", ran.stderr);
         assert!(!record.exists());
     }
+    // With a limit on one rank only, the others would wait for it to tell them whether there is time.
+    let limited = line(SWEEP, &format!("{SMALL} --time-limit 5m"));
+    refused(&mut two_programs(&line(SWEEP, SMALL), &limited), 7, &["rank 1 was not given the same --resume"]);
+    assert!(!record.exists());
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         machine: None,
         world_size: world.processes(),
         record,
+        resume: None,
         launch_command: None,
         injected_delay: None,
         injected_panic: None,

@@ -3,22 +3,25 @@
 use super::launched_arguments::LaunchedArguments;
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, NO_NCCL};
+use super::run::{Backend, NO_NCCL, nothing_left, resume_command, state};
 use super::step::replays_of;
 use crate::backend::mpi::MpiBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
 use crate::mpi_call;
+use crate::record::line::{End, EndStatus};
 use crate::record::{Record, provenance};
 use crate::report::View;
-use crate::session::{self, Request, Signals};
+use crate::session::{self, Request, Resume, Signals, TimeLimit};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
+use std::time::Instant;
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
+    let begun = Instant::now();
     let work = match W::try_parse() {
         Ok(work) => work,
         Err(message) => return tell_usage(&message),
@@ -35,7 +38,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         Ok(started) => started,
         Err(error) => abort(&error),
     };
-    let exit_code = match measure(&work, program, &world) {
+    let exit_code = match measure(&work, program, (&world, begun)) {
         Ok(exit_code) => exit_code,
         Err(error) if error.is_shared() => {
             if world.process() == 0 {
@@ -67,13 +70,18 @@ fn abort(error: &Error) -> ! {
     mpi_call::abort(error.exit_code())
 }
 
-fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result<i32> {
+fn measure<W: Work>(work: &W, program: &'static str, (world, begun): (&MpiWorld, Instant)) -> Result<i32> {
     let arguments = work.launched();
     agree(world, expected_launch(arguments, world.processes()))?;
     agree(world, only_mpi(arguments.backend))?;
+    same_course(arguments, world)?;
+    if let Some(exit_code) = finished_before(arguments, world)? {
+        return Ok(exit_code);
+    }
     let hosts = hosts(world)?;
     let request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
-    let signals = agree(world, Signals::catch())?;
+    let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
+    let signals = agree(world, Signals::catch())?.with_limit(limit);
     let mine = &hosts[world.process() as usize];
     let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
     let replay = agree(world, work.replay(world.processes()))?;
@@ -84,7 +92,7 @@ fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result
             session::run_with_replays(world, &mut backend, &request, &replays_of(&steps, *options), &signals)
         }
     };
-    let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
+    let mine = if world.process() == 0 { show(arguments, &request, end.as_ref().ok()) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
 
@@ -147,7 +155,10 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         let last = world_size - 1;
         return Err(Error::usage(format!("{flag}: rank {rank} is not in this launch; the last is {last}")));
     }
-    let record = places::record_path(arguments.record.as_deref())?;
+    let record = match &arguments.resume {
+        Some(record) => record.clone(),
+        None => places::record_path(arguments.record.as_deref())?,
+    };
     let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
     Ok(Request {
         program,
@@ -158,6 +169,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         machine: arguments.machine.as_deref().map(Machine::load).transpose()?,
         world_size,
         record,
+        resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
@@ -179,7 +191,7 @@ fn hosts(world: &MpiWorld) -> Result<Vec<String>> {
 }
 
 /// Shows the record that was just written, also where the run did not come to its end.
-fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
+fn show(arguments: &LaunchedArguments, request: &Request, end: Option<&End>) -> Result<()> {
     if arguments.quiet || !request.record.exists() {
         return Ok(());
     }
@@ -187,7 +199,45 @@ fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
     let view = View::new(&Record::read(&request.record)?);
     arguments.output.show_on(&view, false, &mut std::io::stdout().lock())?;
     eprintln!("record: {}", request.record.display());
+    if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
+        eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not come to its end"));
+        eprintln!("commgauge: go on with: {}", resume_command(&request.record));
+    }
     Ok(())
+}
+
+/// Refuses ranks of which some go on with a record or have a time limit and others not: they would wait for each other for ever.
+fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
+    let mine = format!("{:?} {} {:?}", arguments.resume, arguments.allow_changed, arguments.time_limit);
+    let all = world.gather(mine.as_bytes())?;
+    let differing = all.iter().position(|theirs| Some(theirs) != all.first());
+    agree(
+        world,
+        differing.map_or(Ok(()), |rank| {
+            let flags = "--resume, --allow-changed and --time-limit";
+            Err(Error::mismatch(format!(
+                "rank {rank} was not given the same {flags} as rank 0; give all ranks the same"
+            )))
+        }),
+    )
+}
+
+/// The exit code of a record to go on with in which nothing is left to do, the same on every rank.
+fn finished_before(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
+    let Some(path) = &arguments.resume else { return Ok(None) };
+    let look = || {
+        let record = Record::read(path)?;
+        let exit_code = nothing_left(&record, path)?;
+        // `commgauge run` has said it.
+        if exit_code.is_none() && !arguments.quiet {
+            state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
+        }
+        Ok(exit_code)
+    };
+    let mine = agree(world, if world.process() == 0 { look() } else { Ok(None) })?;
+    let mut told = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
+    world.broadcast_u64(&mut told)?;
+    Ok(i32::try_from(told[0]).ok())
 }
 
 #[cfg(test)]

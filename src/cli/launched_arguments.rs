@@ -4,7 +4,7 @@
 use super::output::OutputArguments;
 use super::run::Backend;
 use crate::measure::InjectedDelay;
-use crate::units::parse_seconds;
+use crate::units::{Seconds, parse_seconds};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -20,6 +20,15 @@ pub struct LaunchedArguments {
     /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Record of a run that ended early, to go on with; everything else must be given as it was then
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub resume: Option<PathBuf>,
+    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so
+    #[arg(long, requires = "resume")]
+    pub allow_changed: bool,
+    /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    pub time_limit: Option<Seconds>,
     /// Number of ranks that the launch must have; needed for a launch of one rank
     #[arg(long, value_name = "N")]
     pub expect_ranks: Option<u32>,
@@ -38,6 +47,14 @@ pub struct LaunchedArguments {
     /// The launch command, as a JSON list; set by `commgauge run`
     #[arg(long, hide = true)]
     pub launch_command: Option<String>,
+}
+
+/// Of every program that measures.
+pub(super) fn parse_time_limit(text: &str) -> std::result::Result<Seconds, String> {
+    match parse_seconds(text)? {
+        time if time.0 > 0.0 => Ok(time),
+        _ => Err(format!("found `{text}`; accepted: more than 0 s, such as 25m or 1.5h")),
+    }
 }
 
 fn parse_delay(text: &str) -> std::result::Result<InjectedDelay, String> {

@@ -130,6 +130,7 @@ impl SimulateCommand {
             machine: Some(machine.clone()),
             world_size: ranks,
             record: self.output.clone().unwrap_or_default(),
+            resume: None,
             launch_command: None,
             injected_delay: None,
             injected_panic: None,

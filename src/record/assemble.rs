@@ -8,6 +8,7 @@ use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
 use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
 use super::seal::Seal;
 use super::{Line, Record};
 use crate::units::Seconds;
@@ -32,19 +33,21 @@ pub(super) struct Assembly {
     /// One copy of each name: a case has a line for each replicate.
     names: HashMap<u32, Arc<str>>,
     seen: HashSet<(u32, u32)>,
-    lines_before_end: u64,
+    resumes: Vec<ResumeLine>,
+    lines: u64,
+    /// Lines that an end line counts before it, and how many there are, where the two differ.
+    lost: Option<(u64, u64)>,
     end: Option<End>,
 }
 
 impl Assembly {
     /// Takes the next line, or says why it cannot be the next (a sentence without full stop).
     pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
-        if self.end.is_some() {
+        if self.end.is_some() && !matches!(line, Line::Resume(_)) {
             return Err("there is a line after the end of the record".to_owned());
         }
-        if !matches!(line, Line::End(_)) {
-            self.lines_before_end += 1;
-        }
+        let lines_before = self.lines;
+        self.lines += 1;
         match (line, &self.header, self.plan.as_mut()) {
             (Line::Header(header), None, _) => self.header = Some(*header),
             (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
@@ -56,7 +59,12 @@ impl Assembly {
             }
             (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
             // A run that fails before its plan is made still says how it ended.
-            (Line::End(end), _, _) => self.end = Some(end),
+            (Line::End(end), _, _) => {
+                let lost = end.lines_before.filter(|written| *written != lines_before);
+                self.lost = self.lost.or(lost.map(|written| (written, lines_before)));
+                self.end = Some(end);
+            }
+            (Line::Resume(resume), _, _) => self.resume(*resume),
             (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
             (Line::Clock(clock), _, _) => self.clocks.push(clock),
             (Line::Case(case), _, Some(plan)) => {
@@ -89,9 +97,21 @@ impl Assembly {
         Ok(())
     }
 
+    /// The run goes on: how it had ended is history, and what a signal cut short is measured again.
+    fn resume(&mut self, resume: ResumeLine) {
+        self.end = None;
+        let seen = &mut self.seen;
+        self.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
+        self.resumes.push(resume);
+    }
+
     /// The record, with a warning for everything that is missing at its end. `None` without a header.
     pub(super) fn finish(self, torn: bool, running: bool, seal: Seal) -> Option<Record> {
-        let header = self.header?;
+        let mut header = self.header?;
+        for resume in &self.resumes {
+            let doubts = resume.doubt().into_iter().chain(resume.warnings.iter().cloned());
+            doubts.for_each(|doubt| header.warnings.extend((!header.warnings.contains(&doubt)).then_some(doubt)));
+        }
         let mut warnings = Vec::new();
         if self.end.is_none() {
             warnings.push(match running {
@@ -102,9 +122,7 @@ impl Assembly {
         if torn && !running {
             warnings.push("the last line was torn and is left out".to_owned());
         }
-        let written = self.end.as_ref().and_then(|end| end.lines_before);
-        if let Some(written) = written.filter(|written| *written != self.lines_before_end) {
-            let found = self.lines_before_end;
+        if let Some((written, found)) = self.lost {
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
         if seal == Seal::Broken {
@@ -122,7 +140,7 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, end, .. } = self;
+        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, resumes, end, .. } = self;
         Some(Record {
             header,
             plan,
@@ -133,6 +151,7 @@ impl Assembly {
             replays,
             interference,
             products,
+            resumes,
             end,
             torn,
             running,

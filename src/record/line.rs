@@ -9,6 +9,7 @@ use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
 use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::geometry::Splits;
@@ -49,7 +50,9 @@ pub enum Line {
     Calibration(CalibrationLine),
     /// A matrix product, in one replicate.
     Product(Box<ProductLine>),
-    /// Last line; a record without it was cut off.
+    /// A further launch goes on with a run that had ended early.
+    Resume(Box<ResumeLine>),
+    /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.
     End(End),
 }
 
@@ -338,6 +341,13 @@ pub struct CaseLine {
     /// Doubts that concern the case as a whole, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl CaseLine {
+    /// Whether a signal ended the sampling early. A run that goes on measures the case again.
+    pub fn was_cut_short(&self) -> bool {
+        self.stop == Some(StopReason::Interrupted)
+    }
 }
 
 /// What came of a case.

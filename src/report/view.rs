@@ -173,8 +173,13 @@ fn is_corrupt(outcome: &Outcome) -> bool {
 /// Everything but the reasons of single rows: how the run ended, the machine's doubts, clocks, dropped samples.
 fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     let mut doubts = record.warnings.clone();
-    if let Some(End { status: status @ (EndStatus::Interrupted | EndStatus::Failed), error, .. }) = &record.end {
-        let how = if *status == EndStatus::Failed { "failed" } else { "was interrupted" };
+    let how = record.end.as_ref().and_then(|end| match end.status {
+        EndStatus::Complete => None,
+        EndStatus::Failed => Some("failed"),
+        EndStatus::Interrupted => Some("was interrupted"),
+        EndStatus::OutOfTime => Some("stopped before its time limit"),
+    });
+    if let (Some(how), Some(End { error, .. })) = (how, &record.end) {
         let why = error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
         doubts.push(format!("the run {how}{why}"));
     }

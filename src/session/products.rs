@@ -1,5 +1,6 @@
 //! The matrix products of a run, in every replicate: each on all ranks at once.
 
+use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, product_bytes};
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ pub(super) struct Products<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub ranks: &'a [RankFacts],
+    pub kept: &'a Kept,
     pub signals: &'a Signals,
 }
 
@@ -46,15 +48,24 @@ impl Products<'_> {
         tally: &mut Tally,
     ) -> Result<()> {
         for replicate in 0..self.request.settings.replicates {
-            for shape in &self.request.plan.products {
+            for (index, shape) in self.request.plan.products.iter().enumerate() {
+                if tally.is_stopped() || self.kept.has_product(index, replicate) {
+                    continue;
+                }
+                let Some(work) = self.signals.begin(self.world, self.request.settings.case_budget)? else {
+                    tally.out_of_time = true;
+                    return Ok(());
+                };
+                let line = self.line(backend, shape, replicate)?;
+                tally.signal = self.signals.agreed(self.world)?;
                 if tally.signal != 0 {
+                    // It was cut short, and a resumed run could not tell.
                     return Ok(());
                 }
-                let line = self.line(backend, shape, replicate)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
                 journal.write(self.world, || Line::Product(Box::new(line)))?;
-                tally.signal = self.signals.agreed(self.world)?;
+                self.signals.done(&work);
             }
         }
         Ok(())
@@ -63,13 +74,7 @@ impl Products<'_> {
     fn line(&self, backend: &mut dyn Backend, shape: &ProductShape, replicate: u32) -> Result<ProductLine> {
         let settings = &self.request.settings;
         let mut line = ProductLine {
-            product: ProductFacts {
-                m: shape.m,
-                n: shape.n,
-                k: shape.k,
-                element_type: shape.element,
-                uses: shape.uses.clone(),
-            },
+            product: ProductFacts::of(shape),
             replicate,
             library: backend.product_library().to_owned(),
             ranks_per_host: self.ranks_per_host(),

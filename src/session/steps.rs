@@ -1,13 +1,16 @@
 //! The replicates: fresh communicators, a new order of the cases, one line for each case.
 
 use super::preflight::{Planned, binding};
+use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Axis, Groups};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
+use crate::session::signals::Work;
 use crate::session::timekeeping::Timekeeping;
+use crate::workload::estimated_case_seconds;
 use crate::world::{World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -23,6 +26,20 @@ pub(super) struct Tally {
     pub failed: u64,
     /// The signal that ended the run early, or 0.
     pub signal: i32,
+    /// Whether the time limit ended it early.
+    pub out_of_time: bool,
+}
+
+impl Tally {
+    /// That of a run of which some work was done before.
+    pub(super) fn after(kept: &Kept) -> Tally {
+        Tally { corrupt: kept.corrupt, failed: kept.failed, ..Tally::default() }
+    }
+
+    /// Whether nothing more is to be begun.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.signal != 0 || self.out_of_time
+    }
 }
 
 /// What the steps of a run share.
@@ -30,6 +47,8 @@ pub(super) struct Steps<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub planned: &'a [Planned<'a>],
+    /// What earlier launches did of them.
+    pub kept: &'a Kept,
     /// Index in the plan of the first of these cases.
     pub first_case: usize,
     /// 0 for the plan of the suite, then the rounds in which a run adds cases.
@@ -56,16 +75,25 @@ impl Steps<'_> {
         (journal, tally): (&mut SharedJournal, &mut Tally),
     ) -> Result<Vec<CaseLine>> {
         let (world, request) = (self.world, self.request);
-        let mut lines = Vec::new();
         let keeps_lines = request.settings.calibrate.is_some() && world.process() == 0;
+        let known = || self.kept.lines_of(self.first_case..self.first_case + self.planned.len());
+        let mut lines = if keeps_lines { known() } else { Vec::new() };
         let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
         for replicate in 0..request.settings.replicates {
+            let missing = self.missing(replicate);
+            let Some(first) = missing.first() else { continue };
+            if self.begin(*first)?.is_none() {
+                tally.out_of_time = true;
+                return Ok(lines);
+            }
             for number in &used {
                 backend.connect(*number, &request.plan.groups[*number])?;
             }
-            let seed = request.settings.seed.wrapping_add(u64::from(self.round) << 32);
-            for (position, case) in order(self.planned.len(), seed, replicate).into_iter().enumerate() {
-                let place = Place { case, replicate, position: position as u32 };
+            for place in missing {
+                let Some(work) = self.begin(place)? else {
+                    tally.out_of_time = true;
+                    return Ok(lines);
+                };
                 time.clock.resynchronise(world)?;
                 let line = self.case_line(backend, time, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -74,6 +102,7 @@ impl Steps<'_> {
                     lines.push(line.clone());
                 }
                 journal.write(world, || Line::Case(Box::new(line)))?;
+                self.signals.done(&work);
                 tally.signal = self.signals.agreed(world)?;
                 if tally.signal != 0 {
                     return Ok(lines);
@@ -82,6 +111,20 @@ impl Steps<'_> {
             backend.disconnect()?;
         }
         Ok(lines)
+    }
+
+    /// What is left of a replicate, in its order.
+    fn missing(&self, replicate: u32) -> Vec<Place> {
+        let seed = self.request.settings.seed.wrapping_add(u64::from(self.round) << 32);
+        let order = order(self.planned.len(), seed, replicate);
+        let places = (0u32..).zip(order).map(|(position, case)| Place { case, replicate, position });
+        places.filter(|place| !self.kept.has_case(self.first_case + place.case, replicate)).collect()
+    }
+
+    /// Begins a case, if there is time for it.
+    fn begin(&self, place: Place) -> Result<Option<Work>> {
+        let estimate = estimated_case_seconds(self.planned[place.case].case, &self.request.settings);
+        self.signals.begin(self.world, estimate)
     }
 
     /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.

@@ -140,6 +140,7 @@ fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
         "TERM" => Signal::TERM,
         "KILL" => Signal::KILL,
         "STOP" => Signal::STOP,
+        "SEGV" => Signal::SEGV,
         other => panic!("the tests send no signal {other}"),
     };
     let pid = Pid::from_raw(pid as i32).expect("process ids are positive");

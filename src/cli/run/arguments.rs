@@ -1,13 +1,15 @@
 //! The flags of `commgauge run`.
 
 use crate::cli::OutputArguments;
+use crate::cli::launched_arguments::parse_time_limit;
+use crate::units::Seconds;
 use std::path::PathBuf;
 
 /// Launches a suite, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
     /// Suite file (suites/*.toml), or the name of one in suites/.
-    #[arg(required_unless_present_any = ["step", "pairs"], conflicts_with_all = ["step", "pairs"])]
+    #[arg(required_unless_present_any = ["step", "pairs", "resume"], conflicts_with_all = ["step", "pairs"])]
     pub suite: Option<PathBuf>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
@@ -30,6 +32,15 @@ pub struct RunArguments {
     /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
+    /// Go on with a run that ended early, as its record says that it was started; with nothing left to measure, say so.
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "step", "pairs", "record", "launches", "machine"])]
+    pub resume: Option<PathBuf>,
+    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
+    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "step", "pairs"])]
+    pub allow_changed: bool,
+    /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
+    pub time_limit: Option<Seconds>,
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
@@ -93,6 +104,11 @@ mod tests {
             ("s.toml --backend gloo", "possible values: mpi, simulated, nccl"),
             ("s.toml --format xml", "nccl-tests"),
             ("s.toml --hosts a --hostfile b", "cannot be used with"),
+            ("s.toml --resume r.jsonl", "cannot be used with"),
+            ("--resume r.jsonl --launches 2", "cannot be used with"),
+            ("s.toml --allow-changed", "cannot be used with"),
+            ("s.toml --time-limit 25", "such as 300ns"),
+            ("s.toml --time-limit 0s", "more than 0 s"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(word), "{line}: {error}");
