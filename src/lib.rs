@@ -31,6 +31,7 @@ pub mod backend;
 pub mod record;
 
 pub mod cost;
+pub mod launch_check;
 pub mod measure;
 
 pub mod interop;

@@ -17,7 +17,7 @@ const FLOORS: [(u32, &[&str]); 10] = [
     (4, &["layout", "world"]),
     (5, &["workload"]),
     (6, &["backend", "record"]),
-    (7, &["measure", "cost"]),
+    (7, &["measure", "cost", "launch_check"]),
     (8, &["session", "launch", "planner", "verdict", "interop"]),
     (9, &["report"]),
     (10, &["cli", "bin"]),

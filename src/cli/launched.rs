@@ -1,6 +1,7 @@
 //! What the programs that MPI launches share: their flags, their beginning and their end.
 
 use super::launched_arguments::LaunchedArguments;
+use super::launched_check;
 use super::places;
 use super::programs::Work;
 use super::run::{Backend, NO_NCCL};
@@ -12,7 +13,7 @@ use crate::layout::Nodes;
 use crate::mpi_call;
 use crate::record::{Record, provenance};
 use crate::report::View;
-use crate::session::{self, Request, Signals};
+use crate::session::{self, LaunchFacts, Request, Signals};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
@@ -69,10 +70,21 @@ fn abort(error: &Error) -> ! {
 
 fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result<i32> {
     let arguments = work.launched();
-    agree(world, expected_launch(arguments, world.processes()))?;
+    agree(world, launched_check::expected_launch(arguments, world.processes()))?;
     agree(world, only_mpi(arguments.backend))?;
-    let hosts = hosts(world)?;
-    let request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
+    let places = launched_check::where_all_are(world)?;
+    let hosts = &places.hosts;
+    let request = request(work, program, &Nodes::of_hosts(hosts));
+    let report = launched_check::compared(world, arguments, &places, request.as_ref().ok())?;
+    if !arguments.check_launch {
+        launched_check::refuse(world, report.as_ref())?;
+    }
+    let mut request = agree(world, request)?;
+    if arguments.check_launch {
+        return launched_check::show(world, arguments, report.as_ref());
+    }
+    let warnings = report.map(|report| report.warnings).unwrap_or_default();
+    request.launch = LaunchFacts { hosts: hosts.clone(), warnings };
     let signals = agree(world, Signals::catch())?;
     let mine = &hosts[world.process() as usize];
     let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
@@ -102,28 +114,6 @@ fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> 
         "srun started {tasks} copies with nothing to join them by (--mpi={kind}): each would believe that it is alone; start \
          them with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or through `commgauge run`, which asks for the right one"
     )))
-}
-
-/// Catches the launch that was none: a binary started N times, each thinking that it is alone.
-fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
-    let launched_by =
-        |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|n| *n > 1).map(|n| (name.to_owned(), n));
-    let told = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"].into_iter().find_map(launched_by);
-    match (arguments.expect_ranks, told) {
-        (Some(expected), _) if expected == ranks => Ok(()),
-        (Some(expected), _) => Err(Error::usage(format!(
-            "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({})",
-            mpi_call::library_version()
-        ))),
-        (None, Some((name, told))) if ranks == 1 => Err(Error::usage(format!(
-            "the launcher says {told} ranks ({name}), MPI says 1: the launcher is not that of the MPI that commgauge was built with ({})",
-            mpi_call::library_version()
-        ))),
-        (None, _) if ranks == 1 => Err(Error::usage(
-            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or say --expect-ranks 1 if one rank is meant",
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn only_mpi(backend: Backend) -> Result<()> {
@@ -158,24 +148,13 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         machine: arguments.machine.as_deref().map(Machine::load).transpose()?,
         world_size,
         record,
+        launch: LaunchFacts::default(),
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
         interference: work.interference(world_size)?,
     })
-}
-
-/// The host of every rank.
-fn hosts(world: &MpiWorld) -> Result<Vec<String>> {
-    let mine = provenance::rank_facts(0).host;
-    let mut hosts = world.gather(mine.as_bytes())?.join(&b'\n');
-    world.broadcast(&mut hosts)?;
-    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
-    if hosts.len() == world.processes() as usize {
-        return Ok(hosts);
-    }
-    Err(Error::environment(format!("a host name has a line break: {hosts:?}")))
 }
 
 /// Shows the record that was just written, also where the run did not come to its end.

@@ -11,9 +11,12 @@ mod fit_table;
 pub mod gate;
 pub mod history;
 pub mod import;
+mod launch_table;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
+#[cfg(feature = "mpi")]
+mod launched_check;
 pub mod layout;
 pub mod list;
 pub mod locate;

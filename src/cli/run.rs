@@ -4,6 +4,7 @@
 
 mod allocation;
 mod arguments;
+mod check_launch;
 mod outcome;
 mod progress;
 mod work;
@@ -43,10 +44,17 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
         Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Simulated if arguments.check_launch => Err(Error::usage(
+            "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
+        )),
         Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
         Backend::Mpi if arguments.dry_run => {
             tell(allocation.as_ref(), arguments);
             dry_run(arguments, &wanted.work, &nodes, out)
+        }
+        Backend::Mpi if arguments.check_launch => {
+            tell(allocation.as_ref(), arguments);
+            check_launch::run(arguments, out)
         }
         Backend::Mpi => {
             tell(allocation.as_ref(), arguments);
@@ -87,6 +95,7 @@ fn run_here(
         plan,
         world_size: arguments.ranks,
         record,
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,

@@ -130,6 +130,7 @@ impl SimulateCommand {
             machine: Some(machine.clone()),
             world_size: ranks,
             record: self.output.clone().unwrap_or_default(),
+            launch: Default::default(),
             launch_command: None,
             injected_delay: None,
             injected_panic: None,

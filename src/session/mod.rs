@@ -50,6 +50,8 @@ pub struct Request {
     pub world_size: u32,
     /// The record to write.
     pub record: PathBuf,
+    /// What the check of the launch found; nothing where nothing was launched.
+    pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
     /// A rank to delay in every isolated iteration, to see whether it is named.
@@ -58,6 +60,15 @@ pub struct Request {
     pub injected_panic: Option<u32>,
     /// Two calls to be measured at once, after the cases.
     pub interference: Option<Interference>,
+}
+
+/// What the check of a launch leaves to the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchFacts {
+    /// A name for the host of every rank, which no other host has; empty where nothing was launched.
+    pub hosts: Vec<String>,
+    /// What speaks against the numbers, for the record; process 0 knows it.
+    pub warnings: Vec<String>,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.

@@ -54,6 +54,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         machine: Some(machine),
         world_size: ranks,
         record: folder.path().join("run.jsonl"),
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,

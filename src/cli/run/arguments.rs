@@ -39,6 +39,9 @@ pub struct RunArguments {
     /// Print the launch command and the plan, and stop.
     #[arg(long)]
     pub dry_run: bool,
+    /// Start the ranks, show what they have in common and where they differ, and stop before anything is measured.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub check_launch: bool,
     /// The launcher: auto, mpirun, mpiexec, srun, or a path.
     #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
     pub launcher: String,
