@@ -5,6 +5,7 @@ use super::launch_table;
 use super::output::OutputArguments;
 use super::table_or_json::{columns_of, json, print};
 use super::verdict_output::replace;
+use crate::backend::nccl::DeviceFacts;
 use crate::error::{Error, Result};
 use crate::launch_check::{Asked, Fact, LaunchReport, Places, Sheet, Whereabouts, inspect, places, told};
 use crate::mpi_call;
@@ -44,7 +45,7 @@ pub(super) fn compared(
     world: &MpiWorld,
     arguments: &LaunchedArguments,
     places: &Places,
-    request: Option<&Request>,
+    (request, device): (Option<&Request>, Option<DeviceFacts>),
 ) -> Result<Option<LaunchReport>> {
     let mut sheet = Sheet::of_this_process(&provenance::rank_facts(world.process()));
     // A program whose file is gone cannot be compared; the run itself will say so.
@@ -54,7 +55,14 @@ pub(super) fn compared(
         sheet.set(Fact::Suite, request.suite.sha256.clone());
         sheet.set_settings(&request.settings, request.plan.cases.len());
     }
-    inspect(world, &sheet, places, Asked { mixed: arguments.allow_mixed, shared_devices: false })
+    if let Some(device) = device {
+        sheet.set(Fact::DeviceModel, device.model);
+        sheet.set(Fact::DeviceUuid, device.uuid);
+        sheet.set(Fact::GpuDriver, device.driver);
+        sheet.set(Fact::NcclLibrary, device.library);
+    }
+    let asked = Asked { mixed: arguments.allow_mixed, shared_devices: arguments.nccl.share_gpu };
+    inspect(world, &sheet, places, asked)
 }
 
 /// Ends all ranks alike where the report refuses the launch. Collective.

@@ -24,6 +24,7 @@ pub mod manual;
 pub mod model;
 mod model_document;
 mod model_table;
+mod nccl_arguments;
 pub mod ops;
 mod output;
 mod pairs;

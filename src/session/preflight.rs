@@ -30,12 +30,12 @@ pub(super) struct Ranks {
 /// Collects who is here.
 pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
     let identity = agree(world, provenance::program_sha256())?;
-    let mut facts = if backend.facts().synthetic { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    let mut facts = if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
     // Names that tell hosts apart also where they call themselves the same.
     for (facts, host) in facts.iter_mut().zip(&request.launch.hosts) {
         facts.host.clone_from(host);
     }
-    if !backend.facts().synthetic {
+    if !backend.facts().virtual_clock {
         provenance::number_hosts(&mut facts);
     }
     let host_of_rank = facts.iter().flat_map(|facts| std::iter::repeat_n(facts.node, facts.ranks as usize)).collect();
@@ -66,7 +66,7 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
 }
 
 fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
-    let mine = provenance::rank_facts(backend.local_ranks().start);
+    let mine = RankFacts { device: backend.device(), ..provenance::rank_facts(backend.local_ranks().start) };
     let text =
         serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
     let mut all: Vec<RankFacts> = Vec::new();
@@ -98,6 +98,9 @@ pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [
 
 /// Refuses a plan whose neediest case does not fit, before anything is measured.
 pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
+    if !backend.refuses_what_does_not_fit() {
+        return Ok(());
+    }
     let available = backend.bytes_available();
     let needed = |planned: &Planned| {
         let geometry = planned.geometry.as_ref().ok()?;
