@@ -14,6 +14,7 @@ pub mod units;
 pub mod chart;
 pub mod collective;
 pub mod geometry;
+pub mod device_probe;
 #[cfg(feature = "mpi")]
 pub mod mpi_call;
 pub mod pattern;
@@ -40,6 +41,7 @@ pub mod planner;
 pub mod session;
 pub mod verdict;
 
+pub mod doctor;
 pub mod report;
 
 pub mod cli;

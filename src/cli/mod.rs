@@ -2,6 +2,7 @@
 
 pub mod compare;
 mod degrees;
+pub mod doctor;
 pub mod expect;
 pub mod export;
 pub mod fit;

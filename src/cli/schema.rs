@@ -54,6 +54,8 @@ pub enum Document {
     List,
     /// What `commgauge run --check-launch --format json` prints
     Launch,
+    /// What `commgauge doctor --format json` prints
+    Doctor,
 }
 
 impl Document {
@@ -83,6 +85,7 @@ impl Document {
             }
             Document::Rehearsal => super::simulate::schema(),
             Document::List => super::list::schema(),
+            Document::Doctor => super::doctor::schema(),
             Document::Launch => {
                 use crate::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
                 let schema = schemars::schema_for!(LaunchReport).to_value();
