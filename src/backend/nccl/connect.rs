@@ -51,6 +51,7 @@ impl NcclBackend {
 
     /// Ends all communicators, in the same order on all ranks.
     pub(super) fn disconnect_all(&mut self) -> Result<()> {
+        self.close_channels()?;
         let mut numbers: Vec<usize> = self.communicators.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {

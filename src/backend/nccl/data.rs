@@ -115,13 +115,14 @@ impl Data {
         }
     }
 
-    /// A message of a world rank's data, as its sender and its receiver see it.
-    pub fn message(element: ElementType, elements: u64, sender: u32, stream: u32, rank: u32) -> Data {
+    /// A message of a world rank's data, as its sender sees it or its receiver.
+    pub fn message(element: ElementType, elements: u64, sender: u32, stream: u32, sends: bool, rank: u32) -> Data {
         let source = Source::Moved { rank: sender, first: 0 };
         let of = |buffer| vec![Known { segment: Segment { buffer, offset: 0, elements, source }, column: (0, 0) }];
         let seed = u64::from(stream);
         let pattern = Pattern::new(element, None, 2, seed);
-        Data { pattern, seed, inputs: of(Buffer::Send), outputs: of(Buffer::Receive), element, rank, tolerance: 0 }
+        let (inputs, outputs) = if sends { (of(Buffer::Send), vec![]) } else { (vec![], of(Buffer::Receive)) };
+        Data { pattern, seed, inputs, outputs, element, rank, tolerance: 0 }
     }
 
     /// Writes the inputs.

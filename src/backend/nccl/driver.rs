@@ -153,6 +153,12 @@ pub(super) fn create_stream() -> Result<CUstream> {
     Ok(stream)
 }
 
+/// Gives a stream back; what is on it goes on.
+pub(super) fn destroy_stream(stream: CUstream) {
+    // SAFETY: the handle is ours and not used again (CUDA driver API, 6.18).
+    let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
+}
+
 /// Whether all that is on a stream is done.
 #[inline]
 pub(super) fn is_done(stream: CUstream) -> Result<bool> {
@@ -170,12 +176,6 @@ pub(super) fn create_event() -> Result<CUevent> {
     // SAFETY: the handle is ours.
     check(unsafe { sys::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
     Ok(event)
-}
-
-/// Gives an event back.
-pub(super) fn destroy_event(event: CUevent) {
-    // SAFETY: the handle is ours and not used again; work that still refers to it goes on (CUDA driver API, 6.19).
-    let _ = unsafe { sys::cuEventDestroy_v2(event) };
 }
 
 /// Puts an event onto a stream.

@@ -5,6 +5,7 @@
 
 mod abi;
 mod call;
+mod channels;
 mod clock;
 mod communicator;
 mod connect;
@@ -18,6 +19,8 @@ mod library;
 mod memory;
 mod open;
 mod prepared;
+mod replay;
+mod replay_times;
 
 pub use device::Placing;
 pub use library::{DOUBLE_MARK, Library, Version};
@@ -33,7 +36,9 @@ use crate::layout::{Axis, Groups};
 use crate::mpi_call;
 use crate::pattern::segments::View;
 use crate::units::Bytes;
+use crate::workload::replay::Regions;
 use call::NcclCall;
+use channels::{Channel, Route};
 use clock::{DeviceClock, EVENT_RESOLUTION_NANOSECONDS};
 use communicator::{Communicator, Maker};
 use data::Scratch;
@@ -41,6 +46,7 @@ use driver::{CUevent, CUstream};
 use hold::Hold;
 use kernels::Kernels;
 use memory::Arena;
+use replay::NcclReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -62,6 +68,10 @@ pub struct NcclBackend {
     receive: Arena,
     scratch: Scratch,
     events: Vec<CUevent>,
+    /// One for each of the groups of a replay.
+    axis_streams: Vec<CUstream>,
+    /// For the messages of replays.
+    channels: HashMap<Route, Channel>,
     clock: DeviceClock,
     hold: Hold,
     /// Ranks that have this rank's device, this one with them.
@@ -100,6 +110,12 @@ impl NcclBackend {
     fn communicator(&self, number: usize, axis: Axis) -> Result<Rc<Communicator>> {
         let connected = self.communicators.get(&number).and_then(Option::as_ref).cloned();
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+    }
+
+    /// Where a replay's calls have their buffers.
+    fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
+        let rank = self.world.rank();
+        Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
     }
 
     /// Device memory that may be had besides what is held already.
@@ -181,12 +197,16 @@ impl Backend for NcclBackend {
         Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
     }
 
-    fn replay_bytes_needed(&self, _: &ReplayBinding) -> Result<Bytes> {
-        Err(Error::usage("--replay is not there for --backend nccl yet; the step op by op is"))
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
+        let regions = self.regions(binding)?;
+        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
     }
 
-    fn bind_replay<'b>(&'b mut self, _: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
-        Err(Error::usage("--replay is not there for --backend nccl yet; the step op by op is"))
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
+        let regions = self.regions(binding)?;
+        self.send.reserve(regions.send_bytes)?;
+        self.receive.reserve(regions.receive_bytes)?;
+        Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))
     }
 
     fn now_nanoseconds(&self) -> u64 {

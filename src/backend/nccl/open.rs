@@ -118,6 +118,8 @@ impl Opened {
             receive: Arena::default(),
             scratch: Scratch::default(),
             events: Vec::new(),
+            axis_streams: Vec::new(),
+            channels: HashMap::new(),
             clock: DeviceClock::new()?,
             hold: Hold::new()?,
             ranks_on_device,
