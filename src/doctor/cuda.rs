@@ -69,7 +69,7 @@ fn library(system: &dyn System) -> Part<CudaAnswer> {
     };
     let text = match system.ask(Question::Library(Probe::Cuda)) {
         Answer::Text(text) => text,
-        Answer::Absent(why) => {
+        Answer::Absent(why) | Answer::Failed(why) => {
             let found = format!("libcuda.so.1 cannot be loaded: {why}");
             return failed(Finding::new("libcuda", State::Missing, found).mend(INSTALL));
         }

@@ -138,7 +138,7 @@ fn run(mut command: Command, patience: Duration) -> Answer {
         Ok(status) if status.success() => Answer::Text(said + &complained),
         Ok(status) => match status.signal() {
             Some(signal) => Answer::Died(format!("killed by signal {signal}{}", if signal == 11 { " (SIGSEGV)" } else { "" })),
-            None => Answer::Absent(complained.trim().lines().last().unwrap_or_default().to_owned()),
+            None => Answer::Failed((said + &complained).trim().to_owned()),
         },
         Err(cause) => Answer::Died(cause.to_string()),
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn what_crashes_hangs_or_is_not_there_is_an_answer_too() {
         assert_eq!(shell("kill -SEGV $$", 20), Answer::Died("killed by signal 11 (SIGSEGV)".to_owned()));
-        assert_eq!(shell("echo why >&2; exit 3", 20), Answer::Absent("why".to_owned()));
+        assert_eq!(shell("echo why >&2; exit 3", 20), Answer::Failed("why".to_owned()));
         assert_eq!(shell("echo yes", 20), Answer::Text("yes\n".to_owned()));
         assert_eq!(shell("exec sleep 100", 0), Answer::Died("no answer within 0 s".to_owned()));
         assert!(matches!(run(Command::new("/nowhere/program"), PATIENCE), Answer::Absent(_)));

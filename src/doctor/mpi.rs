@@ -20,7 +20,7 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
     findings.extend(library(system));
     let surroundings = Surroundings { in_slurm: system.variable("SLURM_JOB_ID").is_some(), flavor: system.flavor() };
     let probe = |name: &str| match system.ask(Question::Version(name)) {
-        Answer::Text(text) => Some(text),
+        Answer::Text(text) | Answer::Failed(text) => Some(text),
         Answer::Absent(_) | Answer::Died(_) => None,
     };
     match launch::find("auto", surroundings, &probe) {

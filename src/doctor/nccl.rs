@@ -8,7 +8,7 @@ const INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Pyt
 
 pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
     let (finding, answer) = match system.ask(Question::Library(Probe::Nccl)) {
-        Answer::Absent(why) => (Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).mend(INSTALL), None),
+        Answer::Absent(why) | Answer::Failed(why) => (Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).mend(INSTALL), None),
         Answer::Died(how) => (Finding::new("library", State::Broken, format!("asking NCCL ended badly: {how}")).mend(INSTALL), None),
         Answer::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
             Ok(answer) => (library(&answer), Some(answer)),

@@ -8,6 +8,10 @@ pub(super) fn look(system: &dyn System) -> Section {
     let mut findings = vec![match system.ask(Question::Version("srun")) {
         Answer::Text(text) => Finding::new("srun", State::Fine, text.lines().next().unwrap_or_default().trim()),
         Answer::Absent(_) => Finding::new("srun", State::Note, "not here; only needed on Slurm clusters"),
+        Answer::Failed(said) => {
+            let found = format!("there, but: {}", said.lines().last().unwrap_or("it ended with an error"));
+            Finding::new("srun", State::Note, found).mend("to be used, it needs the cluster's slurm.conf")
+        }
         Answer::Died(how) => Finding::new("srun", State::Broken, how),
     }];
     findings.push(match Allocation::of(&|name| system.variable(name)) {

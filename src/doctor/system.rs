@@ -19,8 +19,10 @@ pub enum Question<'a> {
 pub enum Answer {
     /// What was printed.
     Text(String),
-    /// Nothing of that name is there, or it cannot be started or loaded: why.
+    /// Nothing of that name is there: why it cannot be started.
     Absent(String),
+    /// It ended with an error; what it said.
+    Failed(String),
     /// It crashed or did not come back: how.
     Died(String),
 }

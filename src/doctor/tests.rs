@@ -48,10 +48,10 @@ impl System for Made {
             Question::Version(name) => self.programs.get(name).map_or_else(absent, |text| Answer::Text(text.clone())),
             Question::Libraries(_) => self.libraries.clone().map_or_else(absent, Answer::Text),
             Question::Library(Probe::Cuda) => {
-                self.cuda.clone().unwrap_or_else(|| Answer::Absent("libcuda.so.1: cannot open shared object file".to_owned()))
+                self.cuda.clone().unwrap_or_else(|| Answer::Failed("libcuda.so.1: cannot open shared object file".to_owned()))
             }
             Question::Library(Probe::Nccl) => {
-                self.nccl.clone().unwrap_or_else(|| Answer::Absent("libnccl.so.2: cannot open shared object file".to_owned()))
+                self.nccl.clone().unwrap_or_else(|| Answer::Failed("libnccl.so.2: cannot open shared object file".to_owned()))
             }
         }
     }
