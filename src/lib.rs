@@ -13,8 +13,8 @@ pub mod units;
 
 pub mod chart;
 pub mod collective;
-pub mod geometry;
 pub mod device_probe;
+pub mod geometry;
 #[cfg(feature = "mpi")]
 pub mod mpi_call;
 pub mod pattern;

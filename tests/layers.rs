@@ -12,7 +12,20 @@ use std::path::Path;
 /// Floors from the ground up: a room imports only rooms of lower floors.
 const FLOORS: [(u32, &[&str]); 10] = [
     (1, &["units", "error", "element", "host_clock", "digest"]),
-    (2, &["stats", "collective", "geometry", "sample", "pattern", "mpi_call", "chart", "comma_separated", "device_probe"]),
+    (
+        2,
+        &[
+            "stats",
+            "collective",
+            "geometry",
+            "sample",
+            "pattern",
+            "mpi_call",
+            "chart",
+            "comma_separated",
+            "device_probe",
+        ],
+    ),
     (3, &["config"]),
     (4, &["layout", "world"]),
     (5, &["workload"]),

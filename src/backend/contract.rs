@@ -5,7 +5,7 @@
 //! both go onto a stream and the mark is an event; the simulated backend advances virtual clocks.
 //! Buffers are filled and checked where they lie.
 
-use super::Product;
+use super::{DeviceReader, Product};
 use crate::collective::Placement;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -92,6 +92,11 @@ pub trait Backend {
 
     /// The device of this process's rank, where it has one.
     fn device(&self) -> Option<String> {
+        None
+    }
+
+    /// Reads the device of this process's rank beside the calls, where there is one. The same kind of answer on all ranks.
+    fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
         None
     }
 

@@ -74,5 +74,10 @@ impl DoctorCommand {
 
 /// The JSON Schema of [`DoctorDocument`].
 pub fn schema() -> Value {
-    published(schemars::schema_for!(DoctorDocument).to_value(), DOCTOR_FORMAT, DOCTOR_VERSION, "A machine, by commgauge doctor")
+    published(
+        schemars::schema_for!(DoctorDocument).to_value(),
+        DOCTOR_FORMAT,
+        DOCTOR_VERSION,
+        "A machine, by commgauge doctor",
+    )
 }

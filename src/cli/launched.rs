@@ -6,9 +6,9 @@ use super::places;
 use super::programs::Work;
 use super::run::Backend;
 use super::step::replays_of;
+use crate::backend;
 use crate::backend::mpi::MpiBackend;
 use crate::backend::nccl::{Environment, Opened, Options, Placing};
-use crate::backend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -150,11 +150,7 @@ fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> 
 }
 
 /// The rank's device, where the backend wants one. Not collective: ranks agree on the outcome when they know of each other.
-fn open_device(
-    arguments: &LaunchedArguments,
-    world: &MpiWorld,
-    hosts: &[String],
-) -> Result<(Option<Opened>, Placing)> {
+fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) -> Result<(Option<Opened>, Placing)> {
     let me = world.process() as usize;
     let nccl = &arguments.nccl;
     let placing = Placing {

@@ -275,6 +275,7 @@ impl Seen {
                 self.round = Some((growth.round, growth.cases.len()));
             }
             Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) => {}
         }
     }
 }

@@ -59,7 +59,8 @@ fn device(library: &Library, number: c_int) -> Result<Device, String> {
         if let Ok(total) = total {
             check(library, total(&mut bytes, number), "cuDeviceTotalMem")?;
         }
-        let attribute = library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceGetAttribute\0");
+        let attribute =
+            library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceGetAttribute\0");
         if let Ok(attribute) = attribute {
             for (value, which) in pci.iter_mut().zip(PCI) {
                 check(library, attribute(value, which, number), "cuDeviceGetAttribute")?;
@@ -73,7 +74,8 @@ fn device(library: &Library, number: c_int) -> Result<Device, String> {
 
 fn peers(library: &Library, devices: c_int) -> Result<Vec<Vec<bool>>, String> {
     // SAFETY: `CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice)` (6.22); the int is ours.
-    let can = unsafe { library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceCanAccessPeer\0") };
+    let can =
+        unsafe { library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceCanAccessPeer\0") };
     let Ok(can) = can else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
     for from in 0..devices {
@@ -106,7 +108,8 @@ fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
         if let Ok(name) = library.get::<unsafe extern "C" fn(Code, *mut *const c_char) -> Code>(b"cuGetErrorName\0") {
             let _ = name(code, &mut text);
         }
-        let said = if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
+        let said =
+            if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
         Err(format!("{call} failed with {said}"))
     }
 }

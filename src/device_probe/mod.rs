@@ -4,7 +4,7 @@
 //! NCCL backend, which has its own tables of functions.
 
 mod cuda;
-mod nccl;
+mod nccl_library;
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -73,7 +73,7 @@ pub struct NcclAnswer {
 pub fn answer(probe: Probe, nccl_library: Option<&Path>) -> Result<String, String> {
     let text = match probe {
         Probe::Cuda => serde_json::to_string(&cuda::ask()?),
-        Probe::Nccl => serde_json::to_string(&nccl::ask(nccl_library)?),
+        Probe::Nccl => serde_json::to_string(&nccl_library::ask(nccl_library)?),
     };
     text.map_err(|cause| cause.to_string())
 }
@@ -107,7 +107,9 @@ fn file_of(name: &str) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let stem = begin.split(".so").next().unwrap_or(&begin).to_owned() + ".so";
-    let found = paths.into_iter().find(|path| Path::new(path).file_name().is_some_and(|file| file.to_string_lossy().starts_with(&stem)));
+    let found = paths
+        .into_iter()
+        .find(|path| Path::new(path).file_name().is_some_and(|file| file.to_string_lossy().starts_with(&stem)));
     found.map_or_else(|| name.to_owned(), str::to_owned)
 }
 

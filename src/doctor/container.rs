@@ -5,11 +5,16 @@ use super::system::System;
 
 pub(super) fn look(system: &dyn System) -> Section {
     let mut findings = vec![kind(system)];
-    if let Some(scope) = system.read("/proc/sys/kernel/yama/ptrace_scope").and_then(|text| text.trim().parse::<u32>().ok())
+    if let Some(scope) =
+        system.read("/proc/sys/kernel/yama/ptrace_scope").and_then(|text| text.trim().parse::<u32>().ok())
         && scope > 1
     {
-        let found = format!("ptrace_scope is {scope}: MPI cannot copy straight between processes, so large messages on a host are slower");
-        findings.push(Finding::new("copying between ranks", State::Warning, found).mend("sysctl kernel.yama.ptrace_scope=1"));
+        let found = format!(
+            "ptrace_scope is {scope}: MPI cannot copy straight between processes, so large messages on a host are slower"
+        );
+        findings.push(
+            Finding::new("copying between ranks", State::Warning, found).mend("sysctl kernel.yama.ptrace_scope=1"),
+        );
     }
     Section::new("Container", findings)
 }
@@ -30,5 +35,9 @@ fn kind(system: &dyn System) -> Finding {
     } else {
         return Finding::new(item, State::Note, "none that can be seen");
     };
-    Finding::new(item, State::Note, format!("{kind}: limits, /dev/shm and devices are those that it was given, not those of the host"))
+    Finding::new(
+        item,
+        State::Note,
+        format!("{kind}: limits, /dev/shm and devices are those that it was given, not those of the host"),
+    )
 }

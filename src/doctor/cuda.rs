@@ -33,7 +33,11 @@ fn kernel_module(system: &dyn System) -> Finding {
     let item = "kernel module";
     if let Some(text) = system.read("/proc/driver/nvidia/version") {
         let line = text.lines().next().unwrap_or_default();
-        return Finding::new(item, State::Fine, line.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "));
+        return Finding::new(
+            item,
+            State::Fine,
+            line.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "),
+        );
     }
     let folder = "/sys/bus/pci/devices";
     let is_gpu = |name: &String| {
@@ -44,20 +48,33 @@ fn kernel_module(system: &dyn System) -> Finding {
     let gpus = system.list(folder).unwrap_or_default().into_iter().filter(is_gpu).count();
     match gpus {
         0 => Finding::new(item, State::Missing, "no NVIDIA driver is loaded, and no NVIDIA GPU is on the PCI bus"),
-        n => Finding::new(item, State::Broken, format!("{n} NVIDIA GPUs are on the PCI bus, but no driver is loaded for them")).mend(INSTALL),
+        n => Finding::new(
+            item,
+            State::Broken,
+            format!("{n} NVIDIA GPUs are on the PCI bus, but no driver is loaded for them"),
+        )
+        .mend(INSTALL),
     }
 }
 
 fn device_files(system: &dyn System) -> Finding {
     let names = system.list("/dev").unwrap_or_default();
-    let is_gpu = |name: &&String| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()));
+    let is_gpu = |name: &&String| {
+        name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
     let gpus = names.iter().filter(is_gpu).count();
     let has = |name: &str| names.iter().any(|other| other == name);
     match gpus {
         0 => Finding::new("device files", State::Missing, "there is no /dev/nvidia0").mend(INSTALL),
-        n if !has("nvidia-uvm") => Finding::new("device files", State::Broken, format!("{n} devices, but no /dev/nvidia-uvm, without which CUDA does not start"))
-            .mend("load the module: nvidia-modprobe -u, or modprobe nvidia-uvm"),
-        n => Finding::new("device files", State::Fine, format!("/dev/nvidia0 to /dev/nvidia{}, /dev/nvidia-uvm", n - 1)),
+        n if !has("nvidia-uvm") => Finding::new(
+            "device files",
+            State::Broken,
+            format!("{n} devices, but no /dev/nvidia-uvm, without which CUDA does not start"),
+        )
+        .mend("load the module: nvidia-modprobe -u, or modprobe nvidia-uvm"),
+        n => {
+            Finding::new("device files", State::Fine, format!("/dev/nvidia0 to /dev/nvidia{}, /dev/nvidia-uvm", n - 1))
+        }
     }
 }
 
@@ -75,19 +92,34 @@ fn library(system: &dyn System) -> Part<CudaAnswer> {
         }
         Answer::Died(how) => {
             let found = format!("asking libcuda ended badly: {how}");
-            return failed(Finding::new("libcuda", State::Broken, found).mend("look at `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"));
+            return failed(
+                Finding::new("libcuda", State::Broken, found)
+                    .mend("look at `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
+            );
         }
     };
     let answer: CudaAnswer = match serde_json::from_str(&text) {
         Ok(answer) => answer,
-        Err(cause) => return failed(Finding::new("libcuda", State::Broken, format!("its answer does not read: {cause}"))),
+        Err(cause) => {
+            return failed(Finding::new("libcuda", State::Broken, format!("its answer does not read: {cause}")));
+        }
     };
     let double = if answer.is_double { ", a stand-in for tests: nothing through it is real" } else { "" };
-    let mut findings = vec![Finding::new("libcuda", State::Fine, format!("{} (CUDA {}){double}", answer.file, answer.cuda))];
-    let visible = system.variable("CUDA_VISIBLE_DEVICES").map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})")).unwrap_or_default();
+    let mut findings =
+        vec![Finding::new("libcuda", State::Fine, format!("{} (CUDA {}){double}", answer.file, answer.cuda))];
+    let visible = system
+        .variable("CUDA_VISIBLE_DEVICES")
+        .map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"))
+        .unwrap_or_default();
     let fault = match (&answer.problem, answer.devices.len()) {
-        (Some(problem), _) => Some(Finding::new("devices", State::Broken, format!("{problem}{visible}")).mend("look at `nvidia-smi`; is the driver of the same version as the kernel module?")),
-        (None, 0) => Some(Finding::new("devices", State::Missing, format!("the driver finds no device{visible}")).mend("is CUDA_VISIBLE_DEVICES empty, or were no GPUs asked of the scheduler?")),
+        (Some(problem), _) => Some(
+            Finding::new("devices", State::Broken, format!("{problem}{visible}"))
+                .mend("look at `nvidia-smi`; is the driver of the same version as the kernel module?"),
+        ),
+        (None, 0) => Some(
+            Finding::new("devices", State::Missing, format!("the driver finds no device{visible}"))
+                .mend("is CUDA_VISIBLE_DEVICES empty, or were no GPUs asked of the scheduler?"),
+        ),
         (None, _) => None,
     };
     findings.extend(fault);
@@ -110,14 +142,29 @@ fn peers(answer: &CudaAnswer) -> Vec<Finding> {
     let pairs = devices * (devices - 1);
     let reached = answer.peers.iter().flatten().filter(|yes| **yes).count().saturating_sub(devices);
     if reached == pairs {
-        return vec![Finding::new("peer access", State::Fine, format!("all {devices} devices reach each other's memory"))];
+        return vec![Finding::new(
+            "peer access",
+            State::Fine,
+            format!("all {devices} devices reach each other's memory"),
+        )];
     }
     let found = format!("{reached} of {pairs} ordered pairs of devices reach each other's memory");
     let mend = "other pairs go through host memory; look at `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG forbid it)";
     let mut findings = vec![Finding::new("peer access", State::Warning, found).mend(mend)];
     for (number, row) in answer.peers.iter().enumerate() {
-        let cells: Vec<&str> =
-            row.iter().enumerate().map(|(to, yes)| if to == number { "." } else if *yes { "x" } else { "-" }).collect();
+        let cells: Vec<&str> = row
+            .iter()
+            .enumerate()
+            .map(|(to, yes)| {
+                if to == number {
+                    "."
+                } else if *yes {
+                    "x"
+                } else {
+                    "-"
+                }
+            })
+            .collect();
         findings.push(Finding::new(&format!("from {number}"), State::Note, cells.join(" ")));
     }
     findings

@@ -65,7 +65,9 @@ impl System for Machine {
             }
             Question::Library(probe) => {
                 let Ok(own) = std::env::current_exe() else {
-                    return Answer::Died("commgauge's own file cannot be told, so it cannot be started for the question".to_owned());
+                    return Answer::Died(
+                        "commgauge's own file cannot be told, so it cannot be started for the question".to_owned(),
+                    );
                 };
                 command = Command::new(own);
                 command.args(["doctor", "--probe", if probe == Probe::Cuda { "cuda" } else { "nccl" }]);
@@ -137,7 +139,9 @@ fn run(mut command: Command, patience: Duration) -> Answer {
     match status {
         Ok(status) if status.success() => Answer::Text(said + &complained),
         Ok(status) => match status.signal() {
-            Some(signal) => Answer::Died(format!("killed by signal {signal}{}", if signal == 11 { " (SIGSEGV)" } else { "" })),
+            Some(signal) => {
+                Answer::Died(format!("killed by signal {signal}{}", if signal == 11 { " (SIGSEGV)" } else { "" }))
+            }
             None => Answer::Failed((said + &complained).trim().to_owned()),
         },
         Err(cause) => Answer::Died(cause.to_string()),

@@ -7,9 +7,9 @@ mod container;
 mod cuda;
 mod document;
 mod host;
+mod launching;
 mod machine;
-mod mpi;
-mod nccl;
+mod nccl_library;
 mod network;
 mod slurm;
 mod system;
@@ -22,12 +22,12 @@ pub use system::{Answer, Question, System, Volume};
 
 /// Looks at everything.
 pub fn examine(system: &dyn System) -> DoctorDocument {
-    let mpi = mpi::look(system);
+    let launching = launching::look(system);
     let cuda = cuda::look(system);
-    let nccl = nccl::look(system);
+    let nccl = nccl_library::look(system);
     let gpus = cuda.devices;
     let sections = vec![
-        mpi.section,
+        launching.section,
         slurm::look(system),
         cuda.section,
         nccl.section,
@@ -40,7 +40,7 @@ pub fn examine(system: &dyn System) -> DoctorDocument {
         version: DOCTOR_VERSION,
         program_version: crate::record::provenance::program_version(),
         host: system.host(),
-        backends: backends::verdicts(&mpi.ready, &cuda.ready, &nccl.ready),
+        backends: backends::verdicts(&launching.ready, &cuda.ready, &nccl.ready),
         sections,
     }
 }

@@ -14,7 +14,11 @@ pub(super) fn look(system: &dyn System, gpus: usize) -> Section {
         }
     }
     if adapters.is_empty() {
-        findings.push(Finding::new("RDMA adapters", State::Note, "none (/sys/class/infiniband is empty): between hosts there is TCP only"));
+        findings.push(Finding::new(
+            "RDMA adapters",
+            State::Note,
+            "none (/sys/class/infiniband is empty): between hosts there is TCP only",
+        ));
     }
     // Without adapters or without GPUs these have nothing to do.
     if !adapters.is_empty() && gpus > 0 {
@@ -25,7 +29,9 @@ pub(super) fn look(system: &dyn System, gpus: usize) -> Section {
 }
 
 fn port_of(system: &dyn System, adapter: &str, port: &str) -> Finding {
-    let read = |file: &str| system.read(&format!("{INFINIBAND}/{adapter}/ports/{port}/{file}")).unwrap_or_default().trim().to_owned();
+    let read = |file: &str| {
+        system.read(&format!("{INFINIBAND}/{adapter}/ports/{port}/{file}")).unwrap_or_default().trim().to_owned()
+    };
     // As in `4: ACTIVE` and `400 Gb/sec (4X NDR)`.
     let state = read("state").split(": ").last().unwrap_or_default().to_owned();
     let found = format!("{}, {}, {}", state.to_lowercase(), read("rate"), read("link_layer"));
@@ -38,7 +44,8 @@ fn port_of(system: &dyn System, adapter: &str, port: &str) -> Finding {
 }
 
 fn peer_memory(system: &dyn System) -> Finding {
-    let loaded = ["nvidia_peermem", "nv_peer_mem"].into_iter().find(|module| system.exists(&format!("/sys/module/{module}")));
+    let loaded =
+        ["nvidia_peermem", "nv_peer_mem"].into_iter().find(|module| system.exists(&format!("/sys/module/{module}")));
     match loaded {
         Some(module) => Finding::new("GPUDirect RDMA", State::Fine, format!("module {module} is loaded")),
         None => Finding::new("GPUDirect RDMA", State::Warning, "module nvidia_peermem is not loaded: adapters may have to go through host memory")
@@ -49,7 +56,10 @@ fn peer_memory(system: &dyn System) -> Finding {
 fn gdrcopy(system: &dyn System) -> Finding {
     match (system.exists("/sys/module/gdrdrv"), system.exists("/dev/gdrdrv")) {
         (true, true) => Finding::new("GDRCopy", State::Fine, "module gdrdrv is loaded"),
-        (true, false) => Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but there is no /dev/gdrdrv").mend("let the container see /dev/gdrdrv"),
+        (true, false) => {
+            Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but there is no /dev/gdrdrv")
+                .mend("let the container see /dev/gdrdrv")
+        }
         _ => Finding::new("GDRCopy", State::Note, "not installed; it only shortens the latency of small messages"),
     }
 }

@@ -47,12 +47,14 @@ impl System for Made {
         match question {
             Question::Version(name) => self.programs.get(name).map_or_else(absent, |text| Answer::Text(text.clone())),
             Question::Libraries(_) => self.libraries.clone().map_or_else(absent, Answer::Text),
-            Question::Library(Probe::Cuda) => {
-                self.cuda.clone().unwrap_or_else(|| Answer::Failed("libcuda.so.1: cannot open shared object file".to_owned()))
-            }
-            Question::Library(Probe::Nccl) => {
-                self.nccl.clone().unwrap_or_else(|| Answer::Failed("libnccl.so.2: cannot open shared object file".to_owned()))
-            }
+            Question::Library(Probe::Cuda) => self
+                .cuda
+                .clone()
+                .unwrap_or_else(|| Answer::Failed("libcuda.so.1: cannot open shared object file".to_owned())),
+            Question::Library(Probe::Nccl) => self
+                .nccl
+                .clone()
+                .unwrap_or_else(|| Answer::Failed("libnccl.so.2: cannot open shared object file".to_owned())),
         }
     }
     fn limits(&self) -> (Option<u64>, Option<u64>) {
@@ -76,7 +78,8 @@ impl System for Made {
 }
 
 fn cuda(devices: usize, peer: bool) -> CudaAnswer {
-    let device = |n| Device { name: "NVIDIA H100 80GB HBM3".into(), pci: format!("0000:{n:02x}:00.0"), memory_bytes: 80 << 30 };
+    let device =
+        |n| Device { name: "NVIDIA H100 80GB HBM3".into(), pci: format!("0000:{n:02x}:00.0"), memory_bytes: 80 << 30 };
     CudaAnswer {
         file: "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05".into(),
         cuda: "13.0".into(),
@@ -95,7 +98,11 @@ fn whole() -> Made {
     let mut made = Made {
         libraries: Some("\tlibmpi.so.40 => /usr/lib/x86_64-linux-gnu/libmpi.so.40 (0x00007f)\n".into()),
         cuda: text(&cuda(8, true)),
-        nccl: text(&NcclAnswer { file: "/usr/lib/libnccl.so.2.30.7".into(), version: "2.30.7".into(), ..NcclAnswer::default() }),
+        nccl: text(&NcclAnswer {
+            file: "/usr/lib/libnccl.so.2.30.7".into(),
+            version: "2.30.7".into(),
+            ..NcclAnswer::default()
+        }),
         limits: (None, Some(1 << 20)),
         shared_memory: Some(Volume { bytes: 64 << 30, free_bytes: 63 << 30 }),
         flavor: Some(Flavor::OpenMpi),
@@ -106,9 +113,14 @@ fn whole() -> Made {
     for name in ["suite", "sweep", "step", "pairs"] {
         file(&format!("/opt/commgauge/bin/commgauge-{name}"), "");
     }
-    file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\nGCC version\n");
+    file(
+        "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\nGCC version\n",
+    );
     (0..8).for_each(|n| file(&format!("/dev/nvidia{n}"), ""));
-    ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/gdrdrv", "/sys/module/gdrdrv", "/sys/module/nvidia_peermem"].iter().for_each(|path| file(path, ""));
+    ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/gdrdrv", "/sys/module/gdrdrv", "/sys/module/nvidia_peermem"]
+        .iter()
+        .for_each(|path| file(path, ""));
     for adapter in ["mlx5_0", "mlx5_1"] {
         let port = format!("/sys/class/infiniband/{adapter}/ports/1");
         file(&format!("{port}/state"), "4: ACTIVE\n");
@@ -153,18 +165,106 @@ fn a_machine_with_everything_has_nothing_to_mend() {
 fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
     type Change = fn(&mut Made);
     let cases: [(&str, Change, &str, State, &str, [bool; 2]); 12] = [
-        ("a library that crashes", |m| m.cuda = Some(Answer::Died("killed by signal 11 (SIGSEGV)".into())), "libcuda", State::Broken, "SIGSEGV", [true, false]),
-        ("a driver without a device", |m| m.cuda = text(&cuda(0, false)), "devices", State::Missing, "finds no device", [true, false]),
-        ("a driver that does not start", |m| m.cuda = text(&CudaAnswer { problem: Some("cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH".into()), ..cuda(0, false) }), "devices", State::Broken, "DRIVER_MISMATCH", [true, false]),
-        ("no peer access", |m| m.cuda = text(&cuda(2, false)), "peer access", State::Warning, "0 of 2 ordered pairs", [true, true]),
-        ("no module for unified memory", |m| drop(m.files.remove("/dev/nvidia-uvm")), "device files", State::Broken, "nvidia-uvm", [true, true]),
-        ("an old NCCL", |m| m.nccl = text(&NcclAnswer { version: "2.8.4".into(), lacks: vec!["ncclCommInitRankConfig".into()], ..NcclAnswer::default() }), "library", State::Broken, "lacks ncclCommInitRankConfig", [true, false]),
+        (
+            "a library that crashes",
+            |m| m.cuda = Some(Answer::Died("killed by signal 11 (SIGSEGV)".into())),
+            "libcuda",
+            State::Broken,
+            "SIGSEGV",
+            [true, false],
+        ),
+        (
+            "a driver without a device",
+            |m| m.cuda = text(&cuda(0, false)),
+            "devices",
+            State::Missing,
+            "finds no device",
+            [true, false],
+        ),
+        (
+            "a driver that does not start",
+            |m| {
+                m.cuda = text(&CudaAnswer {
+                    problem: Some("cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH".into()),
+                    ..cuda(0, false)
+                })
+            },
+            "devices",
+            State::Broken,
+            "DRIVER_MISMATCH",
+            [true, false],
+        ),
+        (
+            "no peer access",
+            |m| m.cuda = text(&cuda(2, false)),
+            "peer access",
+            State::Warning,
+            "0 of 2 ordered pairs",
+            [true, true],
+        ),
+        (
+            "no module for unified memory",
+            |m| drop(m.files.remove("/dev/nvidia-uvm")),
+            "device files",
+            State::Broken,
+            "nvidia-uvm",
+            [true, true],
+        ),
+        (
+            "an old NCCL",
+            |m| {
+                m.nccl = text(&NcclAnswer {
+                    version: "2.8.4".into(),
+                    lacks: vec!["ncclCommInitRankConfig".into()],
+                    ..NcclAnswer::default()
+                })
+            },
+            "library",
+            State::Broken,
+            "lacks ncclCommInitRankConfig",
+            [true, false],
+        ),
         ("no NCCL", |m| m.nccl = None, "library", State::Missing, "libnccl.so.2", [true, false]),
-        ("a launcher of another MPI", |m| drop(m.programs.insert("mpirun".into(), "HYDRA build details:\n    Version: 4.0.2\n".into())), "launcher", State::Missing, "MPICH 4.0.2", [false, false]),
-        ("an MPI library that is gone", |m| m.libraries = Some("\tlibmpi.so.40 => not found\n".into()), "libraries", State::Broken, "libmpi.so.40 not found", [false, false]),
-        ("a low memory lock limit", |m| m.limits.0 = Some(64 << 10), "memory lock limit", State::Warning, "64 KiB, too little for RDMA", [true, true]),
-        ("the shared memory of a container", |m| m.shared_memory = Some(Volume { bytes: 64 << 20, free_bytes: 64 << 20 }), "/dev/shm", State::Warning, "64 MiB", [true, true]),
-        ("no peer memory module", |m| drop(m.files.remove("/sys/module/nvidia_peermem")), "GPUDirect RDMA", State::Warning, "not loaded", [true, true]),
+        (
+            "a launcher of another MPI",
+            |m| drop(m.programs.insert("mpirun".into(), "HYDRA build details:\n    Version: 4.0.2\n".into())),
+            "launcher",
+            State::Missing,
+            "MPICH 4.0.2",
+            [false, false],
+        ),
+        (
+            "an MPI library that is gone",
+            |m| m.libraries = Some("\tlibmpi.so.40 => not found\n".into()),
+            "libraries",
+            State::Broken,
+            "libmpi.so.40 not found",
+            [false, false],
+        ),
+        (
+            "a low memory lock limit",
+            |m| m.limits.0 = Some(64 << 10),
+            "memory lock limit",
+            State::Warning,
+            "64 KiB, too little for RDMA",
+            [true, true],
+        ),
+        (
+            "the shared memory of a container",
+            |m| m.shared_memory = Some(Volume { bytes: 64 << 20, free_bytes: 64 << 20 }),
+            "/dev/shm",
+            State::Warning,
+            "64 MiB",
+            [true, true],
+        ),
+        (
+            "no peer memory module",
+            |m| drop(m.files.remove("/sys/module/nvidia_peermem")),
+            "GPUDirect RDMA",
+            State::Warning,
+            "not loaded",
+            [true, true],
+        ),
     ];
     for (what, change, item, state, words, [mpi, nccl]) in cases {
         let mut made = whole();
@@ -194,7 +294,12 @@ fn gpus_without_a_driver_are_seen_on_the_bus() {
 #[test]
 fn a_pod_and_a_job_are_recognised() {
     let mut made = Made::default();
-    let set = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_TASKS_PER_NODE", "4(x2)")];
+    let set = [
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_JOB_NODELIST", "n[1-2]"),
+        ("SLURM_TASKS_PER_NODE", "4(x2)"),
+    ];
     made.variables = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let document = examine(&made);
     assert!(finding(&document, "container").found.starts_with("a pod of Kubernetes"));

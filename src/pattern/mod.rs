@@ -256,12 +256,16 @@ mod tests {
         let source = Source::Reduced { first: 0 };
         let mut result = vec![0; 2 * 500];
         pattern.write(source, &mut result);
-        let large = (0..500).find(|i| encode::value(ElementType::Bfloat16, u64::from(result[2 * i + 1]) << 8) > 8.0).unwrap();
+        let large =
+            (0..500).find(|i| encode::value(ElementType::Bfloat16, u64::from(result[2 * i + 1]) << 8) > 8.0).unwrap();
         result[2 * large] = result[2 * large].wrapping_add(if result[2 * large] < 128 { 2 } else { 254 });
         assert!(pattern.check(source, &result).is_some());
         assert_eq!(pattern.check_within(source, &result, 4), None);
         result[2 * large + 1] ^= 0x01;
-        assert_eq!(pattern.check_within(source, &result, 4).map(|wrong| (wrong.count, wrong.first)), Some((1, large as u64)));
+        assert_eq!(
+            pattern.check_within(source, &result, 4).map(|wrong| (wrong.count, wrong.first)),
+            Some((1, large as u64))
+        );
         result[2 * large..2 * large + 2].copy_from_slice(&0x7fc0u16.to_le_bytes());
         assert_eq!(pattern.check_within(source, &result, 4).map(|wrong| wrong.got), Some("NaN".to_owned()));
     }

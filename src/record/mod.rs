@@ -6,6 +6,7 @@
 mod assemble;
 mod backend_line;
 pub mod calibration_line;
+pub mod device_line;
 mod end_line;
 mod follower;
 pub mod interference_line;

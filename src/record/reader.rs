@@ -5,6 +5,7 @@
 
 use super::assemble::Assembly;
 use super::calibration_line::{CalibrationLine, ChosenSize};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, ClockLine, End, Header, Plan};
 use super::product_line::ProductLine;
@@ -22,8 +23,20 @@ use std::path::Path;
 const LONGEST_LINE_BYTES: u64 = 1 << 30;
 
 /// Every kind of line, as [`Line`] names them.
-const KINDS: [&str; 10] =
-    ["header", "plan", "clock", "case", "replay", "interference", "plan_growth", "calibration", "product", "end"];
+const KINDS: [&str; 12] = [
+    "header",
+    "plan",
+    "clock",
+    "case",
+    "replay",
+    "interference",
+    "plan_growth",
+    "calibration",
+    "product",
+    "devices",
+    "device_readings",
+    "end",
+];
 
 /// A record, as read.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +59,10 @@ pub struct Record {
     pub interference: Vec<InterferenceLine>,
     /// Every matrix product, replicate by replicate.
     pub products: Vec<ProductLine>,
+    /// The devices of the ranks, where they can be read.
+    pub devices: Option<DevicesLine>,
+    /// The devices before and after each case.
+    pub device_readings: Vec<DeviceReadingsLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.

@@ -3,6 +3,7 @@
 //! Every process calls [`run`] with the same request; process 0 writes the record.
 
 mod calibrate;
+mod devices;
 mod facts;
 mod interference;
 mod preflight;
@@ -102,6 +103,7 @@ pub fn run_with_replays(
     journal.write(world, || Line::Plan(facts::plan_line(request, &planned)))?;
 
     let measured = (|| {
+        devices::introduce(world, backend, &mut journal)?;
         let mut tally = Tally::default();
         let cases = Cases { world, request, ranks: &ranks, planned: &planned, signals };
         cases.measure_all(backend, (&mut journal, &mut tally))?;

@@ -30,7 +30,8 @@ pub(super) struct Ranks {
 /// Collects who is here.
 pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
     let identity = agree(world, provenance::program_sha256())?;
-    let mut facts = if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    let mut facts =
+        if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
     // Names that tell hosts apart also where they call themselves the same.
     for (facts, host) in facts.iter_mut().zip(&request.launch.hosts) {
         facts.host.clone_from(host);

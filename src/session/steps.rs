@@ -1,5 +1,6 @@
 //! The replicates: fresh communicators, a new order of the cases, one line for each case.
 
+use super::devices;
 use super::preflight::{Planned, binding};
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
@@ -67,6 +68,7 @@ impl Steps<'_> {
             for (position, case) in order(self.planned.len(), seed, replicate).into_iter().enumerate() {
                 let place = Place { case, replicate, position: position as u32 };
                 time.clock.resynchronise(world)?;
+                let before = devices::before(backend);
                 let line = self.case_line(backend, time, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
@@ -74,6 +76,8 @@ impl Steps<'_> {
                     lines.push(line.clone());
                 }
                 journal.write(world, || Line::Case(Box::new(line)))?;
+                let named = ((self.first_case + case) as u32, replicate);
+                devices::after(world, backend, before, named, journal)?;
                 tally.signal = self.signals.agreed(world)?;
                 if tally.signal != 0 {
                     return Ok(lines);
@@ -137,8 +141,7 @@ impl Steps<'_> {
 
 /// A reason that any rank has is everybody's: that of the lowest rank which has one.
 fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
-    let mut lowest =
-        [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
+    let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
     world.all_min(&mut lowest)?;
     if lowest[0].value > 0.0 {
         return Ok(None);

@@ -9,6 +9,7 @@ use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{DOUBLE_MARK, Library, Version};
 use super::memory::Arena;
+use super::readings::NvmlReader;
 use super::{NcclBackend, environment, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
@@ -107,8 +108,10 @@ impl Opened {
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
+        let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
             world,
+            reader,
             maker: Maker { library, device: Arc::new(self.device), place, ctas },
             base: None,
             communicators: HashMap::new(),
@@ -188,7 +191,9 @@ fn one_version(ranks: &[Vec<&str>]) -> Result<()> {
 
 /// Ranks that have this rank's device; more than one only where that was asked for.
 fn sharing(ranks: &[Vec<&str>], me: usize, share_gpu: bool) -> Result<u32> {
-    let device = |rank: &Vec<&str>| (rank.get(1).copied().unwrap_or("").to_owned(), rank.get(2).copied().unwrap_or("").to_owned());
+    let device = |rank: &Vec<&str>| {
+        (rank.get(1).copied().unwrap_or("").to_owned(), rank.get(2).copied().unwrap_or("").to_owned())
+    };
     let mut taken: HashMap<(String, String), Vec<usize>> = HashMap::new();
     for (number, rank) in ranks.iter().enumerate() {
         taken.entry(device(rank)).or_default().push(number);

@@ -6,14 +6,20 @@ use crate::launch::{self, Surroundings};
 
 /// Programs that a launcher starts.
 const PROGRAMS: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
-const BUILD: &str = "build commgauge on a machine with MPI: ./scripts/setup, or `cargo build --release` with mpicc on PATH";
+const BUILD: &str =
+    "build commgauge on a machine with MPI: ./scripts/setup, or `cargo build --release` with mpicc on PATH";
 
 pub(super) fn look(system: &dyn System) -> Part<String> {
     let (mut findings, mut offered) = (Vec::new(), Vec::new());
     match system.flavor() {
         Some(flavor) => findings.push(Finding::new("built against", State::Fine, flavor.name())),
         None => findings.push(
-            Finding::new("built against", State::Missing, "this commgauge was built without MPI, so it launches nothing").mend(BUILD),
+            Finding::new(
+                "built against",
+                State::Missing,
+                "this commgauge was built without MPI, so it launches nothing",
+            )
+            .mend(BUILD),
         ),
     }
     findings.push(programs(system));
@@ -32,7 +38,9 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
         // The sentence says what was looked for, then what to do.
         Err(error) => {
             let text = error.to_string();
-            let (found, mend) = text.split_once("; install").map_or((text.as_str(), None), |(found, rest)| (found, Some(format!("install{rest}"))));
+            let (found, mend) = text
+                .split_once("; install")
+                .map_or((text.as_str(), None), |(found, rest)| (found, Some(format!("install{rest}"))));
             let finding = Finding::new("launcher", State::Missing, found);
             findings.push(match mend {
                 Some(mend) => finding.mend(mend),
@@ -42,7 +50,11 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
     }
     findings.push(variables(system));
     if system.is_root() {
-        findings.push(Finding::new("user", State::Note, "root, to which Open MPI objects; `commgauge run` tells it that this is meant"));
+        findings.push(Finding::new(
+            "user",
+            State::Note,
+            "root, to which Open MPI objects; `commgauge run` tells it that this is meant",
+        ));
     }
     let section = Section::new("MPI", findings);
     let ready = section.first_fault().map_or_else(|| Ok(offered.concat()), Err);
@@ -56,7 +68,10 @@ fn programs(system: &dyn System) -> Finding {
     let place = folder.display();
     match missing[..] {
         [] => Finding::new("programs", State::Fine, format!("all four launched programs are in {place}")),
-        _ => Finding::new("programs", State::Missing, format!("{} not beside commgauge in {place}", missing.join(", "))).mend(BUILD),
+        _ => {
+            Finding::new("programs", State::Missing, format!("{} not beside commgauge in {place}", missing.join(", ")))
+                .mend(BUILD)
+        }
     }
 }
 
@@ -69,10 +84,17 @@ fn library(system: &dyn System) -> Option<Finding> {
     let Answer::Text(text) = system.ask(Question::Libraries(&program)) else {
         return Some(Finding::new("libraries", State::Note, "which libraries the programs load cannot be told here"));
     };
-    let missing: Vec<&str> = text.lines().filter(|line| line.contains("not found")).filter_map(|line| line.split_whitespace().next()).collect();
+    let missing: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("not found"))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
     if !missing.is_empty() {
         let found = format!("{} not found, so the launched programs do not start", missing.join(", "));
-        return Some(Finding::new("libraries", State::Broken, found).mend("install the MPI of the build, or put its lib folder on LD_LIBRARY_PATH"));
+        return Some(
+            Finding::new("libraries", State::Broken, found)
+                .mend("install the MPI of the build, or put its lib folder on LD_LIBRARY_PATH"),
+        );
     }
     let is_mpi = |line: &&str| line.trim_start().starts_with("libmpi");
     let found = text.lines().find(is_mpi).and_then(|line| line.split("=>").nth(1)?.split_whitespace().next());

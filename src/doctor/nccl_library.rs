@@ -8,8 +8,12 @@ const INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Pyt
 
 pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
     let (finding, answer) = match system.ask(Question::Library(Probe::Nccl)) {
-        Answer::Absent(why) | Answer::Failed(why) => (Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).mend(INSTALL), None),
-        Answer::Died(how) => (Finding::new("library", State::Broken, format!("asking NCCL ended badly: {how}")).mend(INSTALL), None),
+        Answer::Absent(why) | Answer::Failed(why) => {
+            (Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).mend(INSTALL), None)
+        }
+        Answer::Died(how) => {
+            (Finding::new("library", State::Broken, format!("asking NCCL ended badly: {how}")).mend(INSTALL), None)
+        }
         Answer::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
             Ok(answer) => (library(&answer), Some(answer)),
             Err(cause) => (Finding::new("library", State::Broken, format!("its answer does not read: {cause}")), None),
@@ -17,7 +21,10 @@ pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
     };
     let mut findings = vec![finding];
     if let Some(answer) = answer.as_ref().filter(|answer| !answer.lacks_newer.is_empty() && answer.problem.is_none()) {
-        let found = format!("not in this version: {}; other calls stand in for them, and records say so", answer.lacks_newer.join(", "));
+        let found = format!(
+            "not in this version: {}; other calls stand in for them, and records say so",
+            answer.lacks_newer.join(", ")
+        );
         findings.push(Finding::new("newer functions", State::Note, found));
     }
     let section = Section::new("NCCL", findings);
@@ -36,7 +43,8 @@ fn library(answer: &NcclAnswer) -> Finding {
     let version = &answer.version;
     if !answer.lacks.is_empty() {
         let found = format!("{file} is NCCL {version}, which lacks {}", answer.lacks.join(", "));
-        return Finding::new("library", State::Broken, found).mend("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
+        return Finding::new("library", State::Broken, found)
+            .mend("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
     }
     let double = if answer.is_double { ", a stand-in for tests: nothing through it is real" } else { "" };
     Finding::new("library", State::Fine, format!("NCCL {version}, {file}{double}"))
