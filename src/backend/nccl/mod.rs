@@ -23,7 +23,7 @@ mod replay;
 mod replay_times;
 
 pub use device::Placing;
-pub use library::{DOUBLE_MARK, Library, Version};
+pub use library::{Library, Version};
 pub use environment::Environment;
 pub use open::{Opened, Options};
 

@@ -7,7 +7,7 @@ use super::device::{Device, Placing};
 use super::driver;
 use super::hold::Hold;
 use super::kernels::Kernels;
-use super::library::{DOUBLE_MARK, Library, Version};
+use super::library::{Library, Version};
 use super::memory::Arena;
 use super::{NcclBackend, environment, prepared};
 use crate::backend::BackendFacts;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// The first version that takes several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
+
+/// What the devices of stand-ins for tests are called (tests/doubles/README.md), so that nothing measured on them is taken for real.
+const DOUBLE: &str = "commgauge double";
 
 /// What a user may ask of the backend.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +41,6 @@ pub struct Opened {
     kernels: Kernels,
     driver_version: String,
     driver_file: String,
-    is_double: bool,
 }
 
 impl Opened {
@@ -58,10 +60,8 @@ impl Opened {
         }
         let device = Device::open(placing.device(devices)?).map_err(needs)?;
         let kernels = Kernels::load(&device).map_err(needs)?;
-        let (driver_file, driver_is_double) = driver::library(DOUBLE_MARK);
         let driver_version = driver::version().map_err(needs)?;
-        let is_double = driver_is_double || library.is_double;
-        Ok(Opened { device, library, kernels, driver_version, driver_file, is_double })
+        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file() })
     }
 
     /// The backend. Called by all ranks.
@@ -119,7 +119,8 @@ impl Opened {
             notes.push("communicators of groups from unique ids: ncclCommSplit needs NCCL 2.18".to_owned());
         }
         let mut warnings = Vec::new();
-        if self.is_double {
+        let is_double = self.device.name.contains(DOUBLE);
+        if is_double {
             warnings.push(format!(
                 "synthetic: carried out by stand-ins for tests ({}, {}) in host memory; these are not measurements",
                 self.driver_file, library.file
@@ -137,7 +138,7 @@ impl Opened {
         }
         BackendFacts {
             name: "nccl",
-            synthetic: self.is_double,
+            synthetic: is_double,
             virtual_clock: false,
             library: library.description(),
             transport: None,
