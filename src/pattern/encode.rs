@@ -7,9 +7,6 @@ use crate::element::ElementType;
 use half::{bf16, f16};
 
 /// The bits of a number that the type holds exactly, or rounded to nearest; the low bits are used where the type is narrower.
-///
-/// # Panics
-/// For types that are only moved.
 pub fn bits(element: ElementType, value: f64) -> u64 {
     match element {
         ElementType::Int8 => value as i8 as u8 as u64,
@@ -22,8 +19,24 @@ pub fn bits(element: ElementType, value: f64) -> u64 {
         ElementType::Bfloat16 => u64::from(bf16::from_f64(value).to_bits()),
         ElementType::Float32 => u64::from((value as f32).to_bits()),
         ElementType::Float64 => value.to_bits(),
-        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 => panic!("{element} is moved, never computed with"),
+        ElementType::Fp8E4m3 => fp8_bits(value, 3, 7, 448.0),
+        ElementType::Fp8E5m2 => fp8_bits(value, 2, 15, 57344.0),
     }
+}
+
+/// An 8-bit float of so many mantissa bits and this exponent bias, to nearest even; beyond `largest` it stays there (the
+/// formats of Micikevicius et al. 2022, FP8 Formats for Deep Learning, table 1). Devices reduce them; hosts do not.
+fn fp8_bits(value: f64, mantissa_bits: i32, bias: i32, largest: f64) -> u64 {
+    let magnitude = value.abs().min(largest);
+    let sign = u64::from(value.is_sign_negative()) << 7;
+    if magnitude == 0.0 {
+        return sign;
+    }
+    let lowest = 1 - bias;
+    let exponent = (magnitude.log2().floor() as i32).max(lowest);
+    let steps = (magnitude / f64::from(exponent - mantissa_bits).exp2()).round_ties_even() as u64;
+    // Normal numbers have one step more than their mantissa says, which is just what the exponent field needs.
+    sign | ((((exponent - lowest) as u64) << mantissa_bits) + steps)
 }
 
 /// The bits of `sum / ranks`: truncated for whole numbers, rounded to nearest for floats.
@@ -70,7 +83,7 @@ macro_rules! with_type {
     };
 }
 
-/// `inout = op(input, inout)`, element by element; `avg` adds. Types that are only moved are left alone.
+/// `inout = op(input, inout)`, element by element; `avg` adds. 8-bit floats, which hosts only move, are left alone.
 pub fn reduce_into(element: ElementType, op: ReduceOp, input: &[u8], inout: &mut [u8]) {
     with_type!(element, reduce_typed(op, input, inout));
 }
@@ -133,5 +146,31 @@ fn reduce_typed<T: Number<N>, const N: usize>(op: ReduceOp, input: &[u8], inout:
 fn divide_typed<T: Number<N>, const N: usize>(buffer: &mut [u8], ranks: u32) {
     for element in buffer.as_chunks_mut::<N>().0 {
         *element = T::read(*element).divide(ranks).write();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers_have_the_bits_of_the_published_8_bit_formats() {
+        // By hand from the table of the formats: sign, exponent, mantissa.
+        for (value, e4m3, e5m2) in [
+            (0.0, 0x00, 0x00),
+            (1.0, 0b0_0111_000, 0b0_01111_00),
+            (2.0, 0b0_1000_000, 0b0_10000_00),
+            (3.0, 0b0_1000_100, 0b0_10000_10),
+            (-6.0, 0b1_1001_100, 0b1_10001_10),
+            (448.0, 0b0_1111_110, 0b0_10111_11),
+            (1e9, 0b0_1111_110, 0b0_11110_11),
+            (1.0 / 64.0, 0b0_0001_000, 0b0_01001_00),
+            (1.0 / 512.0, 0b0_0000_001, 0b0_00110_00),
+            // A third lies between two numbers of each format.
+            (1.0 / 3.0, 0b0_0101_011, 0b0_01101_01),
+        ] {
+            assert_eq!(bits(ElementType::Fp8E4m3, value), e4m3, "{value} as e4m3");
+            assert_eq!(bits(ElementType::Fp8E5m2, value), e5m2, "{value} as e5m2");
+        }
     }
 }
