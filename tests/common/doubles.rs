@@ -49,7 +49,8 @@ pub fn with_nccl<'a>(command: &'a mut Command, devices: u32, version: &str) -> &
 /// Files that communicators of the doubles left in shared memory.
 pub fn left_in_shared_memory() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());
-    let ours = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("commgauge-double-"));
+    let ours =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("commgauge-double-"));
     entries.filter(ours).collect()
 }
 
