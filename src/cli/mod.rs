@@ -14,7 +14,6 @@ pub mod import;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
-mod nccl_arguments;
 pub mod layout;
 pub mod list;
 pub mod locate;
@@ -22,6 +21,7 @@ pub mod manual;
 pub mod model;
 mod model_document;
 mod model_table;
+mod nccl_arguments;
 pub mod ops;
 mod output;
 mod pairs;

@@ -33,7 +33,8 @@ pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request)
     same_everywhere(world, "suite (SHA-256 of it and the files it names)", &request.suite.sha256)?;
     same_everywhere(world, "settings", &format!("{:?} {}", request.settings, request.plan.cases.len()))?;
 
-    let mut facts = if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    let mut facts =
+        if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
     if !backend.facts().virtual_clock {
         provenance::number_hosts(&mut facts);
     }

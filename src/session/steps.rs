@@ -137,8 +137,7 @@ impl Steps<'_> {
 
 /// A reason that any rank has is everybody's: that of the lowest rank which has one.
 fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
-    let mut lowest =
-        [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
+    let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
     world.all_min(&mut lowest)?;
     if lowest[0].value > 0.0 {
         return Ok(None);

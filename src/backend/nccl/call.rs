@@ -37,7 +37,12 @@ pub(super) struct NcclCall<'b> {
 
 impl<'b> NcclCall<'b> {
     /// Prepares the call and writes the inputs of all copies; the buffers are there.
-    pub fn new(backend: &'b mut NcclBackend, binding: &Binding, view: &View, rotation: Rotation) -> Result<NcclCall<'b>> {
+    pub fn new(
+        backend: &'b mut NcclBackend,
+        binding: &Binding,
+        view: &View,
+        rotation: Rotation,
+    ) -> Result<NcclCall<'b>> {
         let op = binding.op;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let operation = reduce_op.map_or(0, abi::operation);

@@ -40,11 +40,10 @@ impl NcclBackend {
         sends_on.sort_unstable();
         sends_on.dedup();
         sends_on.retain(|route| !self.channels.contains_key(route));
-        let mine: Vec<(Route, Vec<u8>)> = sends_on
-            .into_iter()
-            .map(|route| Ok((route, self.maker.unique_id()?.0.to_vec())))
-            .collect::<Result<_>>()?;
-        let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on the routes of messages: {cause}"));
+        let mine: Vec<(Route, Vec<u8>)> =
+            sends_on.into_iter().map(|route| Ok((route, self.maker.unique_id()?.0.to_vec()))).collect::<Result<_>>()?;
+        let broken =
+            |cause: serde_json::Error| Error::environment(format!("cannot pass on the routes of messages: {cause}"));
         let mine = serde_json::to_vec(&mine).map_err(broken)?;
         let mut all: Vec<(Route, Vec<u8>)> = Vec::new();
         for bytes in self.world.gather_bytes(&mine)? {

@@ -93,4 +93,9 @@ impl DeviceClock {
         }
         Ok(())
     }
+
+    /// How far the latest anchor may be off.
+    pub fn error_nanoseconds(&self) -> u64 {
+        self.latest.map_or(0, |anchor| anchor.error_nanoseconds)
+    }
 }

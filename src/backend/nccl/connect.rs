@@ -11,11 +11,8 @@ impl NcclBackend {
     /// Makes the communicators of groups. Called by all ranks.
     pub(super) fn connect_groups(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let place = groups.place_of(self.world.rank());
-        let fresh = if self.maker.library.call.split.is_some() {
-            self.split_off(place)?
-        } else {
-            self.meet(groups, place)?
-        };
+        let fresh =
+            if self.maker.library.call.split.is_some() { self.split_off(place)? } else { self.meet(groups, place)? };
         match self.communicators.insert(number, fresh.map(Rc::new)).flatten() {
             Some(old) => self.maker.destroy(&old),
             None => Ok(()),

@@ -183,14 +183,20 @@ impl Data {
     fn stretch(&self, known: &Known, place: Place) -> Stretch {
         let base = if known.segment.buffer == Buffer::Send { place.send } else { place.receive };
         let element_bytes = self.element.size();
-        Stretch { address: base + known.segment.offset * element_bytes, elements: known.segment.elements, element_bytes }
+        Stretch {
+            address: base + known.segment.offset * element_bytes,
+            elements: known.segment.elements,
+            element_bytes,
+        }
     }
 
     fn content(&self, known: &Known, place: Place, scratch: &Scratch) -> Content {
         let (address, length) = (scratch.column(known.column.0), known.column.1);
         match known.segment.source.shifted_by(place.shift) {
             Source::Moved { rank, first } => Content::Moved { rank, first },
-            Source::Contribution { first, .. } | Source::Reduced { first } => Content::Column { address, length, first },
+            Source::Contribution { first, .. } | Source::Reduced { first } => {
+                Content::Column { address, length, first }
+            }
         }
     }
 }

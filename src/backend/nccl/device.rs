@@ -43,7 +43,9 @@ impl Placing {
                 )));
             };
             if *device >= devices {
-                return Err(Error::usage(format!("--device-map: device {device} is not on host {host}{visible}; {there}")));
+                return Err(Error::usage(format!(
+                    "--device-map: device {device} is not on host {host}{visible}; {there}"
+                )));
             }
             return Ok(*device);
         }

@@ -11,7 +11,8 @@ use std::ptr::{null, null_mut};
 pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
 /// What stands between a program and a GPU where the driver's library is missing.
-const NO_DRIVER: &str = "no CUDA driver: libcuda.so.1 is not where the system looks for libraries; it comes with NVIDIA's driver";
+const NO_DRIVER: &str =
+    "no CUDA driver: libcuda.so.1 is not where the system looks for libraries; it comes with NVIDIA's driver";
 
 /// Turns a result into an error that names the call.
 #[inline(always)]

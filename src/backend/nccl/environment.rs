@@ -32,7 +32,9 @@ impl Environment {
             let Some(value) = value else { continue };
             match env::var(name) {
                 Ok(set) if !set.eq_ignore_ascii_case(value) => {
-                    return Err(Error::usage(format!("{flag} asks for {value}, and the environment for {name}={set}; leave one out")));
+                    return Err(Error::usage(format!(
+                        "{flag} asks for {value}, and the environment for {name}={set}; leave one out"
+                    )));
                 }
                 _ => set(name, value),
             }

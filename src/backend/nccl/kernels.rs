@@ -82,7 +82,9 @@ impl Kernels {
     ) -> Result<()> {
         let mut complement = if complement { u64::MAX } else { 0 };
         // SAFETY: promised by the caller.
-        unsafe { self.walk((&self.fill_moved, &self.fill_column), stretch, seed, content, &raw mut complement as P, stream) }
+        unsafe {
+            self.walk((&self.fill_moved, &self.fill_column), stretch, seed, content, &raw mut complement as P, stream)
+        }
     }
 
     /// Compares elements; `found` is two numbers in device memory, 0 and all ones before: wrong ones, and the first of them.
@@ -98,7 +100,9 @@ impl Kernels {
         stream: CUstream,
     ) -> Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.walk((&self.verify_moved, &self.verify_column), stretch, seed, content, &raw mut found as P, stream) }
+        unsafe {
+            self.walk((&self.verify_moved, &self.verify_column), stretch, seed, content, &raw mut found as P, stream)
+        }
     }
 
     /// # Safety

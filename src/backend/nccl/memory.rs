@@ -25,7 +25,10 @@ impl Arena {
         self.give_back()?;
         self.address = driver::allocate(bytes).map_err(|cause| {
             let free = driver::memory().map_or_else(|_| "unknown".to_owned(), |(free, _)| Bytes(free).to_string());
-            Error::environment(format!("{} of device memory are not to be had, {free} are free: {cause}", Bytes(bytes as u64)))
+            Error::environment(format!(
+                "{} of device memory are not to be had, {free} are free: {cause}",
+                Bytes(bytes as u64)
+            ))
         })?;
         self.bytes = bytes;
         Ok(())

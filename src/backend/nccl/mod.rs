@@ -23,8 +23,8 @@ mod replay;
 mod replay_times;
 
 pub use device::Placing;
-pub use library::{Library, Version};
 pub use environment::Environment;
+pub use library::{Library, Version};
 pub use open::{Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
@@ -102,7 +102,8 @@ impl NcclBackend {
     fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
         let largest = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
         let elements = largest.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
-        let cold = if binding.warm_buffers { 0 } else { self.maker.device.cache_bytes / u64::from(self.ranks_on_device) };
+        let cold =
+            if binding.warm_buffers { 0 } else { self.maker.device.cache_bytes / u64::from(self.ranks_on_device) };
         Rotation::new(elements * binding.geometry.element_bytes, cold)
     }
 
@@ -163,7 +164,9 @@ impl Backend for NcclBackend {
     fn waiver(&self, binding: &Binding) -> Option<String> {
         let (op, library) = (binding.op, self.maker.library);
         if op.collective == Collective::AllToAll && binding.placement == Placement::InPlace {
-            return Some("NCCL has no all_to_all in place: blocks would be overwritten before they are sent".to_owned());
+            return Some(
+                "NCCL has no all_to_all in place: blocks would be overwritten before they are sent".to_owned(),
+            );
         }
         if op.collective.reduces() && op.element.moves_only() {
             let (found, capability) = (library.version, self.maker.device.capability);
@@ -172,13 +175,15 @@ impl Backend for NcclBackend {
             }
             if capability < (9, 0) {
                 let (major, minor) = capability;
-                return Some(format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element));
+                return Some(format!(
+                    "NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}",
+                    op.element
+                ));
             }
         }
         let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
-        (needed > available).then(|| {
-            format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place)
-        })
+        (needed > available)
+            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
     }
 
     fn refuses_what_does_not_fit(&self) -> bool {

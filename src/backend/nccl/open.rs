@@ -79,7 +79,14 @@ impl Opened {
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
         one_version(&ranks)?;
         let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
-        let facts = self.facts(placing, ranks_on_device);
+        let mut facts = self.facts(placing, ranks_on_device);
+        let (stream, mut clock) = (driver::create_stream()?, DeviceClock::new()?);
+        clock.anchor(stream)?;
+        let error_microseconds = clock.error_nanoseconds() as f64 / 1e3;
+        facts.notes.push(format!(
+            "events lie on rank {}'s host clock to within {error_microseconds:.1} us at the start",
+            world.rank()
+        ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
@@ -89,14 +96,14 @@ impl Opened {
             base: None,
             communicators: HashMap::new(),
             kernels: self.kernels,
-            stream: driver::create_stream()?,
+            stream,
             send: Arena::default(),
             receive: Arena::default(),
             scratch: Scratch::default(),
             events: Vec::new(),
             axis_streams: Vec::new(),
             channels: HashMap::new(),
-            clock: DeviceClock::new()?,
+            clock,
             hold: Hold::new()?,
             ranks_on_device,
             gives_way: ranks_on_host > host::processors(),
@@ -165,7 +172,9 @@ fn one_version(ranks: &[Vec<&str>]) -> Result<()> {
 
 /// Ranks that have this rank's device; more than one only where that was asked for.
 fn sharing(ranks: &[Vec<&str>], me: usize, share_gpu: bool) -> Result<u32> {
-    let device = |rank: &Vec<&str>| (rank.get(1).copied().unwrap_or("").to_owned(), rank.get(2).copied().unwrap_or("").to_owned());
+    let device = |rank: &Vec<&str>| {
+        (rank.get(1).copied().unwrap_or("").to_owned(), rank.get(2).copied().unwrap_or("").to_owned())
+    };
     let mut taken: HashMap<(String, String), Vec<usize>> = HashMap::new();
     for (number, rank) in ranks.iter().enumerate() {
         taken.entry(device(rank)).or_default().push(number);

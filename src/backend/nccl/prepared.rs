@@ -23,14 +23,40 @@ pub struct Prepared {
 }
 
 enum Kind {
-    AllReduce { count: usize },
-    AllGather { block: usize, own_offset: usize },
-    ReduceScatter { block: usize, own_offset: usize },
-    Broadcast { count: usize },
-    Reduce { count: usize, at_root: bool },
-    AllToAll { block: usize, call: AllToAll },
-    Gather { block: usize, own_offset: usize, at_root: bool, call: Rooted },
-    Scatter { block: usize, own_offset: usize, at_root: bool, call: Rooted },
+    AllReduce {
+        count: usize,
+    },
+    AllGather {
+        block: usize,
+        own_offset: usize,
+    },
+    ReduceScatter {
+        block: usize,
+        own_offset: usize,
+    },
+    Broadcast {
+        count: usize,
+    },
+    Reduce {
+        count: usize,
+        at_root: bool,
+    },
+    AllToAll {
+        block: usize,
+        call: AllToAll,
+    },
+    Gather {
+        block: usize,
+        own_offset: usize,
+        at_root: bool,
+        call: Rooted,
+    },
+    Scatter {
+        block: usize,
+        own_offset: usize,
+        at_root: bool,
+        call: Rooted,
+    },
     /// Started together.
     Group(Vec<Piece>),
     /// One after the other.
@@ -38,7 +64,8 @@ enum Kind {
     Nothing,
 }
 
-type AllToAll = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, abi::RawCommunicator, RawStream) -> c_int;
+type AllToAll =
+    unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, abi::RawCommunicator, RawStream) -> c_int;
 type Rooted =
     unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, abi::RawCommunicator, RawStream) -> c_int;
 
@@ -59,7 +86,10 @@ enum Part {
     SendOwn,
     Receive,
     /// One rank's block reduced to that rank; `in_place` from where it is.
-    Reduce { in_place: bool, receives: bool },
+    Reduce {
+        in_place: bool,
+        receives: bool,
+    },
 }
 
 impl Prepared {
@@ -183,7 +213,9 @@ impl Prepared {
             match piece.what {
                 Part::Send => library.check((call.send)(at(send), count, kind, peer, comm, stream), "ncclSend"),
                 Part::SendOwn => library.check((call.send)(at(receive), count, kind, peer, comm, stream), "ncclSend"),
-                Part::Receive => library.check((call.receive)(at(receive), count, kind, peer, comm, stream), "ncclRecv"),
+                Part::Receive => {
+                    library.check((call.receive)(at(receive), count, kind, peer, comm, stream), "ncclRecv")
+                }
                 Part::Reduce { in_place, receives } => {
                     let from = if in_place { at(receive) } else { at(send) };
                     // Out of place the one block that a rank receives lies at the beginning.
@@ -200,7 +232,9 @@ impl Prepared {
 /// in-place reduce_scatter leaves each rank's block where it was.
 pub fn result_offset(view: &View) -> u64 {
     match (view.collective, view.placement) {
-        (Collective::ReduceScatter | Collective::ReduceScatterV, Placement::InPlace) => view.geometry.block_start(view.me),
+        (Collective::ReduceScatter | Collective::ReduceScatterV, Placement::InPlace) => {
+            view.geometry.block_start(view.me)
+        }
         _ => 0,
     }
 }
@@ -318,7 +352,12 @@ impl Of<'_> {
                 pieces.push(self.piece(what, first, own, rank));
             }
             if geometry.blocks[rank as usize] > 0 {
-                pieces.push(self.piece(Part::Receive, geometry.block_start(rank), geometry.blocks[rank as usize], rank));
+                pieces.push(self.piece(
+                    Part::Receive,
+                    geometry.block_start(rank),
+                    geometry.blocks[rank as usize],
+                    rank,
+                ));
             }
         }
         pieces

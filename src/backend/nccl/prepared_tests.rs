@@ -27,11 +27,10 @@ fn ranks_without_a_share_are_left_out_of_vector_forms() {
 #[test]
 fn in_place_a_block_that_stays_is_not_sent_to_its_own_rank() {
     let gathered = pieces(Collective::AllGatherV, Placement::InPlace, 2, Of::all_gather);
-    assert_eq!(gathered, [
-        piece(Part::SendOwn, 16, 2, 0),
-        piece(Part::Receive, 0, 4, 0),
-        piece(Part::SendOwn, 16, 2, 1)
-    ]);
+    assert_eq!(
+        gathered,
+        [piece(Part::SendOwn, 16, 2, 0), piece(Part::Receive, 0, 4, 0), piece(Part::SendOwn, 16, 2, 1)]
+    );
     for (collective, of) in [
         (Collective::Gather, Of::gather as fn(&Of) -> Vec<Piece>),
         (Collective::Scatter, Of::scatter as fn(&Of) -> Vec<Piece>),

@@ -89,7 +89,11 @@ fn events_of(program: &ReplayProgram) -> usize {
 
 impl<'b> NcclReplayer<'b> {
     /// Prepares every slot; the arenas hold the regions.
-    pub fn new(backend: &'b mut NcclBackend, binding: &ReplayBinding<'b>, regions: &Regions) -> Result<NcclReplayer<'b>> {
+    pub fn new(
+        backend: &'b mut NcclBackend,
+        binding: &ReplayBinding<'b>,
+        regions: &Regions,
+    ) -> Result<NcclReplayer<'b>> {
         let rank = backend.world.rank();
         let program = program_of(binding, rank)?;
         let place = place_in(binding, rank);
@@ -106,7 +110,9 @@ impl<'b> NcclReplayer<'b> {
         let sends_on = program.slots.iter().filter_map(|slot| {
             let (group, me) = place(program.groups[slot.op as usize])?;
             match slot.movement {
-                Movement::Send { to, stream } => Some(Route { from: group[me as usize], to: group[to as usize], stream }),
+                Movement::Send { to, stream } => {
+                    Some(Route { from: group[me as usize], to: group[to as usize], stream })
+                }
                 _ => None,
             }
         });
