@@ -54,7 +54,9 @@ fn flags_that_cannot_be_are_refused_by_name() {
         ("all_reduce -b 8 -e 8 -d fp8_e4m3", &["-d/--datatype: all_reduce cannot reduce fp8_e4m3"]),
         ("all_reduce -b 0", &["'--minbytes <BYTES>': found a size of 0; accepted: 1 B and more"]),
         ("all_reduce -b 8Q", &["'--minbytes <BYTES>'"]),
-        ("all_reduce -b 8 -e 8 --backend nccl", &["--backend nccl: this version of commgauge has no NCCL backend"]),
+        ("all_reduce -b 8 -e 8 --backend nccl", &["--backend nccl: host ", "no CUDA driver: libcuda.so.1 is not where"]),
+        ("all_reduce -b 8 -e 8 --share-gpu", &["--share-gpu is for --backend nccl; leave it out"]),
+        ("all_reduce -b 8 -e 8 --backend nccl --algorithm rign", &["[possible values: ring, tree, collnet-direct"]),
         ("all_reduce -b 8 -e 8 --inject-delay 4:2ms", &["--inject-delay: rank 4 is not in this launch; the last is 3"]),
         ("all_reduce -b 8 -e 8 --inject-panic 9", &["--inject-panic: rank 9 is not in this launch; the last is 3"]),
     ] {

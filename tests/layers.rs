@@ -35,9 +35,9 @@ const SIDEWAYS: [(&str, &str, &str); 7] = [
 ];
 
 /// Places that talk to C. Their rooms exist only with the feature `mpi`, so that `commgauge` can do without libmpi.
-const LAUNCHED_ONLY: [&[&str]; 3] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"]];
+const LAUNCHED_ONLY: [&[&str]; 4] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"], &["backend", "nccl"]];
 /// Files in which `unsafe` may stand.
-const UNSAFE_ALLOWED: [&str; 3] = ["src/mpi_call/", "src/backend/mpi/", "src/backend/mpi"];
+const UNSAFE_ALLOWED: [&str; 4] = ["src/mpi_call/", "src/backend/mpi/", "src/backend/mpi", "src/backend/nccl/"];
 /// Programs that are started by a launcher; every other program works without MPI.
 const LAUNCHED_PROGRAMS: [&str; 4] = [
     "src/bin/commgauge-suite.rs",
@@ -137,7 +137,7 @@ fn check_offline(path: &str, source: &str, clean: &str) -> Vec<(usize, String)> 
             reached.push((at, "the crate mpi".into()));
         }
     }
-    for module in ["mod mpi;", "mod mpi_call;"] {
+    for module in ["mod mpi;", "mod mpi_call;", "mod nccl;"] {
         reached.extend(clean.match_indices(module).map(|(at, _)| (at, module.to_owned())));
     }
     let ungated = reached.into_iter().filter(|(at, _)| !is_gated(source, clean, *at));

@@ -4,6 +4,8 @@ mod contract;
 mod counted;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "mpi")]
+pub mod nccl;
 mod product;
 pub mod simulated;
 

@@ -3,9 +3,11 @@
 use super::launched_arguments::LaunchedArguments;
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, NO_NCCL};
+use super::run::Backend;
 use super::step::replays_of;
 use crate::backend::mpi::MpiBackend;
+use crate::backend::nccl::{Environment, Opened, Options, Placing};
+use crate::backend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -30,6 +32,9 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         }
         return error.exit_code();
     }
+    if let Err(error) = prepare(work.launched()) {
+        return tell_once(&error);
+    }
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
         Ok(started) => started,
@@ -49,11 +54,36 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     exit_code
 }
 
+/// What must stand in the environment before any library has started threads.
+fn prepare(arguments: &LaunchedArguments) -> Result<()> {
+    let nccl = &arguments.nccl;
+    let is_nccl = arguments.backend == Backend::Nccl;
+    nccl.check(is_nccl)?;
+    let environment = Environment {
+        share_gpu: nccl.share_gpu,
+        algorithm: nccl.algorithm.map(|algorithm| algorithm.name()),
+        protocol: nccl.protocol.map(|protocol| protocol.name()),
+    };
+    if is_nccl { environment.prepare() } else { Ok(()) }
+}
+
+/// Whether this copy is the one that speaks for all before MPI says who is who.
+fn speaks() -> bool {
+    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
+}
+
+/// An error that every copy of the program has found before MPI started.
+fn tell_once(error: &Error) -> i32 {
+    if speaks() {
+        eprintln!("commgauge: {error}");
+    }
+    error.exit_code()
+}
+
 /// Help and version, or a usage error; said by one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
-    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-    let rank = ranks.iter().find_map(|name| std::env::var(name).ok());
-    if rank.is_none_or(|rank| rank == "0") {
+    if speaks() {
         // A closed pipe is no reason to fail.
         let _ = message.print();
     }
@@ -70,18 +100,18 @@ fn abort(error: &Error) -> ! {
 fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld) -> Result<i32> {
     let arguments = work.launched();
     agree(world, expected_launch(arguments, world.processes()))?;
-    agree(world, only_mpi(arguments.backend))?;
+    agree(world, launched(arguments.backend))?;
     let hosts = hosts(world)?;
     let request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
     let signals = agree(world, Signals::catch())?;
-    let mine = &hosts[world.process() as usize];
-    let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
+    let mut backend = backend(arguments, world, &hosts)?;
+    let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
-        None => session::run(world, &mut backend, &request, &signals),
+        None => session::run(world, backend, &request, &signals),
         Some((table, options)) => {
             let steps = agree(world, Step::all_of(table, request.world_size))?;
-            session::run_with_replays(world, &mut backend, &request, &replays_of(&steps, *options), &signals)
+            session::run_with_replays(world, backend, &request, &replays_of(&steps, *options), &signals)
         }
     };
     let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
@@ -126,10 +156,29 @@ fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
     }
 }
 
-fn only_mpi(backend: Backend) -> Result<()> {
+/// Who carries the calls out, once all ranks have what it needs.
+fn backend(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) -> Result<Box<dyn backend::Backend>> {
+    let me = world.process() as usize;
+    let ranks_on_host = hosts.iter().filter(|host| **host == hosts[me]).count() as u32;
+    if arguments.backend != Backend::Nccl {
+        return Ok(Box::new(MpiBackend::new(ranks_on_host)?));
+    }
+    let nccl = &arguments.nccl;
+    let options = Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas) };
+    let placing = Placing {
+        local_rank: hosts[..me].iter().filter(|host| **host == hosts[me]).count() as u32,
+        ranks_on_host,
+        host: hosts[me].clone(),
+        device_map: nccl.device_map.clone(),
+        share_gpu: nccl.share_gpu,
+    };
+    let opened = agree(world, Opened::find(&options, &placing))?;
+    Ok(Box::new(opened.into_backend(&options, &placing)?))
+}
+
+fn launched(backend: Backend) -> Result<()> {
     match backend {
-        Backend::Mpi => Ok(()),
-        Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Mpi | Backend::Nccl => Ok(()),
         Backend::Simulated => Err(Error::usage(
             "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
         )),

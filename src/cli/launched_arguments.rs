@@ -1,6 +1,7 @@
 //! The flags of every program that MPI launches. They are known without MPI too, so that `commgauge run` can check what it hands
 //! on.
 
+use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;
 use super::run::Backend;
 use crate::measure::InjectedDelay;
@@ -35,6 +36,9 @@ pub struct LaunchedArguments {
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// What only NCCL understands.
+    #[command(flatten)]
+    pub nccl: NcclArguments,
     /// The launch command, as a JSON list; set by `commgauge run`
     #[arg(long, hide = true)]
     pub launch_command: Option<String>,

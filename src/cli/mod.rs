@@ -14,6 +14,7 @@ pub mod import;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
+mod nccl_arguments;
 pub mod layout;
 pub mod list;
 pub mod locate;

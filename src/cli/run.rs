@@ -29,10 +29,6 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use work::Wanted;
 
-/// The answer to `--backend nccl`.
-pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
-     simulated (no data, a virtual clock)";
-
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     // What is wrong with the files is better told before anything is started.
@@ -42,13 +38,12 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let nodes = supposed_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
-        Backend::Nccl => Err(Error::usage(NO_NCCL)),
         Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
-        Backend::Mpi if arguments.dry_run => {
+        Backend::Mpi | Backend::Nccl if arguments.dry_run => {
             tell(allocation.as_ref(), arguments);
             dry_run(arguments, &wanted.work, &nodes, out)
         }
-        Backend::Mpi => {
+        Backend::Mpi | Backend::Nccl => {
             tell(allocation.as_ref(), arguments);
             launch_all(arguments, out)
         }
@@ -115,7 +110,7 @@ fn supposed_nodes(
     machine: Option<&Machine>,
 ) -> Result<Nodes> {
     let ranks = arguments.ranks as usize;
-    let launched = arguments.backend == Backend::Mpi;
+    let launched = arguments.backend != Backend::Simulated;
     if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
         places::check_file("--hostfile", file)?;
         let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
@@ -227,7 +222,7 @@ fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
 fn program_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
     let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
     words.extend(["--record".into(), places::text(record)?]);
-    words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
+    words.extend(["--backend", arguments.backend.name(), "--quiet"].map(str::to_owned));
     // So that a launcher that starts unrelated copies is caught, and a single rank may be meant.
     words.extend(["--expect-ranks".into(), arguments.ranks.to_string()]);
     if let Some(machine) = &arguments.machine {

@@ -31,6 +31,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             synthetic: facts.synthetic,
             library: facts.library,
             transport: facts.transport,
+            notes: facts.notes,
             machine: request.machine.as_ref().map(|machine| machine.name.clone()),
             nodes_per_leaf: request.machine.as_ref().and_then(|machine| machine.between_nodes.nodes_per_leaf),
         },
@@ -53,8 +54,9 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
 
 /// Doubts about the machine that hold for every case.
 fn warnings(backend: &dyn Backend, ranks: &Ranks) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if backend.facts().synthetic {
+    let facts = backend.facts();
+    let mut warnings = facts.warnings;
+    if facts.virtual_clock {
         warnings.push("synthetic: no data moved and no real time passed; these are not measurements".to_owned());
         return warnings;
     }

@@ -33,8 +33,8 @@ pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request)
     same_everywhere(world, "suite (SHA-256 of it and the files it names)", &request.suite.sha256)?;
     same_everywhere(world, "settings", &format!("{:?} {}", request.settings, request.plan.cases.len()))?;
 
-    let mut facts = if backend.facts().synthetic { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
-    if !backend.facts().synthetic {
+    let mut facts = if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    if !backend.facts().virtual_clock {
         provenance::number_hosts(&mut facts);
     }
     let host_of_rank = facts.iter().flat_map(|facts| std::iter::repeat_n(facts.node, facts.ranks as usize)).collect();
@@ -65,7 +65,7 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
 }
 
 fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
-    let mine = provenance::rank_facts(backend.local_ranks().start);
+    let mine = RankFacts { device: backend.device(), ..provenance::rank_facts(backend.local_ranks().start) };
     let text =
         serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
     let mut all: Vec<RankFacts> = Vec::new();
@@ -120,6 +120,9 @@ pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [
 
 /// Refuses a plan whose neediest case does not fit, before anything is measured.
 pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
+    if !backend.refuses_what_does_not_fit() {
+        return Ok(());
+    }
     let available = backend.bytes_available();
     let needed = |planned: &Planned| {
         let geometry = planned.geometry.as_ref().ok()?;

@@ -8,7 +8,7 @@ use crate::layout::{Axis, Groups};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
 use crate::session::timekeeping::Timekeeping;
-use crate::world::{World, agree};
+use crate::world::{Located, World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -105,8 +105,12 @@ impl Steps<'_> {
             injected_delay: request.injected_delay,
             completion_deadline: DEFAULT_COMPLETION_DEADLINE,
         };
+        let binding = binding(request, planned.case, geometry);
+        if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
+            return Ok(self.line_without_numbers(place, Outcome::Waived { reason }));
+        }
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
-        let bound = backend.bind(&binding(request, planned.case, geometry));
+        let bound = backend.bind(&binding);
         let mut call = match agree(self.world, bound) {
             Ok(call) => call,
             Err(error) if error.is_shared() => {
@@ -129,6 +133,20 @@ impl Steps<'_> {
             result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
         CaseLine { pairs, ..line }
     }
+}
+
+/// A reason that any rank has is everybody's: that of the lowest rank which has one.
+fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
+    let mut lowest =
+        [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
+    world.all_min(&mut lowest)?;
+    if lowest[0].value > 0.0 {
+        return Ok(None);
+    }
+    let mut reason = mine.unwrap_or_default().into_bytes();
+    reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
+    world.broadcast(&mut reason)?;
+    Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
 }
 
 /// The pairs of a round with the times of the slower rank of each; without numbers where the result has none.

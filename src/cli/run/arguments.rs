@@ -63,8 +63,19 @@ pub enum Backend {
     Mpi,
     /// No data, a virtual clock; runs in this process.
     Simulated,
-    /// Device memory over NCCL; this version has none and refuses it.
+    /// Device memory over NCCL, on GPUs.
     Nccl,
+}
+
+impl Backend {
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Mpi => "mpi",
+            Backend::Simulated => "simulated",
+            Backend::Nccl => "nccl",
+        }
+    }
 }
 
 #[cfg(test)]
