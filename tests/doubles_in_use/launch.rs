@@ -30,7 +30,7 @@ impl Launch<'_> {
     pub fn run(&self) -> Vec<Ran> {
         let folder = tempfile::tempdir().expect("a folder");
         let started: Vec<_> = (0..self.ranks).map(|rank| start(&mut self.command(rank, folder.path()))).collect();
-        started.into_iter().map(|rank| ending(rank, 60)).collect()
+        started.into_iter().map(|rank| ending(rank, 40)).collect()
     }
 
     /// Runs it and expects every rank to end well.
