@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{COMMGAUGE, FAMILY, Ran, SWEEP, launcher, lines, record_in, skipped, words};
+use common::{COMMGAUGE, FAMILY, Ran, SWEEP, doubles, launcher, lines, record_in, skipped, words};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -142,4 +142,21 @@ fn hosts_of_one_machine_are_told_apart_and_doubted_and_a_low_limit_is_named_with
         assert!(warnings.contains("hosts hosta, hostb have the same boot id"), "{warnings}");
     }
     assert!(warnings.contains(&format!("200 on {}", hosts[1])), "{warnings}");
+}
+
+#[test]
+fn two_ranks_on_one_device_are_refused_by_its_uuid_and_another_nccl_by_its_version() {
+    let flags = "--backend nccl --check-launch --format json";
+    let rank = r#"exec "$@""#;
+    let mut shared = ranks(&[rank, rank], &format!("{flags} --device-map 0,0"));
+    let ran = Ran::of(doubles::with_doubles(&mut shared, 2), 60).ended_with(7);
+    let refusals = said(&document(&ran.stdout), "refusals");
+    assert!(refusals.contains("ranks 0, 1 of host ") && refusals.contains("are on one device ("), "{refusals}");
+
+    let older = doubles::folder_with_nccl("2.27.3");
+    let other = format!(r#"LD_LIBRARY_PATH={}:$LD_LIBRARY_PATH exec "$@""#, older.display());
+    let mut mixed = ranks(&[rank, &other], flags);
+    let ran = Ran::of(doubles::with_doubles(&mut mixed, 2), 60).ended_with(7);
+    let refusals = said(&document(&ran.stdout), "refusals");
+    assert!(refusals.contains("the same NCCL library: NCCL 2.30.7") && refusals.contains("NCCL 2.27.3"), "{refusals}");
 }

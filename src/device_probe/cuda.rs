@@ -1,6 +1,6 @@
 //! The questions to the CUDA driver. Section numbers are those of the CUDA driver API.
 
-use super::{CudaAnswer, Device, is_double, load};
+use super::{CudaAnswer, DOUBLE, Device, load};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -14,7 +14,7 @@ const MOST_DEVICES: c_int = 64;
 /// Loads the driver and asks.
 pub(super) fn ask() -> Result<CudaAnswer, String> {
     let (library, file) = load(&["libcuda.so.1".into(), "libcuda.so".into()])?;
-    let mut answer = CudaAnswer { file, is_double: is_double(&library), ..CudaAnswer::default() };
+    let mut answer = CudaAnswer { file, ..CudaAnswer::default() };
     if let Err(problem) = fill(&library, &mut answer) {
         answer.problem = Some(problem);
     }
@@ -42,6 +42,7 @@ fn fill(library: &Library, answer: &mut CudaAnswer) -> Result<(), String> {
     for number in 0..devices.clamp(0, MOST_DEVICES) {
         answer.devices.push(device(library, number)?);
     }
+    answer.is_double = answer.devices.iter().any(|device| device.name.contains(DOUBLE));
     answer.peers = peers(library, answer.devices.len() as c_int)?;
     Ok(())
 }

@@ -9,8 +9,8 @@ mod nccl_library;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What stand-ins for tests export, so that nothing found through them is taken for real.
-const DOUBLE_MARK: &[u8] = b"commgauge_test_double\0";
+/// What stand-ins for tests call their devices, so that nothing found through them is taken for real.
+const DOUBLE: &str = "commgauge double";
 
 /// A library that can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Probe {
 pub struct CudaAnswer {
     /// The file that was loaded.
     pub file: String,
-    /// True where the library says that it is a stand-in for tests.
+    /// True where its devices say that they are stand-ins for tests.
     pub is_double: bool,
     /// The newest CUDA that it serves, such as `12.8`.
     pub cuda: String,
@@ -54,8 +54,6 @@ pub struct Device {
 pub struct NcclAnswer {
     /// The file that was loaded.
     pub file: String,
-    /// True where the library says that it is a stand-in for tests.
-    pub is_double: bool,
     /// Its version, such as `2.30.7`.
     pub version: String,
     /// Functions that are needed and not there.
@@ -94,12 +92,6 @@ fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), S
     Err(problems.join("; "))
 }
 
-/// Whether the library has the mark of a stand-in.
-fn is_double(library: &libloading::Library) -> bool {
-    // SAFETY: only whether it is there matters; nothing is called or read.
-    unsafe { library.get::<*const std::ffi::c_void>(DOUBLE_MARK) }.is_ok()
-}
-
 /// The file that a library of this name was mapped from; the name itself where that cannot be told.
 fn file_of(name: &str) -> String {
     let begin = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into_owned());
@@ -133,6 +125,5 @@ mod tests {
         let text = answer(Probe::Nccl, Some(Path::new(libc))).expect("loaded");
         let said: NcclAnswer = serde_json::from_str(&text).unwrap();
         assert!(said.problem.is_some_and(|problem| problem.contains("no ncclGetVersion")), "{text}");
-        assert!(!said.is_double);
     }
 }

@@ -1,6 +1,6 @@
 //! The questions to NCCL: its version, and which functions it has. Nothing of it is started.
 
-use super::{NcclAnswer, is_double, load};
+use super::{NcclAnswer, load};
 use std::ffi::c_int;
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
         None => vec!["libnccl.so.2".into(), "libnccl.so".into()],
     };
     let (library, file) = load(&names)?;
-    let mut answer = NcclAnswer { file, is_double: is_double(&library), ..NcclAnswer::default() };
+    let mut answer = NcclAnswer { file, ..NcclAnswer::default() };
     let mut code = 0;
     // SAFETY: `ncclResult_t ncclGetVersion(int *)` in every version; the int is ours.
     match unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"ncclGetVersion\0") } {

@@ -26,6 +26,6 @@ fn all_of_nccl(mpi: &Part<String>, cuda: &Part<CudaAnswer>, nccl: &Part<NcclAnsw
         1 => "1 device".to_owned(),
         many => format!("{many} devices"),
     };
-    let double = if cuda.is_double || nccl.is_double { ", stand-ins for tests: synthetic" } else { "" };
+    let double = if cuda.is_double { ", stand-ins for tests: synthetic" } else { "" };
     Ok(format!("{devices}, CUDA {}, NCCL {}{double}", cuda.cuda, nccl.version))
 }

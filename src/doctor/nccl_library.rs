@@ -46,6 +46,5 @@ fn library(answer: &NcclAnswer) -> Finding {
         return Finding::new("library", State::Broken, found)
             .mend("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
     }
-    let double = if answer.is_double { ", a stand-in for tests: nothing through it is real" } else { "" };
-    Finding::new("library", State::Fine, format!("NCCL {version}, {file}{double}"))
+    Finding::new("library", State::Fine, format!("NCCL {version}, {file}"))
 }

@@ -52,7 +52,7 @@ impl DeviceClock {
             let before = host_clock::now_nanoseconds();
             driver::record(event, stream)?;
             while !driver::has_come(event)? {
-                std::hint::spin_loop();
+                std::thread::yield_now();
             }
             let error_nanoseconds = (host_clock::now_nanoseconds() - before) / 2;
             let anchor = Anchor { event, host_nanoseconds: before + error_nanoseconds, error_nanoseconds };

@@ -81,8 +81,6 @@ pub(super) struct Data {
     outputs: Vec<Known>,
     element: ElementType,
     rank: u32,
-    /// Wrong by so many units in the last place is still right; see [`tolerance`].
-    tolerance: u32,
 }
 
 impl Data {
@@ -111,7 +109,6 @@ impl Data {
             seed,
             element,
             rank: view.group[view.me as usize],
-            tolerance: reduce_op.map_or(0, |op| tolerance(element, op, ranks)),
         }
     }
 
@@ -122,7 +119,7 @@ impl Data {
         let seed = u64::from(stream);
         let pattern = Pattern::new(element, None, 2, seed);
         let (inputs, outputs) = if sends { (of(Buffer::Send), vec![]) } else { (vec![], of(Buffer::Receive)) };
-        Data { pattern, seed, inputs, outputs, element, rank, tolerance: 0 }
+        Data { pattern, seed, inputs, outputs, element, rank }
     }
 
     /// Writes the inputs.
@@ -171,9 +168,6 @@ impl Data {
             return Ok(None);
         }
         let source = known.segment.source.shifted_by(place.shift);
-        if self.tolerance > 0 {
-            return self.check_within(known, stretch, source, tools.stream);
-        }
         let bytes = self.element.size();
         let mut element = vec![0; bytes as usize];
         // SAFETY: the element lies within the stretch that was compared.
@@ -184,27 +178,6 @@ impl Data {
             |wrong| (wrong.expected, wrong.got),
         );
         Ok(Some(Mismatch { rank: self.rank, element: known.segment.offset + first, expected, got, count }))
-    }
-
-    /// On the host, where results may differ in their last places.
-    fn check_within(
-        &self,
-        known: &Known,
-        stretch: Stretch,
-        source: Source,
-        stream: CUstream,
-    ) -> Result<Option<Mismatch>> {
-        let mut bytes = vec![0; (stretch.elements * stretch.element_bytes) as usize];
-        // SAFETY: the stretch is that which was compared.
-        unsafe { driver::copy_to_host(&mut bytes, stretch.address, stream)? };
-        let wrong = self.pattern.check_within(source, &bytes, self.tolerance);
-        Ok(wrong.map(|wrong| Mismatch {
-            rank: self.rank,
-            element: known.segment.offset + wrong.first,
-            expected: wrong.expected,
-            got: wrong.got,
-            count: wrong.count,
-        }))
     }
 
     fn stretch(&self, known: &Known, place: Place) -> Stretch {
@@ -237,30 +210,9 @@ fn known(pattern: &Pattern, segments: Vec<Segment>, scratch: &mut Scratch) -> Ve
     segments.into_iter().filter(|segment| segment.elements > 0).map(keep).collect()
 }
 
-/// NCCL averages floats by multiplying each contribution with 1/n, rounded to the type, before it adds them (`src/enqueue.cc`,
-/// `hostToDevRedOp`), and in some kernels by dividing the sum. Where n is a power of two both are exact. Else 1/n is off by half a
-/// unit, so is each of n products, and so is each of n - 1 sums of positive numbers: n + 1 units at most in all.
-fn tolerance(element: ElementType, op: ReduceOp, ranks: u32) -> u32 {
-    use ElementType::{Bfloat16, Float16, Float32, Float64, Fp8E4m3, Fp8E5m2};
-    let float = matches!(element, Bfloat16 | Float16 | Float32 | Float64 | Fp8E4m3 | Fp8E5m2);
-    if op == ReduceOp::Avg && float && !ranks.is_power_of_two() { ranks + 1 } else { 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_averages_of_floats_over_uneven_numbers_of_ranks_may_differ_in_their_last_places() {
-        for (element, op, ranks, units) in [
-            (ElementType::Bfloat16, ReduceOp::Avg, 3, 4),
-            (ElementType::Bfloat16, ReduceOp::Avg, 4, 0),
-            (ElementType::Int32, ReduceOp::Avg, 3, 0),
-            (ElementType::Float32, ReduceOp::Sum, 3, 0),
-        ] {
-            assert_eq!(tolerance(element, op, ranks), units, "{op} of {element} on {ranks}");
-        }
-    }
 
     #[test]
     fn equal_columns_are_kept_once() {

@@ -65,15 +65,11 @@ pub(super) fn start() -> Result<u32> {
     }
 }
 
-/// The file that the driver came from, and whether it says that it is a stand-in for tests.
-pub(super) fn library(mark: &str) -> (String, bool) {
-    // SAFETY: the library was loaded by `start`; of the mark only whether it is there matters.
-    unsafe {
-        let library = sys::culib();
-        let is_double = library.get::<*const c_void>(mark.as_bytes()).is_ok();
-        let address = library.get::<*const c_void>(b"cuInit").map(|symbol| *symbol);
-        (address.ok().and_then(|address| file_of(address)).unwrap_or_else(|| "libcuda.so".to_owned()), is_double)
-    }
+/// The file that the driver came from.
+pub(super) fn file() -> String {
+    // SAFETY: the library was loaded by `start`; nothing is called.
+    let address = unsafe { sys::culib().get::<*const c_void>(b"cuInit").map(|symbol| *symbol) };
+    address.ok().and_then(|address| file_of(address)).unwrap_or_else(|| "libcuda.so".to_owned())
 }
 
 /// `12.8` or so: the newest CUDA that the driver can serve.

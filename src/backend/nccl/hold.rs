@@ -12,6 +12,9 @@ use crate::host_clock;
 /// A held kernel goes on by itself after this time: a host that dies must leave none behind.
 const LONGEST_HOLD_NANOSECONDS: u64 = 30_000_000_000;
 
+/// The last stretch before a start, in which the processor is not given away.
+const SPUN_NANOSECONDS: u64 = 100_000;
+
 /// The word, and what is held.
 pub(super) struct Hold {
     word: *mut u32,
@@ -71,8 +74,9 @@ impl Hold {
         let now = host_clock::now_nanoseconds();
         self.enqueue_nanoseconds = (now - begun).max(self.enqueue_nanoseconds - self.enqueue_nanoseconds / 64);
         self.came_late = now > start;
-        while host_clock::now_nanoseconds() < start {
-            std::hint::spin_loop();
+        while let Some(left) = start.checked_sub(host_clock::now_nanoseconds()) {
+            // Others may need the processor; the last stretch is kept for a start on time.
+            if left > SPUN_NANOSECONDS { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
         self.write();
     }

@@ -105,14 +105,9 @@ pub struct Library {
     pub version: Version,
     /// The file that it came from.
     pub file: String,
-    /// True where the library says that it is a stand-in for tests.
-    pub is_double: bool,
     last_error: Option<unsafe extern "C" fn(Comm) -> *const c_char>,
     error_string: Option<unsafe extern "C" fn(Code) -> *const c_char>,
 }
-
-/// What stand-ins for tests export, so that nothing measured through them is taken for real.
-pub const DOUBLE_MARK: &str = "commgauge_test_double";
 
 impl Library {
     /// Loads the file that was named, or else `libnccl.so.2`, then `libnccl.so`, from where the system looks for libraries.
@@ -157,13 +152,12 @@ impl Library {
             Error::usage(format!("{file} has no {symbol}: needs NCCL {}, found {version}", first_with(symbol)))
         };
         let call = Functions::of(&handle).map_err(too_old)?;
-        // SAFETY: the types are those of nccl.h; of the mark only whether it is there matters.
+        // SAFETY: the types are those of nccl.h.
         let library = unsafe {
             Library {
                 call,
                 version,
                 file,
-                is_double: handle.get::<ConstP>(DOUBLE_MARK.as_bytes()).is_ok(),
                 last_error: handle.get(b"ncclGetLastError").ok().map(|symbol| *symbol),
                 error_string: handle.get(b"ncclGetErrorString").ok().map(|symbol| *symbol),
             }

@@ -25,7 +25,7 @@ mod replay_times;
 
 pub use device::Placing;
 pub use environment::Environment;
-pub use library::{DOUBLE_MARK, Library, Version};
+pub use library::{Library, Version};
 pub use open::{DeviceFacts, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};

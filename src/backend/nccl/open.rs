@@ -7,7 +7,7 @@ use super::device::{Device, Placing};
 use super::driver;
 use super::hold::Hold;
 use super::kernels::Kernels;
-use super::library::{DOUBLE_MARK, Library, Version};
+use super::library::{Library, Version};
 use super::memory::Arena;
 use super::readings::NvmlReader;
 use super::{NcclBackend, environment, prepared};
@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 /// The first version that takes several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
+
+/// What the devices of stand-ins for tests are called (tests/doubles/README.md), so that nothing measured on them is taken for real.
+const DOUBLE: &str = "commgauge double";
 
 /// What a user may ask of the backend.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +42,6 @@ pub struct Opened {
     kernels: Kernels,
     driver_version: String,
     driver_file: String,
-    is_double: bool,
 }
 
 /// What a rank says of its device before it is used.
@@ -72,10 +74,8 @@ impl Opened {
         }
         let device = Device::open(placing.device(devices)?).map_err(needs)?;
         let kernels = Kernels::load(&device).map_err(needs)?;
-        let (driver_file, driver_is_double) = driver::library(DOUBLE_MARK);
         let driver_version = driver::version().map_err(needs)?;
-        let is_double = driver_is_double || library.is_double;
-        Ok(Opened { device, library, kernels, driver_version, driver_file, is_double })
+        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file() })
     }
 
     /// What the ranks of a launch are compared by.
@@ -104,7 +104,14 @@ impl Opened {
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
         one_version(&ranks)?;
         let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
-        let facts = self.facts(placing, ranks_on_device);
+        let mut facts = self.facts(placing, ranks_on_device);
+        let (stream, mut clock) = (driver::create_stream()?, DeviceClock::new()?);
+        clock.anchor(stream)?;
+        let error_microseconds = clock.error_nanoseconds() as f64 / 1e3;
+        facts.notes.push(format!(
+            "events lie on rank {}'s host clock to within {error_microseconds:.1} us at the start",
+            world.rank()
+        ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
@@ -116,14 +123,14 @@ impl Opened {
             base: None,
             communicators: HashMap::new(),
             kernels: self.kernels,
-            stream: driver::create_stream()?,
+            stream,
             send: Arena::default(),
             receive: Arena::default(),
             scratch: Scratch::default(),
             events: Vec::new(),
             axis_streams: Vec::new(),
             channels: HashMap::new(),
-            clock: DeviceClock::new()?,
+            clock,
             hold: Hold::new()?,
             ranks_on_device,
             gives_way: ranks_on_host > host::processors(),
@@ -146,7 +153,8 @@ impl Opened {
             notes.push("communicators of groups from unique ids: ncclCommSplit needs NCCL 2.18".to_owned());
         }
         let mut warnings = Vec::new();
-        if self.is_double {
+        let is_double = self.device.name.contains(DOUBLE);
+        if is_double {
             warnings.push(format!(
                 "synthetic: carried out by stand-ins for tests ({}, {}) in host memory; these are not measurements",
                 self.driver_file, library.file
@@ -164,7 +172,7 @@ impl Opened {
         }
         BackendFacts {
             name: "nccl",
-            synthetic: self.is_double,
+            synthetic: is_double,
             virtual_clock: false,
             library: library.description(),
             transport: None,

@@ -88,7 +88,7 @@ fn allocate(bytes: usize) -> Result<usize, c_int> {
 /// Takes an allocation out of the books; an address that is not the start of one is an error.
 fn forget(address: usize, host: bool) -> Result<Allocation, c_int> {
     let mut memory = MEMORY.lock().unwrap();
-    if !memory.allocations.get(&address).is_some_and(|allocation| allocation.host == host) {
+    if memory.allocations.get(&address).is_none_or(|allocation| allocation.host != host) {
         return Err(INVALID_VALUE);
     }
     let allocation = memory.allocations.remove(&address).ok_or(INVALID_VALUE)?;
