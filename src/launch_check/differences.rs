@@ -13,6 +13,10 @@ const NOT_SET: &str = "not set";
 /// What stands for values whose text nobody was asked for.
 const OTHERS: &str = "(other values)";
 
+/// Values, each with its ranks, in the order of their first.
+type Held = Vec<(String, Vec<u32>)>;
+/// The lines of a list, by name; none where its text was not asked for.
+type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 /// A text by fact and hash.
 pub(super) type Texts = HashMap<(Fact, u64), String>;
 
@@ -69,7 +73,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
                 }
             }
             (_, groups) => {
-                let mut values: Vec<(String, Vec<u32>)> = Vec::new();
+                let mut values = Held::new();
                 for (hash, ranks) in groups {
                     merge(&mut values, texts.get(&(fact, *hash)).map_or(OTHERS, String::as_str), ranks);
                 }
@@ -81,7 +85,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
 }
 
 impl Compared {
-    fn add(&mut self, fact: Fact, line: &str, values: Vec<(String, Vec<u32>)>, allows_mixed: bool) {
+    fn add(&mut self, fact: Fact, line: &str, values: Held, allows_mixed: bool) {
         let weight = match fact.weight(line) {
             Weight::Mixed if allows_mixed => Weight::Warning,
             other => other,
@@ -112,8 +116,8 @@ impl Compared {
 }
 
 /// The lines of lists that differ: name, then each value with its ranks.
-fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String, Vec<(String, Vec<u32>)>)> {
-    let lists: Vec<(Option<BTreeMap<&str, &str>>, &[u32])> = groups
+fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String, Held)> {
+    let lists: Vec<(Lines, &[u32])> = groups
         .iter()
         .map(|(hash, ranks)| {
             let text = if *hash == 0 { Some("") } else { texts.get(&(fact, *hash)).map(String::as_str) };
@@ -124,7 +128,7 @@ fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String
         lists.iter().flat_map(|(list, _)| list.iter().flatten()).map(|(name, _)| (*name, ())).collect();
     let mut differing = Vec::new();
     for name in names.into_keys() {
-        let mut values: Vec<(String, Vec<u32>)> = Vec::new();
+        let mut values = Held::new();
         for (list, ranks) in &lists {
             let value = list.as_ref().map_or(OTHERS, |list| list.get(name).copied().unwrap_or(NOT_SET));
             merge(&mut values, value, ranks);
@@ -136,7 +140,7 @@ fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String
     differing
 }
 
-fn merge(values: &mut Vec<(String, Vec<u32>)>, value: &str, ranks: &[u32]) {
+fn merge(values: &mut Held, value: &str, ranks: &[u32]) {
     match values.iter_mut().find(|known| known.0 == value) {
         Some((_, known)) => {
             known.extend_from_slice(ranks);
