@@ -13,6 +13,7 @@ pub mod units;
 
 pub mod chart;
 pub mod collective;
+pub mod device_probe;
 pub mod geometry;
 #[cfg(feature = "mpi")]
 pub mod mpi_call;
@@ -31,6 +32,7 @@ pub mod backend;
 pub mod record;
 
 pub mod cost;
+pub mod launch_check;
 pub mod measure;
 
 pub mod interop;
@@ -39,6 +41,7 @@ pub mod planner;
 pub mod session;
 pub mod verdict;
 
+pub mod doctor;
 pub mod report;
 
 pub mod cli;

@@ -165,6 +165,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         world_size: world.processes(),
         record,
         resume: None,
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,

@@ -1,11 +1,14 @@
 //! What the programs that MPI launches share: their flags, their beginning and their end.
 
 use super::launched_arguments::LaunchedArguments;
+use super::launched_check;
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, NO_NCCL, nothing_left, resume_command, state};
+use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
+use crate::backend;
 use crate::backend::mpi::MpiBackend;
+use crate::backend::nccl::{Environment, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -13,7 +16,7 @@ use crate::mpi_call;
 use crate::record::line::{End, EndStatus};
 use crate::record::{Record, provenance};
 use crate::report::View;
-use crate::session::{self, Request, Resume, Signals, TimeLimit};
+use crate::session::{self, LaunchFacts, Request, Resume, Signals, TimeLimit};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
@@ -32,6 +35,9 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
             eprintln!("commgauge: {error}");
         }
         return error.exit_code();
+    }
+    if let Err(error) = prepare(work.launched()) {
+        return tell_once(&error);
     }
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
@@ -52,11 +58,36 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     exit_code
 }
 
+/// What must stand in the environment before any library has started threads.
+fn prepare(arguments: &LaunchedArguments) -> Result<()> {
+    let nccl = &arguments.nccl;
+    let is_nccl = arguments.backend == Backend::Nccl;
+    nccl.check(is_nccl)?;
+    let environment = Environment {
+        share_gpu: nccl.share_gpu,
+        algorithm: nccl.algorithm.map(|algorithm| algorithm.name()),
+        protocol: nccl.protocol.map(|protocol| protocol.name()),
+    };
+    if is_nccl { environment.prepare() } else { Ok(()) }
+}
+
+/// Whether this copy is the one that speaks for all before MPI says who is who.
+fn speaks() -> bool {
+    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
+}
+
+/// An error that every copy of the program has found before MPI started.
+fn tell_once(error: &Error) -> i32 {
+    if speaks() {
+        eprintln!("commgauge: {error}");
+    }
+    error.exit_code()
+}
+
 /// Help and version, or a usage error; said by one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
-    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-    let rank = ranks.iter().find_map(|name| std::env::var(name).ok());
-    if rank.is_none_or(|rank| rank == "0") {
+    if speaks() {
         // A closed pipe is no reason to fail.
         let _ = message.print();
     }
@@ -72,24 +103,38 @@ fn abort(error: &Error) -> ! {
 
 fn measure<W: Work>(work: &W, program: &'static str, (world, begun): (&MpiWorld, Instant)) -> Result<i32> {
     let arguments = work.launched();
-    agree(world, expected_launch(arguments, world.processes()))?;
-    agree(world, only_mpi(arguments.backend))?;
+    agree(world, launched_check::expected_launch(arguments, world.processes()))?;
+    agree(world, launched(arguments.backend))?;
     same_course(arguments, world)?;
     if let Some(exit_code) = finished_before(arguments, world)? {
         return Ok(exit_code);
     }
-    let hosts = hosts(world)?;
-    let request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
+    let places = launched_check::where_all_are(world)?;
+    let hosts = &places.hosts;
+    let request = request(work, program, &Nodes::of_hosts(hosts));
+    let opened = open_device(arguments, world, hosts);
+    let device = opened.as_ref().ok().and_then(|(opened, _)| opened.as_ref()).map(Opened::device_facts);
+    let report = launched_check::compared(world, arguments, &places, (request.as_ref().ok(), device))?;
+    if !arguments.check_launch {
+        launched_check::refuse(world, report.as_ref())?;
+    }
+    let mut request = agree(world, request)?;
+    let opened = agree(world, opened)?;
+    if arguments.check_launch {
+        return launched_check::show(world, arguments, report.as_ref());
+    }
+    let warnings = report.map(|report| report.warnings).unwrap_or_default();
+    request.launch = LaunchFacts { hosts: hosts.clone(), warnings };
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
     let signals = agree(world, Signals::catch())?.with_limit(limit);
-    let mine = &hosts[world.process() as usize];
-    let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
+    let mut backend = backend(arguments, opened)?;
+    let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
-        None => session::run(world, &mut backend, &request, &signals),
+        None => session::run(world, backend, &request, &signals),
         Some((table, options)) => {
             let steps = agree(world, Step::all_of(table, request.world_size))?;
-            session::run_with_replays(world, &mut backend, &request, &replays_of(&steps, *options), &signals)
+            session::run_with_replays(world, backend, &request, &replays_of(&steps, *options), &signals)
         }
     };
     let mine = if world.process() == 0 { show(arguments, &request, end.as_ref().ok()) } else { Ok(()) };
@@ -112,32 +157,42 @@ fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> 
     )))
 }
 
-/// Catches the launch that was none: a binary started N times, each thinking that it is alone.
-fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
-    let launched_by =
-        |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|n| *n > 1).map(|n| (name.to_owned(), n));
-    let told = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"].into_iter().find_map(launched_by);
-    match (arguments.expect_ranks, told) {
-        (Some(expected), _) if expected == ranks => Ok(()),
-        (Some(expected), _) => Err(Error::usage(format!(
-            "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({})",
-            mpi_call::library_version()
-        ))),
-        (None, Some((name, told))) if ranks == 1 => Err(Error::usage(format!(
-            "the launcher says {told} ranks ({name}), MPI says 1: the launcher is not that of the MPI that commgauge was built with ({})",
-            mpi_call::library_version()
-        ))),
-        (None, _) if ranks == 1 => Err(Error::usage(
-            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or say --expect-ranks 1 if one rank is meant",
-        )),
-        _ => Ok(()),
+/// The rank's device, where the backend wants one. Not collective: ranks agree on the outcome when they know of each other.
+fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) -> Result<(Option<Opened>, Placing)> {
+    let me = world.process() as usize;
+    let nccl = &arguments.nccl;
+    let placing = Placing {
+        local_rank: hosts[..me].iter().filter(|host| **host == hosts[me]).count() as u32,
+        ranks_on_host: hosts.iter().filter(|host| **host == hosts[me]).count() as u32,
+        host: hosts[me].clone(),
+        device_map: nccl.device_map.clone(),
+        share_gpu: nccl.share_gpu,
+    };
+    if arguments.backend != Backend::Nccl {
+        return Ok((None, placing));
+    }
+    Ok((Some(Opened::find(&options(arguments), &placing)?), placing))
+}
+
+fn options(arguments: &LaunchedArguments) -> Options {
+    let nccl = &arguments.nccl;
+    Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas) }
+}
+
+/// Who carries the calls out, once all ranks have what it needs.
+fn backend(
+    arguments: &LaunchedArguments,
+    (opened, placing): (Option<Opened>, Placing),
+) -> Result<Box<dyn backend::Backend>> {
+    match opened {
+        None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
+        Some(opened) => Ok(Box::new(opened.into_backend(&options(arguments), &placing)?)),
     }
 }
 
-fn only_mpi(backend: Backend) -> Result<()> {
+fn launched(backend: Backend) -> Result<()> {
     match backend {
-        Backend::Mpi => Ok(()),
-        Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Mpi | Backend::Nccl => Ok(()),
         Backend::Simulated => Err(Error::usage(
             "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
         )),
@@ -170,24 +225,13 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         world_size,
         record,
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
+        launch: LaunchFacts::default(),
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
         interference: work.interference(world_size)?,
     })
-}
-
-/// The host of every rank.
-fn hosts(world: &MpiWorld) -> Result<Vec<String>> {
-    let mine = provenance::rank_facts(0).host;
-    let mut hosts = world.gather(mine.as_bytes())?.join(&b'\n');
-    world.broadcast(&mut hosts)?;
-    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
-    if hosts.len() == world.processes() as usize {
-        return Ok(hosts);
-    }
-    Err(Error::environment(format!("a host name has a line break: {hosts:?}")))
 }
 
 /// Shows the record that was just written, also where the run did not come to its end.

@@ -1,6 +1,7 @@
 //! The flags of every program that MPI launches. They are known without MPI too, so that `commgauge run` can check what it hands
 //! on.
 
+use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;
 use super::run::Backend;
 use crate::measure::InjectedDelay;
@@ -32,6 +33,16 @@ pub struct LaunchedArguments {
     /// Number of ranks that the launch must have; needed for a launch of one rank
     #[arg(long, value_name = "N")]
     pub expect_ranks: Option<u32>,
+    /// Show what the ranks have in common and where they differ, and stop before anything is measured; exit code 7 where they
+    /// do not belong together
+    #[arg(long)]
+    pub check_launch: bool,
+    /// Go on where ranks differ in environment, libraries or drivers; the record then says where
+    #[arg(long)]
+    pub allow_mixed: bool,
+    /// Where the check of the launch goes, as JSON; set by `commgauge run --check-launch`
+    #[arg(long, hide = true, value_name = "FILE", requires = "check_launch")]
+    pub launch_report: Option<PathBuf>,
     /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
     #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
     pub inject_delay: Option<InjectedDelay>,
@@ -44,6 +55,9 @@ pub struct LaunchedArguments {
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// What only NCCL understands.
+    #[command(flatten)]
+    pub nccl: NcclArguments,
     /// The launch command, as a JSON list; set by `commgauge run`
     #[arg(long, hide = true)]
     pub launch_command: Option<String>,

@@ -5,6 +5,7 @@
 mod allocation;
 mod arguments;
 mod commands;
+mod check_launch;
 mod outcome;
 mod progress;
 mod resume;
@@ -35,10 +36,6 @@ use std::path::Path;
 use std::time::Instant;
 use work::Wanted;
 
-/// The answer to `--backend nccl`.
-pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
-     simulated (no data, a virtual clock)";
-
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     if let Some(record) = &arguments.resume {
@@ -51,13 +48,19 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let nodes = supposed_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
-        Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Simulated if arguments.check_launch => Err(Error::usage(
+            "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
+        )),
         Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
-        Backend::Mpi if arguments.dry_run => {
+        Backend::Mpi | Backend::Nccl if arguments.dry_run => {
             tell(allocation.as_ref(), arguments);
             dry_run(arguments, &wanted.work, &nodes, out)
         }
-        Backend::Mpi => {
+        Backend::Mpi | Backend::Nccl if arguments.check_launch => {
+            tell(allocation.as_ref(), arguments);
+            check_launch::run(arguments, out)
+        }
+        Backend::Mpi | Backend::Nccl => {
             tell(allocation.as_ref(), arguments);
             launch_all(arguments, out)
         }
@@ -108,6 +111,7 @@ fn run_here(
         world_size: arguments.ranks,
         record,
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
@@ -143,7 +147,7 @@ fn supposed_nodes(
     machine: Option<&Machine>,
 ) -> Result<Nodes> {
     let ranks = arguments.ranks as usize;
-    let launched = arguments.backend == Backend::Mpi;
+    let launched = arguments.backend != Backend::Simulated;
     if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
         places::check_file("--hostfile", file)?;
         let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
@@ -301,6 +305,7 @@ impl Seen {
                 self.round = Some((growth.round, growth.cases.len()));
             }
             Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) => {}
         }
     }
 }

@@ -131,6 +131,7 @@ impl SimulateCommand {
             world_size: ranks,
             record: self.output.clone().unwrap_or_default(),
             resume: None,
+            launch: Default::default(),
             launch_command: None,
             injected_delay: None,
             injected_panic: None,

@@ -176,6 +176,7 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             synthetic,
             library,
             transport: None,
+            notes: Vec::new(),
             machine: None,
             nodes_per_leaf: None,
         },

@@ -4,6 +4,7 @@
 //! length.
 
 use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
 use super::product_line::ProductLine;
@@ -28,6 +29,8 @@ pub(super) struct Assembly {
     replays: Vec<ReplayLine>,
     interference: Vec<InterferenceLine>,
     products: Vec<ProductLine>,
+    devices: Option<DevicesLine>,
+    device_readings: Vec<DeviceReadingsLine>,
     chosen: BTreeMap<u32, ChosenSize>,
     calibration: Option<CalibrationLine>,
     /// One copy of each name: a case has a line for each replicate.
@@ -89,6 +92,13 @@ impl Assembly {
                 check_product(&product)?;
                 self.products.push(*product);
             }
+            (Line::Devices(devices), _, Some(_)) => self.devices = Some(*devices),
+            (Line::DeviceReadings(readings), _, Some(plan)) => {
+                if readings.case as usize >= plan.cases.len() {
+                    return Err(format!("devices were read at case {}, which is not in the plan", readings.case));
+                }
+                self.device_readings.push(*readings);
+            }
             (Line::Interference(pair), _, Some(plan)) => {
                 check_interference(&pair, plan)?;
                 self.interference.push(*pair);
@@ -140,7 +150,8 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, resumes, end, .. } = self;
+        let Assembly { clocks, cases, replays, interference, products, devices, device_readings, resumes, .. } = self;
+        let (chosen, calibration, end) = (self.chosen, self.calibration, self.end);
         Some(Record {
             header,
             plan,
@@ -152,6 +163,8 @@ impl Assembly {
             interference,
             products,
             resumes,
+            devices,
+            device_readings,
             end,
             torn,
             running,

@@ -4,6 +4,7 @@
 
 pub use super::backend_line::BackendLine;
 use super::calibration_line::{CalibrationLine, PlanGrowth};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 pub use super::end_line::{End, EndStatus};
 use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
@@ -50,6 +51,10 @@ pub enum Line {
     Calibration(CalibrationLine),
     /// A matrix product, in one replicate.
     Product(Box<ProductLine>),
+    /// The devices of the ranks.
+    Devices(Box<DevicesLine>),
+    /// The devices before and after a case of a replicate.
+    DeviceReadings(Box<DeviceReadingsLine>),
     /// A further launch goes on with a run that had ended early.
     Resume(Box<ResumeLine>),
     /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.

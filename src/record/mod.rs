@@ -7,6 +7,7 @@ mod assemble;
 mod backend_line;
 pub mod calibration_line;
 mod changes;
+pub mod device_line;
 mod end_line;
 mod follower;
 pub mod interference_line;

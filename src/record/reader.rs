@@ -5,6 +5,7 @@
 
 use super::assemble::Assembly;
 use super::calibration_line::{CalibrationLine, ChosenSize};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, ClockLine, End, EndStatus, Header, Plan};
 use super::product_line::ProductLine;
@@ -23,7 +24,7 @@ use std::path::Path;
 const LONGEST_LINE_BYTES: u64 = 1 << 30;
 
 /// Every kind of line, as [`Line`] names them.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 13] = [
     "header",
     "plan",
     "clock",
@@ -34,6 +35,8 @@ const KINDS: [&str; 11] = [
     "calibration",
     "product",
     "resume",
+    "devices",
+    "device_readings",
     "end",
 ];
 
@@ -60,6 +63,10 @@ pub struct Record {
     pub products: Vec<ProductLine>,
     /// Every further launch that went on with the run.
     pub resumes: Vec<ResumeLine>,
+    /// The devices of the ranks, where they can be read.
+    pub devices: Option<DevicesLine>,
+    /// The devices before and after each case.
+    pub device_readings: Vec<DeviceReadingsLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.

@@ -1,6 +1,7 @@
 //! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
 
 use super::contention::Contention;
+use super::devices;
 use super::interference::Disturbed;
 use super::late::{self, Late};
 use super::pairs::PairsView;
@@ -70,7 +71,9 @@ impl View {
         }
         let (replicates, synthetic) = (record.header.settings.replicates, record.header.backend.synthetic);
         let cases = || record.plan.cases.iter().zip(&lines_of_case);
-        let rows: Vec<Row> = cases().map(|(facts, lines)| Row::merge(facts, lines, replicates, synthetic)).collect();
+        let mut rows: Vec<Row> =
+            cases().map(|(facts, lines)| Row::merge(facts, lines, replicates, synthetic)).collect();
+        let of_devices = devices::mark(record, &mut rows);
         let late: Vec<Option<Late>> =
             cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
         let named = rows.iter().zip(&late).filter_map(|(row, late)| Some((row.facts.name.as_str(), late.as_ref()?)));
@@ -82,7 +85,7 @@ impl View {
         View {
             findings,
             pairs,
-            doubts: doubts(record, &rows),
+            doubts: doubts(record, &rows).into_iter().chain(of_devices).collect(),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),

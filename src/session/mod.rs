@@ -3,6 +3,7 @@
 //! Every process calls [`run`] with the same request; process 0 writes the record.
 
 mod calibrate;
+mod devices;
 mod facts;
 mod interference;
 mod preflight;
@@ -61,6 +62,8 @@ pub struct Request {
     pub record: PathBuf,
     /// How the run goes on with the record, where it was begun by another launch.
     pub resume: Option<Resume>,
+    /// What the check of the launch found; nothing where nothing was launched.
+    pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
     /// A rank to delay in every isolated iteration, to see whether it is named.
@@ -69,6 +72,15 @@ pub struct Request {
     pub injected_panic: Option<u32>,
     /// Two calls to be measured at once, after the cases.
     pub interference: Option<Interference>,
+}
+
+/// What the check of a launch leaves to the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchFacts {
+    /// A name for the host of every rank, which no other host has; empty where nothing was launched.
+    pub hosts: Vec<String>,
+    /// What speaks against the numbers, for the record; process 0 knows it.
+    pub warnings: Vec<String>,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
@@ -100,6 +112,7 @@ pub fn run_with_replays(
     let (mut journal, kept) = resume::open(world, backend, request, (&ranks, &planned))?;
 
     let measured = (|| {
+        devices::introduce(world, backend, &mut journal)?;
         let mut tally = Tally::after(&kept);
         let cases = Cases { world, request, ranks: &ranks, planned: &planned, kept: &kept, signals };
         cases.measure_all(backend, (&mut journal, &mut tally))?;

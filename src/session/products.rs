@@ -27,7 +27,7 @@ pub(super) struct Products<'a> {
 pub(super) fn preflight(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<()> {
     let available = backend.bytes_available();
     let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
-        Some(shape) if !backend.facts().synthetic && product_bytes(shape) > available => {
+        Some(shape) if !backend.facts().virtual_clock && product_bytes(shape) > available => {
             let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
             Err(Error::usage(format!(
                 "the product of {layer} needs {needed} of matrices on each rank, and there is {available} for each; choose a \
@@ -84,7 +84,7 @@ impl Products<'_> {
             slowest_nanoseconds: Vec::new(),
             slowest_rank: Vec::new(),
         };
-        if backend.facts().synthetic {
+        if backend.facts().virtual_clock {
             let reason = "the simulated backend computes nothing; its machine file has no rate of products".to_owned();
             line.outcome = Outcome::Waived { reason };
             return Ok(line);

@@ -55,6 +55,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         world_size: ranks,
         record: folder.path().join("run.jsonl"),
         resume: None,
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,

@@ -1,5 +1,6 @@
 //! The replicates: fresh communicators, a new order of the cases, one line for each case.
 
+use super::devices;
 use super::preflight::{Planned, binding};
 use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
@@ -11,7 +12,7 @@ use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
 use crate::session::signals::Work;
 use crate::session::timekeeping::Timekeeping;
 use crate::workload::estimated_case_seconds;
-use crate::world::{World, agree};
+use crate::world::{Located, World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -95,6 +96,7 @@ impl Steps<'_> {
                     return Ok(lines);
                 };
                 time.clock.resynchronise(world)?;
+                let before = devices::before(backend);
                 let line = self.case_line(backend, time, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
@@ -103,6 +105,8 @@ impl Steps<'_> {
                 }
                 journal.write(world, || Line::Case(Box::new(line)))?;
                 self.signals.done(&work);
+                let named = ((self.first_case + place.case) as u32, replicate);
+                devices::after(world, backend, before, named, journal)?;
                 tally.signal = self.signals.agreed(world)?;
                 if tally.signal != 0 {
                     return Ok(lines);
@@ -148,8 +152,12 @@ impl Steps<'_> {
             injected_delay: request.injected_delay,
             completion_deadline: DEFAULT_COMPLETION_DEADLINE,
         };
+        let binding = binding(request, planned.case, geometry);
+        if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
+            return Ok(self.line_without_numbers(place, Outcome::Waived { reason }));
+        }
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
-        let bound = backend.bind(&binding(request, planned.case, geometry));
+        let bound = backend.bind(&binding);
         let mut call = match agree(self.world, bound) {
             Ok(call) => call,
             Err(error) if error.is_shared() => {
@@ -172,6 +180,19 @@ impl Steps<'_> {
             result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
         CaseLine { pairs: pairs.map(Box::new), ..line }
     }
+}
+
+/// A reason that any rank has is everybody's: that of the lowest rank which has one.
+fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
+    let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
+    world.all_min(&mut lowest)?;
+    if lowest[0].value > 0.0 {
+        return Ok(None);
+    }
+    let mut reason = mine.unwrap_or_default().into_bytes();
+    reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
+    world.broadcast(&mut reason)?;
+    Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
 }
 
 /// The pairs of a round with the times of the slower rank of each; without numbers where the result has none.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod doubles;
 pub mod hosts;
 
 use rustix::process::{Pid, Signal, kill_process};

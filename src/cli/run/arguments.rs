@@ -50,6 +50,9 @@ pub struct RunArguments {
     /// Print the launch command and the plan, and stop.
     #[arg(long)]
     pub dry_run: bool,
+    /// Start the ranks, show what they have in common and where they differ, and stop before anything is measured.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub check_launch: bool,
     /// The launcher: auto, mpirun, mpiexec, srun, or a path.
     #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
     pub launcher: String,
@@ -74,8 +77,19 @@ pub enum Backend {
     Mpi,
     /// No data, a virtual clock; runs in this process.
     Simulated,
-    /// Device memory over NCCL; this version has none and refuses it.
+    /// Device memory over NCCL, on GPUs.
     Nccl,
+}
+
+impl Backend {
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Mpi => "mpi",
+            Backend::Simulated => "simulated",
+            Backend::Nccl => "nccl",
+        }
+    }
 }
 
 #[cfg(test)]

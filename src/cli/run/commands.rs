@@ -30,7 +30,7 @@ impl<'a> Launched<'a> {
     pub(super) fn new(arguments: &RunArguments, record: &Path) -> Result<Launched<'a>> {
         let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
         words.extend(["--record".into(), places::text(record)?]);
-        words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
+        words.extend(["--backend", arguments.backend.name(), "--quiet"].map(str::to_owned));
         words.extend(of_a_launch(arguments));
         if let Some(machine) = &arguments.machine {
             words.extend(["--machine".into(), places::text(machine)?]);

@@ -114,6 +114,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
             synthetic: false,
             library: String::new(),
             transport: None,
+            notes: Vec::new(),
             machine: None,
         },
         world_size: RANKS,
