@@ -17,25 +17,25 @@ fn piece(what: Part, offset: usize, count: usize, peer: c_int) -> Piece {
 
 #[test]
 fn ranks_without_a_share_are_left_out_of_vector_forms() {
-    let out = |me| pieces(Collective::AllGatherV, Placement::OutOfPlace, me, Of::all_gather);
+    let out = |me| pieces(Collective::AllGatherV, Placement::OutOfPlace, me, |of| of.all_gather());
     assert_eq!(out(1), [piece(Part::Receive, 0, 4, 0), piece(Part::Receive, 16, 2, 2)]);
-    let reduced = pieces(Collective::ReduceScatterV, Placement::OutOfPlace, 2, Of::reduce_scatter);
+    let reduced = pieces(Collective::ReduceScatterV, Placement::OutOfPlace, 2, |of| of.reduce_scatter());
     let reduce = |receives| Part::Reduce { in_place: false, receives };
     assert_eq!(reduced, [piece(reduce(false), 0, 4, 0), piece(reduce(true), 16, 2, 2)]);
 }
 
 #[test]
 fn in_place_a_block_that_stays_is_not_sent_to_its_own_rank() {
-    let gathered = pieces(Collective::AllGatherV, Placement::InPlace, 2, Of::all_gather);
+    let gathered = pieces(Collective::AllGatherV, Placement::InPlace, 2, |of| of.all_gather());
     assert_eq!(
         gathered,
         [piece(Part::SendOwn, 16, 2, 0), piece(Part::Receive, 0, 4, 0), piece(Part::SendOwn, 16, 2, 1)]
     );
-    for (collective, of) in [
-        (Collective::Gather, Of::gather as fn(&Of) -> Vec<Piece>),
-        (Collective::Scatter, Of::scatter as fn(&Of) -> Vec<Piece>),
-    ] {
-        let at_root = pieces(collective, Placement::InPlace, 2, of);
+    for collective in [Collective::Gather, Collective::Scatter] {
+        let at_root = pieces(collective, Placement::InPlace, 2, |of| match collective {
+            Collective::Gather => of.gather(),
+            _ => of.scatter(),
+        });
         assert!(at_root.len() == 2 && at_root.iter().all(|piece| piece.peer != 2), "{collective}: {at_root:?}");
     }
 }
