@@ -120,6 +120,17 @@ fn without_the_functions_of_2_28_calls_are_groups_and_the_record_says_so() {
 }
 
 #[test]
+fn registered_buffers_and_symmetric_windows_come_out_verified_and_are_labelled() {
+    for buffers in ["registered", "symmetric"] {
+        let flags = format!("all -b 1003 -e 1003 {QUICKLY} --buffers {buffers}");
+        let (plan, cases, _) = swept(3, &flags);
+        assert!(plan.iter().all(|case| case["labels"]["buffers"] == buffers), "{plan:?}");
+        let unverified: Vec<_> = cases.iter().filter(|case| case["outcome"]["verified"] != true).collect();
+        assert_eq!(unverified.len(), 2, "the barrier, and all_to_all in place: {unverified:?}");
+    }
+}
+
+#[test]
 fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -143,6 +154,9 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     let mut command = nccl(2, 1, SWEEP, &format!("{sweep} --share-gpu"), &record);
     with_nccl(&mut command, 1, "2.27.3");
     Ran::of(&mut command, 60).ended_with(2).said("--share-gpu needs NCCL 2.30, found 2.27.3");
+    let mut command = nccl(2, 2, SWEEP, &format!("{sweep} --buffers symmetric"), &record);
+    with_nccl(&mut command, 2, "2.17.1");
+    Ran::of(&mut command, 60).ended_with(2).said("ncclCommWindowRegister needs NCCL 2.27, found 2.17.1");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::run::Backend;
 use super::step::replays_of;
 use crate::backend;
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{Environment, Opened, Options, Placing};
+use crate::backend::nccl::{Buffers, Environment, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -164,7 +164,11 @@ fn backend(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) ->
         return Ok(Box::new(MpiBackend::new(ranks_on_host)?));
     }
     let nccl = &arguments.nccl;
-    let options = Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas) };
+    let options = Options {
+        library: nccl.nccl_library.clone(),
+        ctas: (nccl.min_ctas, nccl.max_ctas),
+        buffers: buffers(nccl.buffers),
+    };
     let placing = Placing {
         local_rank: hosts[..me].iter().filter(|host| **host == hosts[me]).count() as u32,
         ranks_on_host,
@@ -174,6 +178,15 @@ fn backend(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) ->
     };
     let opened = agree(world, Opened::find(&options, &placing))?;
     Ok(Box::new(opened.into_backend(&options, &placing)?))
+}
+
+fn buffers(asked: Option<super::nccl_arguments::Buffers>) -> Buffers {
+    use super::nccl_arguments::Buffers as Asked;
+    match asked {
+        None | Some(Asked::Plain) => Buffers::Plain,
+        Some(Asked::Registered) => Buffers::Registered,
+        Some(Asked::Symmetric) => Buffers::Symmetric,
+    }
 }
 
 fn launched(backend: Backend) -> Result<()> {
@@ -211,6 +224,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
+        labels: arguments.nccl.labels(),
         interference: work.interference(world_size)?,
     })
 }

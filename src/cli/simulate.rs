@@ -133,6 +133,7 @@ impl SimulateCommand {
             launch_command: None,
             injected_delay: None,
             injected_panic: None,
+            labels: std::collections::BTreeMap::new(),
             interference: None,
         })
     }
