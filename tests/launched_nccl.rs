@@ -233,11 +233,19 @@ fn a_suite_lists_the_same_cases_on_both_backends() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("small.toml");
     let quick = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/quick.toml")).unwrap();
-    // The same work, one sample of each.
-    let small = quick.replace("120ms", "1ms").replace("minimum_samples = 10", "minimum_samples = 1");
-    let small =
-        small.replace("maximum_samples = 20_000", "maximum_samples = 1").replace("replicates = 3", "replicates = 1");
-    let small = small.replace("sequence = 2048", "sequence = 64").replace("6_553_600", "65_536");
+    // Its first two layouts, at shorter sequences and one sample of each.
+    let end = quick.match_indices("[[layout]]").nth(2).unwrap().0;
+    let mut small = quick[..end].to_owned();
+    for (long, short) in [
+        ("\"120ms\"", "\"1ms\""),
+        ("minimum_samples = 10", "minimum_samples = 1"),
+        ("maximum_samples = 20_000", "maximum_samples = 1"),
+        ("replicates = 3", "replicates = 1"),
+        ("sequence = 2048", "sequence = 64"),
+    ] {
+        assert!(small.contains(long), "{long}");
+        small = small.replace(long, short);
+    }
     std::fs::write(&suite, small).unwrap();
     let mut names = Vec::new();
     for backend in ["mpi", "nccl"] {
@@ -249,7 +257,7 @@ fn a_suite_lists_the_same_cases_on_both_backends() {
         assert!(cases.iter().all(|case| case["outcome"]["status"] == "measured"), "{backend}");
         names.push(plan.into_iter().map(|case| case["name"].clone()).collect::<Vec<_>>());
     }
-    assert!(names[0].len() > 20 && names[0] == names[1], "{names:?}");
+    assert!(names[0].len() >= 10 && names[0] == names[1], "{names:?}");
 }
 
 /// A model of a few thousand parameters.

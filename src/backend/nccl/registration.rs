@@ -49,8 +49,8 @@ impl Registration {
                 Buffers::Registered => {
                     let register = library.newer(library.call.register, "ncclCommRegister")?;
                     // SAFETY: the memory is the arena's, which is kept until this ends; the handle is ours.
-                    library
-                        .check(unsafe { register(raw, address, bytes as usize, &mut handle) }, "ncclCommRegister")?;
+                    let code = unsafe { register(raw, address, bytes as usize, &mut handle) };
+                    library.check(code, "ncclCommRegister")?;
                 }
                 Buffers::Symmetric => {
                     let register = library.newer(library.call.window_register, "ncclCommWindowRegister")?;
