@@ -7,8 +7,10 @@ KERNEL occupy(u64 nanoseconds, float *sink)
 {
     u64 until = begin_nanoseconds() + nanoseconds;
     float value = (float)this_thread();
-    while (clock_nanoseconds() < until)
+    while (clock_nanoseconds() < until) {
         for (int turn = 0; turn < 64; turn += 1) value = value * 0.999f + 0.5f;
+        wait_a_little();
+    }
     if (value == -1.0f) *sink = value;
 }
 
@@ -19,8 +21,7 @@ KERNEL hold_until(u64 until_nanoseconds, u32 *late)
         late[0] = 1;
         return;
     }
-    while (clock_nanoseconds() < until_nanoseconds) {
-    }
+    while (clock_nanoseconds() < until_nanoseconds) wait_a_little();
 }
 
 // Holds the stream until the host writes `value` into memory that both see, at most for a time: a host that dies must not
@@ -28,11 +29,13 @@ KERNEL hold_until(u64 until_nanoseconds, u32 *late)
 KERNEL hold_for_flag(const volatile u32 *flag, u32 value, u64 most_nanoseconds, u32 *late)
 {
     u64 until = clock_nanoseconds() + most_nanoseconds;
-    while (*flag != value)
+    while (*flag != value) {
         if (clock_nanoseconds() >= until) {
             late[0] = 1;
             return;
         }
+        wait_a_little();
+    }
 }
 
 // Writes the GPU's clock, so that the host can find how it lies to its own.

@@ -29,6 +29,9 @@ ON_DEVICE u64 clock_nanoseconds()
     return now;
 }
 
+// Between two looks at what is waited for. A GPU has nothing else to do.
+ON_DEVICE void wait_a_little() {}
+
 // When this block began; blocks that run side by side begin together.
 ON_DEVICE u64 begin_nanoseconds() { return clock_nanoseconds(); }
 
@@ -36,7 +39,6 @@ ON_DEVICE u64 begin_nanoseconds() { return clock_nanoseconds(); }
 
 #include <cstdint>
 #include <ctime>
-#include <sched.h>
 
 typedef std::uint8_t u8;
 typedef std::uint16_t u16;
@@ -64,11 +66,16 @@ ON_DEVICE void atomic_min(u64 *where, u64 what)
 
 ON_DEVICE u64 clock_nanoseconds()
 {
-    // Called while waiting: whoever is waited for may need this processor.
-    sched_yield();
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
+}
+
+// Whoever is waited for may need this processor.
+ON_DEVICE void wait_a_little()
+{
+    timespec moment = {0, 20000};
+    nanosleep(&moment, nullptr);
 }
 
 // The threads of a launch run one after another but stand for threads that run together.

@@ -169,6 +169,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        labels: std::collections::BTreeMap::new(),
         interference: None,
     };
     let options = ReplayOptions {

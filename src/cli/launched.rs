@@ -8,7 +8,7 @@ use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
 use crate::backend;
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{Environment, Opened, Options, Placing};
+use crate::backend::nccl::{Buffers, Environment, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -176,7 +176,11 @@ fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]
 
 fn options(arguments: &LaunchedArguments) -> Options {
     let nccl = &arguments.nccl;
-    Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas) }
+    Options {
+        library: nccl.nccl_library.clone(),
+        ctas: (nccl.min_ctas, nccl.max_ctas),
+        buffers: buffers(nccl.buffers),
+    }
 }
 
 /// Who carries the calls out, once all ranks have what it needs.
@@ -187,6 +191,15 @@ fn backend(
     match opened {
         None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
         Some(opened) => Ok(Box::new(opened.into_backend(&options(arguments), &placing)?)),
+    }
+}
+
+fn buffers(asked: Option<super::nccl_arguments::Buffers>) -> Buffers {
+    use super::nccl_arguments::Buffers as Asked;
+    match asked {
+        None | Some(Asked::Plain) => Buffers::Plain,
+        Some(Asked::Registered) => Buffers::Registered,
+        Some(Asked::Symmetric) => Buffers::Symmetric,
     }
 }
 
@@ -230,6 +243,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
+        labels: arguments.nccl.labels(),
         interference: work.interference(world_size)?,
     })
 }

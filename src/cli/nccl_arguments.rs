@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Flags of every launched program that mean something with `--backend nccl` alone.
@@ -23,6 +24,10 @@ pub struct NcclArguments {
     /// Force one protocol for every call that has it (NCCL_PROTO)
     #[arg(long, value_enum, value_name = "NAME")]
     pub protocol: Option<Protocol>,
+    /// What NCCL is told of buffers: nothing, that they will be used (ncclCommRegister), or that they lie alike on all ranks
+    /// (ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub buffers: Option<Buffers>,
     /// Fewest thread blocks that NCCL's kernels take
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub min_ctas: Option<u32>,
@@ -49,6 +54,17 @@ pub enum Protocol {
     Ll,
     Ll128,
     Simple,
+}
+
+/// What NCCL is told of buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Buffers {
+    /// Nothing.
+    Plain,
+    /// That they will be used.
+    Registered,
+    /// That they lie alike on all ranks.
+    Symmetric,
 }
 
 impl Algorithm {
@@ -78,6 +94,23 @@ impl Protocol {
 }
 
 impl NcclArguments {
+    /// What sets the cases of a run with these flags apart from the same cases without.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let buffers = match self.buffers {
+            None | Some(Buffers::Plain) => None,
+            Some(Buffers::Registered) => Some("registered"),
+            Some(Buffers::Symmetric) => Some("symmetric"),
+        };
+        let set = [
+            ("algorithm", self.algorithm.map(|algorithm| algorithm.name().to_owned())),
+            ("protocol", self.protocol.map(|protocol| protocol.name().to_owned())),
+            ("buffers", buffers.map(str::to_owned)),
+            ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
+            ("max_ctas", self.max_ctas.map(|blocks| blocks.to_string())),
+        ];
+        set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
     /// Refuses flags that would mean nothing on another backend, and limits that leave nothing.
     ///
     /// # Errors
@@ -88,6 +121,7 @@ impl NcclArguments {
             ("--share-gpu", self.share_gpu),
             ("--algorithm", self.algorithm.is_some()),
             ("--protocol", self.protocol.is_some()),
+            ("--buffers", self.buffers.is_some()),
             ("--min-ctas", self.min_ctas.is_some()),
             ("--max-ctas", self.max_ctas.is_some()),
         ];

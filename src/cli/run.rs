@@ -115,6 +115,7 @@ fn run_here(
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        labels: std::collections::BTreeMap::new(),
         interference: wanted.interference,
         machine: Some(machine.clone()),
         settings,

@@ -135,6 +135,7 @@ impl SimulateCommand {
             launch_command: None,
             injected_delay: None,
             injected_panic: None,
+            labels: std::collections::BTreeMap::new(),
             interference: None,
         })
     }

@@ -8,7 +8,6 @@ use crate::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings
 use crate::record::provenance;
 use crate::units::Bytes;
 use crate::workload::Use;
-use std::collections::BTreeMap;
 
 /// The first line.
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
@@ -127,6 +126,6 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         bound_bytes_per_second: bound,
         uses: case.uses.iter().map(step_use).collect(),
         solo_of: case.solo_of.map(|index| index as u32),
-        labels: BTreeMap::new(),
+        labels: request.labels.clone(),
     }
 }

@@ -32,6 +32,7 @@ use crate::units::Seconds;
 use crate::workload::{Interference, WorkPlan};
 use crate::world::{World, agree};
 use resume::Kept;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 use steps::{Steps, Tally};
@@ -70,6 +71,8 @@ pub struct Request {
     pub injected_delay: Option<InjectedDelay>,
     /// A rank to panic at its first case, to see that the launch ends and that it is named.
     pub injected_panic: Option<u32>,
+    /// What sets all cases of this run apart from the same cases of others, such as a forced algorithm.
+    pub labels: BTreeMap<String, String>,
     /// Two calls to be measured at once, after the cases.
     pub interference: Option<Interference>,
 }

@@ -59,6 +59,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
+        labels: std::collections::BTreeMap::new(),
         interference: None,
     };
     let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };

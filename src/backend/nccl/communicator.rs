@@ -148,8 +148,8 @@ impl Maker {
         let place = &self.place;
         match receiver.recv_timeout(deadline) {
             Ok(Ok((SUCCESS, handle))) => Ok(Communicator { library: self.library, raw: Cell::new(handle.0) }),
-            Ok(Ok((code, handle))) => {
-                let cause = self.library.failure(code, call, handle.0);
+            Ok(Ok((code, _))) => {
+                let cause = self.library.failure(code, call);
                 Err(Error::environment(format!("{place}: {cause}")))
             }
             Ok(Err(error)) => Err(error),
@@ -188,7 +188,7 @@ impl Communicator {
         self.library.check(asked, "ncclCommGetAsyncError")?;
         match code {
             SUCCESS | IN_PROGRESS => Ok(()),
-            failed => Err(self.library.failure(failed, "the communicator", self.raw())),
+            failed => Err(self.library.failure(failed, "the communicator")),
         }
     }
 }

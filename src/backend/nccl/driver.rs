@@ -69,7 +69,7 @@ pub(super) fn start() -> Result<u32> {
 pub(super) fn file() -> String {
     // SAFETY: the library was loaded by `start`; nothing is called.
     let address = unsafe { sys::culib().get::<*const c_void>(b"cuInit").map(|symbol| *symbol) };
-    address.ok().and_then(|address| file_of(address)).unwrap_or_else(|| "libcuda.so".to_owned())
+    address.ok().and_then(file_of).unwrap_or_else(|| "libcuda.so".to_owned())
 }
 
 /// `12.8` or so: the newest CUDA that the driver can serve.

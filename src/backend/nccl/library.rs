@@ -179,17 +179,17 @@ impl Library {
     /// Turns a result into an error that names the call, with what the library says of it.
     #[inline(always)]
     pub fn check(&self, code: Code, call: &'static str) -> Result<()> {
-        if code == SUCCESS { Ok(()) } else { Err(self.failure(code, call, std::ptr::null_mut())) }
+        if code == SUCCESS { Ok(()) } else { Err(self.failure(code, call)) }
     }
 
     /// The error of a result.
     #[cold]
-    pub fn failure(&self, code: Code, call: &str, communicator: RawCommunicator) -> Error {
+    pub fn failure(&self, code: Code, call: &str) -> Error {
         let mut text = format!("{call} failed with {}", name_of(code));
         // SAFETY: both give pointers to texts of the library's own that last.
         let said = unsafe { self.error_string.map(|of| text_at(of(code))) };
         // SAFETY: as above; a null communicator is allowed (nccl.h: "comm is currently unused").
-        let last = unsafe { self.last_error.map(|of| text_at(of(communicator))) };
+        let last = unsafe { self.last_error.map(|of| text_at(of(std::ptr::null_mut()))) };
         for more in [said, last].into_iter().flatten().filter(|more| !more.is_empty()) {
             text.push_str(&format!(": {more}"));
         }

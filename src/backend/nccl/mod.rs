@@ -20,6 +20,7 @@ mod memory;
 mod open;
 mod prepared;
 mod readings;
+mod registration;
 mod replay;
 mod replay_times;
 
@@ -27,6 +28,7 @@ pub use device::Placing;
 pub use environment::Environment;
 pub use library::{Library, Version};
 pub use open::{DeviceFacts, Opened, Options};
+pub use registration::Buffers;
 
 use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, ReplayBinding, Replayer};
@@ -48,6 +50,7 @@ use hold::Hold;
 use kernels::Kernels;
 use memory::Arena;
 use readings::NvmlReader;
+use registration::Registration;
 use replay::NcclReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -69,6 +72,9 @@ pub struct NcclBackend {
     send: Arena,
     receive: Arena,
     scratch: Scratch,
+    buffers: Buffers,
+    /// Of the case that was bound last.
+    registration: Option<Registration>,
     events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     axis_streams: Vec<CUstream>,
@@ -122,6 +128,11 @@ impl NcclBackend {
         Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
     }
 
+    /// Takes back what NCCL was told of the buffers of the last case.
+    fn end_registration(&mut self) -> Result<()> {
+        self.registration.take().map_or(Ok(()), Registration::end)
+    }
+
     /// Device memory that may be had besides what is held already.
     fn free_bytes(&self) -> u64 {
         let kept = KEPT_FREE_BYTES * u64::from(self.ranks_on_device);
@@ -159,7 +170,8 @@ impl Backend for NcclBackend {
         let needed = self.view(binding).map(|view| {
             let rotation = self.rotation(binding, &view);
             let (send, receive) = view.buffer_elements();
-            [send, receive].into_iter().filter(|elements| *elements > 0).count() as u64 * rotation.bytes()
+            let all = self.buffers == Buffers::Symmetric;
+            [send, receive].into_iter().filter(|elements| all || *elements > 0).count() as u64 * rotation.bytes()
         });
         Bytes(needed.unwrap_or(0))
     }
@@ -204,18 +216,31 @@ impl Backend for NcclBackend {
         let view = self.view(binding)?;
         let rotation = self.rotation(binding, &view);
         let (send, receive) = view.buffer_elements();
-        self.send.reserve(if send > 0 { rotation.bytes() } else { 0 })?;
-        self.receive.reserve(if receive > 0 { rotation.bytes() } else { 0 })?;
+        self.end_registration()?;
+        // A window needs the same memory on all ranks, also where one of them has nothing to send.
+        let all = self.buffers == Buffers::Symmetric && binding.op.collective != Collective::Barrier;
+        self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
+        self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
+        if self.buffers != Buffers::Plain && binding.op.collective != Collective::Barrier {
+            let communicator = self.communicator(binding.groups_number, binding.groups.axis)?;
+            let (library, arenas) = (self.maker.library, [&self.send, &self.receive]);
+            let begun = Registration::begin(library, communicator, self.buffers, arenas, rotation.bytes())?;
+            self.registration = Some(begun);
+        }
         Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
     }
 
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
+        if self.buffers != Buffers::Plain {
+            return Err(Error::usage("a replay uses plain buffers; leave --buffers out"));
+        }
         let regions = self.regions(binding)?;
         Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
     }
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
         let regions = self.regions(binding)?;
+        self.end_registration()?;
         self.send.reserve(regions.send_bytes)?;
         self.receive.reserve(regions.receive_bytes)?;
         Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))

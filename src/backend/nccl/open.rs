@@ -10,6 +10,7 @@ use super::kernels::Kernels;
 use super::library::{Library, Version};
 use super::memory::Arena;
 use super::readings::NvmlReader;
+use super::registration::Buffers;
 use super::{NcclBackend, environment, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
@@ -33,6 +34,8 @@ pub struct Options {
     pub library: Option<PathBuf>,
     /// Fewest and most thread blocks that NCCL's kernels may take.
     pub ctas: (Option<u32>, Option<u32>),
+    /// What NCCL is told of buffers.
+    pub buffers: Buffers,
 }
 
 /// What a rank found on its own; others may have found less.
@@ -68,6 +71,13 @@ impl Opened {
         };
         let devices = driver::start().map_err(needs)?;
         let library = Library::load(options.library.as_deref()).map_err(needs)?;
+        match options.buffers {
+            Buffers::Plain => {}
+            Buffers::Registered => library.newer(library.call.register, "ncclCommRegister").map(drop).map_err(needs)?,
+            Buffers::Symmetric => {
+                library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
+            }
+        }
         if placing.share_gpu && library.version < SHARES_FROM {
             let text = format!("--share-gpu needs NCCL 2.30, found {} ({})", library.version, library.file);
             return Err(needs(Error::usage(text)));
@@ -114,6 +124,7 @@ impl Opened {
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
+        let arena = || if options.buffers == Buffers::Symmetric { Arena::of_nccl(library) } else { Arena::default() };
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
         let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
@@ -124,9 +135,11 @@ impl Opened {
             communicators: HashMap::new(),
             kernels: self.kernels,
             stream,
-            send: Arena::default(),
-            receive: Arena::default(),
+            send: arena(),
+            receive: arena(),
             scratch: Scratch::default(),
+            buffers: options.buffers,
+            registration: None,
             events: Vec::new(),
             axis_streams: Vec::new(),
             channels: HashMap::new(),

@@ -31,11 +31,11 @@ fn in_place_a_block_that_stays_is_not_sent_to_its_own_rank() {
         gathered,
         [piece(Part::SendOwn, 16, 2, 0), piece(Part::Receive, 0, 4, 0), piece(Part::SendOwn, 16, 2, 1)]
     );
-    for (collective, of) in [
-        (Collective::Gather, (|of: Of| of.gather()) as fn(Of) -> Vec<Piece>),
-        (Collective::Scatter, (|of: Of| of.scatter()) as fn(Of) -> Vec<Piece>),
-    ] {
-        let at_root = pieces(collective, Placement::InPlace, 2, of);
+    for collective in [Collective::Gather, Collective::Scatter] {
+        let at_root = pieces(collective, Placement::InPlace, 2, |of| match collective {
+            Collective::Gather => of.gather(),
+            _ => of.scatter(),
+        });
         assert!(at_root.len() == 2 && at_root.iter().all(|piece| piece.peer != 2), "{collective}: {at_root:?}");
     }
 }

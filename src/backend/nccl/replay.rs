@@ -137,7 +137,7 @@ impl<'b> NcclReplayer<'b> {
         streams.sort_unstable();
         streams.dedup();
         let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
-        communicators.sort_unstable_by_key(|communicator| Rc::as_ptr(communicator));
+        communicators.sort_unstable_by_key(Rc::as_ptr);
         communicators.dedup_by_key(|communicator| Rc::as_ptr(communicator));
         Ok(NcclReplayer {
             backend,

@@ -3,7 +3,6 @@
 use crate::communicator::Communicator;
 use crate::result::{Answer, INVALID_USAGE, trouble};
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// What a message belongs to; both ends must say the same.
 pub type Tag = u64;
@@ -46,8 +45,8 @@ impl Exchange {
     pub fn run(mut self, communicator: &Communicator) -> Answer<bool> {
         let segment = communicator.segment()?;
         let me = communicator.rank as usize;
-        let mut idle_turns = 0u32;
         while self.send.iter().chain(&self.receive).any(|messages| !messages.is_empty()) {
+            let bell = segment.bell(me);
             let mut moved = false;
             for (peer, messages) in self.send.iter_mut().enumerate() {
                 moved |= pass(messages, |bytes| segment.write(me, peer, bytes), Direction::Out)
@@ -60,11 +59,8 @@ impl Exchange {
             if communicator.is_aborted() {
                 return Ok(false);
             }
-            idle_turns = if moved { 0 } else { idle_turns + 1 };
-            match idle_turns {
-                0 => {}
-                1..200 => std::thread::yield_now(),
-                _ => std::thread::sleep(Duration::from_micros(50)),
+            if !moved {
+                segment.wait_for_bell(me, bell);
             }
         }
         Ok(true)

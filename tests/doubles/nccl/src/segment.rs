@@ -28,6 +28,8 @@ struct Head {
 #[repr(C)]
 struct Seat {
     taken: AtomicU32,
+    /// Changes whenever something came for the rank, or room for what it sends.
+    bell: AtomicU32,
     uuid: [AtomicU64; 2],
 }
 
@@ -164,6 +166,7 @@ impl Segment {
             data.add(at).copy_from_nonoverlapping(bytes.as_ptr().add(done), piece);
         });
         ring.written.store(written + count as u64, Ordering::Release);
+        self.call(to, count);
         count
     }
 
@@ -176,7 +179,30 @@ impl Segment {
             bytes.as_mut_ptr().add(done).copy_from_nonoverlapping(data.add(at), piece);
         });
         ring.read.store(read + count as u64, Ordering::Release);
+        self.call(from, count);
         count
+    }
+
+    /// What the bell of a rank shows now.
+    pub fn bell(&self, rank: usize) -> u32 {
+        self.seat(rank).bell.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps until the bell of a rank shows something else, at most a moment. Many ranks share few processors in tests: one
+    /// that looked again and again would keep the one away that it waits for.
+    pub fn wait_for_bell(&self, rank: usize, seen: u32) {
+        let most = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+        let bell = self.seat(rank).bell.as_ptr();
+        unsafe { libc::syscall(libc::SYS_futex, bell, libc::FUTEX_WAIT, seen, &most) };
+    }
+
+    /// Wakes a rank for which bytes came or room was made.
+    fn call(&self, rank: usize, bytes: usize) {
+        if bytes > 0 {
+            let bell = &self.seat(rank).bell;
+            bell.fetch_add(1, Ordering::SeqCst);
+            unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        }
     }
 
     /// The pieces of so many bytes in a ring, which may go round its end.
