@@ -203,7 +203,10 @@ fn another_number_of_concurrent_groups_is_answered_by_the_fitted_contention() {
         ["--collective", "all_gather", "--ranks", "2", "--bytes", "16MiB", "--locality", locality]
     };
     let (code, told) = predicted(folder.path(), &call("2n/2g/s8"));
-    assert!(code == Some(0) && told.contains("transferred") && told.contains("on 2 ranks: from locality 2n/"), "{told}");
+    assert!(
+        code == Some(0) && told.contains("transferred") && told.contains("on 2 ranks: from locality 2n/"),
+        "{told}"
+    );
     let (code, told) = predicted(folder.path(), &call("2n/64g/s8"));
     assert!(code == Some(7) && told.contains("64 groups at once"), "{told}");
 }

@@ -34,17 +34,37 @@ fn backend<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn the_doctor_works_where_nothing_is_there_and_a_backend_that_cannot_run_ends_with_6() {
-    let document = doctor(|command| drop(command.env_clear().env("PATH", "/nowhere")), 0);
+    let document = doctor(
+        |command| {
+            command.env_clear().env("PATH", "/nowhere");
+        },
+        0,
+    );
     assert_eq!(backend(&document, "mpi")["ready"], false);
     assert!(found(&document, "MPI", "launcher").starts_with("missing: no launcher"));
     assert_eq!(backend(&document, "simulated")["ready"], true);
-    doctor(|command| drop(command.args(["--backend", "mpi"]).env_clear().env("PATH", "/nowhere")), 6);
-    doctor(|command| drop(command.args(["--backend", "simulated"])), 0);
+    doctor(
+        |command| {
+            command.args(["--backend", "mpi"]).env_clear().env("PATH", "/nowhere");
+        },
+        6,
+    );
+    doctor(
+        |command| {
+            command.args(["--backend", "simulated"]);
+        },
+        0,
+    );
 }
 
 #[test]
 fn devices_and_nccl_are_asked_and_stand_ins_are_called_so() {
-    let document = doctor(|command| drop(doubles::with_doubles(command, 2)), 0);
+    let document = doctor(
+        |command| {
+            doubles::with_doubles(command, 2);
+        },
+        0,
+    );
     let library = found(&document, "NCCL", "library");
     assert!(library.starts_with(&format!("fine: NCCL {}", doubles::NCCL_VERSION)), "{library}");
     assert!(found(&document, "CUDA", "device 1").starts_with("fine: "));
@@ -61,11 +81,21 @@ fn a_library_that_crashes_when_it_is_loaded_does_not_take_the_doctor_along() {
         .unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(built.is_ok_and(|status| status.success()), "cc builds a library");
-    let document = doctor(|command| drop(command.arg("--nccl-library").arg(&library)), 0);
+    let document = doctor(
+        |command| {
+            command.arg("--nccl-library").arg(&library);
+        },
+        0,
+    );
     assert_eq!(found(&document, "NCCL", "library"), "broken: asking NCCL ended badly: killed by signal 11 (SIGSEGV)");
 
     let text = folder.path().join("text.so");
     std::fs::write(&text, "no library").unwrap();
-    let document = doctor(|command| drop(command.env("COMMGAUGE_NCCL_LIBRARY", &text)), 0);
+    let document = doctor(
+        |command| {
+            command.env("COMMGAUGE_NCCL_LIBRARY", &text);
+        },
+        0,
+    );
     assert!(found(&document, "NCCL", "library").contains("text.so"), "{document}");
 }

@@ -176,11 +176,7 @@ fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]
 
 fn options(arguments: &LaunchedArguments) -> Options {
     let nccl = &arguments.nccl;
-    Options {
-        library: nccl.nccl_library.clone(),
-        ctas: (nccl.min_ctas, nccl.max_ctas),
-        buffers: buffers(nccl.buffers),
-    }
+    Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas), buffers: buffers(nccl.buffers) }
 }
 
 /// Who carries the calls out, once all ranks have what it needs.

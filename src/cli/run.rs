@@ -4,8 +4,8 @@
 
 mod allocation;
 mod arguments;
-mod commands;
 mod check_launch;
+mod commands;
 mod outcome;
 mod progress;
 mod resume;

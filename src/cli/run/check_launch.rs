@@ -1,7 +1,7 @@
 //! `commgauge run --check-launch`: the same launch as a run's, of which the ranks report and measure nothing.
 
-use super::progress::Progress;
 use super::commands::Launched;
+use super::progress::Progress;
 use super::{RunArguments, outcome, places, write_out};
 use crate::cli::launch_table;
 use crate::cli::table_or_json::{columns_of, json};
