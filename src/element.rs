@@ -90,6 +90,11 @@ impl ElementType {
         }
     }
 
+    /// True for integers, false for floats.
+    pub fn is_whole_number(self) -> bool {
+        matches!(self, Int8 | Uint8 | Int32 | Uint32 | Int64 | Uint64)
+    }
+
     /// True where a collective can only move this type, not reduce it.
     pub fn moves_only(self) -> bool {
         matches!(self, Fp8E4m3 | Fp8E5m2)

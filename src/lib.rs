@@ -14,6 +14,7 @@ pub mod units;
 
 pub mod chart;
 pub mod collective;
+pub mod device_probe;
 pub mod geometry;
 #[cfg(feature = "mpi")]
 pub mod mpi_call;
@@ -32,6 +33,7 @@ pub mod backend;
 pub mod record;
 
 pub mod cost;
+pub mod launch_check;
 pub mod measure;
 pub mod watchdog;
 
@@ -41,6 +43,7 @@ pub mod planner;
 pub mod session;
 pub mod verdict;
 
+pub mod doctor;
 pub mod report;
 
 pub mod cli;

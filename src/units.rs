@@ -88,7 +88,7 @@ impl Bytes {
 ///
 /// The error says what was found and what would be accepted.
 pub fn parse_seconds(text: &str) -> Result<Seconds, String> {
-    let accepted = "a time with its unit, such as 300ns, 20us, 2ms, 1.5s or 2m";
+    let accepted = "a time with its unit, such as 300ns, 20us, 2ms, 1.5s, 2m or 1h";
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let scale = match trimmed[split..].trim() {
@@ -97,6 +97,7 @@ pub fn parse_seconds(text: &str) -> Result<Seconds, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "m" | "min" => 60.0,
+        "h" => 3600.0,
         _ => return Err(format!("found `{text}`; accepted: {accepted}")),
     };
     match trimmed[..split].parse::<f64>() {
@@ -175,6 +176,11 @@ pub fn three_digits(value: f64) -> String {
         _ => 3,
     };
     format!("{value:.decimals$}")
+}
+
+/// How many, with the noun.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

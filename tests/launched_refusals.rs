@@ -54,7 +54,12 @@ fn flags_that_cannot_be_are_refused_by_name() {
         ("all_reduce -b 8 -e 8 -d fp8_e4m3", &["-d/--datatype: all_reduce cannot reduce fp8_e4m3"]),
         ("all_reduce -b 0", &["'--minbytes <BYTES>': found a size of 0; accepted: 1 B and more"]),
         ("all_reduce -b 8Q", &["'--minbytes <BYTES>'"]),
-        ("all_reduce -b 8 -e 8 --backend nccl", &["--backend nccl: this version of commgauge has no NCCL backend"]),
+        (
+            "all_reduce -b 8 -e 8 --backend nccl",
+            &["--backend nccl: host ", "no CUDA driver: libcuda.so.1 is not where"],
+        ),
+        ("all_reduce -b 8 -e 8 --share-gpu", &["--share-gpu is for --backend nccl; leave it out"]),
+        ("all_reduce -b 8 -e 8 --backend nccl --algorithm rign", &["[possible values: ring, tree, collnet-direct"]),
         ("all_reduce -b 8 -e 8 --inject-delay 4:2ms", &["--inject-delay: rank 4 is not in this launch; the last is 3"]),
         ("all_reduce -b 8 -e 8 --inject-panic 9", &["--inject-panic: rank 9 is not in this launch; the last is 3"]),
     ] {
@@ -143,14 +148,18 @@ fn ranks_that_do_not_belong_together_are_named() {
     let line = |program: &str, flags: &str| words(&format!("{program} {flags} --record {}", record.display()));
     let other = other.display().to_string();
     for (first, second, what) in [
-        (line(SWEEP, SMALL), line(&other, SMALL), "the same program (SHA-256 of its binary): rank 0 has"),
+        (line(SWEEP, SMALL), line(&other, SMALL), "the same program (SHA-256 of its binary): "),
         (line(SWEEP, SMALL), line(SWEEP, &SMALL.replace("-e 8", "-e 16")), "the same suite"),
         (line(SWEEP, SMALL), line(SUITE, "suites/smoke.toml"), "the same program"),
     ] {
-        let ran = refused(&mut two_programs(&first, &second), 7, &["the ranks do not run", what]);
-        assert!(ran.stderr.contains("; rank 1 has") || ran.stderr.contains("rank 1 has"), "{}", ran.stderr);
+        let ran = refused(&mut two_programs(&first, &second), 7, &[what]);
+        assert!(ran.stderr.contains(" on rank 0; ") && ran.stderr.contains(" on rank 1"), "{}", ran.stderr);
         assert!(!record.exists());
     }
+    // With a limit on one rank only, the others would wait for it to tell them whether there is time.
+    let limited = line(SWEEP, &format!("{SMALL} --time-limit 5m"));
+    refused(&mut two_programs(&line(SWEEP, SMALL), &limited), 7, &["rank 1 was not given the same --resume"]);
+    assert!(!record.exists());
 }
 
 #[test]

@@ -164,10 +164,13 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         machine: None,
         world_size: world.processes(),
         record,
+        resume: None,
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
         watch: Default::default(),
+        labels: std::collections::BTreeMap::new(),
         interference: None,
     };
     let options = ReplayOptions {

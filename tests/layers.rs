@@ -12,14 +12,27 @@ use std::path::Path;
 /// Floors from the ground up: a room imports only rooms of lower floors.
 const FLOORS: [(u32, &[&str]); 10] = [
     (1, &["units", "error", "element", "host_clock", "digest", "progress"]),
-    (2, &["stats", "collective", "geometry", "sample", "pattern", "mpi_call", "chart", "comma_separated"]),
+    (
+        2,
+        &[
+            "stats",
+            "collective",
+            "geometry",
+            "sample",
+            "pattern",
+            "mpi_call",
+            "chart",
+            "comma_separated",
+            "device_probe",
+        ],
+    ),
     (3, &["config"]),
     (4, &["layout", "world"]),
     (5, &["workload"]),
     (6, &["backend", "record"]),
-    (7, &["measure", "cost", "watchdog"]),
+    (7, &["measure", "cost", "launch_check", "watchdog"]),
     (8, &["session", "launch", "planner", "verdict", "interop"]),
-    (9, &["report"]),
+    (9, &["report", "doctor"]),
     (10, &["cli", "bin"]),
 ];
 
@@ -35,9 +48,10 @@ const SIDEWAYS: [(&str, &str, &str); 7] = [
 ];
 
 /// Places that talk to C. Their rooms exist only with the feature `mpi`, so that `commgauge` can do without libmpi.
-const LAUNCHED_ONLY: [&[&str]; 3] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"]];
+const LAUNCHED_ONLY: [&[&str]; 4] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"], &["backend", "nccl"]];
 /// Files in which `unsafe` may stand.
-const UNSAFE_ALLOWED: [&str; 3] = ["src/mpi_call/", "src/backend/mpi/", "src/backend/mpi"];
+const UNSAFE_ALLOWED: [&str; 5] =
+    ["src/mpi_call/", "src/backend/mpi/", "src/backend/mpi", "src/backend/nccl/", "src/device_probe/"];
 /// Programs that are started by a launcher; every other program works without MPI.
 const LAUNCHED_PROGRAMS: [&str; 4] = [
     "src/bin/commgauge-suite.rs",
@@ -137,7 +151,7 @@ fn check_offline(path: &str, source: &str, clean: &str) -> Vec<(usize, String)> 
             reached.push((at, "the crate mpi".into()));
         }
     }
-    for module in ["mod mpi;", "mod mpi_call;"] {
+    for module in ["mod mpi;", "mod mpi_call;", "mod nccl;"] {
         reached.extend(clean.match_indices(module).map(|(at, _)| (at, module.to_owned())));
     }
     let ungated = reached.into_iter().filter(|(at, _)| !is_gated(source, clean, *at));

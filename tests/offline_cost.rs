@@ -116,7 +116,7 @@ fn predictions_stand_beside_the_columns_of_their_queries() {
     let predictions = document["predictions"].as_array().expect("a list");
     assert_eq!(predictions.len(), 4);
     assert_eq!(predictions[1]["status"], "transferred");
-    assert!(predictions[3]["reason"].as_str().expect("a reason").contains("say which: int8"));
+    assert!(predictions[3]["reason"].as_str().expect("a reason").contains("say which dtype: float16 or int8"));
     assert_eq!(document["synthetic"], false);
 }
 
@@ -130,7 +130,7 @@ fn a_single_call_that_is_refused_ends_with_7() {
     assert_eq!(ask("8").status.code(), Some(0));
     let refused = ask("64");
     assert_eq!(refused.status.code(), Some(7));
-    assert!(text(&refused.stdout).contains("refused: groups of 64 ranks"));
+    assert!(text(&refused.stdout).contains("on 64 ranks: groups of 64 ranks"));
 }
 
 /// A record and a fit of rows of CSV; gives what `fit` printed.
@@ -203,7 +203,10 @@ fn another_number_of_concurrent_groups_is_answered_by_the_fitted_contention() {
         ["--collective", "all_gather", "--ranks", "2", "--bytes", "16MiB", "--locality", locality]
     };
     let (code, told) = predicted(folder.path(), &call("2n/2g/s8"));
-    assert!(code == Some(0) && told.contains("transferred: from locality 2n/"), "{told}");
+    assert!(
+        code == Some(0) && told.contains("transferred") && told.contains("on 2 ranks: from locality 2n/"),
+        "{told}"
+    );
     let (code, told) = predicted(folder.path(), &call("2n/64g/s8"));
     assert!(code == Some(7) && told.contains("64 groups at once"), "{told}");
 }

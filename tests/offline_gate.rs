@@ -213,7 +213,7 @@ fn poisoned(run_id: &str, word: &str) -> Vec<Line> {
             }
             Line::Plan(plan) => plan.cases.iter_mut().for_each(|case| case.name += word),
             Line::Case(case) => {
-                case.name += word;
+                case.name = format!("{}{word}", case.name).into();
                 case.warnings.push(poison());
                 match (case.case, case.replicate) {
                     (1, 0) => case.outcome = Outcome::Failed { reason: poison() },

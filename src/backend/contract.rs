@@ -5,7 +5,7 @@
 //! both go onto a stream and the mark is an event; the simulated backend advances virtual clocks.
 //! Buffers are filled and checked where they lie.
 
-use super::Product;
+use super::{DeviceReader, Product};
 use crate::collective::Placement;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -23,12 +23,18 @@ use std::time::Duration;
 pub struct BackendFacts {
     /// The name by which it was asked for.
     pub name: &'static str,
-    /// True where no data moved and no real time passed. Travels as far as the report.
+    /// True where nothing real was measured. Travels as far as the report.
     pub synthetic: bool,
+    /// True where one process plays all ranks on a clock of its own, and nothing happens on this machine.
+    pub virtual_clock: bool,
     /// The library that carries the data and its version.
     pub library: String,
     /// What the library says of its transports, where it says something.
     pub transport: Option<String>,
+    /// How it carries out and times what it does, in sentences for the record.
+    pub notes: Vec<String>,
+    /// Doubts that hold for everything that it measures.
+    pub warnings: Vec<String>,
 }
 
 /// All that a backend needs to carry a case out.
@@ -86,6 +92,16 @@ pub trait Backend {
     /// What it says of itself.
     fn facts(&self) -> BackendFacts;
 
+    /// The device of this process's rank, where it has one.
+    fn device(&self) -> Option<String> {
+        None
+    }
+
+    /// Reads the device of this process's rank beside the calls, where there is one. The same kind of answer on all ranks.
+    fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
+        None
+    }
+
     /// World ranks that this process plays: one, or all of them when simulated.
     fn local_ranks(&self) -> Range<u32>;
 
@@ -101,6 +117,19 @@ pub trait Backend {
 
     /// Bytes that the ranks of this process may use together.
     fn bytes_available(&self) -> Bytes;
+
+    /// Why the backend does not carry this case out, though it exists. It is then waived on all ranks, whichever of them said so.
+    fn waiver(&self, binding: &Binding) -> Option<String> {
+        let op = binding.op;
+        let impossible = op.collective.reduces() && op.element.moves_only();
+        impossible.then(|| format!("{} cannot reduce {}; it can only be moved", op.collective, op.element))
+    }
+
+    /// True where a plan with a case that does not fit is refused as a whole, so that a host is not driven out of memory; false
+    /// where such a case is waived and the others go on.
+    fn refuses_what_does_not_fit(&self) -> bool {
+        true
+    }
 
     /// Reserves buffers and returns the call, ready to be filled. The axis must have been connected.
     ///
@@ -160,6 +189,11 @@ pub trait Call {
 
     /// Enqueues a wait until the rank's clock shows `start_nanoseconds`. False where a rank came too late to wait.
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool;
+
+    /// Whether the last hold ended after its time, because what was enqueued behind it was not there yet. Only after `complete`.
+    fn came_late(&self) -> bool {
+        false
+    }
 
     /// Waits until all that was enqueued is done, at most for `deadline`; errors that happened meanwhile surface here.
     fn complete(&mut self, deadline: Duration) -> Result<()>;

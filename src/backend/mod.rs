@@ -2,12 +2,16 @@
 
 mod contract;
 mod counted;
+mod device_reader;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "mpi")]
+pub mod nccl;
 mod product;
 pub mod simulated;
 
 pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, Marks, Mismatch, RankTimes, ReplayBinding, Replayer,
 };
+pub use device_reader::{DeviceIdentity, DeviceReader, DeviceState};
 pub use product::{HOST_PRODUCT_LIBRARY, Product, product_bytes};

@@ -26,8 +26,8 @@ pub enum What {
     Lint(LintCommand),
     /// Make a machine file from healthy runs: what they reached is what will be expected
     ///
-    /// Nothing is learned from a record that is synthetic, doubtful, unverified, wrong or not whole; the exit code is then that
-    /// of the trouble (4 wrong data, 5 to 6 a failed run, 7 not whole) or 2.
+    /// Nothing is learned from a record that is synthetic, wrong or not whole; the exit code is then that of the trouble (4 wrong
+    /// data, 5 to 6 a failed run, 7 not whole) or 2. Rows that are doubtful or unverified in one of the runs are left out and named.
     Learn(Box<LearnCommand>),
 }
 

@@ -1,22 +1,27 @@
 //! What the programs that MPI launches share: their flags, their beginning and their end.
 
 use super::launched_arguments::LaunchedArguments;
+use super::launched_check;
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, NO_NCCL};
+use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
+use crate::backend;
 use crate::backend::mpi::MpiBackend;
+use crate::backend::nccl::{Buffers, Environment, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
 use crate::mpi_call;
+use crate::record::line::{End, EndStatus};
 use crate::record::{Record, provenance};
 use crate::report::View;
-use crate::session::{self, Request, Signals};
+use crate::session::{self, LaunchFacts, Request, Resume, Signals, TimeLimit};
 use crate::watchdog::{self, Activity, SETUP_DEADLINE, Watch};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
+use std::time::Instant;
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
@@ -25,6 +30,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         mpi_call::close_inherited_files();
         return watchdog::collector::main();
     }
+    let begun = Instant::now();
     let work = match W::try_parse() {
         Ok(work) => work,
         Err(message) => return tell_usage(&message),
@@ -36,13 +42,16 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         }
         return error.exit_code();
     }
+    if let Err(error) = prepare(work.launched()) {
+        return tell_once(&error);
+    }
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
         Ok(started) => started,
         Err(error) => abort(&error),
     };
     let mut watch = Watch::default();
-    let (exit_code, why) = match measure(&work, program, &world, &mut watch) {
+    let (exit_code, why) = match measure(&work, program, (&world, begun), &mut watch) {
         Ok(exit_code) => (exit_code, String::new()),
         Err(error) if error.is_shared() => {
             if world.process() == 0 {
@@ -61,11 +70,36 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     exit_code
 }
 
+/// What must stand in the environment before any library has started threads.
+fn prepare(arguments: &LaunchedArguments) -> Result<()> {
+    let nccl = &arguments.nccl;
+    let is_nccl = arguments.backend == Backend::Nccl;
+    nccl.check(is_nccl)?;
+    let environment = Environment {
+        share_gpu: nccl.share_gpu,
+        algorithm: nccl.algorithm.map(|algorithm| algorithm.name()),
+        protocol: nccl.protocol.map(|protocol| protocol.name()),
+    };
+    if is_nccl { environment.prepare() } else { Ok(()) }
+}
+
+/// Whether this copy is the one that speaks for all before MPI says who is who.
+fn speaks() -> bool {
+    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
+}
+
+/// An error that every copy of the program has found before MPI started.
+fn tell_once(error: &Error) -> i32 {
+    if speaks() {
+        eprintln!("commgauge: {error}");
+    }
+    error.exit_code()
+}
+
 /// Help and version, or a usage error; said by one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
-    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-    let rank = ranks.iter().find_map(|name| std::env::var(name).ok());
-    if rank.is_none_or(|rank| rank == "0") {
+    if speaks() {
         // A closed pipe is no reason to fail.
         let _ = message.print();
     }
@@ -79,27 +113,51 @@ fn abort(error: &Error) -> ! {
     mpi_call::abort(error.exit_code())
 }
 
-fn measure<W: Work>(work: &W, program: &'static str, world: &MpiWorld, watch: &mut Watch) -> Result<i32> {
+fn measure<W: Work>(
+    work: &W,
+    program: &'static str,
+    (world, begun): (&MpiWorld, Instant),
+    watch: &mut Watch,
+) -> Result<i32> {
     let arguments = work.launched();
-    agree(world, expected_launch(arguments, world.processes()))?;
-    agree(world, only_mpi(arguments.backend))?;
-    let hosts = hosts(world)?;
-    let mut request = agree(world, request(work, program, &Nodes::of_hosts(&hosts)))?;
-    let signals = agree(world, Signals::catch())?;
-    *watch = start_watch(arguments, world, &hosts, &request, &signals)?;
+    agree(world, launched_check::expected_launch(arguments, world.processes()))?;
+    agree(world, launched(arguments.backend))?;
+    same_course(arguments, world)?;
+    if let Some(exit_code) = finished_before(arguments, world)? {
+        return Ok(exit_code);
+    }
+    let places = launched_check::where_all_are(world)?;
+    let hosts = &places.hosts;
+    let request = request(work, program, &Nodes::of_hosts(hosts));
+    let opened = open_device(arguments, world, hosts);
+    let device = opened.as_ref().ok().and_then(|(opened, _)| opened.as_ref()).map(Opened::device_facts);
+    let report = launched_check::compared(world, arguments, &places, (request.as_ref().ok(), device))?;
+    if !arguments.check_launch {
+        launched_check::refuse(world, report.as_ref())?;
+    }
+    let mut request = agree(world, request)?;
+    let opened = agree(world, opened)?;
+    if arguments.check_launch {
+        return launched_check::show(world, arguments, report.as_ref());
+    }
+    let warnings = report.map(|report| report.warnings).unwrap_or_default();
+    request.launch = LaunchFacts { hosts: hosts.clone(), warnings };
+    let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
+    let signals = agree(world, Signals::catch())?.with_limit(limit);
+    *watch = start_watch(arguments, world, hosts, &request, &signals)?;
     request.watch = watch.clone();
     tell_of_panics(watch);
-    let mine = &hosts[world.process() as usize];
-    let mut backend = MpiBackend::new(hosts.iter().filter(|host| *host == mine).count() as u32)?;
+    let mut backend = backend(arguments, opened)?;
+    let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
-        None => session::run(world, &mut backend, &request, &signals),
+        None => session::run(world, backend, &request, &signals),
         Some((table, options)) => {
             let steps = agree(world, Step::all_of(table, request.world_size))?;
-            session::run_with_replays(world, &mut backend, &request, &replays_of(&steps, *options), &signals)
+            session::run_with_replays(world, backend, &request, &replays_of(&steps, *options), &signals)
         }
     };
-    let mine = if world.process() == 0 { show(arguments, &request) } else { Ok(()) };
+    let mine = if world.process() == 0 { show(arguments, &request, end.as_ref().ok()) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
 
@@ -151,32 +209,51 @@ fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> 
     )))
 }
 
-/// Catches the launch that was none: a binary started N times, each thinking that it is alone.
-fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Result<()> {
-    let launched_by =
-        |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|n| *n > 1).map(|n| (name.to_owned(), n));
-    let told = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"].into_iter().find_map(launched_by);
-    match (arguments.expect_ranks, told) {
-        (Some(expected), _) if expected == ranks => Ok(()),
-        (Some(expected), _) => Err(Error::usage(format!(
-            "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({})",
-            mpi_call::library_version()
-        ))),
-        (None, Some((name, told))) if ranks == 1 => Err(Error::usage(format!(
-            "the launcher says {told} ranks ({name}), MPI says 1: the launcher is not that of the MPI that commgauge was built with ({})",
-            mpi_call::library_version()
-        ))),
-        (None, _) if ranks == 1 => Err(Error::usage(
-            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or say --expect-ranks 1 if one rank is meant",
-        )),
-        _ => Ok(()),
+/// The rank's device, where the backend wants one. Not collective: ranks agree on the outcome when they know of each other.
+fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) -> Result<(Option<Opened>, Placing)> {
+    let me = world.process() as usize;
+    let nccl = &arguments.nccl;
+    let placing = Placing {
+        local_rank: hosts[..me].iter().filter(|host| **host == hosts[me]).count() as u32,
+        ranks_on_host: hosts.iter().filter(|host| **host == hosts[me]).count() as u32,
+        host: hosts[me].clone(),
+        device_map: nccl.device_map.clone(),
+        share_gpu: nccl.share_gpu,
+    };
+    if arguments.backend != Backend::Nccl {
+        return Ok((None, placing));
+    }
+    Ok((Some(Opened::find(&options(arguments), &placing)?), placing))
+}
+
+fn options(arguments: &LaunchedArguments) -> Options {
+    let nccl = &arguments.nccl;
+    Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas), buffers: buffers(nccl.buffers) }
+}
+
+/// Who carries the calls out, once all ranks have what it needs.
+fn backend(
+    arguments: &LaunchedArguments,
+    (opened, placing): (Option<Opened>, Placing),
+) -> Result<Box<dyn backend::Backend>> {
+    match opened {
+        None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
+        Some(opened) => Ok(Box::new(opened.into_backend(&options(arguments), &placing)?)),
     }
 }
 
-fn only_mpi(backend: Backend) -> Result<()> {
+fn buffers(asked: Option<super::nccl_arguments::Buffers>) -> Buffers {
+    use super::nccl_arguments::Buffers as Asked;
+    match asked {
+        None | Some(Asked::Plain) => Buffers::Plain,
+        Some(Asked::Registered) => Buffers::Registered,
+        Some(Asked::Symmetric) => Buffers::Symmetric,
+    }
+}
+
+fn launched(backend: Backend) -> Result<()> {
     match backend {
-        Backend::Mpi => Ok(()),
-        Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Mpi | Backend::Nccl => Ok(()),
         Backend::Simulated => Err(Error::usage(
             "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
         )),
@@ -195,7 +272,10 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         let last = world_size - 1;
         return Err(Error::usage(format!("{flag}: rank {rank} is not in this launch; the last is {last}")));
     }
-    let record = places::record_path(arguments.record.as_deref())?;
+    let record = match &arguments.resume {
+        Some(record) => record.clone(),
+        None => places::record_path(arguments.record.as_deref())?,
+    };
     let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
     Ok(Request {
         program,
@@ -206,29 +286,20 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         machine: arguments.machine.as_deref().map(Machine::load).transpose()?,
         world_size,
         record,
+        resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
+        launch: LaunchFacts::default(),
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
+        labels: arguments.nccl.labels(),
         interference: work.interference(world_size)?,
         watch: Watch::default(),
     })
 }
 
-/// The host of every rank.
-fn hosts(world: &MpiWorld) -> Result<Vec<String>> {
-    let mine = provenance::rank_facts(0).host;
-    let mut hosts = world.gather(mine.as_bytes())?.join(&b'\n');
-    world.broadcast(&mut hosts)?;
-    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
-    if hosts.len() == world.processes() as usize {
-        return Ok(hosts);
-    }
-    Err(Error::environment(format!("a host name has a line break: {hosts:?}")))
-}
-
 /// Shows the record that was just written, also where the run did not come to its end.
-fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
+fn show(arguments: &LaunchedArguments, request: &Request, end: Option<&End>) -> Result<()> {
     if arguments.quiet || !request.record.exists() {
         return Ok(());
     }
@@ -236,7 +307,45 @@ fn show(arguments: &LaunchedArguments, request: &Request) -> Result<()> {
     let view = View::new(&Record::read(&request.record)?);
     arguments.output.show_on(&view, false, &mut std::io::stdout().lock())?;
     eprintln!("record: {}", request.record.display());
+    if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
+        eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not come to its end"));
+        eprintln!("commgauge: go on with: {}", resume_command(&request.record));
+    }
     Ok(())
+}
+
+/// Refuses ranks of which some go on with a record or have a time limit and others not: they would wait for each other for ever.
+fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
+    let mine = format!("{:?} {} {:?}", arguments.resume, arguments.allow_changed, arguments.time_limit);
+    let all = world.gather(mine.as_bytes())?;
+    let differing = all.iter().position(|theirs| Some(theirs) != all.first());
+    agree(
+        world,
+        differing.map_or(Ok(()), |rank| {
+            let flags = "--resume, --allow-changed and --time-limit";
+            Err(Error::mismatch(format!(
+                "rank {rank} was not given the same {flags} as rank 0; give all ranks the same"
+            )))
+        }),
+    )
+}
+
+/// The exit code of a record to go on with in which nothing is left to do, the same on every rank.
+fn finished_before(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
+    let Some(path) = &arguments.resume else { return Ok(None) };
+    let look = || {
+        let record = Record::read(path)?;
+        let exit_code = nothing_left(&record, path)?;
+        // `commgauge run` has said it.
+        if exit_code.is_none() && !arguments.quiet {
+            state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
+        }
+        Ok(exit_code)
+    };
+    let mine = agree(world, if world.process() == 0 { look() } else { Ok(None) })?;
+    let mut told = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
+    world.broadcast_u64(&mut told)?;
+    Ok(i32::try_from(told[0]).ok())
 }
 
 #[cfg(test)]

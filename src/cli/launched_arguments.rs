@@ -1,6 +1,7 @@
 //! The flags of every program that MPI launches. They are known without MPI too, so that `commgauge run` can check what it hands
 //! on.
 
+use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;
 use super::run::Backend;
 use crate::measure::InjectedDelay;
@@ -22,9 +23,28 @@ pub struct LaunchedArguments {
     /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Record of a run that ended early, to go on with; everything else must be given as it was then
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub resume: Option<PathBuf>,
+    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so
+    #[arg(long, requires = "resume")]
+    pub allow_changed: bool,
+    /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    pub time_limit: Option<Seconds>,
     /// Number of ranks that the launch must have; needed for a launch of one rank
     #[arg(long, value_name = "N")]
     pub expect_ranks: Option<u32>,
+    /// Show what the ranks have in common and where they differ, and stop before anything is measured; exit code 7 where they
+    /// do not belong together
+    #[arg(long)]
+    pub check_launch: bool,
+    /// Go on where ranks differ in environment, libraries or drivers; the record then says where
+    #[arg(long)]
+    pub allow_mixed: bool,
+    /// Where the check of the launch goes, as JSON; set by `commgauge run --check-launch`
+    #[arg(long, hide = true, value_name = "FILE", requires = "check_launch")]
+    pub launch_report: Option<PathBuf>,
     /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
     #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
     pub inject_delay: Option<InjectedDelay>,
@@ -47,9 +67,20 @@ pub struct LaunchedArguments {
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// What only NCCL understands.
+    #[command(flatten)]
+    pub nccl: NcclArguments,
     /// The launch command, as a JSON list; set by `commgauge run`
     #[arg(long, hide = true)]
     pub launch_command: Option<String>,
+}
+
+/// Of every program that measures.
+pub(super) fn parse_time_limit(text: &str) -> std::result::Result<Seconds, String> {
+    match parse_seconds(text)? {
+        time if time.0 > 0.0 => Ok(time),
+        _ => Err(format!("found `{text}`; accepted: more than 0 s, such as 25m or 1.5h")),
+    }
 }
 
 fn parse_delay(text: &str) -> std::result::Result<InjectedDelay, String> {

@@ -2,6 +2,7 @@
 
 pub mod compare;
 mod degrees;
+pub mod doctor;
 pub mod expect;
 pub mod export;
 pub mod fit;
@@ -11,9 +12,12 @@ mod fit_table;
 pub mod gate;
 pub mod history;
 pub mod import;
+mod launch_table;
 #[cfg(feature = "mpi")]
 pub mod launched;
 mod launched_arguments;
+#[cfg(feature = "mpi")]
+mod launched_check;
 pub mod layout;
 pub mod list;
 pub mod locate;
@@ -21,6 +25,7 @@ pub mod manual;
 pub mod model;
 mod model_document;
 mod model_table;
+mod nccl_arguments;
 pub mod ops;
 mod output;
 mod pairs;

@@ -1,9 +1,9 @@
 //! `commgauge predict`: times from a fit, for one call or for a file of them.
 
 use super::fit_query::{Asked, read_queries};
-use super::plain_table::{Column, table};
+use super::plain_table::{Column, table, wrapped};
 use super::schema::published;
-use super::table_or_json::{json, print};
+use super::table_or_json::{columns, json, print};
 use crate::comma_separated::CommaSeparated;
 use crate::cost::{Fit, Prediction, Predictor, Query, Status};
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use crate::units::{BareSuffix, Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// The value of `format`.
@@ -230,7 +231,7 @@ fn comma_separated(asked: &Asked, answers: &[Prediction]) -> Result<String> {
 }
 
 fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
-    let columns = [
+    let shown_columns = [
         Column::left("collective", 0),
         Column::right("ranks", 0),
         Column::right("size", 0),
@@ -242,7 +243,6 @@ fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
     let shown = |seconds: Option<Seconds>| seconds.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string());
     let rows = asked.queries.iter().zip(answers).map(|(query, answer)| {
         let doubt = if answer.untrusted { ", untrusted" } else { "" };
-        let reason = answer.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
         vec![
             query.collective.to_string(),
             query.ranks.to_string(),
@@ -250,9 +250,31 @@ fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
             shown(answer.seconds),
             shown(answer.low),
             shown(answer.high),
-            format!("{}{doubt}{reason}", answer.status.name()),
+            format!("{}{doubt}", answer.status.name()),
         ]
     });
     let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
-    head.to_owned() + &table(&columns, &rows.collect::<Vec<_>>(), u16::MAX)
+    let width = columns(None);
+    head.to_owned() + &table(&shown_columns, &rows.collect::<Vec<_>>(), width) + &reasons(asked, answers, width)
+}
+
+/// Why answers are refused, or what they were scaled from: each reason once, with the first call that it is about.
+fn reasons(asked: &Asked, answers: &[Prediction], width: u16) -> String {
+    let mut first_and_count: Vec<(&str, &Query, usize)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (query, answer) in asked.queries.iter().zip(answers) {
+        let Some(reason) = answer.reason.as_deref() else { continue };
+        let place = *places.entry(reason).or_insert(first_and_count.len());
+        match first_and_count.get_mut(place) {
+            Some((_, _, count)) => *count += 1,
+            None => first_and_count.push((reason, query, 1)),
+        }
+    }
+    let told = |(reason, query, count): (&str, &Query, usize)| {
+        let Query { collective, ranks, bytes_total, .. } = query;
+        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        wrapped(&format!("{collective} of {bytes_total} on {ranks} ranks{more}: {reason}"), width)
+    };
+    let lines: String = first_and_count.into_iter().map(told).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }

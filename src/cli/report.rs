@@ -105,6 +105,11 @@ impl ReportCommand {
     }
 
     fn page(&self, path: &Path) -> Result<i32> {
+        if self.selftest.is_some() && self.machine.is_none() && self.base.is_empty() {
+            return Err(Error::usage(
+                "--selftest tells how often the rules of a verdict err, and this page has none; give --machine or --base",
+            ));
+        }
         let (records, base) = (read_all(&self.records)?, read_all(&self.base)?);
         check_together(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
         let verdict = self.machine.as_deref().map(|machine| self.gated(&records, machine)).transpose()?;
@@ -272,5 +277,13 @@ mod tests {
         let mut machine = command(&[&record], &output);
         machine.machine = Some(record.clone());
         assert_eq!(machine.execute().unwrap_err().exit_code(), 2);
+        let page = folder.path().join("r.html");
+        let mut unused = command(&[&record], &page);
+        unused.selftest = Some(record.clone());
+        let error = unused.execute().unwrap_err();
+        assert!(
+            error.exit_code() == 2 && error.to_string().contains("--machine or --base") && !page.exists(),
+            "{error}"
+        );
     }
 }

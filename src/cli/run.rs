@@ -4,11 +4,15 @@
 
 mod allocation;
 mod arguments;
+mod check_launch;
+mod commands;
 mod outcome;
 mod progress;
+mod resume;
 mod work;
 
 pub use arguments::{Backend, RunArguments};
+pub(crate) use resume::{command as resume_command, nothing_left, state};
 
 use super::places;
 use super::step::replays_of;
@@ -16,25 +20,27 @@ use super::suite::{SuiteWork, plan_text};
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Machine;
 use crate::error::{Error, Result};
-use crate::launch::{self, Allocation, GRACE, LaunchCommand, Request, Surroundings};
+use crate::launch::{self, Allocation, GRACE};
 use crate::layout::Nodes;
-use crate::record::line::{End, RankFacts};
+use crate::record::line::{End, EndStatus, RankFacts};
 use crate::record::{Line, Record};
 use crate::report::View;
-use crate::session;
+use crate::session::{self, Resume, TimeLimit};
 use crate::workload::step::Step;
 use crate::world::SoloWorld;
+use commands::{Commands, Launched};
 use progress::Progress;
+use resume::Again;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::Instant;
 use work::Wanted;
-
-/// The answer to `--backend nccl`.
-pub const NO_NCCL: &str = "--backend nccl: this version of commgauge has no NCCL backend; available are mpi (host memory) and \
-     simulated (no data, a virtual clock)";
 
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    if let Some(record) = &arguments.resume {
+        return resume::run(arguments, record, out);
+    }
     // What is wrong with the files is better told before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let (arguments, allocation) = allocation::settle(arguments)?;
@@ -42,13 +48,19 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let nodes = supposed_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
     match arguments.backend {
-        Backend::Nccl => Err(Error::usage(NO_NCCL)),
+        Backend::Simulated if arguments.check_launch => Err(Error::usage(
+            "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
+        )),
         Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
-        Backend::Mpi if arguments.dry_run => {
+        Backend::Mpi | Backend::Nccl if arguments.dry_run => {
             tell(allocation.as_ref(), arguments);
             dry_run(arguments, &wanted.work, &nodes, out)
         }
-        Backend::Mpi => {
+        Backend::Mpi | Backend::Nccl if arguments.check_launch => {
+            tell(allocation.as_ref(), arguments);
+            check_launch::run(arguments, out)
+        }
+        Backend::Mpi | Backend::Nccl => {
             tell(allocation.as_ref(), arguments);
             launch_all(arguments, out)
         }
@@ -59,6 +71,14 @@ fn tell(allocation: Option<&Allocation>, arguments: &RunArguments) {
     if let Some(allocation) = allocation {
         eprintln!("commgauge: {}", allocation.sentence(arguments.ranks));
     }
+}
+
+/// A simulated run that goes on.
+fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
+    let nodes = supposed_nodes(arguments, None, machine.as_ref())?;
+    let wanted = work::of(arguments, &nodes)?;
+    run_here(arguments, (wanted, &nodes), machine, out)
 }
 
 /// The simulated backend plays all ranks in this process, so there is nothing to launch.
@@ -79,7 +99,10 @@ fn run_here(
         )
     })?;
     let (plan, settings, suite) = wanted.work;
-    let record = places::record_path(arguments.record.as_deref())?;
+    let record = match &arguments.resume {
+        Some(record) => record.clone(),
+        None => places::record_path(arguments.record.as_deref())?,
+    };
     let request = session::Request {
         program: "commgauge",
         run_id: places::run_id_of(&record),
@@ -87,16 +110,20 @@ fn run_here(
         plan,
         world_size: arguments.ranks,
         record,
+        resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
         watch: Default::default(),
+        labels: std::collections::BTreeMap::new(),
         interference: wanted.interference,
         machine: Some(machine.clone()),
         settings,
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
-    let signals = session::Signals::catch()?;
+    let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, Instant::now()));
+    let signals = session::Signals::catch()?.with_limit(limit);
     let end = match &wanted.replay {
         None => session::run(&SoloWorld, &mut backend, &request, &signals)?,
         Some((table, options)) => {
@@ -105,6 +132,12 @@ fn run_here(
             session::run_with_replays(&SoloWorld, &mut backend, &request, &replays, &signals)?
         }
     };
+    if let Some(error) = &end.error {
+        eprintln!("commgauge: {error}");
+    }
+    if end.status != EndStatus::Complete {
+        eprintln!("commgauge: go on with: {}", resume::command(&request.record));
+    }
     summarise(arguments, &request.record, out)?;
     Ok(end.exit_code)
 }
@@ -116,7 +149,7 @@ fn supposed_nodes(
     machine: Option<&Machine>,
 ) -> Result<Nodes> {
     let ranks = arguments.ranks as usize;
-    let launched = arguments.backend == Backend::Mpi;
+    let launched = arguments.backend != Backend::Simulated;
     if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
         places::check_file("--hostfile", file)?;
         let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
@@ -148,7 +181,7 @@ fn supposed_nodes(
 fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
     // The default record would get its name at the start, so a dry run names one and makes no folder for it.
     let record = arguments.record.clone().unwrap_or_else(places::default_record);
-    let commands = commands(arguments, &record)?;
+    let commands = Launched::new(arguments, &record)?.commands(arguments)?;
     write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
     write_out(out, &plan_text(work, nodes))?;
     Ok(0)
@@ -172,14 +205,44 @@ fn launch_all(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
 }
 
 fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<i32> {
-    let commands = commands(arguments, record)?;
+    let commands = Launched::new(arguments, record)?.commands(arguments)?;
+    follow(arguments, (&commands, record), Progress::new(record)?, out)
+}
+
+/// Goes on with a run.
+fn launch_again(
+    arguments: &RunArguments,
+    again: &Again,
+    (path, record): (&Path, &Record),
+    out: &mut dyn Write,
+) -> Result<i32> {
+    let (arguments, allocation) =
+        allocation::settle(&RunArguments { asked_ranks: Some(again.ranks), ..arguments.clone() })?;
+    tell(allocation.as_ref(), &arguments);
+    let commands = Launched::again(again, &arguments, path)?.commands(&arguments)?;
+    if arguments.dry_run {
+        write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
+        return Ok(0);
+    }
+    follow(&arguments, (&commands, path), Progress::behind(path, record)?, out)
+}
+
+/// Starts a launch, follows it, and sums up.
+fn follow(
+    arguments: &RunArguments,
+    (commands, record): (&Commands, &Path),
+    mut progress: Progress,
+    out: &mut dyn Write,
+) -> Result<i32> {
     eprintln!("+ {}", commands.shown.for_shell());
-    let mut progress = Progress::new(record)?;
     let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
     let seen = progress.finish();
     let verdict = outcome::conclude(&ending, &seen);
     for sentence in &verdict.sentences {
         eprintln!("commgauge: {sentence}");
+    }
+    if seen.may_go_on() {
+        eprintln!("commgauge: go on with: {}", resume::command(record));
     }
     if seen.header.is_some() {
         summarise(arguments, record, out)?;
@@ -192,53 +255,6 @@ fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Re
     arguments.output.show_on(&View::new(&Record::read(record)?), std::io::stdout().is_terminal(), out)?;
     eprintln!("record: {}", record.display());
     Ok(())
-}
-
-/// The command that people see and the one that is started, which differ in one flag of the launched program: the started one
-/// hands the shown one over for the record.
-struct Commands {
-    shown: LaunchCommand,
-    started: LaunchCommand,
-}
-
-fn commands(arguments: &RunArguments, record: &Path) -> Result<Commands> {
-    let launcher = launch::find(&arguments.launcher, Surroundings::here(), &launch::probe)?;
-    // Open MPI's and MPICH's own launchers use the allocation as well.
-    let in_slurm = launcher.family == launch::Family::Slurm || Surroundings::here().in_slurm;
-    let slurm_cores = if in_slurm { launch::host::slurm_cores() } else { None };
-    let mut request = Request {
-        ranks: arguments.ranks,
-        hosts: arguments.hosts.clone(),
-        host_file: arguments.host_file.as_deref().map(places::text).transpose()?,
-        cores: slurm_cores.unwrap_or_else(launch::host::cores),
-        srun_mpi: allocation::mpi_of_srun(arguments, &launcher)?,
-        root: launch::host::is_root(),
-        launcher_arguments: arguments.launcher_arguments.clone(),
-        program: places::text(&places::program_beside(work::program(arguments))?)?,
-        program_arguments: program_words(arguments, record)?,
-    };
-    let shown = launch::build(&launcher, &request)?;
-    let json = serde_json::to_string(&shown.words())
-        .map_err(|cause| Error::environment(format!("cannot write the launch command as JSON: {cause}")))?;
-    let at = request.program_arguments.len() - arguments.extra.len();
-    request.program_arguments.splice(at..at, ["--launch-command".to_owned(), json]);
-    Ok(Commands { started: launch::build(&launcher, &request)?, shown })
-}
-
-fn program_words(arguments: &RunArguments, record: &Path) -> Result<Vec<String>> {
-    let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
-    words.extend(["--record".into(), places::text(record)?]);
-    words.extend(["--backend", "mpi", "--quiet"].map(str::to_owned));
-    // So that a launcher that starts unrelated copies is caught, and a single rank may be meant.
-    words.extend(["--expect-ranks".into(), arguments.ranks.to_string()]);
-    if let Some(machine) = &arguments.machine {
-        words.extend(["--machine".into(), places::text(machine)?]);
-    }
-    if let Some(timeout) = arguments.timeout {
-        words.extend(["--timeout".into(), timeout.as_secs_f64().to_string()]);
-    }
-    words.extend(arguments.extra.iter().cloned());
-    Ok(words)
 }
 
 fn write_out(out: &mut dyn Write, text: &str) -> Result<()> {
@@ -259,22 +275,39 @@ struct Seen {
     cases: u64,
     /// The last line, if it came.
     end: Option<End>,
+    /// Whether the launch goes on with a record; its resume line then brings the rank map.
+    resumed: bool,
     /// Processes of this host's ranks that ended before all others; several where it was too close to call.
     first_gone: Vec<u32>,
 }
 
 impl Seen {
+    /// What is there before a launch goes on with a record.
+    fn before(record: &Record) -> Seen {
+        let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
+        let planned = (!record.plan.cases.is_empty() || planned > 0).then_some(planned);
+        Seen { planned, cases: record.measured_lines(), resumed: true, ..Seen::default() }
+    }
+
+    /// Whether the run was begun, and can be gone on with.
+    fn may_go_on(&self) -> bool {
+        let ended = self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
+        self.header.is_some() && self.planned.is_some() && !ended
+    }
+
     fn take(&mut self, line: Line) {
         match line {
             Line::Header(header) => self.header = Some(header.ranks),
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
             Line::Case(_) | Line::Product(_) => self.cases += 1,
+            Line::Resume(resume) => self.header = Some(resume.ranks),
             Line::End(end) => self.end = Some(end),
             Line::PlanGrowth(growth) => {
                 self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
                 self.round = Some((growth.round, growth.cases.len()));
             }
             Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) | Line::Hang(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) => {}
         }
     }
 }

@@ -52,6 +52,10 @@ pub enum Document {
     Rehearsal,
     /// What `commgauge list --format json` prints
     List,
+    /// What `commgauge run --check-launch --format json` prints
+    Launch,
+    /// What `commgauge doctor --format json` prints
+    Doctor,
 }
 
 impl Document {
@@ -81,6 +85,12 @@ impl Document {
             }
             Document::Rehearsal => super::simulate::schema(),
             Document::List => super::list::schema(),
+            Document::Doctor => super::doctor::schema(),
+            Document::Launch => {
+                use crate::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
+                let schema = schemars::schema_for!(LaunchReport).to_value();
+                published(schema, LAUNCH_FORMAT, LAUNCH_VERSION, "The check of a launch, by commgauge")
+            }
             Document::Suspects => {
                 use verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
                 let schema = schemars::schema_for!(Suspects).to_value();

@@ -130,10 +130,13 @@ impl SimulateCommand {
             machine: Some(machine.clone()),
             world_size: ranks,
             record: self.output.clone().unwrap_or_default(),
+            resume: None,
+            launch: Default::default(),
             launch_command: None,
             injected_delay: None,
             injected_panic: None,
             watch: Default::default(),
+            labels: std::collections::BTreeMap::new(),
             interference: None,
         })
     }

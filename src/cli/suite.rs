@@ -4,7 +4,7 @@ use crate::config::{RunSettings, Suite};
 use crate::error::Result;
 use crate::layout::{Axis, Nodes};
 use crate::record::line::SuiteFacts;
-use crate::units::Bytes;
+use crate::units::{Bytes, counted};
 use crate::workload::WorkPlan;
 use std::fmt::Write;
 use std::path::Path;
@@ -40,7 +40,8 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> S
     }
     let replicates = settings.replicates;
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n{} cases x {replicates} replicates:\n", plan.cases.len());
+    let _ =
+        writeln!(text, "\n{} x {}:\n", counted(plan.cases.len(), "case"), counted(replicates as usize, "replicate"));
     let longest = plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0);
     for case in &plan.cases {
         let groups = plan.groups_of(case);
@@ -74,10 +75,11 @@ fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
         let cases: Vec<_> = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
         let mut rounds: Vec<usize> = cases.iter().map(|case| case.groups).collect();
         rounds.dedup();
-        let in_rounds = if axis == Axis::Pair { format!(" in {} rounds", rounds.len()) } else { String::new() };
+        let in_rounds =
+            if axis == Axis::Pair { format!(" in {}", counted(rounds.len(), "round")) } else { String::new() };
         let part = WorkPlan { cases, ..plan.clone() };
-        let (count, seconds) = (part.cases.len(), part.estimated_seconds(settings));
-        let _ = writeln!(text, "  {axis:<10} {count:>6} cases{in_rounds}, about {seconds}");
+        let (count, seconds) = (counted(part.cases.len(), "case"), part.estimated_seconds(settings));
+        let _ = writeln!(text, "  {axis:<10} {count:>12}{in_rounds}, about {seconds}");
     }
     text
 }

@@ -176,6 +176,7 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             synthetic,
             library,
             transport: None,
+            notes: Vec::new(),
             machine: None,
             nodes_per_leaf: None,
         },
@@ -242,7 +243,7 @@ fn usual_placement(collective: Collective) -> Placement {
 fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
     CaseLine {
         case,
-        name,
+        name: name.into(),
         replicate,
         position: case,
         outcome: match row.known.wrong_elements {

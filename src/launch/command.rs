@@ -91,9 +91,16 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     arguments.extend(request.launcher_arguments.iter().cloned());
     arguments.push(request.program.clone());
     arguments.extend(request.program_arguments.iter().cloned());
-    // srun takes SIGTERM as the order to kill, and SIGINT as a question; this one it hands on.
-    let stop_signal = (launcher.family == Family::Slurm).then(|| Signal::USR1.as_raw());
+    let stop_signal = stop_signal(launcher.family);
     Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal })
+}
+
+/// All of them take SIGTERM as the order to kill within a second or at once, and srun takes SIGINT as a question; this one they
+/// hand on to the ranks, who then have the time to end in order.
+pub(super) fn stop_signal(family: Family) -> Option<i32> {
+    match family {
+        Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::Slurm => Some(Signal::USR1.as_raw()),
+    }
 }
 
 fn room(request: &Request) -> Result<Room> {

@@ -70,15 +70,15 @@ fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
 }
 
 #[test]
-fn srun_is_told_how_to_bring_ranks_together_and_stops_them_by_a_signal_that_it_hands_on() {
+fn srun_is_told_how_to_bring_ranks_together_and_every_launcher_stops_them_by_a_signal_that_it_hands_on() {
     let told = Request { srun_mpi: Some("pmix".into()), ..request(4, false) };
     let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix --cpu-bind=cores suite 'a b'";
     assert_eq!(line(Family::Slurm, &told), expected);
     let own = Request { launcher_arguments: vec!["--mpi=none".into()], ..told };
     let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores --mpi=none suite 'a b'";
     assert_eq!(line(Family::Slurm, &own), expected);
-    for (family, signal) in [(Family::Slurm, Some(10)), (Family::OpenMpi4, None), (Family::Mpich, None)] {
-        assert_eq!(build(&launcher(family), &own).expect("a command").stop_signal, signal);
+    for family in [Family::Slurm, Family::OpenMpi4, Family::OpenMpi5, Family::Mpich] {
+        assert_eq!(build(&launcher(family), &own).expect("a command").stop_signal, Some(10));
     }
 }
 

@@ -62,6 +62,8 @@ fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
 }
 
 fn refusal(name: &str, line: usize, found: &str) -> Error {
+    // The beginning tells which line it is; a file that is no host file may have a line of megabytes.
+    let found: String = found.chars().take(60).collect();
     Error::usage(format!(
         "--hostfile {name}, line {line}: found `{found}`; a line is HOST, HOST slots=RANKS (Open MPI) or HOST:RANKS (MPICH)"
     ))

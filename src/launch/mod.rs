@@ -4,6 +4,7 @@
 //! What the launched program measures, and what its record says, is not known here.
 
 mod advice;
+mod again;
 mod allocation;
 mod child;
 mod command;
@@ -16,8 +17,10 @@ mod host_file;
 mod hostlist;
 mod leftovers;
 mod quote;
+mod shared_memory;
 
 pub use advice::advice;
+pub use again::LauncherPart;
 pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, supervise};
 pub use command::{LaunchCommand, Request, build, parse_hosts};
@@ -27,3 +30,4 @@ pub use find::{Surroundings, find, probe};
 pub use first_gone::first_gone;
 pub use host_file::hosts_of_ranks;
 pub use quote::quote;
+pub use shared_memory::Segments;

@@ -65,7 +65,7 @@ impl CaseResult {
     pub fn into_line(self, case: u32, name: String, replicate: u32, position: u32) -> CaseLine {
         CaseLine {
             case,
-            name,
+            name: name.into(),
             replicate,
             position,
             outcome: self.outcome,

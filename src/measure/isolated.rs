@@ -71,7 +71,7 @@ pub fn isolated_batch(
         call.mark();
         call.complete(context.completion_deadline)?;
         // Nobody waits for who stands aside.
-        let in_time = in_time || all_aside;
+        let in_time = (in_time && !call.came_late()) || all_aside;
         *start = (agreed, !in_time);
         missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
     }

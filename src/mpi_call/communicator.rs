@@ -45,6 +45,22 @@ impl Communicator {
         color.map(|_| Communicator::of(raw)).transpose()
     }
 
+    /// The lowest rank with which MPI finds shared memory. Collective.
+    pub fn shared_memory_leader(&self) -> Result<u32> {
+        let mut raw = self.raw;
+        // SAFETY: `raw` is ours, the other two are constants of the library; no info is given (MPI-3.1 6.4.2).
+        let code = unsafe {
+            let (kind, key) = (ffi::RSMPI_COMM_TYPE_SHARED, self.rank as c_int);
+            ffi::MPI_Comm_split_type(self.raw, kind, key, ffi::RSMPI_INFO_NULL, &mut raw)
+        };
+        check(code, "MPI_Comm_split_type")?;
+        let sharing = Communicator::of(raw)?;
+        let mut leader = [u64::from(self.rank)];
+        sharing.broadcast(&mut leader)?;
+        sharing.free()?;
+        Ok(leader[0] as u32)
+    }
+
     fn of(raw: ffi::MPI_Comm) -> Result<Communicator> {
         let (mut rank, mut ranks) = (0, 0);
         // SAFETY: the ints are ours.

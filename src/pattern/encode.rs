@@ -7,9 +7,6 @@ use crate::element::ElementType;
 use half::{bf16, f16};
 
 /// The bits of a number that the type holds exactly, or rounded to nearest; the low bits are used where the type is narrower.
-///
-/// # Panics
-/// For types that are only moved.
 pub fn bits(element: ElementType, value: f64) -> u64 {
     match element {
         ElementType::Int8 => value as i8 as u8 as u64,
@@ -22,7 +19,8 @@ pub fn bits(element: ElementType, value: f64) -> u64 {
         ElementType::Bfloat16 => u64::from(bf16::from_f64(value).to_bits()),
         ElementType::Float32 => u64::from((value as f32).to_bits()),
         ElementType::Float64 => value.to_bits(),
-        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 => panic!("{element} is moved, never computed with"),
+        ElementType::Fp8E4m3 => eight_bits(value, 4, 3),
+        ElementType::Fp8E5m2 => eight_bits(value, 5, 2),
     }
 }
 
@@ -47,8 +45,66 @@ pub fn show(element: ElementType, is_number: bool, bits: u64) -> String {
         ElementType::Bfloat16 => bf16::from_bits(bits as u16).to_string(),
         ElementType::Float32 => f32::from_bits(bits as u32).to_string(),
         ElementType::Float64 => f64::from_bits(bits).to_string(),
-        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 => format!("0x{bits:02x}"),
+        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 => value(element, bits).to_string(),
     }
+}
+
+/// The number of some bits.
+pub fn value(element: ElementType, bits: u64) -> f64 {
+    match element {
+        ElementType::Int8 => f64::from(bits as i8),
+        ElementType::Uint8 => f64::from(bits as u8),
+        ElementType::Int32 => f64::from(bits as i32),
+        ElementType::Uint32 => f64::from(bits as u32),
+        ElementType::Int64 => bits as i64 as f64,
+        ElementType::Uint64 => bits as f64,
+        ElementType::Float16 => f16::from_bits(bits as u16).to_f64(),
+        ElementType::Bfloat16 => bf16::from_bits(bits as u16).to_f64(),
+        ElementType::Float32 => f64::from(f32::from_bits(bits as u32)),
+        ElementType::Float64 => f64::from_bits(bits),
+        ElementType::Fp8E4m3 => eight_bit_value(bits, 4, 3),
+        ElementType::Fp8E5m2 => eight_bit_value(bits, 5, 2),
+    }
+}
+
+/// The least number beside 1, less 1: twice the largest relative error of rounding. `None` where numbers are whole.
+pub fn unit(element: ElementType) -> Option<f64> {
+    let bits = match element {
+        ElementType::Float16 => 10,
+        ElementType::Bfloat16 => 7,
+        ElementType::Float32 => 23,
+        ElementType::Float64 => 52,
+        ElementType::Fp8E4m3 => 3,
+        ElementType::Fp8E5m2 => 2,
+        _ => return None,
+    };
+    Some(2f64.powi(-bits))
+}
+
+/// A small 8-bit float of a number (Micikevicius and others, FP8 Formats for Deep Learning, 2022): to nearest, ties to even.
+/// Neither infinities nor numbers near the largest (448 and 57344) are ever asked for.
+fn eight_bits(value: f64, exponent_bits: u32, mantissa_bits: u32) -> u64 {
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    let sign = u64::from(value.is_sign_negative()) << 7;
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        return sign;
+    }
+    // Below the smallest normal number the spacing stays the same.
+    let exponent = (magnitude.log2().floor() as i32).max(1 - bias);
+    let steps = (magnitude / 2f64.powi(exponent - mantissa_bits as i32)).round_ties_even() as u64;
+    // A mantissa that overflows carries into the exponent, as it must.
+    let below = ((exponent + bias - 1) as u64) << mantissa_bits;
+    sign | (below + steps).min(0x7f)
+}
+
+fn eight_bit_value(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> f64 {
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    let mantissa = (bits & ((1 << mantissa_bits) - 1)) as f64;
+    let exponent = ((bits >> mantissa_bits) & ((1 << exponent_bits) - 1)) as i32;
+    let whole = if exponent > 0 { 2f64.powi(mantissa_bits as i32) } else { 0.0 };
+    let magnitude = (whole + mantissa) * 2f64.powi(exponent.max(1) - bias - mantissa_bits as i32);
+    if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
 /// Calls `$then` with the Rust type of an element type that can be computed with.
@@ -133,5 +189,39 @@ fn reduce_typed<T: Number<N>, const N: usize>(op: ReduceOp, input: &[u8], inout:
 fn divide_typed<T: Number<N>, const N: usize>(buffer: &mut [u8], ranks: u32) {
     for element in buffer.as_chunks_mut::<N>().0 {
         *element = T::read(*element).divide(ranks).write();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bit_floats_have_the_bits_of_their_paper_and_round_to_the_even_one() {
+        use ElementType::{Fp8E4m3, Fp8E5m2};
+        for (element, number, expected) in [
+            (Fp8E4m3, 1.0, 0x38),
+            (Fp8E4m3, -1.0, 0xb8),
+            (Fp8E4m3, 448.0, 0x7e),
+            (Fp8E4m3, 2f64.powi(-9), 0x01),
+            (Fp8E4m3, 17.0, 0x58),
+            (Fp8E4m3, 19.0, 0x5a),
+            (Fp8E5m2, 1.0, 0x3c),
+            (Fp8E5m2, 57344.0, 0x7b),
+            (Fp8E5m2, 2f64.powi(-16), 0x01),
+            (Fp8E5m2, 9.0, 0x48),
+        ] {
+            assert_eq!(bits(element, number), expected, "{element} {number}");
+        }
+    }
+
+    #[test]
+    fn bits_read_back_as_the_number_they_were_made_of() {
+        for element in ElementType::ALL {
+            for number in [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 8.0] {
+                let exact = element != ElementType::Fp8E5m2 || number != 7.5;
+                assert!(!exact || value(element, bits(element, number)) == number, "{element} {number}");
+            }
+        }
     }
 }

@@ -66,6 +66,16 @@ impl Pattern {
         Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got: text(found.got) })
     }
 
+    /// The bits that a kernel chooses among at every element of reduced data (`kernels/pattern.h`), in device memory beside
+    /// the buffer; `None` for moved data, which need none.
+    pub fn column(&self, source: Source) -> Option<Vec<u64>> {
+        match (source, &self.table) {
+            (Source::Contribution { group_rank, .. }, Some(table)) => Some(table.contribution(group_rank)),
+            (Source::Reduced { .. }, Some(table)) => Some(table.reduced()),
+            _ => None,
+        }
+    }
+
     /// Hands the bits of a source's elements, as a function of their index, to a visitor. Generic, so that the loop
     /// over the elements is compiled for each kind of source.
     fn visit<V: Visitor>(&self, source: Source, visitor: V) -> V::Answer {

@@ -26,9 +26,14 @@ impl Table {
         let length = FEWEST_ENTRIES + 2 * n;
         let hashed = |index: u64| super::scramble(index + 1) >> 8;
         let sparse = |index: u64, per_window: u64| u64::from(index.is_multiple_of(n / per_window + 1));
+        // Of n neighbours in the ring at most one.
+        let is_lone = |index: u64| index.is_multiple_of(n) && index + n <= length;
         let entry = |index: u64| match op {
             // The sum of any n neighbours stays within the exact range; with more ranks than that range has numbers
             // only every so many ranks contribute a one (two fewer than would fit: the table is a ring).
+            // MPI's sum is divided by n at the end; NCCL multiplies every contribution by 1 / n, rounded to the type, and adds.
+            // A power of two among zeros is where the two agree, for every n.
+            ReduceOp::Avg if !element.is_whole_number() => u64::from(is_lone(index)) << (hashed(index) % 4),
             ReduceOp::Sum | ReduceOp::Avg if limit / n >= 1 => hashed(index) % (limit / n).min(100).saturating_add(1),
             ReduceOp::Sum | ReduceOp::Avg => sparse(index, limit / 2),
             ReduceOp::Prod if n <= MOST_TWOS_IN_A_PRODUCT => 1 + hashed(index) % 2,
@@ -63,5 +68,49 @@ impl Table {
             _ => encode::bits(self.element, reduce(index) as f64),
         };
         (0..length).map(value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::{bf16, f16};
+
+    /// An average as NCCL makes it: 1 / ranks, rounded to the type, times what the one rank brings that brings anything.
+    #[test]
+    fn averages_of_floats_are_the_same_divided_at_the_end_and_multiplied_at_the_beginning() {
+        for ranks in 1..=2048u32 {
+            let inverse = 1.0 / f64::from(ranks);
+            for number in [1.0, 2.0, 4.0, 8.0] {
+                let by_type = [
+                    (ElementType::Float64, (inverse * number).to_bits()),
+                    (ElementType::Float32, u64::from((inverse as f32 * number as f32).to_bits())),
+                    (
+                        ElementType::Bfloat16,
+                        u64::from((bf16::from_f32(inverse as f32) * bf16::from_f64(number)).to_bits()),
+                    ),
+                    (
+                        ElementType::Float16,
+                        u64::from((f16::from_f32(inverse as f32) * f16::from_f64(number)).to_bits()),
+                    ),
+                ];
+                for (element, expected) in by_type {
+                    assert_eq!(encode::divide(element, number, ranks), expected, "{number} / {ranks} as {element}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_most_one_rank_brings_something_to_an_average_of_floats_and_most_of_them_are_not_zero() {
+        for ranks in [1, 2, 3, 4, 7, 61, 62, 100] {
+            let table = Table::new(ElementType::Float32, ReduceOp::Avg, ranks);
+            let length = table.entries.len();
+            let brings = |index: usize| table.entries[index % length] > 0;
+            let brought = |first: usize| (0..ranks as usize).filter(|rank| brings(first + rank)).count();
+            let counts: Vec<_> = (0..length).map(brought).collect();
+            assert!(counts.iter().all(|count| *count <= 1), "{ranks} ranks");
+            assert!(2 * counts.iter().sum::<usize>() > length, "{ranks} ranks");
+        }
     }
 }

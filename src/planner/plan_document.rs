@@ -121,7 +121,7 @@ pub struct PlannedLayout {
     pub recompute: Recompute,
     /// The axes, the fastest varying over consecutive ranks first.
     pub order: String,
-    /// Orders in which all groups lie just so, this one included.
+    /// Orders of the axes that take just as long, this one included.
     pub orders_alike: u64,
     /// What the fullest GPU holds.
     pub memory_bytes: u64,

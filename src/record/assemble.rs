@@ -4,15 +4,21 @@
 //! length.
 
 use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
 use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
 use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
 use super::seal::Seal;
 use super::{Line, Record};
 use crate::units::Seconds;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// More than any run measures: a day of microseconds each.
+const MOST_CASE_LINES: u64 = 50_000_000;
 
 /// A record in the making.
 #[derive(Default)]
@@ -24,34 +30,46 @@ pub(super) struct Assembly {
     replays: Vec<ReplayLine>,
     interference: Vec<InterferenceLine>,
     products: Vec<ProductLine>,
+    devices: Option<DevicesLine>,
+    device_readings: Vec<DeviceReadingsLine>,
     chosen: BTreeMap<u32, ChosenSize>,
     calibration: Option<CalibrationLine>,
+    /// One copy of each name: a case has a line for each replicate.
+    names: HashMap<u32, Arc<str>>,
     seen: HashSet<(u32, u32)>,
     hang: Option<HangLine>,
-    lines_before_end: u64,
+    resumes: Vec<ResumeLine>,
+    lines: u64,
+    /// Lines that an end line counts before it, and how many there are, where the two differ.
+    lost: Option<(u64, u64)>,
     end: Option<End>,
 }
 
 impl Assembly {
     /// Takes the next line, or says why it cannot be the next (a sentence without full stop).
     pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
-        if self.end.is_some() {
+        if self.end.is_some() && !matches!(line, Line::Resume(_)) {
             return Err("there is a line after the end of the record".to_owned());
         }
-        if !matches!(line, Line::End(_)) {
-            self.lines_before_end += 1;
-        }
+        let lines_before = self.lines;
+        self.lines += 1;
         match (line, &self.header, self.plan.as_mut()) {
             (Line::Header(header), None, _) => self.header = Some(*header),
             (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
             (_, None, _) => return Err("a record begins with its header".to_owned()),
-            (Line::Plan(plan), _, None) => {
+            (Line::Plan(plan), Some(header), None) => {
                 check_plan(&plan)?;
+                check_replicates(header.settings.replicates, plan.cases.len())?;
                 self.plan = Some(plan);
             }
             (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
             // A run that fails before its plan is made still says how it ended.
-            (Line::End(end), _, _) => self.end = Some(end),
+            (Line::End(end), _, _) => {
+                let lost = end.lines_before.filter(|written| *written != lines_before);
+                self.lost = self.lost.or(lost.map(|written| (written, lines_before)));
+                self.end = Some(end);
+            }
+            (Line::Resume(resume), _, _) => self.resume(*resume),
             (Line::Hang(hang), _, _) => self.hang = Some(*hang),
             (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
             (Line::Clock(clock), _, _) => self.clocks.push(clock),
@@ -60,7 +78,9 @@ impl Assembly {
                 if !self.seen.insert((case.case, case.replicate)) {
                     return Err(format!("case {}, replicate {} is there twice", case.case, case.replicate));
                 }
-                self.cases.push(*case);
+                let mut case = *case;
+                case.name = Arc::clone(self.names.entry(case.case).or_insert(case.name));
+                self.cases.push(case);
             }
             (Line::Replay(replay), _, Some(plan)) => {
                 check_replay(&replay, plan)?;
@@ -75,6 +95,13 @@ impl Assembly {
                 check_product(&product)?;
                 self.products.push(*product);
             }
+            (Line::Devices(devices), _, Some(_)) => self.devices = Some(*devices),
+            (Line::DeviceReadings(readings), _, Some(plan)) => {
+                if readings.case as usize >= plan.cases.len() {
+                    return Err(format!("devices were read at case {}, which is not in the plan", readings.case));
+                }
+                self.device_readings.push(*readings);
+            }
             (Line::Interference(pair), _, Some(plan)) => {
                 check_interference(&pair, plan)?;
                 self.interference.push(*pair);
@@ -83,9 +110,21 @@ impl Assembly {
         Ok(())
     }
 
+    /// The run goes on: how it had ended is history, and what a signal cut short is measured again.
+    fn resume(&mut self, resume: ResumeLine) {
+        (self.end, self.hang) = (None, None);
+        let seen = &mut self.seen;
+        self.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
+        self.resumes.push(resume);
+    }
+
     /// The record, with a warning for everything that is missing at its end. `None` without a header.
     pub(super) fn finish(self, torn: bool, running: bool, seal: Seal) -> Option<Record> {
-        let header = self.header?;
+        let mut header = self.header?;
+        for resume in &self.resumes {
+            let doubts = resume.doubt().into_iter().chain(resume.warnings.iter().cloned());
+            doubts.for_each(|doubt| header.warnings.extend((!header.warnings.contains(&doubt)).then_some(doubt)));
+        }
         let mut warnings = Vec::new();
         if self.end.is_none() {
             warnings.push(match running {
@@ -96,9 +135,7 @@ impl Assembly {
         if torn && !running {
             warnings.push("the last line was torn and is left out".to_owned());
         }
-        let written = self.end.as_ref().and_then(|end| end.lines_before);
-        if let Some(written) = written.filter(|written| *written != self.lines_before_end) {
-            let found = self.lines_before_end;
+        if let Some((written, found)) = self.lost {
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
         if seal == Seal::Broken {
@@ -119,7 +156,8 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let Assembly { clocks, cases, replays, interference, products, chosen, calibration, hang, end, .. } = self;
+        let Assembly { clocks, cases, replays, interference, products, devices, device_readings, resumes, .. } = self;
+        let (chosen, calibration, hang, end) = (self.chosen, self.calibration, self.hang, self.end);
         Some(Record {
             header,
             plan,
@@ -131,12 +169,25 @@ impl Assembly {
             interference,
             products,
             hang,
+            resumes,
+            devices,
+            device_readings,
             end,
             torn,
             running,
             seal,
             warnings,
         })
+    }
+}
+
+/// Whoever reads a record goes through every replicate of every case, so a header cannot ask for any number of them.
+fn check_replicates(replicates: u32, cases: usize) -> Result<(), String> {
+    match u64::from(replicates).checked_mul(cases as u64) {
+        Some(lines) if lines <= MOST_CASE_LINES => Ok(()),
+        _ => Err(format!(
+            "{replicates} replicates of {cases} cases; a record holds at most {MOST_CASE_LINES} case lines"
+        )),
     }
 }
 
@@ -212,7 +263,7 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
     let Some(planned) = plan.cases.get(case.case as usize) else {
         return Err(format!("case {} is not in the plan, which has {} cases", case.case, plan.cases.len()));
     };
-    if planned.name != case.name {
+    if *planned.name != *case.name {
         return Err(format!("case {} is named `{}`, in the plan `{}`", case.case, case.name, planned.name));
     }
     let Samples {

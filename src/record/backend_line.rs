@@ -15,6 +15,9 @@ pub struct BackendLine {
     /// What the library says of its transports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
+    /// How it carries out and times what it does, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The machine file that bounds (or, simulated, the times) come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,

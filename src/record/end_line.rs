@@ -1,4 +1,4 @@
-//! The last line of a record: how the run ended, and what tells a whole record from one that lost or changed something.
+//! The last line of a launch in a record: how the run ended, and what tells a whole record from one that lost or changed something.
 
 use crate::units::Seconds;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ pub struct End {
     /// The error, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// From header to end.
+    /// From header to end; of a resumed run, from the resume line on.
     pub elapsed_seconds: Seconds,
     /// Lines before this one, so that a record from which lines were lost can be told from a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,4 +33,5 @@ pub enum EndStatus {
     Complete,
     Interrupted,
     Failed,
+    OutOfTime,
 }

@@ -24,6 +24,26 @@ impl Follower {
         Follower { path: path.as_ref().to_owned(), file: None, position: 0, lines: 0 }
     }
 
+    /// Follows a file from behind its complete lines.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn behind(path: impl AsRef<Path>) -> Result<Follower> {
+        let mut follower = Follower::open(path);
+        let unreadable = |cause| path_error("read the record", &follower.path, &cause);
+        let mut reader = BufReader::new(File::open(&follower.path).map_err(unreadable)?);
+        let mut text = Vec::new();
+        loop {
+            text.clear();
+            reader.read_until(b'\n', &mut text).map_err(unreadable)?;
+            if text.last() != Some(&b'\n') {
+                return Ok(follower);
+            }
+            follower.position += text.len() as u64;
+            follower.lines += 1;
+        }
+    }
+
     /// The lines that were completed since the last poll; none while the file does not exist.
     ///
     /// # Errors
@@ -90,6 +110,18 @@ mod tests {
         std::fs::write(&path, format!("{END}\n{{\"line\":\"cas")).unwrap();
         let mut follower = Follower::open(&path);
         assert_eq!(follower.poll().unwrap().len(), 1);
+        std::fs::write(&path, format!("{END}\n{END}\n")).unwrap();
+        assert_eq!(follower.poll().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn behind_what_is_there_only_new_lines_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        assert!(Follower::behind(&path).is_err(), "there is no file");
+        std::fs::write(&path, format!("{END}\n{{\"line\":\"cas")).unwrap();
+        let mut follower = Follower::behind(&path).unwrap();
+        assert_eq!(follower.poll().unwrap().len(), 0);
         std::fs::write(&path, format!("{END}\n{END}\n")).unwrap();
         assert_eq!(follower.poll().unwrap().len(), 1);
     }

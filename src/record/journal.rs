@@ -46,6 +46,13 @@ impl Journal {
         Ok(Journal::on(path, Box::new(file)))
     }
 
+    /// Goes on behind the complete lines of a file that the caller has locked.
+    pub(super) fn behind(path: &Path, file: File, (lines, bytes): (u64, u64), sealing: Sealing) -> Journal {
+        let mut journal = Journal::on(path, Box::new(file));
+        (journal.lines, journal.bytes, journal.sealing) = (lines, bytes, sealing);
+        journal
+    }
+
     fn on(path: &Path, disk: Box<dyn Disk + Send>) -> Journal {
         let path = path.to_owned();
         let (sealing, synced_at) = (Sealing::default(), Instant::now());
@@ -180,7 +187,7 @@ fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
 /// A reader that looks whether a run is going on holds the lock for an instant, hence the second tries. Some parallel
 /// file systems have no locks at all; there `create_new` alone keeps two runs apart and a run that is going on looks
 /// like one that was cut off.
-fn lock(file: &File, path: &Path) -> Result<()> {
+pub(super) fn lock(file: &File, path: &Path) -> Result<()> {
     for _ in 0..100 {
         match file.try_lock() {
             Ok(()) => return Ok(()),

@@ -4,12 +4,14 @@
 
 pub use super::backend_line::BackendLine;
 use super::calibration_line::{CalibrationLine, PlanGrowth};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 pub use super::end_line::{End, EndStatus};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
 pub use super::pair_times::PairTimes;
 use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::geometry::Splits;
@@ -21,6 +23,7 @@ use crate::workload::{StepFacts, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The value of `format` in every header.
 pub const FORMAT: &str = "commgauge-record";
@@ -51,7 +54,13 @@ pub enum Line {
     Product(Box<ProductLine>),
     /// What the watchdog saw when it ended the run.
     Hang(Box<HangLine>),
-    /// Last line; a record without it was cut off.
+    /// The devices of the ranks.
+    Devices(Box<DevicesLine>),
+    /// The devices before and after a case of a replicate.
+    DeviceReadings(Box<DeviceReadingsLine>),
+    /// A further launch goes on with a run that had ended early.
+    Resume(Box<ResumeLine>),
+    /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.
     End(End),
 }
 
@@ -310,7 +319,7 @@ pub struct CaseLine {
     /// Index in the plan.
     pub case: u32,
     /// Name, as in the plan.
-    pub name: String,
+    pub name: Arc<str>,
     /// Which repetition, from 0.
     pub replicate: u32,
     /// Position in the shuffled order of the replicate, from 0.
@@ -333,12 +342,20 @@ pub struct CaseLine {
     pub histograms: Vec<RankHistogram>,
     /// The pairs of a round and their own times; absent where the groups are no pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pairs: Option<PairTimes>,
+    // Boxed: few records have any, and a record may have a million lines.
+    pub pairs: Option<Box<PairTimes>>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
     /// Doubts that concern the case as a whole, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl CaseLine {
+    /// Whether a signal ended the sampling early. A run that goes on measures the case again.
+    pub fn was_cut_short(&self) -> bool {
+        self.stop == Some(StopReason::Interrupted)
+    }
 }
 
 /// What came of a case.

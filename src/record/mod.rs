@@ -1,12 +1,14 @@
 //! The results file of a run: an append-only journal of JSON lines, raw enough to redo every statistic.
 //!
 //! [`line`] holds the format's own types, apart from the inner types of the program and versioned. [`Journal`] writes
-//! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes.
+//! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes, [`reopen`] lets a run go on.
 
 mod append;
 mod assemble;
 mod backend_line;
 pub mod calibration_line;
+mod changes;
+pub mod device_line;
 mod end_line;
 mod follower;
 pub mod hang_line;
@@ -18,15 +20,19 @@ pub mod product_line;
 pub mod product_times;
 pub mod provenance;
 mod reader;
+mod reopen;
 pub mod replay_line;
+pub mod resume_line;
 mod schema;
 mod seal;
 
 pub use append::conclude_cut_off;
+pub use changes::{changes, same_plan, table as table_of_changes};
 pub use follower::Follower;
 pub use journal::Journal;
 pub use line::{FORMAT, Line, VERSION};
 pub use reader::Record;
+pub use reopen::{Reopened, reopen};
 pub use schema::schema;
 pub use seal::Seal;
 

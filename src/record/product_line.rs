@@ -2,6 +2,7 @@
 
 use super::line::Outcome;
 use crate::element::ElementType;
+use crate::workload::ProductShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,12 @@ pub struct ProductFacts {
 }
 
 impl ProductFacts {
+    /// A product of a plan as the record names it.
+    pub fn of(shape: &ProductShape) -> ProductFacts {
+        let ProductShape { m, n, k, element, uses } = shape;
+        ProductFacts { m: *m, n: *n, k: *k, element_type: *element, uses: uses.clone() }
+    }
+
     /// Floating-point operations: a multiplication and an addition for each term of each sum.
     pub fn flops(&self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64

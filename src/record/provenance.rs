@@ -3,7 +3,7 @@
 use super::line::RankFacts;
 use crate::digest;
 use crate::error::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -65,17 +65,6 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
-/// Different processors in lists of ranges such as `0-3,8`; 0 where a list does not read.
-pub fn processors_named<'a>(lists: impl Iterator<Item = &'a str>) -> usize {
-    let mut named = BTreeSet::new();
-    for range in lists.flat_map(|list| list.split(',')) {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (Ok(first), Ok(last)) = (first.trim().parse::<u32>(), last.trim().parse::<u32>()) else { return 0 };
-        named.extend(first..=last);
-    }
-    named.len()
-}
-
 /// The recorded part of the environment.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
@@ -85,8 +74,12 @@ pub fn environment() -> BTreeMap<String, String> {
 }
 
 fn is_recorded(name: &str) -> bool {
-    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    begins(&RECORDED_PREFIXES) && !begins(&INTERNAL_PREFIXES)
+    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_of_the_launcher(name)
+}
+
+/// Whether a variable is one by which a launcher speaks to its own processes.
+pub fn is_of_the_launcher(name: &str) -> bool {
+    INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// SHA-256 of the running program, in hexadecimal.
@@ -129,12 +122,6 @@ mod tests {
         let mut ranks = [on(0, "b"), on(1, "a"), on(2, "b")];
         number_hosts(&mut ranks);
         assert_eq!(ranks.map(|r| r.node), [0, 1, 0]);
-    }
-
-    #[test]
-    fn processors_are_counted_once_however_often_they_are_named() {
-        assert_eq!(processors_named(["0-3", "2-3,8"].into_iter()), 5);
-        assert_eq!(processors_named(["unknown"].into_iter()), 0);
     }
 
     #[test]

@@ -5,11 +5,13 @@
 
 use super::assemble::Assembly;
 use super::calibration_line::{CalibrationLine, ChosenSize};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
-use super::line::{CaseLine, ClockLine, End, Header, Plan};
+use super::line::{CaseLine, ClockLine, End, EndStatus, Header, Plan};
 use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
 use super::seal::{Seal, Sealing};
 use super::{FORMAT, Line, VERSION, path_error};
 use crate::error::{Error, Result};
@@ -23,7 +25,7 @@ use std::path::Path;
 const LONGEST_LINE_BYTES: u64 = 1 << 30;
 
 /// Every kind of line, as [`Line`] names them.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 14] = [
     "header",
     "plan",
     "clock",
@@ -34,6 +36,9 @@ const KINDS: [&str; 11] = [
     "calibration",
     "product",
     "hang",
+    "resume",
+    "devices",
+    "device_readings",
     "end",
 ];
 
@@ -60,6 +65,12 @@ pub struct Record {
     pub products: Vec<ProductLine>,
     /// What the watchdog saw, where it ended the run.
     pub hang: Option<HangLine>,
+    /// Every further launch that went on with the run.
+    pub resumes: Vec<ResumeLine>,
+    /// The devices of the ranks, where they can be read.
+    pub devices: Option<DevicesLine>,
+    /// The devices before and after each case.
+    pub device_readings: Vec<DeviceReadingsLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
     /// True where the last line was torn and left out.
@@ -109,10 +120,30 @@ impl Record {
             .ok_or_else(|| Error::usage("a record begins with a header; there are no lines"))
     }
 
-    fn from_reader(mut reader: impl BufRead, name: &str, running: bool) -> Result<Record> {
+    /// Whether nothing that was planned is left to do.
+    pub fn is_finished(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete)
+    }
+
+    /// Lines of cases and products that a run which goes on has not to measure again.
+    pub fn measured_lines(&self) -> u64 {
+        (self.cases.iter().filter(|case| !case.was_cut_short()).count() + self.products.len()) as u64
+    }
+
+    fn from_reader(reader: impl BufRead, name: &str, running: bool) -> Result<Record> {
+        Record::from_lines_of(reader, name, running, &mut |_| {}).map(|(record, _)| record)
+    }
+
+    /// As [`Record::read`] does, showing each line on the way; gives where the complete lines end, too.
+    pub(super) fn from_lines_of(
+        mut reader: impl BufRead,
+        name: &str,
+        running: bool,
+        each: &mut dyn FnMut(&Line),
+    ) -> Result<(Record, Whole)> {
         let unreadable = |cause| path_error("read the record", Path::new(name), &cause);
         let wrong = |text: String| Error::usage(format!("{name}{text}"));
-        let (mut assembly, mut sealing, mut seal) = (Assembly::default(), Sealing::default(), Seal::Absent);
+        let (mut assembly, mut whole_part, mut seal) = (Assembly::default(), Whole::default(), Seal::Absent);
         let (mut text, mut number, mut torn) = (Vec::new(), 0u64, false);
         if reader.fill_buf().map_err(unreadable)?.first().is_some_and(|byte| *byte != b'{') {
             return Err(wrong(" is not a commgauge record: its first line is not a JSON object".to_owned()));
@@ -134,20 +165,47 @@ impl Record {
             }
             match parse(&text) {
                 Ok(line) => {
-                    if matches!(line, Line::End(_)) {
-                        seal = sealing.check(&text);
-                    }
+                    seal = match line {
+                        // What was changed before a run went on stays changed.
+                        _ if seal == Seal::Broken => seal,
+                        Line::End(_) => whole_part.sealing.check(&text),
+                        Line::Resume(_) => Seal::Absent,
+                        _ => seal,
+                    };
+                    each(&line);
                     assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
                 }
                 Err(_) if !whole => torn = true,
                 Err(cause) => return Err(wrong(format!(", line {number}: {}", explain(&text, &cause)))),
             }
-            sealing.add(&text);
+            if !torn {
+                whole_part.add(&text);
+            }
         }
-        assembly.finish(torn, running, seal).ok_or_else(|| match running {
+        let record = assembly.finish(torn, running, seal).ok_or_else(|| match running {
             true => wrong(" has no complete line yet; the run that writes it has just begun".to_owned()),
             false => wrong(" holds no complete line of a record".to_owned()),
-        })
+        })?;
+        Ok((record, whole_part))
+    }
+}
+
+/// The complete lines of a file.
+#[derive(Default)]
+pub(super) struct Whole {
+    pub sealing: Sealing,
+    pub lines: u64,
+    pub bytes: u64,
+    /// Whether the last of them lacks its line feed.
+    pub lacks_line_feed: bool,
+}
+
+impl Whole {
+    fn add(&mut self, text: &[u8]) {
+        self.sealing.add(text);
+        self.lines += 1;
+        self.bytes += text.len() as u64;
+        self.lacks_line_feed = text.last() != Some(&b'\n');
     }
 }
 
@@ -245,6 +303,7 @@ mod tests {
         let twice = lines[4].to_owned() + "\n" + lines[4];
         let stranger = lines[4].replacen("\"case\":0", "\"case\":4000", 1);
         let renamed = lines[4].replacen("\"name\":\"", "\"name\":\"x", 1);
+        let endless = lines[0].replacen("\"replicates\":", "\"replicates\":40000000", 1);
         let ragged = lines[4].replacen("\"slowest_rank\":[", "\"slowest_rank\":[1,", 1);
         for (text, reason) in [
             (String::new(), "r.jsonl holds no complete line"),
@@ -260,6 +319,7 @@ mod tests {
             (with(4, &stranger), "r.jsonl, line 5: case 4000 is not in the plan"),
             (with(4, &renamed), "r.jsonl, line 5: "),
             (with(4, &ragged), "r.jsonl, line 5: "),
+            (with(0, &endless), "r.jsonl, line 2: 40000000"),
             (SAMPLE.to_owned() + lines[4] + "\n", "after the end"),
         ] {
             let error = read(text.as_bytes()).unwrap_err();

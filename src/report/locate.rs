@@ -2,12 +2,12 @@
 //!
 //! Every text that comes from a record is made harmless here, format by format.
 
-use super::markdown::{bullets, escaped};
+use super::markdown::{bullets, code, escaped};
 use super::plain_table::{Column, markdown_table, table, wrapped};
 use super::text::visible;
 use super::verdict::ascii_controls;
 use crate::error::{Error, Result};
-use crate::units::{Seconds, three_digits};
+use crate::units::{Seconds, counted, three_digits};
 use crate::verdict::locate::{Suspect, Suspects};
 
 /// How suspects are written.
@@ -85,8 +85,8 @@ fn markdown(suspects: &Suspects) -> String {
     }
     for suspect in &suspects.suspects {
         out += &format!("\n## {}\n", escaped(&suspect.name));
-        let next = format!("next: {}", suspect.next_step);
-        out += &bullets(suspect.evidence.iter().cloned().chain([next]).collect());
+        out += &bullets(suspect.evidence.clone());
+        out += &format!("* next: {}\n", code(&suspect.next_step));
     }
     for (heading, sentences) in
         [("What the data cannot tell", &suspects.cannot_tell), ("How it was decided", &suspects.rule)]
@@ -113,8 +113,9 @@ fn examined(suspects: &Suspects) -> Vec<String> {
     let groups: Vec<String> = seen.group_nodes.iter().map(u32::to_string).collect();
     let groups = if groups.is_empty() { "none".to_owned() } else { format!("{} nodes", groups.join(", ")) };
     told.push(format!(
-        "besides: {} nodes by themselves; groups of {groups}; {} cases with common starts",
-        seen.nodes_measured_inside, seen.isolated_cases
+        "besides: {} alone; groups of {groups}; {} with common starts",
+        counted(seen.nodes_measured_inside as usize, "node"),
+        counted(seen.isolated_cases as usize, "case")
     ));
     told
 }

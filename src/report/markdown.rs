@@ -128,3 +128,24 @@ pub(super) fn escaped(text: &str) -> String {
     }
     out
 }
+
+/// A command to be copied as it is: a code span. One that some reader might take for markup is escaped like any text.
+pub(super) fn code(text: &str) -> String {
+    let shown = visible(text);
+    match shown.contains(['`', '<', '>', '&']) {
+        true => escaped(text),
+        false => format!("`{shown}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_can_be_copied_and_cannot_break_out() {
+        assert_eq!(code("run -n 2 --hosts a_b:1  # why"), "`run -n 2 --hosts a_b:1  # why`");
+        assert_eq!(code("a`<b>"), "a\\`&lt;b&gt;");
+        assert!(!code("a\n# b\u{1b}[31m").contains(['\n', '\u{1b}']));
+    }
+}

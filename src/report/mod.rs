@@ -5,6 +5,7 @@ mod color;
 mod columns;
 mod contention;
 mod csv;
+mod devices;
 mod history;
 mod html;
 mod interference;

@@ -1,6 +1,7 @@
 //! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
 
 use super::contention::Contention;
+use super::devices;
 use super::interference::Disturbed;
 use super::late::{self, Late};
 use super::pairs::PairsView;
@@ -70,7 +71,9 @@ impl View {
         }
         let (replicates, synthetic) = (record.header.settings.replicates, record.header.backend.synthetic);
         let cases = || record.plan.cases.iter().zip(&lines_of_case);
-        let rows: Vec<Row> = cases().map(|(facts, lines)| Row::merge(facts, lines, replicates, synthetic)).collect();
+        let mut rows: Vec<Row> =
+            cases().map(|(facts, lines)| Row::merge(facts, lines, replicates, synthetic)).collect();
+        let of_devices = devices::mark(record, &mut rows);
         let late: Vec<Option<Late>> =
             cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
         let named = rows.iter().zip(&late).filter_map(|(row, late)| Some((row.facts.name.as_str(), late.as_ref()?)));
@@ -82,7 +85,7 @@ impl View {
         View {
             findings,
             pairs,
-            doubts: doubts(record, &rows),
+            doubts: doubts(record, &rows).into_iter().chain(of_devices).collect(),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
@@ -173,8 +176,13 @@ fn is_corrupt(outcome: &Outcome) -> bool {
 /// Everything but the reasons of single rows: how the run ended, the machine's doubts, clocks, dropped samples.
 fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     let mut doubts = record.warnings.clone();
-    if let Some(End { status: status @ (EndStatus::Interrupted | EndStatus::Failed), error, .. }) = &record.end {
-        let how = if *status == EndStatus::Failed { "failed" } else { "was interrupted" };
+    let how = record.end.as_ref().and_then(|end| match end.status {
+        EndStatus::Complete => None,
+        EndStatus::Failed => Some("failed"),
+        EndStatus::Interrupted => Some("was interrupted"),
+        EndStatus::OutOfTime => Some("stopped before its time limit"),
+    });
+    if let (Some(how), Some(End { error, .. })) = (how, &record.end) {
         let why = error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
         doubts.push(format!("the run {how}{why}"));
     }

@@ -6,6 +6,7 @@
 mod curves;
 
 use super::preflight::{self, Planned};
+use super::resume::Kept;
 use super::steps::{Steps, Tally};
 use super::timekeeping::Timekeeping;
 use super::{Request, SharedJournal, Signals, facts};
@@ -16,7 +17,7 @@ use crate::record::calibration_line::PlanGrowth;
 use crate::record::line::{CaseLine, Line};
 use crate::units::Bytes;
 use crate::workload::{Case, MOST_CASES};
-use crate::world::World;
+use crate::world::{World, agree};
 use curves::Curves;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -27,6 +28,8 @@ pub(super) struct Rounds<'a> {
     pub request: &'a Request,
     pub calibrate: &'a Calibrate,
     pub host_of_rank: &'a [u32],
+    /// What earlier launches did of the rounds.
+    pub kept: &'a Kept,
     pub signals: &'a Signals,
 }
 
@@ -53,10 +56,13 @@ impl Rounds<'_> {
         curves.take(measured);
         let mut cases_so_far = self.request.plan.cases.len();
         let mut round = 0;
-        while tally.signal == 0 {
-            let spent = begun.elapsed().as_secs_f64() > self.calibrate.budget.0;
-            let mut chosen = Vec::new();
-            if self.world.process() == 0 && !spent {
+        let spent_before = self.kept.sampling_seconds_from(cases_so_far);
+        let is_spent = || begun.elapsed().as_secs_f64() + spent_before > self.calibrate.budget.0;
+        while !tally.is_stopped() {
+            let known = self.kept.growth(round + 1);
+            let before = known.map_or_else(|| Ok(Vec::new()), |growth| curves.chosen_before(growth));
+            let mut chosen = agree(self.world, before)?;
+            if known.is_none() && self.world.process() == 0 && !is_spent() {
                 chosen = curves.next(self.calibrate, MOST_CASES.saturating_sub(cases_so_far));
             }
             let choices =
@@ -72,28 +78,26 @@ impl Rounds<'_> {
             let planned: Vec<Planned> =
                 cases.iter().map(|case| preflight::planned(self.request, case, self.host_of_rank)).collect();
             let replicates = u64::from(self.request.settings.replicates);
-            journal.write(self.world, || {
-                Line::PlanGrowth(Box::new(PlanGrowth {
+            journal.write_all(self.world, || {
+                let growth = PlanGrowth {
                     round,
                     cases: planned.iter().map(|planned| facts::case_facts(self.request, planned)).collect(),
                     case_lines: planned.len() as u64 * replicates,
                     estimated_seconds: self.request.plan.estimated_seconds_of(&cases, &self.request.settings),
                     chosen: chosen.iter().map(|next| next.why.clone()).collect(),
-                }))
+                };
+                // What an earlier launch wrote down stands there already.
+                known.is_none().then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
             })?;
-            let (world, request, signals) = (self.world, self.request, self.signals);
-            let steps = Steps { world, request, planned: &planned, first_case: cases_so_far, round, signals };
+            let Rounds { world, request, kept, signals, .. } = *self;
+            let steps = Steps { world, request, planned: &planned, kept, first_case: cases_so_far, round, signals };
             let measured = steps.measure_all(backend, time, (&mut *journal, &mut *tally))?;
             curves.add(&chosen, cases_so_far as u32, &measured);
             cases_so_far += planned.len();
         }
-        let spent = begun.elapsed().as_secs_f64() > self.calibrate.budget.0;
+        let full = cases_so_far >= MOST_CASES;
         journal.write(self.world, || {
-            Line::Calibration(curves.line(
-                self.calibrate,
-                round,
-                (spent, cases_so_far >= MOST_CASES, tally.signal != 0),
-            ))
+            Line::Calibration(curves.line(self.calibrate, round, (is_spent(), full, tally.is_stopped())))
         })
     }
 

@@ -8,13 +8,12 @@ use crate::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings
 use crate::record::provenance;
 use crate::units::Bytes;
 use crate::workload::Use;
-use std::collections::BTreeMap;
 
 /// The first line.
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
     let facts = backend.facts();
     let settings = &request.settings;
-    let warnings = warnings(backend, ranks);
+    let warnings = warnings(backend, request);
     Header {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -31,6 +30,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             synthetic: facts.synthetic,
             library: facts.library,
             transport: facts.transport,
+            notes: facts.notes,
             machine: request.machine.as_ref().map(|machine| machine.name.clone()),
             nodes_per_leaf: request.machine.as_ref().and_then(|machine| machine.between_nodes.nodes_per_leaf),
         },
@@ -52,23 +52,14 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
 }
 
 /// Doubts about the machine that hold for every case.
-fn warnings(backend: &dyn Backend, ranks: &Ranks) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if backend.facts().synthetic {
+fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
+    let facts = backend.facts();
+    let mut warnings = facts.warnings;
+    if facts.virtual_clock {
         warnings.push("synthetic: no data moved and no real time passed; these are not measurements".to_owned());
         return warnings;
     }
-    for node in 0..ranks.facts.iter().map(|facts| facts.node + 1).max().unwrap_or(0) {
-        let here: Vec<_> = ranks.facts.iter().filter(|facts| facts.node == node).collect();
-        let processors = provenance::processors_named(here.iter().map(|facts| facts.cores.as_str()));
-        if processors > 0 && here.len() > processors {
-            warnings.push(format!(
-                "host {} has {} ranks on {processors} processors: ranks take turns, and times mean little",
-                here[0].host,
-                here.len()
-            ));
-        }
-    }
+    warnings.extend(request.launch.warnings.iter().cloned());
     let resolution = backend.clock_resolution_nanoseconds();
     if resolution > 1000 {
         warnings.push(format!("the clock of rank 0 can only tell {resolution} ns apart"));
@@ -135,6 +126,6 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         bound_bytes_per_second: bound,
         uses: case.uses.iter().map(step_use).collect(),
         solo_of: case.solo_of.map(|index| index as u32),
-        labels: BTreeMap::new(),
+        labels: request.labels.clone(),
     }
 }

@@ -1,5 +1,6 @@
 //! Two calls at once, in every replicate: each alone, then each while the other is under way.
 
+use super::resume::Kept;
 use super::{Request, SharedJournal, Signals, replay};
 use crate::backend::{Backend, ReplayBinding};
 use crate::error::Result;
@@ -8,6 +9,7 @@ use crate::record::interference_line::{InterferenceLine, InterferingCall};
 use crate::record::line::{Line, Outcome};
 use crate::session::steps::Tally;
 use crate::stats::{median, sorted};
+use crate::units::Seconds;
 use crate::workload::Interference;
 use crate::world::{World, agree};
 
@@ -22,6 +24,7 @@ pub(super) struct Pairs<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub pair: &'a Interference,
+    pub kept: &'a Kept,
     pub signals: &'a Signals,
 }
 
@@ -34,24 +37,36 @@ impl Pairs<'_> {
         tally: &mut Tally,
     ) -> Result<()> {
         for replicate in 0..self.request.settings.replicates {
-            if tally.signal != 0 {
-                return Ok(());
+            let missing: Vec<usize> = (0..2).filter(|timed| !self.kept.has_interference(replicate, *timed)).collect();
+            if tally.is_stopped() || missing.is_empty() {
+                continue;
             }
+            // Each call alone, and each beside the other.
+            let budget = self.request.settings.case_budget.0 * (2 + missing.len()) as f64;
+            let Some(work) = self.signals.begin(self.world, Seconds(budget))? else {
+                tally.out_of_time = true;
+                return Ok(());
+            };
             for (number, groups) in self.pair.groups.iter().enumerate() {
                 backend.connect(number, groups)?;
             }
             let alone = [self.times(backend, 0, 0)?, self.times(backend, 1, 0)?];
             let typical = [typical(&alone[0]), typical(&alone[1])];
-            for timed in 0..2 {
+            for timed in missing {
                 let calls = self.pair.calls_beside(timed, typical);
                 let together = self.times(backend, timed, calls)?;
                 let line = self.line(replicate, timed, calls, (&alone, together));
+                tally.signal = self.signals.agreed(self.world)?;
+                if tally.signal != 0 {
+                    // It was cut short, and a resumed run could not tell.
+                    return Ok(());
+                }
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
                 journal.write(self.world, || Line::Interference(Box::new(line)))?;
             }
             backend.disconnect()?;
-            tally.signal = self.signals.agreed(self.world)?;
+            self.signals.done(&work);
         }
         Ok(())
     }

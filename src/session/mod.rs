@@ -3,19 +3,24 @@
 //! Every process calls [`run`] with the same request; process 0 writes the record.
 
 mod calibrate;
+mod devices;
 mod facts;
 mod interference;
 mod preflight;
 mod products;
 mod rehearse;
 mod replay;
+mod resume;
 mod signals;
 mod steps;
+mod time_limit;
 mod timekeeping;
 
 pub use rehearse::Rehearsal;
 pub use replay::ReplayRequest;
+pub use resume::Resume;
 pub use signals::Signals;
+pub use time_limit::TimeLimit;
 
 use crate::backend::Backend;
 use crate::config::{Machine, RunSettings};
@@ -27,10 +32,16 @@ use crate::units::Seconds;
 use crate::watchdog::{Activity, SETUP_DEADLINE, Watch};
 use crate::workload::{Interference, WorkPlan};
 use crate::world::{World, agree};
+use resume::Kept;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 use steps::{Steps, Tally};
 use timekeeping::Timekeeping;
+
+/// Exit code of a run that stopped before its time limit with work left: the `EX_TEMPFAIL` of `sysexits.h`, which asks to try
+/// again.
+pub const OUT_OF_TIME: i32 = 75;
 
 /// All that a run is told.
 #[derive(Clone, Debug)]
@@ -49,18 +60,33 @@ pub struct Request {
     pub machine: Option<Machine>,
     /// Number of ranks.
     pub world_size: u32,
-    /// The record to write.
+    /// The record to write, or to go on with.
     pub record: PathBuf,
+    /// How the run goes on with the record, where it was begun by another launch.
+    pub resume: Option<Resume>,
+    /// What the check of the launch found; nothing where nothing was launched.
+    pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
     /// A rank to delay in every isolated iteration, to see whether it is named.
     pub injected_delay: Option<InjectedDelay>,
     /// A rank to panic at its first case, to see that the launch ends and that it is named.
     pub injected_panic: Option<u32>,
+    /// What sets all cases of this run apart from the same cases of others, such as a forced algorithm.
+    pub labels: BTreeMap<String, String>,
     /// Two calls to be measured at once, after the cases.
     pub interference: Option<Interference>,
     /// The watch over the ranks; of none by default.
     pub watch: Watch,
+}
+
+/// What the check of a launch leaves to the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchFacts {
+    /// A name for the host of every rank, which no other host has; empty where nothing was launched.
+    pub hosts: Vec<String>,
+    /// What speaks against the numbers, for the record; process 0 knows it.
+    pub warnings: Vec<String>,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
@@ -91,25 +117,24 @@ pub fn run_with_replays(
     preflight::memory(world, backend, request, &planned)?;
     products::preflight(world, backend, request)?;
     let replays = replay::plan(world, backend, request, replays)?;
-    let mut journal = open(world, request)?;
-    journal.write(world, || Line::Header(Box::new(facts::header(backend, request, &ranks))))?;
-    journal.write(world, || Line::Plan(facts::plan_line(request, &planned)))?;
+    let (mut journal, kept) = resume::open(world, backend, request, (&ranks, &planned))?;
 
     let measured = (|| {
-        let mut tally = Tally::default();
-        let cases = Cases { world, request, ranks: &ranks, planned: &planned, signals };
+        devices::introduce(world, backend, &mut journal)?;
+        let mut tally = Tally::after(&kept);
+        let cases = Cases { world, request, ranks: &ranks, planned: &planned, kept: &kept, signals };
         cases.measure_all(backend, (&mut journal, &mut tally))?;
         if let Some(pair) = &request.interference {
-            let pairs = interference::Pairs { world, request, pair, signals };
+            let pairs = interference::Pairs { world, request, pair, kept: &kept, signals };
             pairs.measure_all(backend, &mut journal, &mut tally)?;
         }
-        let products = products::Products { world, request, ranks: &ranks.facts, signals };
+        let products = products::Products { world, request, ranks: &ranks.facts, kept: &kept, signals };
         products.measure_all(backend, &mut journal, &mut tally)?;
-        replay::replay_all(world, backend, request, &replays, signals, (&mut journal, &mut tally))?;
+        replay::replay_all(world, backend, request, &replays, (&kept, signals), (&mut journal, &mut tally))?;
         Ok(tally)
     })();
     let measured = ask_for_the_end(world, request, signals, measured);
-    conclude(world, journal, measured, begun)
+    conclude(world, journal, measured, (begun, signals.limit()))
 }
 
 /// Before a run calls itself complete: a signal that came after its last case counts, and a run that the watchdog is ending does
@@ -132,29 +157,35 @@ struct Cases<'a> {
     request: &'a Request,
     ranks: &'a preflight::Ranks,
     planned: &'a [preflight::Planned<'a>],
+    kept: &'a Kept,
     signals: &'a Signals,
 }
 
 impl Cases<'_> {
     fn measure_all(&self, backend: &mut dyn Backend, (journal, tally): (&mut SharedJournal, &mut Tally)) -> Result<()> {
-        let Cases { world, request, planned, signals, .. } = *self;
+        let Cases { world, request, planned, kept, signals, .. } = *self;
         let now = timekeeping::reading_of(backend);
         let mut time = Timekeeping::begin(world, backend, &now, journal)?;
-        let steps = Steps { world, request, planned, first_case: 0, round: 0, signals };
+        let steps = Steps { world, request, planned, kept, first_case: 0, round: 0, signals };
         let lines = steps.measure_all(backend, &mut time, (journal, tally))?;
-        if let Some(calibrate) = &request.settings.calibrate {
+        if let Some(calibrate) = request.settings.calibrate.as_ref().filter(|_| !kept.calibrated) {
             let host_of_rank = &self.ranks.host_of_rank;
-            let rounds = calibrate::Rounds { world, request, calibrate, host_of_rank, signals };
+            let rounds = calibrate::Rounds { world, request, calibrate, host_of_rank, kept, signals };
             rounds.measure_all(backend, &mut time, (journal, tally), &lines)?;
         }
-        if tally.signal == 0 { time.end(world, journal) } else { Ok(()) }
+        if tally.is_stopped() { Ok(()) } else { time.end(world, journal) }
     }
 }
 
 /// Writes the end line. Where only this process knows of the error, the others are in the middle of something: waiting for
 /// them to agree would be for ever.
-fn conclude(world: &dyn World, mut journal: SharedJournal, measured: Result<Tally>, begun: Instant) -> Result<End> {
-    let end = end_line(&measured, begun);
+fn conclude(
+    world: &dyn World,
+    mut journal: SharedJournal,
+    measured: Result<Tally>,
+    (begun, limit): (Instant, Option<Seconds>),
+) -> Result<End> {
+    let end = end_line(&measured, begun, limit);
     let line = || Line::End(end.clone());
     if let Err(error) = measured {
         // A record that cannot be written to is the smaller trouble, and mostly the same one.
@@ -171,14 +202,22 @@ pub(crate) struct SharedJournal {
     journal: Option<Journal>,
 }
 
-fn open(world: &dyn World, request: &Request) -> Result<SharedJournal> {
-    let mine = if world.process() == 0 { Journal::create(&request.record).map(Some) } else { Ok(None) };
+fn open(world: &dyn World, journal: impl FnOnce() -> Result<Journal>) -> Result<SharedJournal> {
+    let mine = if world.process() == 0 { journal().map(Some) } else { Ok(None) };
     Ok(SharedJournal { journal: agree(world, mine)? })
 }
 
 impl SharedJournal {
     fn write(&mut self, world: &dyn World, line: impl FnOnce() -> Line) -> Result<()> {
         let mine = self.write_unasked(line);
+        agree(world, mine)
+    }
+
+    fn write_all(&mut self, world: &dyn World, lines: impl FnOnce() -> Vec<Line>) -> Result<()> {
+        let mine = match self.journal.as_mut() {
+            Some(journal) => lines().iter().try_for_each(|line| journal.write(line)),
+            None => Ok(()),
+        };
         agree(world, mine)
     }
 
@@ -196,7 +235,7 @@ impl SharedJournal {
     }
 }
 
-fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
+fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) -> End {
     let elapsed_seconds = Seconds(begun.elapsed().as_secs_f64());
     let end =
         |status, exit_code, error| End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None };
@@ -204,6 +243,11 @@ fn end_line(measured: &Result<Tally>, begun: Instant) -> End {
         Ok(tally) if tally.signal != 0 => {
             let stopped = Error::from(Kind::Interrupted(tally.signal));
             end(EndStatus::Interrupted, stopped.exit_code(), Some(stopped.to_string()))
+        }
+        Ok(tally) if tally.out_of_time => {
+            let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+            let text = format!("the time limit{limit} leaves no time for the next case; what was measured is kept");
+            end(EndStatus::OutOfTime, OUT_OF_TIME, Some(text))
         }
         Ok(tally) if tally.corrupt > 0 => {
             end(EndStatus::Complete, 4, Some(format!("{} case lines carry wrong data", tally.corrupt)))
@@ -223,15 +267,17 @@ mod tests {
 
     #[test]
     fn only_a_run_of_which_nothing_went_wrong_ends_with_0() {
-        let tally = |corrupt, failed, signal| Ok(Tally { corrupt, failed, signal });
+        let tally = |corrupt, failed, signal, out_of_time| Ok(Tally { corrupt, failed, signal, out_of_time });
         for (measured, code) in [
-            (tally(0, 0, 0), 0),
-            (tally(0, 1, 0), 6),
-            (tally(1, 1, 0), 4),
-            (tally(1, 1, 2), 130),
+            (tally(0, 0, 0, false), 0),
+            (tally(0, 1, 0, false), 6),
+            (tally(1, 1, 0, false), 4),
+            (tally(1, 1, 2, false), 130),
+            (tally(0, 1, 0, true), 75),
+            (tally(0, 0, 15, true), 143),
             (Err(Error::usage("wrong")), 2),
         ] {
-            assert_eq!(end_line(&measured, Instant::now()).exit_code, code);
+            assert_eq!(end_line(&measured, Instant::now(), None).exit_code, code);
         }
     }
 
@@ -280,7 +326,7 @@ mod tests {
         let path = folder.path().join("run.jsonl");
         let journal = SharedJournal { journal: Some(Journal::create(&path).unwrap()) };
         let failed = Err(Error::environment("MPI_Bcast failed"));
-        let error = conclude(&Busy, journal, failed, Instant::now()).unwrap_err();
+        let error = conclude(&Busy, journal, failed, (Instant::now(), None)).unwrap_err();
         assert_eq!((error.exit_code(), error.is_shared()), (6, false));
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(r#""status":"failed","exit_code":6,"error":"MPI_Bcast failed""#), "{text}");

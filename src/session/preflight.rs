@@ -1,4 +1,5 @@
-//! What must hold before anything is timed: the ranks belong together, and every case fits into memory.
+//! What must hold before anything is timed: who is here, and that every case fits into memory. That the ranks belong together
+//! was found by `launch_check` before.
 
 use super::Request;
 use crate::backend::simulated::SimulatedBackend;
@@ -26,15 +27,16 @@ pub(super) struct Ranks {
     pub program_sha256: String,
 }
 
-/// Collects who is here, after making sure that all run the same program on the same input.
+/// Collects who is here.
 pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
     let identity = agree(world, provenance::program_sha256())?;
-    same_everywhere(world, "program (SHA-256 of its binary)", &identity)?;
-    same_everywhere(world, "suite (SHA-256 of it and the files it names)", &request.suite.sha256)?;
-    same_everywhere(world, "settings", &format!("{:?} {}", request.settings, request.plan.cases.len()))?;
-
-    let mut facts = if backend.facts().synthetic { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
-    if !backend.facts().synthetic {
+    let mut facts =
+        if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    // Names that tell hosts apart also where they call themselves the same.
+    for (facts, host) in facts.iter_mut().zip(&request.launch.hosts) {
+        facts.host.clone_from(host);
+    }
+    if !backend.facts().virtual_clock {
         provenance::number_hosts(&mut facts);
     }
     let host_of_rank = facts.iter().flat_map(|facts| std::iter::repeat_n(facts.node, facts.ranks as usize)).collect();
@@ -65,7 +67,7 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
 }
 
 fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
-    let mine = provenance::rank_facts(backend.local_ranks().start);
+    let mine = RankFacts { device: backend.device(), ..provenance::rank_facts(backend.local_ranks().start) };
     let text =
         serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
     let mut all: Vec<RankFacts> = Vec::new();
@@ -84,29 +86,6 @@ fn read_facts<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
 }
 
-/// Refuses ranks that differ from rank 0 in `what`, naming them.
-fn same_everywhere(world: &dyn World, what: &str, mine: &str) -> Result<()> {
-    let all = world.gather(mine.as_bytes())?;
-    let differing: Vec<String> = all
-        .iter()
-        .enumerate()
-        .filter(|(_, theirs)| Some(*theirs) != all.first())
-        .map(|(rank, theirs)| format!("rank {rank} has {}", shortened(&String::from_utf8_lossy(theirs))))
-        .collect();
-    let verdict = if differing.is_empty() {
-        Ok(())
-    } else {
-        let first = shortened(mine);
-        let text = format!("the ranks do not run the same {what}: rank 0 has {first}; {}", differing.join("; "));
-        Err(Error::mismatch(text))
-    };
-    agree(world, verdict)
-}
-
-fn shortened(text: &str) -> String {
-    if text.chars().count() > 80 { text.chars().take(77).chain("...".chars()).collect() } else { text.to_owned() }
-}
-
 /// The element counts of every case.
 pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a>> {
     request.plan.cases.iter().map(|case| planned(request, case, &ranks.host_of_rank)).collect()
@@ -120,6 +99,9 @@ pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [
 
 /// Refuses a plan whose neediest case does not fit, before anything is measured.
 pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
+    if !backend.refuses_what_does_not_fit() {
+        return Ok(());
+    }
     let available = backend.bytes_available();
     let needed = |planned: &Planned| {
         let geometry = planned.geometry.as_ref().ok()?;

@@ -1,5 +1,6 @@
 //! The matrix products of a run, in every replicate: each on all ranks at once.
 
+use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, product_bytes};
 use crate::error::{Error, Result};
@@ -19,6 +20,7 @@ pub(super) struct Products<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub ranks: &'a [RankFacts],
+    pub kept: &'a Kept,
     pub signals: &'a Signals,
 }
 
@@ -26,7 +28,7 @@ pub(super) struct Products<'a> {
 pub(super) fn preflight(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<()> {
     let available = backend.bytes_available();
     let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
-        Some(shape) if !backend.facts().synthetic && product_bytes(shape) > available => {
+        Some(shape) if !backend.facts().virtual_clock && product_bytes(shape) > available => {
             let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
             Err(Error::usage(format!(
                 "the product of {layer} needs {needed} of matrices on each rank, and there is {available} for each; choose a \
@@ -47,15 +49,24 @@ impl Products<'_> {
         tally: &mut Tally,
     ) -> Result<()> {
         for replicate in 0..self.request.settings.replicates {
-            for shape in &self.request.plan.products {
+            for (index, shape) in self.request.plan.products.iter().enumerate() {
+                if tally.is_stopped() || self.kept.has_product(index, replicate) {
+                    continue;
+                }
+                let Some(work) = self.signals.begin(self.world, self.request.settings.case_budget)? else {
+                    tally.out_of_time = true;
+                    return Ok(());
+                };
+                let line = self.line(backend, shape, replicate)?;
+                tally.signal = self.signals.agreed(self.world)?;
                 if tally.signal != 0 {
+                    // It was cut short, and a resumed run could not tell.
                     return Ok(());
                 }
-                let line = self.line(backend, shape, replicate)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
                 journal.write(self.world, || Line::Product(Box::new(line)))?;
-                tally.signal = self.signals.agreed(self.world)?;
+                self.signals.done(&work);
             }
         }
         Ok(())
@@ -64,13 +75,7 @@ impl Products<'_> {
     fn line(&self, backend: &mut dyn Backend, shape: &ProductShape, replicate: u32) -> Result<ProductLine> {
         let settings = &self.request.settings;
         let mut line = ProductLine {
-            product: ProductFacts {
-                m: shape.m,
-                n: shape.n,
-                k: shape.k,
-                element_type: shape.element,
-                uses: shape.uses.clone(),
-            },
+            product: ProductFacts::of(shape),
             replicate,
             library: backend.product_library().to_owned(),
             ranks_per_host: self.ranks_per_host(),
@@ -80,7 +85,7 @@ impl Products<'_> {
             slowest_nanoseconds: Vec::new(),
             slowest_rank: Vec::new(),
         };
-        if backend.facts().synthetic {
+        if backend.facts().virtual_clock {
             let reason = "the simulated backend computes nothing; its machine file has no rate of products".to_owned();
             line.outcome = Outcome::Waived { reason };
             return Ok(line);

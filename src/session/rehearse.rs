@@ -83,7 +83,7 @@ impl<'a> Rehearsal<'a> {
         let groups = self.request.plan.groups_of(planned.case);
         let mut line = CaseLine {
             case,
-            name: planned.case.name(),
+            name: planned.case.name().into(),
             replicate,
             position: case,
             outcome: Outcome::Measured { verified: false },
@@ -119,7 +119,7 @@ impl<'a> Rehearsal<'a> {
         };
         line.samples = samples(&taken, groups, planned.case.cadence);
         match groups.axis {
-            Axis::Pair => line.pairs = Some(pair_times(&taken, groups)),
+            Axis::Pair => line.pairs = Some(Box::new(pair_times(&taken, groups))),
             Axis::Node | Axis::Nodes => line.histograms = self.histograms(&taken, groups)?,
             _ => {}
         }

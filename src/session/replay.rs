@@ -1,5 +1,6 @@
 //! The replays of a run: each step as a whole, after the cases, with communicators of all its axes alive together.
 
+use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, ReplayBinding, Replayer};
 use crate::error::{Error, Result};
@@ -10,9 +11,9 @@ use crate::record::replay_line::ReplayLine;
 use crate::session::steps::Tally;
 use crate::units::Seconds;
 use crate::watchdog::{Activity, Watch, deadline_of_replay};
-use crate::workload::Op;
 use crate::workload::replay::{Action, ReplayOptions, ReplayPlan, Timetable};
 use crate::workload::step::Step;
+use crate::workload::{Op, estimated_replay_seconds};
 use crate::world::{World, agree};
 
 /// A step to be replayed.
@@ -30,6 +31,16 @@ pub struct ReplayRequest<'a> {
 pub(super) struct Planned<'a> {
     request: &'a ReplayRequest<'a>,
     plan: ReplayPlan,
+}
+
+impl Planned<'_> {
+    /// About how long it takes: the warm-up, the repetitions and the check of the longest program that this process plays.
+    fn estimate(&self) -> Seconds {
+        let ReplayOptions { repetitions, warm_up, .. } = self.request.options;
+        let runs = repetitions.saturating_add(warm_up).saturating_add(1);
+        let seconds = self.plan.programs.iter().flatten().map(|program| estimated_replay_seconds(program, runs).0);
+        Seconds(seconds.fold(0.0, f64::max))
+    }
 }
 
 /// Plans every replay and refuses what does not fit into memory, before anything is measured.
@@ -78,22 +89,31 @@ pub(super) fn replay_all(
     backend: &mut dyn Backend,
     request: &Request,
     replays: &[Planned],
-    signals: &Signals,
+    (kept, signals): (&Kept, &Signals),
     (journal, tally): (&mut SharedJournal, &mut Tally),
 ) -> Result<()> {
     for replay in replays {
-        if tally.signal != 0 {
-            return Ok(());
+        if tally.is_stopped() || kept.has_replay(replay.request.step_index) {
+            continue;
         }
+        let Some(work) = signals.begin(world, replay.estimate())? else {
+            tally.out_of_time = true;
+            return Ok(());
+        };
         for (number, groups) in replay.plan.groups.iter().enumerate() {
             backend.connect(number, groups)?;
         }
         let line = replay_one(world, backend, request, replay, signals)?;
         backend.disconnect()?;
+        tally.signal = signals.agreed(world)?;
+        if tally.signal != 0 {
+            // It was cut short, and a resumed run could not tell.
+            return Ok(());
+        }
         tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
         tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
         journal.write(world, || Line::Replay(Box::new(line)))?;
-        tally.signal = signals.agreed(world)?;
+        signals.done(&work);
     }
     Ok(())
 }

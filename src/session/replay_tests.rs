@@ -54,10 +54,13 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         machine: Some(machine),
         world_size: ranks,
         record: folder.path().join("run.jsonl"),
+        resume: None,
+        launch: Default::default(),
         launch_command: None,
         injected_delay: None,
         injected_panic: None,
         watch: Default::default(),
+        labels: std::collections::BTreeMap::new(),
         interference: None,
     };
     let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };

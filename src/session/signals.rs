@@ -1,21 +1,27 @@
-//! Signals that ask a run to stop: noticed between batches, agreed on between cases.
+//! What asks a run to stop: signals, noticed between batches and agreed on between cases, and the time that it may take.
 
+use super::time_limit::{Begun, TimeLimit};
 use crate::error::{Error, Result};
+use crate::units::Seconds;
 use crate::world::{Located, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was raised in this process.
+/// What was raised in this process, and the time limit.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     raised: Arc<AtomicBool>,
     number: Arc<AtomicUsize>,
+    limit: Option<TimeLimit>,
 }
+
+/// A piece of work for which there was time.
+pub(super) struct Work(Option<Begun>);
 
 impl Signals {
     /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first asks to stop, so that what was measured is kept in order.
     ///
-    /// SIGUSR1 counts as SIGTERM: it is the one that srun hands on, and that schedulers send before the time is over.
+    /// SIGUSR1 counts as SIGTERM: it is the one that launchers hand on, and that schedulers send before the time is over.
     ///
     /// # Errors
     /// Where the system refuses the handlers.
@@ -30,6 +36,12 @@ impl Signals {
                 .map_err(|cause| Error::environment(format!("cannot catch signal {signal}: {cause}")))?;
         }
         Ok(signals)
+    }
+
+    /// The same with a time limit; all processes must have one or none.
+    #[must_use]
+    pub fn with_limit(self, limit: Option<TimeLimit>) -> Signals {
+        Signals { limit, ..self }
     }
 
     /// The flag that ends sampling early.
@@ -48,5 +60,25 @@ impl Signals {
         let mut highest = [Located { value: mine, rank: world.process() as i32 }];
         world.all_max(&mut highest)?;
         Ok(highest[0].value as i32)
+    }
+
+    /// Begins a piece of work that is estimated to take so long, if there is time for it; the same on every process.
+    pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Work>> {
+        match &self.limit {
+            None => Ok(Some(Work(None))),
+            Some(limit) => Ok(limit.begin(world, estimate)?.map(|begun| Work(Some(begun)))),
+        }
+    }
+
+    /// The piece of work is done.
+    pub(super) fn done(&self, work: &Work) {
+        if let (Some(limit), Work(Some(begun))) = (&self.limit, work) {
+            limit.done(begun);
+        }
+    }
+
+    /// The time limit, where there is one.
+    pub(super) fn limit(&self) -> Option<Seconds> {
+        self.limit.as_ref().map(TimeLimit::limit)
     }
 }

@@ -1,15 +1,19 @@
 //! The replicates: fresh communicators, a new order of the cases, one line for each case.
 
+use super::devices;
 use super::preflight::{Planned, binding};
+use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Axis, Groups};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
+use crate::session::signals::Work;
 use crate::session::timekeeping::Timekeeping;
 use crate::watchdog::{Activity, SETUP_DEADLINE, deadline_of_case};
-use crate::world::{World, agree};
+use crate::workload::estimated_case_seconds;
+use crate::world::{Located, World, agree};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -25,6 +29,20 @@ pub(super) struct Tally {
     pub failed: u64,
     /// The signal that ended the run early, or 0.
     pub signal: i32,
+    /// Whether the time limit ended it early.
+    pub out_of_time: bool,
+}
+
+impl Tally {
+    /// That of a run of which some work was done before.
+    pub(super) fn after(kept: &Kept) -> Tally {
+        Tally { corrupt: kept.corrupt, failed: kept.failed, ..Tally::default() }
+    }
+
+    /// Whether nothing more is to be begun.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.signal != 0 || self.out_of_time
+    }
 }
 
 /// What the steps of a run share.
@@ -32,6 +50,8 @@ pub(super) struct Steps<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub planned: &'a [Planned<'a>],
+    /// What earlier launches did of them.
+    pub kept: &'a Kept,
     /// Index in the plan of the first of these cases.
     pub first_case: usize,
     /// 0 for the plan of the suite, then the rounds in which a run adds cases.
@@ -58,17 +78,27 @@ impl Steps<'_> {
         (journal, tally): (&mut SharedJournal, &mut Tally),
     ) -> Result<Vec<CaseLine>> {
         let (world, request) = (self.world, self.request);
-        let mut lines = Vec::new();
         let keeps_lines = request.settings.calibrate.is_some() && world.process() == 0;
+        let known = || self.kept.lines_of(self.first_case..self.first_case + self.planned.len());
+        let mut lines = if keeps_lines { known() } else { Vec::new() };
         let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
         for replicate in 0..request.settings.replicates {
+            let missing = self.missing(replicate);
+            let Some(first) = missing.first() else { continue };
+            if self.begin(*first)?.is_none() {
+                tally.out_of_time = true;
+                return Ok(lines);
+            }
             for number in &used {
                 backend.connect(*number, &request.plan.groups[*number])?;
             }
-            let seed = request.settings.seed.wrapping_add(u64::from(self.round) << 32);
-            for (position, case) in order(self.planned.len(), seed, replicate).into_iter().enumerate() {
-                let place = Place { case, replicate, position: position as u32 };
+            for place in missing {
+                let Some(work) = self.begin(place)? else {
+                    tally.out_of_time = true;
+                    return Ok(lines);
+                };
                 time.clock.resynchronise(world)?;
+                let before = devices::before(backend);
                 let line = self.case_line(backend, time, place)?;
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
                 tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
@@ -76,6 +106,9 @@ impl Steps<'_> {
                     lines.push(line.clone());
                 }
                 journal.write(world, || Line::Case(Box::new(line)))?;
+                self.signals.done(&work);
+                let named = ((self.first_case + place.case) as u32, replicate);
+                devices::after(world, backend, before, named, journal)?;
                 tally.signal = self.signals.agreed(world)?;
                 if tally.signal != 0 {
                     return Ok(lines);
@@ -84,6 +117,20 @@ impl Steps<'_> {
             backend.disconnect()?;
         }
         Ok(lines)
+    }
+
+    /// What is left of a replicate, in its order.
+    fn missing(&self, replicate: u32) -> Vec<Place> {
+        let seed = self.request.settings.seed.wrapping_add(u64::from(self.round) << 32);
+        let order = order(self.planned.len(), seed, replicate);
+        let places = (0u32..).zip(order).map(|(position, case)| Place { case, replicate, position });
+        places.filter(|place| !self.kept.has_case(self.first_case + place.case, replicate)).collect()
+    }
+
+    /// Begins a case, if there is time for it.
+    fn begin(&self, place: Place) -> Result<Option<Work>> {
+        let estimate = estimated_case_seconds(self.planned[place.case].case, &self.request.settings);
+        self.signals.begin(self.world, estimate)
     }
 
     /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
@@ -110,8 +157,12 @@ impl Steps<'_> {
             completion_deadline: DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
         };
         request.watch.begin(|| self.activity(place, deadline));
+        let binding = binding(request, planned.case, geometry);
+        if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
+            return Ok(self.line_without_numbers(place, Outcome::Waived { reason }));
+        }
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
-        let bound = backend.bind(&binding(request, planned.case, geometry));
+        let bound = backend.bind(&binding);
         let mut call = match agree(self.world, bound) {
             Ok(call) => request.watch.call(call, deadline),
             Err(error) if error.is_shared() => {
@@ -141,8 +192,21 @@ impl Steps<'_> {
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
         let line =
             result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
-        CaseLine { pairs, ..line }
+        CaseLine { pairs: pairs.map(Box::new), ..line }
     }
+}
+
+/// A reason that any rank has is everybody's: that of the lowest rank which has one.
+fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
+    let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
+    world.all_min(&mut lowest)?;
+    if lowest[0].value > 0.0 {
+        return Ok(None);
+    }
+    let mut reason = mine.unwrap_or_default().into_bytes();
+    reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
+    world.broadcast(&mut reason)?;
+    Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
 }
 
 /// The pairs of a round with the times of the slower rank of each; without numbers where the result has none.

@@ -18,7 +18,7 @@ pub(super) struct Timekeeping<'a> {
 
 /// This process's clock. One process playing all ranks has one clock; it is the backend's own, and nothing is compared with it.
 pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
-    if backend.facts().synthetic { || 0 } else { crate::host_clock::now_nanoseconds }
+    if backend.facts().virtual_clock { || 0 } else { crate::host_clock::now_nanoseconds }
 }
 
 impl<'a> Timekeeping<'a> {

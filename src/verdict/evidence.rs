@@ -169,6 +169,7 @@ fn of_record(record: &Record) -> Vec<(i32, String)> {
                 EndStatus::Complete => "the run ended with trouble",
                 EndStatus::Interrupted => "the run was interrupted",
                 EndStatus::Failed => "the run failed",
+                EndStatus::OutOfTime => "the run stopped before its time limit",
             };
             let code = if (4..=7).contains(&end.exit_code) { end.exit_code } else { 7 };
             if end.status != EndStatus::Complete || end.exit_code != 0 {

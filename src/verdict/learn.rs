@@ -67,24 +67,32 @@ struct Values {
 /// Learns what to expect from runs of healthy nodes; link rates are those of `links`.
 ///
 /// # Errors
-/// Where a run is not whole, right, verified and beyond doubt, or runs are not alike; where no row has enough replicates; where
-/// a figure is above what the links allow.
+/// Where a run is not whole or data arrived wrong, or runs are not alike; where no row is verified, beyond doubt and has enough
+/// replicates; where a figure is above what the links allow.
 pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Learned> {
     let mut allowed = rule.allowed.clone();
     allowed.push(Allowed::Hosts);
     check_together(&records.iter().collect::<Vec<_>>(), &allowed)?;
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
+    let mut doubtful: BTreeMap<Kind, String> = BTreeMap::new();
     for (run, judged) in records.iter().enumerate() {
         let cases = evidence(std::slice::from_ref(judged));
         refuse_unhealthy(judged, &cases)?;
         for case in cases.iter().filter(|case| case.facts.group_size > 1) {
             let (kind, is_rate, values) = values(case);
+            if let (Some(why), false) = (case.shortfalls.first(), is_waived(case)) {
+                let run = judged.path.display();
+                doubtful.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
+                continue;
+            }
             let known = kinds.entry(kind).or_default();
             known.is_rate = is_rate;
             known.of_run.entry(run).or_default().extend(values);
         }
     }
-    write(records, &kinds, links, rule)
+    // A row that one run doubts is not healthy in the others either.
+    kinds.retain(|kind, _| !doubtful.contains_key(kind));
+    write(records, &kinds, doubtful.into_values().collect(), links, rule)
 }
 
 /// A machine file is a promise: nothing synthetic, doubtful, wrong or incomplete goes into it.
@@ -99,11 +107,7 @@ fn refuse_unhealthy(judged: &Judged, cases: &[Evidence]) -> Result<()> {
     if let Some(trouble) = found.iter().find(|trouble| trouble.exit_code == code) {
         return refused(code, &trouble.text);
     }
-    let doubt = cases.iter().filter(|case| !is_waived(case)).find_map(|case| Some((case, case.shortfalls.first()?)));
-    match doubt {
-        Some((case, why)) => refused(2, &format!("{}: {why}", case.facts.name)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// True where every replicate said that the case cannot be run.
@@ -147,9 +151,16 @@ fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
     Some((middle, tolerance))
 }
 
-fn write(records: &[Judged], kinds: &BTreeMap<Kind, Values>, links: &Machine, rule: &LearnRule) -> Result<Learned> {
+/// The machine file of what is beyond doubt; `left_out` is told besides what has too few replicates.
+fn write(
+    records: &[Judged],
+    kinds: &BTreeMap<Kind, Values>,
+    mut left_out: Vec<String>,
+    links: &Machine,
+    rule: &LearnRule,
+) -> Result<Learned> {
     let mut text = head(records, links, rule);
-    let (mut expectations, mut left_out) = (0, Vec::new());
+    let mut expectations = 0;
     for (kind, values) in kinds {
         let count: usize = values.of_run.values().map(Vec::len).sum();
         let Some((value, tolerance)) = expectation(values, rule.least_tolerance) else {
@@ -193,7 +204,7 @@ fn write(records: &[Judged], kinds: &BTreeMap<Kind, Values>, links: &Machine, ru
     }
     if expectations == 0 {
         let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
-        return Err(Error::usage(format!("nothing could be learned: {why}; run more replicates or name more records")));
+        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
     }
     // What was written is read again, so that no file leaves here that a gate would refuse.
     Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
@@ -311,7 +322,9 @@ mod tests {
         let harms: [Harm; 6] = [
             ("synthetic", 2, |run| run.record.header.backend.synthetic = true),
             ("doubtful: busy", 2, |run| run.record.header.warnings.push("busy".to_owned())),
-            ("not verified", 2, |run| run.record.cases[0].outcome = Outcome::Measured { verified: false }),
+            ("not verified", 2, |run| {
+                run.record.cases.iter_mut().for_each(|case| case.outcome = Outcome::Measured { verified: false });
+            }),
             ("data arrived wrong", 4, |run| {
                 let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
                 run.record.cases[0].outcome = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };
@@ -327,6 +340,14 @@ mod tests {
             let error = learn(&[good_named("b"), run], &machine("1GB/s"), &rule()).unwrap_err();
             assert!(error.exit_code() == code && error.to_string().contains(words), "{words}: {error}");
         }
+        let mut doubted = run("c", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
+        doubted.record.cases[0].warnings.push("times were still falling".to_owned());
+        let learned = learn(&[good_named("b"), doubted], &machine("1GB/s"), &rule()).unwrap();
+        let [left_out] = learned.left_out.as_slice() else { panic!("{:?}", learned.left_out) };
+        assert!(
+            learned.expectations == 1 && left_out.contains("doubtful: times were still falling (in c.jsonl)"),
+            "{left_out}"
+        );
         let few = judged("f.jsonl", lines("f", &[vec![100.0; 4]]));
         let error = learn(&[few], &machine("1GB/s"), &rule()).unwrap_err().to_string();
         assert!(error.contains("4 replicates, at least 5 are needed"), "{error}");

@@ -139,21 +139,26 @@ pub(super) fn facts(judged: &Judged) -> Facts {
     facts
 }
 
-/// The different values of a fact of the ranks, in order.
+/// The different values of a fact of the ranks, in order, in short.
 fn distinct(ranks: &[RankFacts], fact: impl Fn(&RankFacts) -> String) -> String {
     let values: BTreeSet<String> = ranks.iter().map(fact).collect();
-    values.into_iter().collect::<Vec<_>>().join(", ")
+    shortened(&values.into_iter().collect::<Vec<_>>(), ", ")
 }
 
-/// Node and cores of each rank, in short: a hash, and the first ranks to look at.
+/// All of a few; of many the first to look at, how many there are, and a hash of all.
+fn shortened(values: &[String], between: &str) -> String {
+    let whole = values.join(between);
+    match values.len() {
+        ..=8 => whole,
+        many => format!("{} ... ({many}, {})", values[..4].join(between), &crate::digest::sha256(whole)[..12]),
+    }
+}
+
+/// Node and cores of each rank, in short.
 fn rank_map(header: &Header) -> String {
     let entries: Vec<String> =
         header.ranks.iter().map(|rank| format!("{}+{}:{}[{}]", rank.rank, rank.ranks, rank.node, rank.cores)).collect();
-    let whole = entries.join(" ");
-    if entries.len() <= 8 {
-        return whole;
-    }
-    format!("{} ... ({})", entries[..4].join(" "), &crate::digest::sha256(whole)[..12])
+    shortened(&entries, " ")
 }
 
 /// The names of the rows, hashed; cadence, sizes and layouts are parts of names.

@@ -57,7 +57,7 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
     let samples = vec![(microseconds * 1000.0) as u64; 3];
     CaseLine {
         case: case as u32,
-        name: name.to_owned(),
+        name: name.into(),
         replicate: replicate as u32,
         position: case as u32,
         outcome: Outcome::Measured { verified: true },

@@ -1,6 +1,7 @@
 //! What a plan will cost, said before it runs.
 
-use super::{Case, WorkPlan};
+use super::replay::ReplayProgram;
+use super::{Case, Op, WorkPlan};
 use crate::config::RunSettings;
 use crate::units::{Bytes, Seconds};
 
@@ -24,20 +25,34 @@ impl WorkPlan {
 
     /// The same of some cases, which need not be in the plan.
     pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
-        let one = |case: &Case| {
-            let sampling = match settings.fixed_iterations {
-                Some(iterations) => f64::from(iterations) * cautious_seconds(case),
-                None => settings.case_budget.0,
-            };
-            sampling + SECONDS_BESIDE_SAMPLING
-        };
-        let replicate: f64 = cases.iter().map(one).sum();
+        let replicate: f64 = cases.iter().map(|case| estimated_case_seconds(case, settings).0).sum();
         Seconds(replicate * f64::from(settings.replicates))
     }
 }
 
+/// About how long a case takes at most in one replicate.
+pub fn estimated_case_seconds(case: &Case, settings: &RunSettings) -> Seconds {
+    let sampling = match settings.fixed_iterations {
+        Some(iterations) => f64::from(iterations) * cautious_seconds(case),
+        None => settings.case_budget.0,
+    };
+    Seconds(sampling + SECONDS_BESIDE_SAMPLING)
+}
+
+/// About how long a rank takes at most to carry a program out so often: what it computes, and every call by itself.
+pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Seconds {
+    let starts = program.starts_per_op();
+    let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds_of(op)).sum();
+    let once = program.compute_nanoseconds() as f64 * 1e-9 + calls;
+    Seconds(once * f64::from(repetitions) + SECONDS_BESIDE_SAMPLING)
+}
+
 fn cautious_seconds(case: &Case) -> f64 {
-    CAUTIOUS_LATENCY_SECONDS + case.op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND
+    cautious_seconds_of(&case.op)
+}
+
+fn cautious_seconds_of(op: &Op) -> f64 {
+    CAUTIOUS_LATENCY_SECONDS + op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND
 }
 
 #[cfg(test)]

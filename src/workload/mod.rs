@@ -23,6 +23,7 @@ mod wire;
 pub use build::MOST_CASES;
 pub use case::{Case, Use};
 pub use crossing::{Crossing, Spending, crossing};
+pub use estimate::{estimated_case_seconds, estimated_replay_seconds};
 pub use family::{Family, Measure};
 pub use interference::Interference;
 pub use op::{Op, Style};

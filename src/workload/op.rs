@@ -116,9 +116,6 @@ impl Op {
 
     /// The element counts on a group of `ranks` ranks, or why the call does not exist there.
     pub fn geometry(&self, ranks: u32) -> Result<Geometry, String> {
-        if self.collective.reduces() && self.element.moves_only() {
-            return Err(format!("{} cannot reduce {}; it can only be moved", self.collective, self.element));
-        }
         if self.collective.has_root() && self.root >= ranks {
             return Err(format!("root {} is not in a group of {ranks} ranks; the last is {}", self.root, ranks - 1));
         }

@@ -14,6 +14,11 @@ impl MpiWorld {
     pub fn new() -> Result<MpiWorld> {
         Ok(MpiWorld { control: Communicator::world()? })
     }
+
+    /// The lowest rank with which MPI finds shared memory. Collective.
+    pub fn shared_memory_leader(&self) -> Result<u32> {
+        self.control.shared_memory_leader()
+    }
 }
 
 impl World for MpiWorld {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod doubles;
 pub mod hosts;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -140,6 +141,7 @@ fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
         "TERM" => Signal::TERM,
         "KILL" => Signal::KILL,
         "STOP" => Signal::STOP,
+        "SEGV" => Signal::SEGV,
         other => panic!("the tests send no signal {other}"),
     };
     let pid = Pid::from_raw(pid as i32).expect("process ids are positive");

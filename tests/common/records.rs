@@ -98,7 +98,7 @@ impl Made {
             (0..self.samples).map(|sample| (microseconds * 1000.0) as u64 + sample as u64 % 3).collect();
         CaseLine {
             case: case as u32,
-            name: name.to_owned(),
+            name: name.into(),
             replicate: replicate as u32,
             position: case as u32,
             outcome: Outcome::Measured { verified: true },

@@ -7,7 +7,7 @@ use crate::host_clock::{self, Readings};
 use std::time::Duration;
 
 /// A rank that stands aside.
-pub(super) struct IdleCall {
+pub struct IdleCall {
     marks: Readings,
     /// Whether the ranks at work have data to check. All ranks must say the same, since they agree on what was found.
     others_have_data: bool,
@@ -15,7 +15,7 @@ pub(super) struct IdleCall {
 }
 
 impl IdleCall {
-    pub(super) fn new(others_have_data: bool, gives_way: bool) -> IdleCall {
+    pub(in crate::backend) fn new(others_have_data: bool, gives_way: bool) -> IdleCall {
         IdleCall { marks: Readings::default(), others_have_data, gives_way }
     }
 }

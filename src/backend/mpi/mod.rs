@@ -2,7 +2,7 @@
 
 mod arena;
 mod call;
-mod host;
+pub(super) mod host;
 mod idle;
 mod replay;
 mod replay_data;
@@ -21,7 +21,7 @@ use crate::units::Bytes;
 use crate::workload::ProductShape;
 use crate::workload::replay::Regions;
 use arena::Arena;
-use idle::IdleCall;
+pub(super) use idle::IdleCall;
 use replay::MpiReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -125,8 +125,11 @@ impl Backend for MpiBackend {
         BackendFacts {
             name: "mpi",
             synthetic: false,
+            virtual_clock: false,
             library: mpi_call::library_version(),
             transport: host::transport_from_environment(),
+            notes: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::element::ElementType;
 use crate::error::Result;
 use crate::pattern::segments::View;
 use crate::pattern::{Buffer, Pattern, Segment, Source};
-use crate::workload::replay::{Movement, ReplayProgram};
+use crate::workload::replay::ReplayProgram;
 use std::ops::Range;
 
 /// What the buffers of a slot hold before its call, and after it.
@@ -48,25 +48,10 @@ impl SlotData {
 }
 
 impl MpiReplayer<'_> {
-    /// Every slot once, alone: collectives in the order in which the program starts them, then the messages from stage to stage
-    /// in one order for all ranks. Then the buffers are cleared, as sums of sums would soon be infinite.
+    /// Every slot once, alone. Then the buffers are cleared, as sums of sums would soon be infinite.
     pub(super) fn check_all(&mut self, program: &ReplayProgram) -> Result<Option<Mismatch>> {
-        let together = (0..program.slots.len()).filter(|slot| program.slots[*slot].movement == Movement::Together);
-        let mut messages: Vec<(u32, u32, u32, usize)> = Vec::new();
-        for (index, slot) in program.slots.iter().enumerate() {
-            let message = match slot.movement {
-                Movement::Together => continue,
-                Movement::Send { to, stream } => (program.stage, to, stream, index),
-                Movement::Receive { from, stream } => (from, program.stage, stream, index),
-            };
-            // One of each stream: the others are the same message in other buffers.
-            if !messages.iter().any(|known| (known.0, known.1, known.2) == (message.0, message.1, message.2)) {
-                messages.push(message);
-            }
-        }
-        messages.sort_unstable();
         let mut first_wrong = None;
-        for slot in together.chain(messages.into_iter().map(|message| message.3)) {
+        for slot in program.slots_to_check() {
             let wrong = self.check_slot(slot)?;
             first_wrong = first_wrong.or(wrong);
         }

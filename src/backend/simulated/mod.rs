@@ -76,6 +76,9 @@ impl Backend for SimulatedBackend {
         BackendFacts {
             name: "simulated",
             synthetic: true,
+            virtual_clock: true,
+            notes: Vec::new(),
+            warnings: Vec::new(),
             library: format!("commgauge {}, virtual clock", env!("CARGO_PKG_VERSION")),
             transport: Some(format!("none; times from the machine file of {}", self.fleet.machine.name)),
         }

@@ -1,6 +1,7 @@
 //! The program of people: its commands, each in a file of its own. Everything that needs no launch; links no MPI.
 
 use super::super::compare::CompareCommand;
+use super::super::doctor::DoctorCommand;
 use super::super::expect::ExpectCommand;
 use super::super::export::ExportCommand;
 use super::super::fit::FitCommand;
@@ -82,6 +83,8 @@ pub enum Command {
     Schema(SchemaCommand),
     /// List what there is: suites, models, machines, collectives, axes, styles, schedules, formats, backends
     List(ListCommand),
+    /// Say what of commgauge can run on this machine, what is missing, and how to mend it
+    Doctor(DoctorCommand),
     /// Print the completions of a shell, for this program or a launched one
     Completions(CompletionsCommand),
     /// Print or write man pages, of this program and the launched ones
@@ -116,6 +119,7 @@ impl Commgauge {
             Command::Simulate(command) => command.execute(),
             Command::Schema(command) => command.execute(),
             Command::List(command) => command.execute(),
+            Command::Doctor(command) => command.execute(),
             Command::Completions(command) => command.execute(),
             Command::Man(command) => command.execute(),
         }

@@ -1,7 +1,8 @@
 //! The flags of `commgauge run`.
 
 use crate::cli::OutputArguments;
-use crate::cli::launched_arguments::parse_timeout;
+use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
+use crate::units::Seconds;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
     /// Suite file (suites/*.toml), or the name of one in suites/.
-    #[arg(required_unless_present_any = ["step", "pairs"], conflicts_with_all = ["step", "pairs"])]
+    #[arg(required_unless_present_any = ["step", "pairs", "resume"], conflicts_with_all = ["step", "pairs"])]
     pub suite: Option<PathBuf>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
@@ -32,6 +33,15 @@ pub struct RunArguments {
     /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
+    /// Go on with a run that ended early, as its record says that it was started; with nothing left to measure, say so.
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "step", "pairs", "record", "launches", "machine"])]
+    pub resume: Option<PathBuf>,
+    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
+    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "step", "pairs"])]
+    pub allow_changed: bool,
+    /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
+    pub time_limit: Option<Seconds>,
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
@@ -45,6 +55,9 @@ pub struct RunArguments {
     /// Print the launch command and the plan, and stop.
     #[arg(long)]
     pub dry_run: bool,
+    /// Start the ranks, show what they have in common and where they differ, and stop before anything is measured.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub check_launch: bool,
     /// The launcher: auto, mpirun, mpiexec, srun, or a path.
     #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
     pub launcher: String,
@@ -69,8 +82,19 @@ pub enum Backend {
     Mpi,
     /// No data, a virtual clock; runs in this process.
     Simulated,
-    /// Device memory over NCCL; this version has none and refuses it.
+    /// Device memory over NCCL, on GPUs.
     Nccl,
+}
+
+impl Backend {
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Mpi => "mpi",
+            Backend::Simulated => "simulated",
+            Backend::Nccl => "nccl",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +123,11 @@ mod tests {
             ("s.toml --backend gloo", "possible values: mpi, simulated, nccl"),
             ("s.toml --format xml", "nccl-tests"),
             ("s.toml --hosts a --hostfile b", "cannot be used with"),
+            ("s.toml --resume r.jsonl", "cannot be used with"),
+            ("--resume r.jsonl --launches 2", "cannot be used with"),
+            ("s.toml --allow-changed", "cannot be used with"),
+            ("s.toml --time-limit 25", "such as 300ns"),
+            ("s.toml --time-limit 0s", "more than 0 s"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(word), "{line}: {error}");

@@ -53,7 +53,11 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
             6
         }
         None => {
-            sentences.push(format!("{}, and the record has no end line; {}", launcher_end(ending), measured(seen)));
+            let record = match seen.resumed && seen.header.is_none() {
+                true => "the run did not go on; the record is as it was".to_owned(),
+                false => format!("the record has no end line; {}", measured(seen)),
+            };
+            sentences.push(format!("{}, and {record}", launcher_end(ending)));
             name_the_dead(ending, seen, sentences);
             match ending.code {
                 // The families of our own programs come through where they ended by MPI_Abort.
@@ -195,6 +199,7 @@ mod tests {
         let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
         let seen = Seen {
             round: None,
+            resumed: false,
             header: Some(vec![rank(0), rank(1)]),
             planned: Some(80),
             cases: 12,

@@ -2,8 +2,8 @@
 
 use super::Seen;
 use crate::error::{Error, Result};
-use crate::launch::{Watch, first_gone, host};
-use crate::record::{Follower, Line};
+use crate::launch::{Segments, Watch, first_gone, host};
+use crate::record::{Follower, Line, Record};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -29,6 +29,8 @@ pub(super) struct Progress {
     signals: Signals,
     /// Tells which rank of this host ends first; there once the rank map is.
     first_gone: Option<Receiver<Vec<u32>>>,
+    /// What they have in shared memory.
+    segments: Segments,
 }
 
 impl Progress {
@@ -46,11 +48,21 @@ impl Progress {
             blind: false,
             signals,
             first_gone: None,
+            segments: Segments::default(),
         })
     }
 
-    /// Clears the bar and hands over what was seen.
+    /// Starts to follow a record that a launch goes on with, from behind what it holds.
+    pub(super) fn behind(path: &Path, record: &Record) -> Result<Self> {
+        let mut follower = Follower::behind(path)?;
+        let seen = Seen::before(record);
+        let tenths = seen.planned.and_then(|planned| seen.cases.saturating_mul(10).checked_div(planned)).unwrap_or(0);
+        Ok(Self { poll: Box::new(move || follower.poll()), seen, tenths, ..Self::new(path)? })
+    }
+
+    /// Clears the bar, takes away what killed ranks left in shared memory, and hands over what was seen.
     pub(super) fn finish(mut self) -> Seen {
+        self.segments.remove_left();
         self.seen.first_gone = self.first_gone.and_then(|gone| gone.try_recv().ok()).unwrap_or_default();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -99,7 +111,8 @@ impl Watch for Progress {
         }
         if let (None, Some(ranks)) = (&self.first_gone, &self.seen.header) {
             let here = host::name();
-            let own = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
+            let own: Vec<u32> = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
+            self.segments = Segments::of(&own);
             self.first_gone = Some(first_gone(own));
         }
         self.tell();

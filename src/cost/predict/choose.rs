@@ -34,7 +34,7 @@ impl<'a> Predictor<'a> {
         }
         match left.as_slice() {
             [one] => Ok(Chosen::Measured(one)),
-            several => Err(format!("several curves answer to this; say which: {}", told(several))),
+            several => Err(ambiguous(several)),
         }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Predictor<'a> {
         if let [first, rest @ ..] = near.as_slice()
             && rest.iter().any(|family| !differs_in_place_only(first, family))
         {
-            return Err(format!("several curves answer to this; say which: {}", told(&near)));
+            return Err(ambiguous(&near));
         }
         let distance = |family: &&Family| {
             let place = family.fit.key.place;
@@ -151,6 +151,23 @@ fn narrow(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool, what: impl Fn
     }
     left.retain(|family| keep(family));
     Ok(())
+}
+
+/// What the query should have said, where it means several curves.
+fn ambiguous(families: &[&Family]) -> String {
+    let values = |value: &dyn Fn(&Family) -> String| {
+        let all: std::collections::BTreeSet<String> = families.iter().map(|family| value(family)).collect();
+        all.into_iter().collect::<Vec<_>>()
+    };
+    let element = |family: &Family| family.fit.key.element_type.map_or_else(|| "any".to_owned(), |one| one.to_string());
+    let types = values(&element);
+    let places = values(&|family| family.fit.key.place.to_string());
+    let others = values(&|family| format!("{} {:?}", family.fit.key.cadence, family.fit.key.labels));
+    match (types.len(), places.len(), others.len()) {
+        (_, 1, 1) => format!("several curves answer to this; say which dtype: {}", types.join(" or ")),
+        (1, _, 1) => format!("several curves answer to this; say which locality: {}", places.join(" or ")),
+        _ => format!("several curves answer to this; say which: {}", told(families)),
+    }
 }
 
 fn told(families: &[&Family]) -> String {

@@ -49,7 +49,7 @@ pub struct Planned {
     pub recompute: Recompute,
     /// Axes, the fastest varying first, such as `tp-cp-ep-dp-pp`.
     pub order: String,
-    /// Orders of the axes in which every group lies just so, this one included.
+    /// Orders of the axes that take just as long, this one included.
     pub orders_alike: u64,
     /// What the fullest GPU holds.
     pub memory: Bytes,
@@ -146,7 +146,13 @@ impl Search<'_> {
         let mut prices = Prices::default();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
         let mut queue: Queue = self.computing(&mut bounds);
+        let wanted = self.question.wanted.max(1);
+        let mut kept: Vec<Waiting> = Vec::new();
         while let Some(Reverse(next)) = queue.pop() {
+            // Not before: other orders of the last one may take just as long.
+            if kept.len() >= wanted && kept.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
+                break;
+            }
             match next.stage {
                 Stage::Computes => self.add_waits(next, &mut bounds, &mut queue),
                 Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
@@ -159,14 +165,15 @@ impl Search<'_> {
                         *unpriced.entry(reason).or_default() += self.shape(next).orders[next.order as usize].alike
                     }
                 },
-                Stage::Priced => {
-                    found
-                        .best
-                        .extend(prices.price(self, next).map(|price| Priced { layout: self.layout(next), price }));
-                    if found.best.len() >= self.question.wanted.max(1) {
-                        break;
+                Stage::Priced => match kept.iter().rposition(|kept| kept.differs_in_order_only(next)) {
+                    Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
+                    None if kept.len() >= wanted => {}
+                    None => {
+                        let Some(price) = prices.price(self, next) else { continue };
+                        found.best.push(Priced { layout: self.layout(next), price });
+                        kept.push(next);
                     }
-                }
+                },
             }
         }
         found.unpriced = unpriced.into_iter().collect();
@@ -263,6 +270,11 @@ impl Search<'_> {
 }
 
 impl Waiting {
+    /// Whether both are one layout that takes just as long in either order of its axes.
+    fn differs_in_order_only(self, other: Waiting) -> bool {
+        (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
+    }
+
     /// The same, but that it is known now that it takes so long at least; never less than was known before.
     fn at(self, seconds: f64, stage: Stage) -> Waiting {
         let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };

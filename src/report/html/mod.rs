@@ -108,8 +108,3 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     );
     Page::new(&title, &subtitle, synthetic, sections, &footer).text()
 }
-
-/// How many, with the noun.
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}

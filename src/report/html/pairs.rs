@@ -1,13 +1,13 @@
 //! Pairs of ranks as heat maps, in per cent of what is expected of them, of the links' bound or of the median of the same
 //! locality, by rank or, where there are many, by host. What 100 % is, is for `pair_reference` to say.
 
+use super::HtmlRun;
 use super::page::{Block, Figure, Table};
 use super::pair_reference::References;
-use super::{HtmlRun, counted};
 use crate::chart::{Cell, HeatMap};
 use crate::record::line::{CaseLine, Outcome};
 use crate::report::pairs::{Measure, PairLocality, PairsView};
-use crate::units::three_digits;
+use crate::units::{counted, three_digits};
 use crate::verdict::Verdict;
 use crate::workload::Style;
 use std::collections::HashMap;

@@ -1,12 +1,12 @@
 //! What ranks computed for themselves, and how far a run came that chose its own sizes.
 
+use super::HtmlInput;
 use super::page::{Block, Table};
-use super::{HtmlInput, counted};
 use crate::record::calibration_line::CalibrationLine;
 use crate::record::line::Outcome;
 use crate::record::product_times::ProductTime;
 use crate::report::{View, calibration};
-use crate::units::three_digits;
+use crate::units::{counted, three_digits};
 
 /// Matrix products, where there are any.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {

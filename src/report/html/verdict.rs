@@ -1,10 +1,10 @@
 //! The first thing to read: what came of the run, of what is expected of the machine, and of the comparison; and what was covered.
 
+use super::HtmlInput;
 use super::page::{Badge, Block, Table, folded};
-use super::{HtmlInput, counted};
 use crate::report::verdict::{coverage, value};
 use crate::report::view::View;
-use crate::units::{Bytes, three_digits};
+use crate::units::{Bytes, counted, three_digits};
 use crate::verdict::locate::Suspects;
 use crate::verdict::{Decision, Verdict};
 
@@ -94,7 +94,8 @@ fn accused(suspects: &Suspects) -> Badge {
         (0, _) => ("unsure", "CANNOT TELL".to_owned()),
         (count, _) => ("bad", counted(count, "suspect").to_uppercase()),
     };
-    let detail = suspects.answer.as_str().into();
+    let said = suspects.answer.as_str();
+    let detail = said.strip_prefix("cannot tell: ").unwrap_or(said).into();
     Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
 }
 

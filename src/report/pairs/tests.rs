@@ -89,21 +89,21 @@ fn case_line(
     let samples = Samples { slowest_nanoseconds: vec![slowest; 12], slowest_rank: vec![0; 12], ..Samples::default() };
     CaseLine {
         case,
-        name: facts.name.clone(),
+        name: facts.name.as_str().into(),
         replicate: 0,
         outcome: Outcome::Measured { verified: true },
         calls_per_sample: 10,
         samples,
         histograms: Vec::new(),
         warnings: Vec::new(),
-        pairs: Some(PairTimes {
+        pairs: Some(Box::new(PairTimes {
             rank_a: pairs.iter().map(|pair| pair.0).collect(),
             rank_b: pairs.iter().map(|pair| pair.1).collect(),
             samples: vec![12; pairs.len()],
             p10_nanoseconds: times.iter().map(|time| time - time / 50).collect(),
             p90_nanoseconds: times.iter().map(|time| time + time / 50).collect(),
             median_nanoseconds: times,
-        }),
+        })),
         ..like.clone()
     }
 }

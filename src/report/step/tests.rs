@@ -47,7 +47,7 @@ fn record(calls: &[Called]) -> Record {
         let name = case_of(&facts, call).name;
         let place = |replicate: usize| CaseLine {
             case: index as u32,
-            name: name.clone(),
+            name: name.as_str().into(),
             replicate: replicate as u32,
             ..line_of_times(&line, call.microseconds.get(replicate))
         };
@@ -198,7 +198,7 @@ fn streaming_times_are_taken_where_there_are_some_and_isolated_else() {
     for line in &mut record.cases {
         line.case += 1;
     }
-    let slow = CaseLine { case: 0, name: "isolated".to_owned(), ..line_of_times(&record.cases[0], Some(&500.0)) };
+    let slow = CaseLine { case: 0, name: "isolated".into(), ..line_of_times(&record.cases[0], Some(&500.0)) };
     record.cases.push(slow);
     let chosen = |record: &Record| {
         let step = View::new(record).steps.remove(0);
@@ -223,7 +223,7 @@ fn with_solo() -> Record {
     record.plan.cases.push(alone);
     let of_all: Vec<CaseLine> = record.cases.iter().filter(|line| line.case == 0).cloned().collect();
     for mut line in of_all {
-        (line.case, line.name) = (3, "tp/solo".to_owned());
+        (line.case, line.name) = (3, "tp/solo".into());
         line.samples.slowest_nanoseconds.iter_mut().for_each(|time| *time = *time * 4 / 5);
         record.cases.push(line);
     }

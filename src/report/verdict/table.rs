@@ -117,30 +117,30 @@ fn origins(verdict: &Verdict) -> Vec<String> {
 fn columns(question: Question) -> Vec<Column> {
     let mut columns = vec![
         Column::left("verdict", 0),
-        Column::left("axis", 1),
+        Column::left("axis", 0),
         Column::left("collective", 0),
         Column::right("size", 0),
-        Column::right("ranks", 4),
-        Column::left("hosts x ranks", 6),
-        Column::left("cadence", 5),
-        Column::left("placement", 7),
+        Column::right("ranks", 6),
+        Column::left("hosts x ranks", 8),
+        Column::left("cadence", 1),
+        Column::left("placement", 9),
     ];
     columns.extend(match question {
         Question::Gate => vec![
-            Column::right("repl.", 3),
+            Column::right("repl.", 5),
             Column::right("median", 0),
-            Column::left("bounds", 2),
+            Column::left("bounds", 4),
             Column::right("limit", 0),
-            Column::left("source", 8),
+            Column::left("source", 10),
         ],
         Question::Compare => vec![
-            Column::right("repl.", 3),
+            Column::right("repl.", 5),
             Column::right("base", 0),
-            Column::right("new", 0),
+            Column::right("new", 2),
             Column::right("slower by", 0),
-            Column::left("bounds", 2),
-            Column::right("p", 6),
-            Column::right("p corrected", 1),
+            Column::left("bounds", 4),
+            Column::right("p", 10),
+            Column::right("p corrected", 3),
         ],
         Question::Consistency => Vec::new(),
     });

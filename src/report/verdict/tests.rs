@@ -88,7 +88,7 @@ fn nothing_hostile_gets_through_in_any_format() {
             }
             Line::Plan(plan) => plan.cases.iter_mut().for_each(|case| case.name += POISON),
             Line::Case(case) => {
-                case.name += POISON;
+                case.name = format!("{}{POISON}", case.name).into();
                 case.warnings.push(poison());
             }
             Line::End(end) => (end.exit_code, end.error) = (6, Some(poison())),

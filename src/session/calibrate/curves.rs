@@ -8,10 +8,11 @@ use crate::config::Calibrate;
 use crate::cost::curve::combined;
 use crate::cost::next_point::{Gap, gaps, interpolated, next_point};
 use crate::cost::seconds_of_call;
-use crate::record::calibration_line::{CalibratedCurve, CalibrationEnd, CalibrationLine, ChosenSize};
+use crate::error::{Error, Result};
+use crate::record::calibration_line::{CalibratedCurve, CalibrationEnd, CalibrationLine, ChosenSize, PlanGrowth};
 use crate::record::line::{CaseFacts, CaseLine};
 use crate::units::{Bytes, Seconds};
-use crate::workload::{Op, WorkPlan};
+use crate::workload::{Case, Op, WorkPlan};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All curves of a run.
@@ -25,6 +26,8 @@ struct Growing {
     like: usize,
     facts: CaseFacts,
     op: Op,
+    /// That case.
+    case: Case,
     /// Bytes of every case of the curve, by index in the plan: as planned, so after rounding to what divides among the ranks.
     bytes_of_case: BTreeMap<u32, u64>,
     /// Seconds of a call in each replicate, by bytes.
@@ -56,6 +59,7 @@ impl Curves {
                 like: indices[0],
                 facts: of_case(indices[0]),
                 op: plan.cases[indices[0]].op.clone(),
+                case: plan.cases[indices[0]].clone(),
                 tried: indices.iter().map(|index| plan.cases[*index].op.bytes_total.0).collect(),
                 bytes_of_case,
                 seconds: BTreeMap::new(),
@@ -105,7 +109,28 @@ impl Curves {
         chosen
     }
 
-    /// The line of the record, given whether the time was spent, whether the plan is full, and whether a signal came.
+    /// The sizes of a round that an earlier launch chose, as it wrote them down.
+    pub(super) fn chosen_before(&mut self, growth: &PlanGrowth) -> Result<Vec<Next>> {
+        let one = |(facts, why): (&CaseFacts, &ChosenSize)| {
+            let bytes = facts.bytes_total.0;
+            // But for the size and what follows from it, a case is as the others of its curve.
+            let same = |curve: &Growing| curve.named(bytes) == facts.name;
+            let Some(curve) = self.curves.iter().position(same) else {
+                let name = &facts.name;
+                let text =
+                    format!("round {} of the record adds {name}, which is of no curve of this plan", growth.round);
+                return Err(Error::mismatch(text));
+            };
+            Ok(Next { curve, like: self.curves[curve].like, bytes, why: why.clone() })
+        };
+        let chosen: Vec<Next> = growth.cases.iter().zip(&growth.chosen).map(one).collect::<Result<_>>()?;
+        for next in &chosen {
+            self.curves[next.curve].tried.insert(next.bytes);
+        }
+        Ok(chosen)
+    }
+
+    /// The line of the record, given whether the time was spent, whether the plan is full, and whether the run was stopped.
     pub(super) fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: (bool, bool, bool)) -> CalibrationLine {
         let curves = self.curves.iter().map(|curve| curve.summary(calibrate, stopped)).collect();
         CalibrationLine { until_error: calibrate.until_error, rounds, curves }
@@ -113,6 +138,11 @@ impl Curves {
 }
 
 impl Growing {
+    /// The name of its case of a size.
+    fn named(&self, bytes: u64) -> String {
+        self.case.with_bytes(Bytes(bytes)).name()
+    }
+
     fn points(&self) -> Vec<(u64, f64)> {
         self.seconds.iter().filter_map(|(bytes, replicates)| Some((*bytes, combined(replicates)?))).collect()
     }

@@ -114,6 +114,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
             synthetic: false,
             library: String::new(),
             transport: None,
+            notes: Vec::new(),
             machine: None,
         },
         world_size: RANKS,
@@ -148,7 +149,7 @@ fn case_line(case: usize, name: &str, replicate: usize, time: f64) -> CaseLine {
     let nanoseconds = (MICROSECONDS * 1000.0 * time).max(1.0) as u64;
     CaseLine {
         case: case as u32,
-        name: name.to_owned(),
+        name: name.into(),
         replicate: replicate as u32,
         position: case as u32,
         outcome: Outcome::Measured { verified: true },

@@ -45,9 +45,21 @@ impl Regions {
     /// # Errors
     /// Where the rank is in no group of an op of its stage.
     pub fn of<'a>(program: &ReplayProgram, place: impl Fn(usize) -> Option<(&'a [u32], u32)>) -> Result<Regions> {
+        Regions::placed(program, place, placement_of)
+    }
+
+    /// As [`Regions::of`], for who places collectives otherwise.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn placed<'a>(
+        program: &ReplayProgram,
+        place: impl Fn(usize) -> Option<(&'a [u32], u32)>,
+        placement: fn(Collective) -> Placement,
+    ) -> Result<Regions> {
         let mut regions = Regions::default();
         let lengths: Vec<(u64, u64)> =
-            (0..program.slots.len()).map(|slot| lengths(program, slot, &place)).collect::<Result<_>>()?;
+            (0..program.slots.len()).map(|slot| lengths(program, slot, &place, placement)).collect::<Result<_>>()?;
         let mut shared: HashMap<u64, u64> = HashMap::new();
         for (send, _) in &lengths {
             let next = &mut regions.send_bytes;
@@ -76,6 +88,7 @@ fn lengths<'a>(
     program: &ReplayProgram,
     slot: usize,
     place: &impl Fn(usize) -> Option<(&'a [u32], u32)>,
+    placement: fn(Collective) -> Placement,
 ) -> Result<(u64, u64)> {
     let slot = &program.slots[slot];
     let op = program.op_of(slot);
@@ -87,7 +100,7 @@ fn lengths<'a>(
             let (group, me) = place(program.groups[slot.op as usize]).ok_or_else(|| {
                 Error::usage(format!("a rank of stage {} is in no group of {}", program.stage, op.axis))
             })?;
-            let placement = placement_of(op.collective);
+            let placement = placement(op.collective);
             let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
             let (send, receive) = view.buffer_elements();
             Ok((send * geometry.element_bytes, receive * geometry.element_bytes))

@@ -118,6 +118,28 @@ impl ReplayProgram {
         at_once
     }
 
+    /// Every slot once, in an order in which all ranks can carry them out one after another: collectives as the program has them,
+    /// then the messages from stage to stage in one order for all ranks.
+    pub fn slots_to_check(&self) -> Vec<usize> {
+        let mut order: Vec<usize> =
+            (0..self.slots.len()).filter(|slot| self.slots[*slot].movement == Movement::Together).collect();
+        let mut messages: Vec<(u32, u32, u32, usize)> = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let message = match slot.movement {
+                Movement::Together => continue,
+                Movement::Send { to, stream } => (self.stage, to, stream, index),
+                Movement::Receive { from, stream } => (from, self.stage, stream, index),
+            };
+            // One of each stream: the others are the same message in other buffers.
+            if !messages.iter().any(|known| (known.0, known.1, known.2) == (message.0, message.1, message.2)) {
+                messages.push(message);
+            }
+        }
+        messages.sort_unstable();
+        order.extend(messages.into_iter().map(|message| message.3));
+        order
+    }
+
     /// How often each op of the list is started in the program.
     pub fn starts_per_op(&self) -> Vec<u64> {
         let mut starts = vec![0; self.ops.len()];

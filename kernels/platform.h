@@ -1,0 +1,84 @@
+// What the kernels need of the machine that runs them, once for GPUs (NVRTC, without any header) and once for the CPU on
+// which the tests run the same sources. Nothing here knows what the kernels do.
+//
+// On the CPU the threads of a launch run one after another, so kernels may not wait for one another and have no shared
+// memory and no __syncthreads.
+#pragma once
+
+#if defined(__CUDACC__)
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define KERNEL extern "C" __global__ void
+#define ON_DEVICE static __device__ __forceinline__
+#define ON_MEMBER __device__ __forceinline__
+
+ON_DEVICE u64 this_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+ON_DEVICE u64 threads_in_all() { return (u64)gridDim.x * blockDim.x; }
+ON_DEVICE void atomic_add(u64 *where, u64 what) { atomicAdd(where, what); }
+ON_DEVICE void atomic_min(u64 *where, u64 what) { atomicMin(where, what); }
+
+// The GPU's clock in nanoseconds, the same on all SMs. Volatile, so that no reading is saved.
+ON_DEVICE u64 clock_nanoseconds()
+{
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// Between two looks at what is waited for. A GPU has nothing else to do.
+ON_DEVICE void wait_a_little() {}
+
+// When this block began; blocks that run side by side begin together.
+ON_DEVICE u64 begin_nanoseconds() { return clock_nanoseconds(); }
+
+#else
+
+#include <cstdint>
+#include <ctime>
+
+typedef std::uint8_t u8;
+typedef std::uint16_t u16;
+typedef std::uint32_t u32;
+typedef unsigned long long u64;
+
+#define KERNEL static void
+#define ON_DEVICE static inline
+#define ON_MEMBER inline
+
+struct Place {
+    u64 thread;
+    u64 threads;
+    u64 begin;
+};
+static thread_local Place place;
+
+ON_DEVICE u64 this_thread() { return place.thread; }
+ON_DEVICE u64 threads_in_all() { return place.threads; }
+ON_DEVICE void atomic_add(u64 *where, u64 what) { __atomic_fetch_add(where, what, __ATOMIC_RELAXED); }
+ON_DEVICE void atomic_min(u64 *where, u64 what)
+{
+    if (what < *where) *where = what;
+}
+
+ON_DEVICE u64 clock_nanoseconds()
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
+}
+
+// Whoever is waited for may need this processor.
+ON_DEVICE void wait_a_little()
+{
+    timespec moment = {0, 20000};
+    nanosleep(&moment, nullptr);
+}
+
+// The threads of a launch run one after another but stand for threads that run together.
+ON_DEVICE u64 begin_nanoseconds() { return place.begin; }
+
+#endif

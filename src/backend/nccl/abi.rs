@@ -1,0 +1,142 @@
+//! The public C interface of NCCL: types, constants and their names, written by hand after `nccl.h`.
+//!
+//! Results, element types and operations are plain `c_int`: newer libraries return values that an enum would not have.
+
+use crate::collective::ReduceOp;
+use crate::element::ElementType;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// `ncclResult_t`.
+pub type Code = c_int;
+/// `ncclComm_t`.
+pub type RawCommunicator = *mut c_void;
+/// `cudaStream_t`, which is the driver's `CUstream`.
+pub type RawStream = *mut c_void;
+
+/// `ncclSuccess`.
+pub const SUCCESS: Code = 0;
+/// `ncclInProgress`: what a call that does not block has not done yet.
+pub const IN_PROGRESS: Code = 7;
+/// `NCCL_SPLIT_NOCOLOR`: the rank takes part in the split and gets no communicator.
+pub const NO_COLOR: c_int = -1;
+
+/// `ncclUniqueId`: where the ranks of a communicator meet.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UniqueId(pub [u8; 128]);
+
+/// `ncclConfig_t` as of version 2.18, the first with all members that are used here. A library takes as many bytes as both
+/// know, and fills in the rest by `version`, which must therefore be that of this layout and not the library's own.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    blocking: c_int,
+    cga_cluster_size: c_int,
+    /// `minCTAs`.
+    pub least_ctas: c_int,
+    /// `maxCTAs`.
+    pub most_ctas: c_int,
+    network: *const c_char,
+    split_share: c_int,
+}
+
+/// `NCCL_CONFIG_UNDEF_INT`: the library's own choice.
+pub const UNDEFINED: c_int = c_int::MIN;
+const CONFIG_MAGIC: c_uint = 0xcafe_beef;
+const CONFIG_VERSION: c_uint = 2_18_00;
+
+impl Config {
+    /// A communicator whose calls return when the work is on the stream.
+    ///
+    /// Blocking on purpose. From 2.27 on `ncclGroupEnd` starts a thread for every call of a communicator that does not block
+    /// (`src/group.cc`, `ncclGroupEndInternal`), and that thread's start would be in every time.
+    pub fn blocking() -> Config {
+        Config {
+            size: size_of::<Config>(),
+            magic: CONFIG_MAGIC,
+            version: CONFIG_VERSION,
+            blocking: 1,
+            cga_cluster_size: UNDEFINED,
+            least_ctas: UNDEFINED,
+            most_ctas: UNDEFINED,
+            network: std::ptr::null(),
+            split_share: UNDEFINED,
+        }
+    }
+}
+
+/// The name of a result.
+pub fn name_of(code: Code) -> String {
+    const NAMES: [&str; 9] = [
+        "ncclSuccess",
+        "ncclUnhandledCudaError",
+        "ncclSystemError",
+        "ncclInternalError",
+        "ncclInvalidArgument",
+        "ncclInvalidUsage",
+        "ncclRemoteError",
+        "ncclInProgress",
+        "ncclTimeout",
+    ];
+    let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
+    name.map_or_else(|| format!("ncclResult_t {code}"), |name| (*name).to_owned())
+}
+
+/// `ncclDataType_t`. Eight-bit floats that are only moved travel as bytes: 2.24 to 2.27 refuse the type on devices before compute
+/// capability 9.0 even where nothing is reduced.
+pub fn datatype(element: ElementType, reduced: bool) -> c_int {
+    match element {
+        ElementType::Int8 => 0,
+        ElementType::Uint8 => 1,
+        ElementType::Int32 => 2,
+        ElementType::Uint32 => 3,
+        ElementType::Int64 => 4,
+        ElementType::Uint64 => 5,
+        ElementType::Float16 => 6,
+        ElementType::Float32 => 7,
+        ElementType::Float64 => 8,
+        ElementType::Bfloat16 => 9,
+        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 if !reduced => 1,
+        ElementType::Fp8E4m3 => 10,
+        ElementType::Fp8E5m2 => 11,
+    }
+}
+
+/// `ncclRedOp_t`.
+pub fn operation(op: ReduceOp) -> c_int {
+    match op {
+        ReduceOp::Sum => 0,
+        ReduceOp::Prod => 1,
+        ReduceOp::Max => 2,
+        ReduceOp::Min => 3,
+        ReduceOp::Avg => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_laid_out_as_in_the_header_of_2_18() {
+        let config = Config::blocking();
+        assert_eq!((size_of::<Config>(), config.size), (48, 48));
+        assert_eq!(std::mem::offset_of!(Config, network), 32);
+        assert_eq!((config.magic, config.version), (0xcafe_beef, 21_800));
+    }
+
+    #[test]
+    fn results_that_no_header_knows_have_a_name_too() {
+        assert_eq!(name_of(2), "ncclSystemError");
+        assert_eq!(name_of(99), "ncclResult_t 99");
+        assert_eq!(name_of(-1), "ncclResult_t -1");
+    }
+
+    #[test]
+    fn eight_bit_floats_travel_as_bytes_and_are_reduced_as_what_they_are() {
+        assert_eq!((datatype(ElementType::Fp8E5m2, false), datatype(ElementType::Fp8E5m2, true)), (1, 11));
+    }
+}

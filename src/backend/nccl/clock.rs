@@ -1,0 +1,101 @@
+//! The time line of events, and how it lies to the host's clock.
+//!
+//! An event is recorded on an idle stream between two readings of the host's clock: its time lies between them. The closest of some
+//! tries anchors all later events, and anchors far apart tell how much faster one clock runs than the other.
+
+use super::driver::{self, CUevent, CUstream};
+use crate::error::Result;
+use crate::host_clock;
+
+/// Tries for an anchor, of which the closest counts.
+const TRIES: usize = 6;
+/// What `cuEventElapsedTime` promises to tell apart.
+pub(super) const EVENT_RESOLUTION_NANOSECONDS: u64 = 500;
+/// Anchors closer together than this say nothing of the rate.
+const SHORTEST_BASE_NANOSECONDS: f64 = 1e9;
+
+/// One event whose time is known on both clocks.
+#[derive(Clone, Copy)]
+struct Anchor {
+    event: CUevent,
+    host_nanoseconds: u64,
+    /// Half the time between the two readings: as far as the event may lie from the middle.
+    error_nanoseconds: u64,
+}
+
+/// The device's clock as seen from the host.
+pub(super) struct DeviceClock {
+    events: [CUevent; TRIES + 2],
+    first: Option<Anchor>,
+    latest: Option<Anchor>,
+    /// Host nanoseconds for each nanosecond of the device.
+    rate: f64,
+}
+
+impl DeviceClock {
+    pub fn new() -> Result<DeviceClock> {
+        let mut events = [std::ptr::null_mut(); TRIES + 2];
+        for event in &mut events {
+            *event = driver::create_event()?;
+        }
+        Ok(DeviceClock { events, first: None, latest: None, rate: 1.0 })
+    }
+
+    /// Anchors the time line anew; the stream must be idle.
+    pub fn anchor(&mut self, stream: CUstream) -> Result<()> {
+        let mut best: Option<(usize, Anchor)> = None;
+        // The place of the very first anchor stays taken, and so does that of the closest so far.
+        let mut free: Vec<usize> = (usize::from(self.first.is_some())..self.events.len()).collect();
+        for _ in 0..TRIES {
+            let place = free.remove(0);
+            let event = self.events[place];
+            let before = host_clock::now_nanoseconds();
+            driver::record(event, stream)?;
+            while !driver::has_come(event)? {
+                std::thread::yield_now();
+            }
+            let error_nanoseconds = (host_clock::now_nanoseconds() - before) / 2;
+            let anchor = Anchor { event, host_nanoseconds: before + error_nanoseconds, error_nanoseconds };
+            match best {
+                Some((_, closest)) if closest.error_nanoseconds <= error_nanoseconds => free.push(place),
+                Some((other, _)) => {
+                    free.push(other);
+                    best = Some((place, anchor));
+                }
+                None => best = Some((place, anchor)),
+            }
+        }
+        let Some((place, anchor)) = best else { return Ok(()) };
+        self.latest = Some(anchor);
+        let Some(first) = self.first else {
+            // It keeps its event at the first place, which no later try uses.
+            self.events.swap(0, place);
+            self.first = Some(anchor);
+            return Ok(());
+        };
+        let on_device = driver::nanoseconds_between(first.event, anchor.event)?;
+        if on_device >= SHORTEST_BASE_NANOSECONDS {
+            self.rate = (anchor.host_nanoseconds - first.host_nanoseconds) as f64 / on_device;
+        }
+        Ok(())
+    }
+
+    /// The times of events in the order in which they were recorded, on the host's clock.
+    ///
+    /// Each is reckoned from the one before: the driver tells differences as short floats, whose digits do not last for a batch.
+    pub fn times(&self, events: &[CUevent], nanoseconds: &mut Vec<u64>) -> Result<()> {
+        let Some(anchor) = self.latest else { return Ok(()) };
+        let (mut before, mut since) = (anchor.event, 0.0);
+        for event in events {
+            since += driver::nanoseconds_between(before, *event)? * self.rate;
+            before = *event;
+            nanoseconds.push(anchor.host_nanoseconds.saturating_add_signed(since.round() as i64));
+        }
+        Ok(())
+    }
+
+    /// How far the latest anchor may be off.
+    pub fn error_nanoseconds(&self) -> u64 {
+        self.latest.map_or(0, |anchor| anchor.error_nanoseconds)
+    }
+}

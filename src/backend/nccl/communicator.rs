@@ -1,0 +1,194 @@
+//! Communicators of NCCL: made and ended within a deadline, or the launch ends with an error that says which.
+//!
+//! Their calls block (see [`super::abi::Config::blocking`]), so those that wait for other ranks run in a thread of their own.
+
+use super::abi::{Code, Config, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, UniqueId};
+use super::device::Device;
+use super::library::Library;
+use crate::error::{Error, Kind, Result};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Making a communicator of many ranks takes seconds; one that takes longer than this is not being made.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Giving one up frees what waits for it; where even that does not come back, the launch ends without it.
+const ABORT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What making communicators takes.
+#[derive(Clone)]
+pub struct Maker {
+    /// The library.
+    pub library: &'static Library,
+    /// The device of this process.
+    pub device: Arc<Device>,
+    /// Where to say it happened.
+    pub place: String,
+    /// Fewest and most thread blocks that its kernels may take, where limited.
+    pub ctas: (Option<c_int>, Option<c_int>),
+}
+
+/// An owned communicator, ended by [`Maker::destroy`] or [`Maker::abort`]; never in `Drop`, as both may wait.
+pub struct Communicator {
+    library: &'static Library,
+    /// The handle; null once it was given up.
+    raw: Cell<RawCommunicator>,
+}
+
+/// A handle on its way from the thread that waits.
+struct Handle(RawCommunicator);
+// SAFETY: NCCL's handles may be used by any thread, by one at a time.
+unsafe impl Send for Handle {}
+
+impl Maker {
+    /// Where the ranks of a new communicator meet; made by one of them and given to the others.
+    pub fn unique_id(&self) -> Result<UniqueId> {
+        let mut id = UniqueId([0; 128]);
+        // SAFETY: the id is ours.
+        self.library.check(unsafe { (self.library.call.get_unique_id)(&mut id) }, "ncclGetUniqueId")?;
+        Ok(id)
+    }
+
+    /// A communicator of `ranks` ranks, of which this one is `rank`. Called by all of them.
+    pub fn init(&self, id: UniqueId, ranks: u32, rank: u32) -> Result<Communicator> {
+        let config = self.config();
+        let (ranks, rank) = (ranks as c_int, rank as c_int);
+        let init = self.library.call.init_rank;
+        self.waited_for("ncclCommInitRankConfig", DEADLINE, move || {
+            let mut config = config;
+            let mut raw = null_mut();
+            // SAFETY: handle and configuration are ours and outlive the call, which blocks.
+            let code = unsafe { init(&mut raw, ranks, id, rank, &mut config.0) };
+            (code, Handle(raw))
+        })
+    }
+
+    /// The communicator of the ranks that come with the same colour, ordered by key; none for those that come without one. Called
+    /// by all ranks of `parent`.
+    pub fn split(&self, parent: &Communicator, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
+        let split = self.library.newer(self.library.call.split, "ncclCommSplit")?;
+        let config = self.config();
+        let from = Handle(parent.raw());
+        let (number, key) = (color.map_or(NO_COLOR, |color| color as c_int), key as c_int);
+        let made = self.waited_for("ncclCommSplit", DEADLINE, move || {
+            let (from, mut config) = (from, config);
+            let mut raw = null_mut();
+            // SAFETY: the parent lives, as `waited_for` returns only when this is done or the launch ends; the rest is ours.
+            let code = unsafe { split(from.0, number, key, &mut raw, &mut config.0) };
+            (code, Handle(raw))
+        })?;
+        Ok(color.map(|_| made))
+    }
+
+    /// Ends a communicator in order: what is under way is waited for. Called by all its ranks.
+    pub fn destroy(&self, communicator: &Communicator) -> Result<()> {
+        let (finalize, destroy) = (self.library.call.finalize, self.library.call.destroy);
+        let handle = communicator.take();
+        if handle.0.is_null() {
+            return Ok(());
+        }
+        let ended = self.waited_for("ncclCommDestroy", DEADLINE, move || {
+            let handle = handle;
+            // SAFETY: the handle is not used again.
+            let code = unsafe {
+                match finalize(handle.0) {
+                    SUCCESS | IN_PROGRESS => destroy(handle.0),
+                    failed => failed,
+                }
+            };
+            (code, Handle(null_mut()))
+        });
+        ended.map(drop)
+    }
+
+    /// Gives up what is under way on a communicator, whose handle is gone afterwards. Nobody is told how that went: it is done where
+    /// something else went wrong already.
+    pub fn abort(&self, communicator: &Communicator) {
+        let abort = self.library.call.abort;
+        let handle = communicator.take();
+        if handle.0.is_null() {
+            return;
+        }
+        let _ = self.waited_for("ncclCommAbort", ABORT_DEADLINE, move || {
+            let handle = handle;
+            // SAFETY: the handle is not used again.
+            (unsafe { abort(handle.0) }, Handle(null_mut()))
+        });
+    }
+
+    fn config(&self) -> SendConfig {
+        let mut config = Config::blocking();
+        if let Some(least) = self.ctas.0 {
+            config.least_ctas = least;
+        }
+        if let Some(most) = self.ctas.1 {
+            config.most_ctas = most;
+        }
+        SendConfig(config)
+    }
+
+    /// Runs a call that waits for other ranks, at most for the deadline.
+    fn waited_for(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        work: impl FnOnce() -> (Code, Handle) + Send + 'static,
+    ) -> Result<Communicator> {
+        let (sender, receiver) = channel();
+        let device = self.device.clone();
+        std::thread::spawn(move || {
+            let result = device.make_current().map(|()| work());
+            // Nobody listens any more where the deadline passed; the launch is then about to be aborted.
+            let _ = sender.send(result);
+        });
+        let place = &self.place;
+        match receiver.recv_timeout(deadline) {
+            Ok(Ok((SUCCESS, handle))) => Ok(Communicator { library: self.library, raw: Cell::new(handle.0) }),
+            Ok(Ok((code, _))) => {
+                let cause = self.library.failure(code, call);
+                Err(Error::environment(format!("{place}: {cause}")))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::from(Kind::Hang(format!(
+                "{place}: {call} did not come to its end within {} s: a rank that belongs to it did not come, or cannot be \
+                 reached (NCCL_DEBUG=INFO tells more)",
+                deadline.as_secs()
+            )))),
+        }
+    }
+}
+
+/// A configuration without any pointer in it.
+struct SendConfig(Config);
+// SAFETY: its one pointer is null.
+unsafe impl Send for SendConfig {}
+
+impl Communicator {
+    fn take(&self) -> Handle {
+        Handle(self.raw.replace(null_mut()))
+    }
+
+    /// The handle; null once it was given up.
+    pub fn raw(&self) -> RawCommunicator {
+        self.raw.get()
+    }
+
+    /// What happened in the background since the last call, if anything did.
+    pub fn asynchronous_error(&self) -> Result<()> {
+        let mut code = SUCCESS;
+        if self.raw().is_null() {
+            return Err(Error::environment("the communicator was given up"));
+        }
+        // SAFETY: the communicator lives, the code is ours.
+        let asked = unsafe { (self.library.call.get_async_error)(self.raw(), &mut code) };
+        self.library.check(asked, "ncclCommGetAsyncError")?;
+        match code {
+            SUCCESS | IN_PROGRESS => Ok(()),
+            failed => Err(self.library.failure(failed, "the communicator")),
+        }
+    }
+}

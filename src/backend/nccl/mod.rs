@@ -1,0 +1,256 @@
+//! Device memory over NCCL: one process, one rank, one GPU, calls on a stream.
+//!
+//! Nothing of CUDA or NCCL is needed to build this; both are loaded when the backend is asked for, and their absence is an error
+//! that says what is missing.
+
+mod abi;
+mod call;
+mod channels;
+mod clock;
+mod communicator;
+mod connect;
+mod data;
+mod device;
+mod driver;
+mod environment;
+mod hold;
+mod kernels;
+mod library;
+mod memory;
+mod open;
+mod prepared;
+mod readings;
+mod registration;
+mod replay;
+mod replay_times;
+
+pub use device::Placing;
+pub use environment::Environment;
+pub use library::{Library, Version};
+pub use open::{DeviceFacts, Opened, Options};
+pub use registration::Buffers;
+
+use super::mpi::{IdleCall, Rotation};
+use super::{Backend, BackendFacts, Binding, Call, DeviceReader, ReplayBinding, Replayer};
+use crate::collective::{Collective, Placement};
+use crate::error::{Error, Result};
+use crate::host_clock;
+use crate::layout::{Axis, Groups};
+use crate::mpi_call;
+use crate::pattern::segments::View;
+use crate::units::Bytes;
+use crate::workload::replay::Regions;
+use call::NcclCall;
+use channels::{Channel, Route};
+use clock::{DeviceClock, EVENT_RESOLUTION_NANOSECONDS};
+use communicator::{Communicator, Maker};
+use data::Scratch;
+use driver::{CUevent, CUstream};
+use hold::Hold;
+use kernels::Kernels;
+use memory::Arena;
+use readings::NvmlReader;
+use registration::Registration;
+use replay::NcclReplayer;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Memory that stays free for what NCCL allocates itself when it connects.
+const KEPT_FREE_BYTES: u64 = 256 << 20;
+
+/// Carries ops out with NCCL on the memory of a GPU.
+pub struct NcclBackend {
+    world: mpi_call::Communicator,
+    maker: Maker,
+    /// All ranks, from which groups are split off; made anew in every replicate.
+    base: Option<Communicator>,
+    /// By number; `None` where this rank is in none of the groups.
+    communicators: HashMap<usize, Option<Rc<Communicator>>>,
+    kernels: Kernels,
+    stream: CUstream,
+    send: Arena,
+    receive: Arena,
+    scratch: Scratch,
+    buffers: Buffers,
+    /// Of the case that was bound last.
+    registration: Option<Registration>,
+    events: Vec<CUevent>,
+    /// One for each of the groups of a replay.
+    axis_streams: Vec<CUstream>,
+    /// For the messages of replays.
+    channels: HashMap<Route, Channel>,
+    clock: DeviceClock,
+    hold: Hold,
+    /// Ranks that have this rank's device, this one with them.
+    ranks_on_device: u32,
+    /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
+    gives_way: bool,
+    facts: BackendFacts,
+    reader: NvmlReader,
+}
+
+impl NcclBackend {
+    /// This rank's part in a binding.
+    fn view<'a>(&self, binding: &Binding<'a>) -> Result<View<'a>> {
+        let rank = self.world.rank();
+        let axis = binding.groups.axis;
+        let missing = || Error::environment(format!("rank {rank} is in no group of axis {axis}"));
+        let (group, me) = binding.groups.place_of(rank).ok_or_else(missing)?;
+        Ok(View {
+            collective: binding.op.collective,
+            placement: binding.placement,
+            geometry: binding.geometry,
+            group: &binding.groups.groups[group],
+            me,
+            root: binding.op.root,
+        })
+    }
+
+    /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
+    fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        let largest = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
+        let elements = largest.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
+        let cold =
+            if binding.warm_buffers { 0 } else { self.maker.device.cache_bytes / u64::from(self.ranks_on_device) };
+        Rotation::new(elements * binding.geometry.element_bytes, cold)
+    }
+
+    /// The communicator of this rank's group.
+    fn communicator(&self, number: usize, axis: Axis) -> Result<Rc<Communicator>> {
+        let connected = self.communicators.get(&number).and_then(Option::as_ref).cloned();
+        connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+    }
+
+    /// Where a replay's calls have their buffers.
+    fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
+        let rank = self.world.rank();
+        Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
+    }
+
+    /// Takes back what NCCL was told of the buffers of the last case.
+    fn end_registration(&mut self) -> Result<()> {
+        self.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// Device memory that may be had besides what is held already.
+    fn free_bytes(&self) -> u64 {
+        let kept = KEPT_FREE_BYTES * u64::from(self.ranks_on_device);
+        self.maker.device.free_bytes().saturating_sub(kept) / u64::from(self.ranks_on_device)
+    }
+}
+
+impl Backend for NcclBackend {
+    fn facts(&self) -> BackendFacts {
+        self.facts.clone()
+    }
+
+    fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
+        Some(&mut self.reader)
+    }
+
+    fn device(&self) -> Option<String> {
+        let device = &self.maker.device;
+        Some(format!("{}, {}, {}", device.name, device.pci, device.uuid))
+    }
+
+    fn local_ranks(&self) -> Range<u32> {
+        self.world.rank()..self.world.rank() + 1
+    }
+
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
+        self.connect_groups(number, groups)
+    }
+
+    fn disconnect(&mut self) -> Result<()> {
+        self.disconnect_all()
+    }
+
+    fn bytes_needed(&self, binding: &Binding) -> Bytes {
+        let needed = self.view(binding).map(|view| {
+            let rotation = self.rotation(binding, &view);
+            let (send, receive) = view.buffer_elements();
+            let all = self.buffers == Buffers::Symmetric;
+            [send, receive].into_iter().filter(|elements| all || *elements > 0).count() as u64 * rotation.bytes()
+        });
+        Bytes(needed.unwrap_or(0))
+    }
+
+    fn bytes_available(&self) -> Bytes {
+        Bytes(self.free_bytes().saturating_add(self.send.len()).saturating_add(self.receive.len()))
+    }
+
+    fn waiver(&self, binding: &Binding) -> Option<String> {
+        let (op, library) = (binding.op, self.maker.library);
+        if op.collective == Collective::AllToAll && binding.placement == Placement::InPlace {
+            return Some(
+                "NCCL has no all_to_all in place: blocks would be overwritten before they are sent".to_owned(),
+            );
+        }
+        if op.collective.reduces() && op.element.moves_only() {
+            let (found, capability) = (library.version, self.maker.device.capability);
+            if found < Version(2, 24, 0) {
+                return Some(format!("reducing {} needs NCCL 2.24, found {found}", op.element));
+            }
+            if capability < (9, 0) {
+                let (major, minor) = capability;
+                return Some(format!(
+                    "NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}",
+                    op.element
+                ));
+            }
+        }
+        let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
+        (needed > available)
+            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
+    }
+
+    fn refuses_what_does_not_fit(&self) -> bool {
+        false
+    }
+
+    fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        if binding.groups.place_of(self.world.rank()).is_none() {
+            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, self.gives_way)));
+        }
+        let view = self.view(binding)?;
+        let rotation = self.rotation(binding, &view);
+        let (send, receive) = view.buffer_elements();
+        self.end_registration()?;
+        // A window needs the same memory on all ranks, also where one of them has nothing to send.
+        let all = self.buffers == Buffers::Symmetric && binding.op.collective != Collective::Barrier;
+        self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
+        self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
+        if self.buffers != Buffers::Plain && binding.op.collective != Collective::Barrier {
+            let communicator = self.communicator(binding.groups_number, binding.groups.axis)?;
+            let (library, arenas) = (self.maker.library, [&self.send, &self.receive]);
+            let begun = Registration::begin(library, communicator, self.buffers, arenas, rotation.bytes())?;
+            self.registration = Some(begun);
+        }
+        Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
+    }
+
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
+        if self.buffers != Buffers::Plain {
+            return Err(Error::usage("a replay uses plain buffers; leave --buffers out"));
+        }
+        let regions = self.regions(binding)?;
+        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
+    }
+
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
+        let regions = self.regions(binding)?;
+        self.end_registration()?;
+        self.send.reserve(regions.send_bytes)?;
+        self.receive.reserve(regions.receive_bytes)?;
+        Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn clock_resolution_nanoseconds(&self) -> u64 {
+        EVENT_RESOLUTION_NANOSECONDS
+    }
+}

@@ -1,0 +1,262 @@
+//! From options to a backend: driver, device, library, kernels, and what all ranks must agree on before anything is timed.
+
+use super::clock::DeviceClock;
+use super::communicator::Maker;
+use super::data::Scratch;
+use super::device::{Device, Placing};
+use super::driver;
+use super::hold::Hold;
+use super::kernels::Kernels;
+use super::library::{Library, Version};
+use super::memory::Arena;
+use super::readings::NvmlReader;
+use super::registration::Buffers;
+use super::{NcclBackend, environment, prepared};
+use crate::backend::BackendFacts;
+use crate::backend::mpi::host;
+use crate::collective::Collective;
+use crate::error::{Error, Result};
+use crate::mpi_call;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The first version that takes several ranks on one device.
+const SHARES_FROM: Version = Version(2, 30, 0);
+
+/// What the devices of stand-ins for tests are called (tests/doubles/README.md), so that nothing measured on them is taken for real.
+const DOUBLE: &str = "commgauge double";
+
+/// What a user may ask of the backend.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
+    pub library: Option<PathBuf>,
+    /// Fewest and most thread blocks that NCCL's kernels may take.
+    pub ctas: (Option<u32>, Option<u32>),
+    /// What NCCL is told of buffers.
+    pub buffers: Buffers,
+}
+
+/// What a rank found on its own; others may have found less.
+pub struct Opened {
+    device: Device,
+    library: &'static Library,
+    kernels: Kernels,
+    driver_version: String,
+    driver_file: String,
+}
+
+/// What a rank says of its device before it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Name of the device.
+    pub model: String,
+    /// Its unique name.
+    pub uuid: String,
+    /// The newest CUDA that the driver serves.
+    pub driver: String,
+    /// NCCL's version and file.
+    pub library: String,
+}
+
+impl Opened {
+    /// Looks for driver, device and library. Not collective: ranks agree on the outcome before they go on.
+    ///
+    /// # Errors
+    /// Usage errors that name what is missing.
+    pub fn find(options: &Options, placing: &Placing) -> Result<Opened> {
+        let needs = |error: Error| {
+            Error::from_exit_code(error.exit_code(), format!("--backend nccl: host {}: {error}", placing.host))
+        };
+        let devices = driver::start().map_err(needs)?;
+        let library = Library::load(options.library.as_deref()).map_err(needs)?;
+        match options.buffers {
+            Buffers::Plain => {}
+            Buffers::Registered => library.newer(library.call.register, "ncclCommRegister").map(drop).map_err(needs)?,
+            Buffers::Symmetric => {
+                library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
+            }
+        }
+        if placing.share_gpu && library.version < SHARES_FROM {
+            let text = format!("--share-gpu needs NCCL 2.30, found {} ({})", library.version, library.file);
+            return Err(needs(Error::usage(text)));
+        }
+        let device = Device::open(placing.device(devices)?).map_err(needs)?;
+        let kernels = Kernels::load(&device).map_err(needs)?;
+        let driver_version = driver::version().map_err(needs)?;
+        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file() })
+    }
+
+    /// What the ranks of a launch are compared by.
+    pub fn device_facts(&self) -> DeviceFacts {
+        let Library { version, file, .. } = self.library;
+        DeviceFacts {
+            model: self.device.name.clone(),
+            uuid: self.device.uuid.clone(),
+            driver: format!("for CUDA {}", self.driver_version),
+            library: format!("NCCL {version} ({file})"),
+        }
+    }
+
+    /// The backend. Called by all ranks.
+    ///
+    /// # Errors
+    /// Where ranks have different libraries, or share a device without having asked for it.
+    pub fn into_backend(self, options: &Options, placing: &Placing) -> Result<NcclBackend> {
+        let Opened { device, library, .. } = &self;
+        let world = mpi_call::Communicator::world()?;
+        let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
+        let mine = format!("{}\n{name}\n{}\n{}", library.version, device.uuid, device);
+        let mut all = world.gather_bytes(mine.as_bytes())?.join(&b'\0');
+        world.broadcast_bytes(&mut all)?;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
+        one_version(&ranks)?;
+        let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
+        let mut facts = self.facts(placing, ranks_on_device);
+        let (stream, mut clock) = (driver::create_stream()?, DeviceClock::new()?);
+        clock.anchor(stream)?;
+        let error_microseconds = clock.error_nanoseconds() as f64 / 1e3;
+        facts.notes.push(format!(
+            "events lie on rank {}'s host clock to within {error_microseconds:.1} us at the start",
+            world.rank()
+        ));
+        let place = format!("rank {}, host {name}, {device}", world.rank());
+        let library = *library;
+        let arena = || if options.buffers == Buffers::Symmetric { Arena::of_nccl(library) } else { Arena::default() };
+        let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
+        let reader = NvmlReader::new(&device.uuid, &device.pci);
+        Ok(NcclBackend {
+            world,
+            reader,
+            maker: Maker { library, device: Arc::new(self.device), place, ctas },
+            base: None,
+            communicators: HashMap::new(),
+            kernels: self.kernels,
+            stream,
+            send: arena(),
+            receive: arena(),
+            scratch: Scratch::default(),
+            buffers: options.buffers,
+            registration: None,
+            events: Vec::new(),
+            axis_streams: Vec::new(),
+            channels: HashMap::new(),
+            clock,
+            hold: Hold::new()?,
+            ranks_on_device,
+            gives_way: ranks_on_host > host::processors(),
+            facts,
+        })
+    }
+
+    fn facts(&self, placing: &Placing, ranks_on_device: u32) -> BackendFacts {
+        let library = self.library;
+        let mut notes = vec![
+            format!("driver for CUDA {} ({})", self.driver_version, self.driver_file),
+            "timed by events on the stream; isolated starts held by a kernel that waits for the host".to_owned(),
+        ];
+        for collective in Collective::ALL {
+            if let Some(how) = prepared::made_of(library, collective) {
+                notes.push(format!("{collective} is {how}"));
+            }
+        }
+        if library.call.split.is_none() {
+            notes.push("communicators of groups from unique ids: ncclCommSplit needs NCCL 2.18".to_owned());
+        }
+        let mut warnings = Vec::new();
+        let is_double = self.device.name.contains(DOUBLE);
+        if is_double {
+            warnings.push(format!(
+                "synthetic: carried out by stand-ins for tests ({}, {}) in host memory; these are not measurements",
+                self.driver_file, library.file
+            ));
+        }
+        if placing.share_gpu && ranks_on_device > 1 {
+            let set: Vec<String> = environment::SHARING
+                .iter()
+                .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
+                .collect();
+            warnings.push(format!(
+                "{ranks_on_device} ranks share a GPU (--share-gpu, {}): data is carried for real, times say nothing of a network",
+                set.join(" ")
+            ));
+        }
+        BackendFacts {
+            name: "nccl",
+            synthetic: is_double,
+            virtual_clock: false,
+            library: library.description(),
+            transport: None,
+            notes,
+            warnings,
+        }
+    }
+}
+
+/// All ranks must have loaded the same version; communicators of different ones do not come about.
+fn one_version(ranks: &[Vec<&str>]) -> Result<()> {
+    let version = |rank: &Vec<&str>| rank.first().copied().unwrap_or_default().to_owned();
+    let first = ranks.first().map(version).unwrap_or_default();
+    let others = ranks.iter().enumerate().filter(|(_, rank)| version(rank) != first);
+    let others: Vec<String> = others
+        .map(|(number, rank)| format!("rank {number} on host {} {}", rank.get(1).unwrap_or(&""), version(rank)))
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let text = format!("the ranks do not load the same NCCL: rank 0 has {first}; {}", others.join("; "));
+    Err(Error::mismatch(text).shared())
+}
+
+/// Ranks that have this rank's device; more than one only where that was asked for.
+fn sharing(ranks: &[Vec<&str>], me: usize, share_gpu: bool) -> Result<u32> {
+    let device = |rank: &Vec<&str>| {
+        (rank.get(1).copied().unwrap_or("").to_owned(), rank.get(2).copied().unwrap_or("").to_owned())
+    };
+    let mut taken: HashMap<(String, String), Vec<usize>> = HashMap::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        taken.entry(device(rank)).or_default().push(number);
+    }
+    let shared = taken.values().filter(|those| those.len() > 1).min();
+    if let (Some(those), false) = (shared, share_gpu) {
+        let rank = &ranks[those[0]];
+        let text = format!(
+            "ranks {} and {} on host {} have the same GPU, {}; give each its own with --device-map, or say --share-gpu",
+            those[0],
+            those[1],
+            rank.get(1).unwrap_or(&""),
+            rank.get(3).unwrap_or(&"")
+        );
+        return Err(Error::mismatch(text).shared());
+    }
+    Ok(ranks.get(me).and_then(|rank| taken.get(&device(rank))).map_or(1, |those| those.len() as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(texts: &[&'static str]) -> Vec<Vec<&'static str>> {
+        texts.iter().map(|text| text.split(' ').collect()).collect()
+    }
+
+    #[test]
+    fn ranks_with_different_libraries_are_named_and_refused_by_all() {
+        let error = one_version(&ranks(&["2.30.7 a u0 d", "2.27.3 b u1 d"])).expect_err("different");
+        assert!(error.is_shared());
+        assert_eq!(error.exit_code(), 7);
+        assert!(error.to_string().contains("rank 0 has 2.30.7; rank 1 on host b 2.27.3"), "{error}");
+        assert!(one_version(&ranks(&["2.30.7 a u0 d", "2.30.7 b u1 d"])).is_ok());
+    }
+
+    #[test]
+    fn two_ranks_on_one_device_are_refused_unless_asked_for() {
+        let four = ranks(&["v a u0 d0", "v a u1 d1", "v a u1 d1", "v b u1 d1"]);
+        let error = sharing(&four, 0, false).expect_err("shared");
+        assert_eq!((error.exit_code(), error.is_shared()), (7, true));
+        assert!(error.to_string().contains("ranks 1 and 2 on host a have the same GPU, d1"), "{error}");
+        assert_eq!([0, 1, 3].map(|me| sharing(&four, me, true).unwrap()), [1, 2, 1]);
+    }
+}

@@ -1,0 +1,83 @@
+//! `commgauge doctor`: what can run on this machine, what is missing, and how to mend it.
+
+mod table;
+
+use super::schema::published;
+use super::table_or_json::{AnswerArguments, print};
+use crate::device_probe::{self, Probe};
+use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Machine, examine};
+use crate::error::Result;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Say what of commgauge can run on this machine, what is missing, and how to mend it
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(
+    after_help = "commgauge doctor\ncommgauge doctor --backend nccl   (exit code 6 where it cannot run here)\n\nIt looks at this host only; `commgauge run --check-launch` compares all hosts of a launch."
+)]
+pub struct DoctorCommand {
+    /// End with exit code 6 unless this backend can run here
+    #[arg(long, value_enum)]
+    pub backend: Option<super::run::Backend>,
+
+    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
+    pub nccl_library: Option<PathBuf>,
+
+    /// Load a library in this process and print what it says: for the doctor itself, which survives it
+    #[arg(long, hide = true, value_enum)]
+    pub probe: Option<Library>,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    pub shown: AnswerArguments,
+}
+
+/// A library that can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Library {
+    /// The CUDA driver's
+    Cuda,
+    /// NCCL
+    Nccl,
+}
+
+impl DoctorCommand {
+    /// Looks and tells. The exit code is 0 unless a backend was asked for that cannot run here.
+    pub fn execute(&self) -> Result<i32> {
+        if let Some(library) = self.probe {
+            return self.probe(library);
+        }
+        let document = examine(&Machine { nccl_library: self.nccl_library.clone() });
+        self.shown.show(&document, |width| table::text(&document, width))?;
+        Ok(self.exit_code(&document))
+    }
+
+    fn probe(&self, library: Library) -> Result<i32> {
+        let probe = if library == Library::Cuda { Probe::Cuda } else { Probe::Nccl };
+        match device_probe::answer(probe, self.nccl_library.as_deref()) {
+            Ok(text) => print(&(text + "\n")).map(|()| 0),
+            Err(reason) => {
+                eprintln!("{reason}");
+                Ok(6)
+            }
+        }
+    }
+
+    fn exit_code(&self, document: &DoctorDocument) -> i32 {
+        use clap::ValueEnum;
+        let Some(asked) = self.backend.and_then(|backend| backend.to_possible_value()) else { return 0 };
+        let ready = document.backends.iter().any(|backend| backend.name == asked.get_name() && backend.ready);
+        if ready { 0 } else { 6 }
+    }
+}
+
+/// The JSON Schema of [`DoctorDocument`].
+pub fn schema() -> Value {
+    published(
+        schemars::schema_for!(DoctorDocument).to_value(),
+        DOCTOR_FORMAT,
+        DOCTOR_VERSION,
+        "A machine, by commgauge doctor",
+    )
+}

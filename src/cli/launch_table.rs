@@ -1,0 +1,193 @@
+//! The check of a launch as text: what all ranks share, where they differ, and what follows.
+
+use super::plain_table::{Column, table, wrapped};
+use crate::launch_check::{Difference, LaunchReport};
+use crate::report::{visible, wrap};
+use crate::units::Bytes;
+
+/// Hosts that are shown one by one; of more, those whose row says something else than the first one's come first.
+const SHOWN_HOSTS: usize = 16;
+/// A value is not shown longer in a table.
+const LONGEST_VALUE: usize = 44;
+
+/// Everything, for `--check-launch`.
+pub(super) fn text(report: &LaunchReport, width: u16) -> String {
+    let mut text = summary(report, width);
+    text += "\n";
+    text += &hosts(report, width);
+    if !report.shared.is_empty() {
+        text += "\nThe same on all ranks:\n";
+        for one in &report.shared {
+            text += &item("  ", &format!("{}: {}", one.what, visible(&one.value)), width);
+        }
+    }
+    if !report.differences.is_empty() {
+        text += "\nWhere ranks differ:\n";
+        text += &differences(&report.differences, width);
+    }
+    for (heading, sentences) in [("Refused, with exit code 7:", &report.refusals), ("Warnings:", &report.warnings)] {
+        if !sentences.is_empty() {
+            text += &format!("\n{heading}\n");
+            sentences.iter().for_each(|sentence| text += &item("  * ", &visible(sentence), width));
+        }
+    }
+    text
+}
+
+/// A paragraph with something before it, further lines indented under it.
+fn item(before: &str, text: &str, width: u16) -> String {
+    let room = usize::from(width).saturating_sub(before.len().max(4)).max(20);
+    before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
+}
+
+/// Why a launch is refused, for standard error.
+pub(super) fn refusal(report: &LaunchReport, width: u16) -> String {
+    let mut text = report.refusals.iter().map(|text| visible(text)).collect::<Vec<_>>().join("\n");
+    let refused: Vec<Difference> = report.differences.iter().filter(|one| one.refused).cloned().collect();
+    if refused.len() > 1 {
+        text += "\n\n";
+        text += differences(&refused, width).trim_end();
+    }
+    text
+}
+
+fn summary(report: &LaunchReport, width: u16) -> String {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let (ranks, hosts) = (report.ranks, report.hosts.len());
+    let launcher = match &report.launcher_says {
+        Some(said) => format!("the launcher says {said}"),
+        None => "the launcher says nothing of them".to_owned(),
+    };
+    let verdict = match (report.refusals.len(), report.warnings.len()) {
+        (0, 0) => "nothing speaks against measuring".to_owned(),
+        (0, warnings) => format!("may measure, {warnings} warning{}", plural(warnings)),
+        _ => "must not measure together".to_owned(),
+    };
+    let counted = format!("{ranks} rank{} on {hosts} host{}", plural(ranks as usize), plural(hosts));
+    wrapped(&format!("{counted}; {}: {verdict}", visible(&launcher)), width)
+}
+
+fn hosts(report: &LaunchReport, width: u16) -> String {
+    let columns = [
+        Column::left("host", 0),
+        Column::left("ranks", 0),
+        Column::right("processors", 2),
+        Column::left("binding", 0),
+        Column::right("may lock", 1),
+        Column::right("open files", 3),
+    ];
+    let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
+    let mut all: Vec<_> = report.hosts.iter().collect();
+    let first = report.hosts.first();
+    // Hosts like the first one need not be seen.
+    all.sort_by_key(|host| {
+        first.is_some_and(|first| (&host.binding, host.rank_count) == (&first.binding, first.rank_count))
+            && first.map(|first| (first.memory_lock_bytes, first.open_files))
+                == Some((host.memory_lock_bytes, host.open_files))
+    });
+    let few = all.len() <= SHOWN_HOSTS;
+    let shown = if few { report.hosts.iter().collect() } else { all };
+    let rows: Vec<Vec<String>> = shown
+        .iter()
+        .take(SHOWN_HOSTS)
+        .map(|host| {
+            vec![
+                visible(&host.host),
+                host.ranks.clone(),
+                host.processors.to_string(),
+                host.binding.clone(),
+                limit(host.memory_lock_bytes, |bytes| Bytes(bytes).to_string()),
+                limit(host.open_files, |files| files.to_string()),
+            ]
+        })
+        .collect();
+    let more = if few { String::new() } else { format!("and {} hosts more\n", report.hosts.len() - SHOWN_HOSTS) };
+    table(&columns, &rows, width) + &more
+}
+
+fn differences(differences: &[Difference], width: u16) -> String {
+    let columns = [Column::left("what", 0), Column::left("value", 0), Column::left("ranks", 0)];
+    let mut rows = Vec::new();
+    for difference in differences {
+        for (index, value) in difference.values.iter().enumerate() {
+            let what = if index == 0 { visible(&difference.what) } else { String::new() };
+            let shown = visible(&value.value);
+            let shown = match shown.chars().count() {
+                length if length > LONGEST_VALUE => {
+                    shown.chars().take(LONGEST_VALUE - 3).chain("...".chars()).collect()
+                }
+                _ => shown,
+            };
+            rows.push(vec![what, shown, value.ranks.clone()]);
+        }
+    }
+    table(&columns, &rows, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch_check::{HostRow, Shared, Value};
+
+    fn report() -> LaunchReport {
+        let host = |host: &str, ranks: &str, lock| HostRow {
+            host: host.into(),
+            ranks: ranks.into(),
+            rank_count: 2,
+            processors: 2,
+            binding: "own cores".into(),
+            memory_lock_bytes: lock,
+            open_files: Some(1024),
+        };
+        let value = |value: &str, ranks: &str| Value { value: value.into(), ranks: ranks.into(), rank_count: 2 };
+        LaunchReport {
+            ranks: 4,
+            launcher_says: Some("4 (OMPI_COMM_WORLD_SIZE)".into()),
+            hosts: vec![host("host0", "0, 1", None), host("host1\u{1b}[31m", "2, 3", Some(1 << 16))],
+            shared: vec![Shared { what: "MPI library".into(), value: "Open MPI v4.1.4".into() }],
+            differences: vec![
+                Difference {
+                    what: "NCCL_ALGO".into(),
+                    refused: true,
+                    values: vec![value("Ring", "0, 1"), value("not set", "2, 3")],
+                },
+                Difference {
+                    what: "OMP_NUM_THREADS".into(),
+                    refused: true,
+                    values: vec![value("1", "0, 1"), value("64", "2, 3")],
+                },
+            ],
+            refusals: vec![
+                "the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 1; not set on ranks 2, 3".into(),
+            ],
+            warnings: vec![
+                "less memory may be locked on some hosts than on others, where it is unlimited: 64 KiB on host1".into(),
+            ],
+            ..LaunchReport::default()
+        }
+    }
+
+    #[test]
+    fn what_differs_stands_in_one_table_and_what_follows_below() {
+        let shown = text(&report(), 80);
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn a_refusal_says_why_first_and_shows_the_table_where_there_is_more_than_one_reason() {
+        let text = refusal(&report(), 80);
+        assert!(text.starts_with("the ranks do not have the same NCCL_ALGO"), "{text}");
+        assert!(text.contains("OMP_NUM_THREADS  1        0, 1"), "{text}");
+    }
+
+    #[test]
+    fn of_thousands_of_hosts_those_that_differ_are_seen() {
+        let mut report = report();
+        report.hosts = (0..2048).map(|n| HostRow { host: format!("n{n}"), ..report.hosts[0].clone() }).collect();
+        report.hosts[2000].memory_lock_bytes = Some(4096);
+        let shown = hosts(&report, 80);
+        assert!(shown.contains("n2000") && shown.contains("and 2032 hosts more"), "{shown}");
+        assert!(shown.lines().count() < 22);
+    }
+}

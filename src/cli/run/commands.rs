@@ -1,0 +1,98 @@
+//! The launch commands of `commgauge run`: of a new run, and of one that goes on as its record says that it was started.
+
+use super::super::places;
+use super::arguments::RunArguments;
+use super::resume::Again;
+use super::{allocation, work};
+use crate::error::{Error, Result};
+use crate::launch::{self, LaunchCommand, Launcher, Request, Surroundings};
+use std::path::Path;
+
+/// The command that people see and the one that is started, which differ in one flag of the launched program: the started one
+/// hands the shown one over for the record.
+pub(super) struct Commands {
+    pub shown: LaunchCommand,
+    pub started: LaunchCommand,
+}
+
+/// What is launched.
+pub(super) struct Launched<'a> {
+    /// Name of the program.
+    program: &'a str,
+    /// Its words.
+    words: Vec<String>,
+    /// The run that goes on, where it is one.
+    again: Option<&'a Again>,
+}
+
+impl<'a> Launched<'a> {
+    /// What a new run launches.
+    pub(super) fn new(arguments: &RunArguments, record: &Path) -> Result<Launched<'a>> {
+        let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
+        words.extend(["--record".into(), places::text(record)?]);
+        words.extend(["--backend", arguments.backend.name(), "--quiet"].map(str::to_owned));
+        words.extend(of_a_launch(arguments));
+        if let Some(machine) = &arguments.machine {
+            words.extend(["--machine".into(), places::text(machine)?]);
+        }
+        Ok(Launched { program: work::program(arguments), words, again: None })
+    }
+
+    /// What a run that goes on launches.
+    pub(super) fn again(again: &'a Again, arguments: &RunArguments, record: &Path) -> Result<Launched<'a>> {
+        let mut words = again.words.clone();
+        words.extend(["--resume".into(), places::text(record)?, "--quiet".into()]);
+        if arguments.allow_changed {
+            words.push("--allow-changed".into());
+        }
+        words.extend(of_a_launch(arguments));
+        Ok(Launched { program: &again.program, words, again: Some(again) })
+    }
+
+    /// Its launch commands.
+    pub(super) fn commands(&self, arguments: &RunArguments) -> Result<Commands> {
+        // The user's own words for a launcher come before those of the record.
+        let has_own_words = arguments.launcher != "auto"
+            || arguments.hosts.is_some()
+            || arguments.host_file.is_some()
+            || !arguments.launcher_arguments.is_empty();
+        let before = self.again.and_then(|again| again.launcher.as_ref()).filter(|_| !has_own_words);
+        let choice = before.map_or(arguments.launcher.as_str(), |part| part.program.as_str());
+        let launcher = launch::find(choice, Surroundings::here(), &launch::probe)?;
+        let program = places::text(&places::program_beside(self.program)?)?;
+        let build = |words: Vec<String>| match before {
+            Some(part) => Ok(part.command(launcher.family, program.clone(), words)),
+            None => launch::build(&launcher, &request(arguments, &launcher, program.clone(), words)?),
+        };
+        let with = |own: &[String]| [self.words.as_slice(), own, arguments.extra.as_slice()].concat();
+        let shown = build(with(&[]))?;
+        let json = serde_json::to_string(&shown.words())
+            .map_err(|cause| Error::environment(format!("cannot write the launch command as JSON: {cause}")))?;
+        Ok(Commands { started: build(with(&["--launch-command".to_owned(), json]))?, shown })
+    }
+}
+
+/// The words of one launch only. The ranks are told, so that a launcher that starts unrelated copies is caught, and a single rank
+/// may be meant.
+fn of_a_launch(arguments: &RunArguments) -> Vec<String> {
+    let limit = arguments.time_limit.iter().flat_map(|limit| ["--time-limit".to_owned(), format!("{}s", limit.0)]);
+    let timeout = arguments.timeout.iter().flat_map(|each| ["--timeout".to_owned(), each.as_secs_f64().to_string()]);
+    ["--expect-ranks".to_owned(), arguments.ranks.to_string()].into_iter().chain(limit).chain(timeout).collect()
+}
+
+fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words: Vec<String>) -> Result<Request> {
+    // Open MPI's and MPICH's own launchers use the allocation as well.
+    let in_slurm = launcher.family == launch::Family::Slurm || Surroundings::here().in_slurm;
+    let slurm_cores = if in_slurm { launch::host::slurm_cores() } else { None };
+    Ok(Request {
+        ranks: arguments.ranks,
+        hosts: arguments.hosts.clone(),
+        host_file: arguments.host_file.as_deref().map(places::text).transpose()?,
+        cores: slurm_cores.unwrap_or_else(launch::host::cores),
+        srun_mpi: allocation::mpi_of_srun(arguments, launcher)?,
+        root: launch::host::is_root(),
+        launcher_arguments: arguments.launcher_arguments.clone(),
+        program,
+        program_arguments: words,
+    })
+}

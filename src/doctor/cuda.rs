@@ -1,0 +1,171 @@
+//! The GPU driver: its kernel module, its library, the devices, and which of them reach each other's memory.
+
+use super::document::{Finding, Part, Section, State};
+use super::system::{Answer, Question, System};
+use crate::device_probe::{CudaAnswer, Probe};
+use crate::units::Bytes;
+
+const NVIDIA: &str = "0x10de";
+const INSTALL: &str = "install NVIDIA's driver; inside a container start it with GPUs (docker run --gpus all, enroot, or a Kubernetes limit nvidia.com/gpu)";
+
+/// What was found, and how many devices there are.
+pub(super) struct Cuda {
+    pub section: Section,
+    pub ready: Result<CudaAnswer, (String, Option<String>)>,
+    pub devices: usize,
+}
+
+pub(super) fn look(system: &dyn System) -> Cuda {
+    let mut findings = vec![kernel_module(system), device_files(system)];
+    let part = library(system);
+    findings.extend(part.section.findings);
+    let section = Section::new("CUDA", findings);
+    let devices = part.ready.as_ref().map_or(0, |answer| answer.devices.len());
+    // The library's own trouble is the consequence, the module's the cause.
+    let ready = match (section.first_fault(), part.ready) {
+        (Some(fault), Err(_)) => Err(fault),
+        (_, ready) => ready,
+    };
+    Cuda { section, ready, devices }
+}
+
+fn kernel_module(system: &dyn System) -> Finding {
+    let item = "kernel module";
+    if let Some(text) = system.read("/proc/driver/nvidia/version") {
+        let line = text.lines().next().unwrap_or_default();
+        return Finding::new(
+            item,
+            State::Fine,
+            line.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "),
+        );
+    }
+    let folder = "/sys/bus/pci/devices";
+    let is_gpu = |name: &String| {
+        let read = |file: &str| system.read(&format!("{folder}/{name}/{file}")).unwrap_or_default();
+        // Class 03 is display, which data-centre GPUs are too, as 3D controllers.
+        read("vendor").trim() == NVIDIA && read("class").trim().starts_with("0x03")
+    };
+    let gpus = system.list(folder).unwrap_or_default().into_iter().filter(is_gpu).count();
+    match gpus {
+        0 => Finding::new(item, State::Missing, "no NVIDIA driver is loaded, and no NVIDIA GPU is on the PCI bus"),
+        n => Finding::new(
+            item,
+            State::Broken,
+            format!("{n} NVIDIA GPUs are on the PCI bus, but no driver is loaded for them"),
+        )
+        .mend(INSTALL),
+    }
+}
+
+fn device_files(system: &dyn System) -> Finding {
+    let names = system.list("/dev").unwrap_or_default();
+    let is_gpu = |name: &&String| {
+        name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let gpus = names.iter().filter(is_gpu).count();
+    let has = |name: &str| names.iter().any(|other| other == name);
+    match gpus {
+        0 => Finding::new("device files", State::Missing, "there is no /dev/nvidia0").mend(INSTALL),
+        n if !has("nvidia-uvm") => Finding::new(
+            "device files",
+            State::Broken,
+            format!("{n} devices, but no /dev/nvidia-uvm, without which CUDA does not start"),
+        )
+        .mend("load the module: nvidia-modprobe -u, or modprobe nvidia-uvm"),
+        n => {
+            Finding::new("device files", State::Fine, format!("/dev/nvidia0 to /dev/nvidia{}, /dev/nvidia-uvm", n - 1))
+        }
+    }
+}
+
+fn library(system: &dyn System) -> Part<CudaAnswer> {
+    let failed = |finding: Finding| {
+        let section = Section::new("", vec![finding]);
+        let fault = section.first_fault().unwrap_or_default();
+        Part { section, ready: Err(fault) }
+    };
+    let text = match system.ask(Question::Library(Probe::Cuda)) {
+        Answer::Text(text) => text,
+        Answer::Absent(why) | Answer::Failed(why) => {
+            let found = format!("libcuda.so.1 cannot be loaded: {why}");
+            return failed(Finding::new("libcuda", State::Missing, found).mend(INSTALL));
+        }
+        Answer::Died(how) => {
+            let found = format!("asking libcuda ended badly: {how}");
+            return failed(
+                Finding::new("libcuda", State::Broken, found)
+                    .mend("look at `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
+            );
+        }
+    };
+    let answer: CudaAnswer = match serde_json::from_str(&text) {
+        Ok(answer) => answer,
+        Err(cause) => {
+            return failed(Finding::new("libcuda", State::Broken, format!("its answer does not read: {cause}")));
+        }
+    };
+    let double = if answer.is_double { ", a stand-in for tests: nothing through it is real" } else { "" };
+    let mut findings =
+        vec![Finding::new("libcuda", State::Fine, format!("{} (CUDA {}){double}", answer.file, answer.cuda))];
+    let visible = system
+        .variable("CUDA_VISIBLE_DEVICES")
+        .map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"))
+        .unwrap_or_default();
+    let fault = match (&answer.problem, answer.devices.len()) {
+        (Some(problem), _) => Some(
+            Finding::new("devices", State::Broken, format!("{problem}{visible}"))
+                .mend("look at `nvidia-smi`; is the driver of the same version as the kernel module?"),
+        ),
+        (None, 0) => Some(
+            Finding::new("devices", State::Missing, format!("the driver finds no device{visible}"))
+                .mend("is CUDA_VISIBLE_DEVICES empty, or were no GPUs asked of the scheduler?"),
+        ),
+        (None, _) => None,
+    };
+    findings.extend(fault);
+    for (number, device) in answer.devices.iter().enumerate() {
+        let text = format!("{}, {}, {}", device.name, Bytes(device.memory_bytes), device.pci);
+        findings.push(Finding::new(&format!("device {number}"), State::Fine, text));
+    }
+    findings.extend(peers(&answer));
+    let section = Section::new("", findings);
+    let ready = section.first_fault().map_or(Ok(answer), Err);
+    Part { section, ready }
+}
+
+/// The matrix of peer access: a row for each device, `x` where it reaches the column's memory.
+fn peers(answer: &CudaAnswer) -> Vec<Finding> {
+    let devices = answer.devices.len();
+    if devices < 2 || answer.peers.len() != devices {
+        return Vec::new();
+    }
+    let pairs = devices * (devices - 1);
+    let reached = answer.peers.iter().flatten().filter(|yes| **yes).count().saturating_sub(devices);
+    if reached == pairs {
+        return vec![Finding::new(
+            "peer access",
+            State::Fine,
+            format!("all {devices} devices reach each other's memory"),
+        )];
+    }
+    let found = format!("{reached} of {pairs} ordered pairs of devices reach each other's memory");
+    let mend = "other pairs go through host memory; look at `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG forbid it)";
+    let mut findings = vec![Finding::new("peer access", State::Warning, found).mend(mend)];
+    for (number, row) in answer.peers.iter().enumerate() {
+        let cells: Vec<&str> = row
+            .iter()
+            .enumerate()
+            .map(|(to, yes)| {
+                if to == number {
+                    "."
+                } else if *yes {
+                    "x"
+                } else {
+                    "-"
+                }
+            })
+            .collect();
+        findings.push(Finding::new(&format!("from {number}"), State::Note, cells.join(" ")));
+    }
+    findings
+}

@@ -1,0 +1,123 @@
+//! What the doctor found, as data; `commgauge doctor --format json` prints it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Name of the format.
+pub const DOCTOR_FORMAT: &str = "commgauge-doctor";
+/// Raised when something is taken away or changes its meaning.
+pub const DOCTOR_VERSION: u32 = 1;
+
+/// What of commgauge can run here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DoctorDocument {
+    /// Always `commgauge-doctor`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Version of commgauge.
+    pub program_version: String,
+    /// Name of this host.
+    pub host: String,
+    /// Who can carry calls out here.
+    pub backends: Vec<BackendVerdict>,
+    /// What was looked at.
+    pub sections: Vec<Section>,
+}
+
+/// Whether a backend can be used here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BackendVerdict {
+    /// For --backend.
+    pub name: String,
+    /// Whether everything that it needs is here.
+    pub ready: bool,
+    /// With what, or why not, as a sentence.
+    pub reason: String,
+    /// What to do first, where it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+/// Things that belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Section {
+    /// Heading.
+    pub name: String,
+    /// In the order in which they are told.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// What was looked at.
+    pub item: String,
+    /// How it is.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What to do about it, where something can be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// As it should be.
+    Fine,
+    /// To be known; neither right nor wrong.
+    Note,
+    /// Works, and may be slow or fail at scale.
+    Warning,
+    /// Not there.
+    Missing,
+    /// There, and broken.
+    Broken,
+}
+
+impl State {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Fine => "ok",
+            State::Note => "note",
+            State::Warning => "warning",
+            State::Missing => "missing",
+            State::Broken => "broken",
+        }
+    }
+}
+
+impl Finding {
+    /// Something that was found, and is so.
+    pub(super) fn new(item: &str, state: State, found: impl Into<String>) -> Finding {
+        Finding { item: item.to_owned(), state, found: found.into(), mend: None }
+    }
+
+    /// With what to do about it.
+    pub(super) fn mend(mut self, mend: impl Into<String>) -> Finding {
+        self.mend = Some(mend.into());
+        self
+    }
+}
+
+/// What a part came to: its findings, and what it has to offer, or why it has nothing and what to do.
+pub(super) struct Part<T> {
+    pub section: Section,
+    pub ready: Result<T, (String, Option<String>)>,
+}
+
+impl Section {
+    pub(super) fn new(name: &str, findings: Vec<Finding>) -> Section {
+        Section { name: name.to_owned(), findings }
+    }
+
+    /// The first finding that keeps something from running, and its mend.
+    pub(super) fn first_fault(&self) -> Option<(String, Option<String>)> {
+        let fault = self.findings.iter().find(|one| matches!(one.state, State::Missing | State::Broken))?;
+        Some((fault.found.clone(), fault.mend.clone()))
+    }
+}

@@ -1,0 +1,169 @@
+//! The machine that this program runs on.
+
+use super::system::{Answer, Question, System, Volume};
+use crate::device_probe::Probe;
+use crate::launch::{Flavor, host};
+use crate::record::provenance;
+use rustix::process::{Resource, getrlimit};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// A program or library that says nothing for so long does not come back. Starting a driver on eight GPUs may take seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// No answer is longer.
+const LONGEST_ANSWER_BYTES: u64 = 1 << 20;
+
+/// This machine.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// NCCL's file, where one was named.
+    pub nccl_library: Option<PathBuf>,
+}
+
+impl System for Machine {
+    fn host(&self) -> String {
+        host::name()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        provenance::environment().into_iter().collect()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+
+    fn list(&self, path: &str) -> Option<Vec<String>> {
+        let entries = std::fs::read_dir(path).ok()?.flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        Some(names)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        std::path::Path::new(path).exists()
+    }
+
+    fn ask(&self, question: Question) -> Answer {
+        let mut command;
+        match question {
+            Question::Version(program) => {
+                command = Command::new(program);
+                command.arg("--version");
+            }
+            Question::Libraries(program) => {
+                command = Command::new(program);
+                command.env("LD_TRACE_LOADED_OBJECTS", "1");
+            }
+            Question::Library(probe) => {
+                let Ok(own) = std::env::current_exe() else {
+                    return Answer::Died(
+                        "commgauge's own file cannot be told, so it cannot be started for the question".to_owned(),
+                    );
+                };
+                command = Command::new(own);
+                command.args(["doctor", "--probe", if probe == Probe::Cuda { "cuda" } else { "nccl" }]);
+                if let Some(library) = &self.nccl_library {
+                    command.arg("--nccl-library").arg(library);
+                }
+            }
+        }
+        run(command, PATIENCE)
+    }
+
+    fn limits(&self) -> (Option<u64>, Option<u64>) {
+        (getrlimit(Resource::Memlock).current, getrlimit(Resource::Nofile).current)
+    }
+
+    fn volume(&self, path: &str) -> Option<Volume> {
+        let facts = rustix::fs::statvfs(path).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+        Some(Volume { bytes: bytes(facts.f_blocks), free_bytes: bytes(facts.f_bavail) })
+    }
+
+    fn cores(&self) -> u32 {
+        host::cores()
+    }
+
+    fn is_root(&self) -> bool {
+        host::is_root()
+    }
+
+    fn programs(&self) -> PathBuf {
+        std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned())).unwrap_or_default()
+    }
+
+    fn flavor(&self) -> Option<Flavor> {
+        Flavor::of_this_build()
+    }
+}
+
+/// Runs a command to its end, but no longer than the patience lasts.
+fn run(mut command: Command, patience: Duration) -> Answer {
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(cause) => return Answer::Absent(cause.to_string()),
+    };
+    let (sender, receiver) = channel();
+    let read = |stream: Option<Box<dyn Read + Send>>| {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            // What cannot be read counts as nothing said.
+            let _ = stream.map(|stream| stream.take(LONGEST_ANSWER_BYTES).read_to_end(&mut text));
+            let _ = sender.send(());
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    let said = read(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let complained = read(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let deadline = Instant::now() + patience;
+    // Both streams end with the process, unless it leaves children behind, which are not waited for.
+    let ended = (0..2).all(|_| receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok());
+    if !ended {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Answer::Died(format!("no answer within {} s", patience.as_secs()));
+    }
+    let status = child.wait();
+    let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
+    match status {
+        Ok(status) if status.success() => Answer::Text(said + &complained),
+        Ok(status) => match status.signal() {
+            Some(signal) => {
+                Answer::Died(format!("killed by signal {signal}{}", if signal == 11 { " (SIGSEGV)" } else { "" }))
+            }
+            None => Answer::Failed((said + &complained).trim().to_owned()),
+        },
+        Err(cause) => Answer::Died(cause.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, seconds: u64) -> Answer {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run(command, Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn what_crashes_hangs_or_is_not_there_is_an_answer_too() {
+        assert_eq!(shell("kill -SEGV $$", 20), Answer::Died("killed by signal 11 (SIGSEGV)".to_owned()));
+        assert_eq!(shell("echo why >&2; exit 3", 20), Answer::Failed("why".to_owned()));
+        assert_eq!(shell("echo yes", 20), Answer::Text("yes\n".to_owned()));
+        assert_eq!(shell("exec sleep 100", 0), Answer::Died("no answer within 0 s".to_owned()));
+        assert!(matches!(run(Command::new("/nowhere/program"), PATIENCE), Answer::Absent(_)));
+    }
+}

@@ -1,0 +1,46 @@
+//! What of commgauge can run on this machine, what is missing, and how to mend it, in plain words. Needs neither MPI nor a GPU.
+//!
+//! Everything is asked through [`System`], so that machines that are not at hand can be made up in tests.
+
+mod backends;
+mod container;
+mod cuda;
+mod document;
+mod host;
+mod launching;
+mod machine;
+mod nccl_library;
+mod network;
+mod slurm;
+mod system;
+#[cfg(test)]
+mod tests;
+
+pub use document::{BackendVerdict, DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Finding, Section, State};
+pub use machine::Machine;
+pub use system::{Answer, Question, System, Volume};
+
+/// Looks at everything.
+pub fn examine(system: &dyn System) -> DoctorDocument {
+    let launching = launching::look(system);
+    let cuda = cuda::look(system);
+    let nccl = nccl_library::look(system);
+    let gpus = cuda.devices;
+    let sections = vec![
+        launching.section,
+        slurm::look(system),
+        cuda.section,
+        nccl.section,
+        network::look(system, gpus),
+        host::look(system),
+        container::look(system),
+    ];
+    DoctorDocument {
+        format: DOCTOR_FORMAT.to_owned(),
+        version: DOCTOR_VERSION,
+        program_version: crate::record::provenance::program_version(),
+        host: system.host(),
+        backends: backends::verdicts(&launching.ready, &cuda.ready, &nccl.ready),
+        sections,
+    }
+}

@@ -1,0 +1,50 @@
+//! NCCL: which file, which version, and what it lacks.
+
+use super::document::{Finding, Part, Section, State};
+use super::system::{Answer, Question, System};
+use crate::device_probe::{NcclAnswer, Probe};
+
+const INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Python package nvidia-nccl-cu13, and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_NCCL_LIBRARY";
+
+pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
+    let (finding, answer) = match system.ask(Question::Library(Probe::Nccl)) {
+        Answer::Absent(why) | Answer::Failed(why) => {
+            (Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).mend(INSTALL), None)
+        }
+        Answer::Died(how) => {
+            (Finding::new("library", State::Broken, format!("asking NCCL ended badly: {how}")).mend(INSTALL), None)
+        }
+        Answer::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
+            Ok(answer) => (library(&answer), Some(answer)),
+            Err(cause) => (Finding::new("library", State::Broken, format!("its answer does not read: {cause}")), None),
+        },
+    };
+    let mut findings = vec![finding];
+    if let Some(answer) = answer.as_ref().filter(|answer| !answer.lacks_newer.is_empty() && answer.problem.is_none()) {
+        let found = format!(
+            "not in this version: {}; other calls stand in for them, and records say so",
+            answer.lacks_newer.join(", ")
+        );
+        findings.push(Finding::new("newer functions", State::Note, found));
+    }
+    let section = Section::new("NCCL", findings);
+    let ready = match (section.first_fault(), answer) {
+        (None, Some(answer)) => Ok(answer),
+        (fault, _) => Err(fault.unwrap_or_default()),
+    };
+    Part { section, ready }
+}
+
+fn library(answer: &NcclAnswer) -> Finding {
+    let file = &answer.file;
+    if let Some(problem) = &answer.problem {
+        return Finding::new("library", State::Broken, format!("{file}: {problem}")).mend(INSTALL);
+    }
+    let version = &answer.version;
+    if !answer.lacks.is_empty() {
+        let found = format!("{file} is NCCL {version}, which lacks {}", answer.lacks.join(", "));
+        return Finding::new("library", State::Broken, found)
+            .mend("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
+    }
+    Finding::new("library", State::Fine, format!("NCCL {version}, {file}"))
+}

@@ -1,0 +1,67 @@
+//! What the doctor may ask of a machine.
+
+use crate::device_probe::Probe;
+use std::path::Path;
+
+/// A question to a program or a library, which is put in another process: none of them is trusted to come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question<'a> {
+    /// `PROGRAM --version`.
+    Version(&'a str),
+    /// Which libraries a program would load, as `ldd` lists them.
+    Libraries(&'a Path),
+    /// What a GPU library says of itself, as JSON.
+    Library(Probe),
+}
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What was printed.
+    Text(String),
+    /// Nothing of that name is there: why it cannot be started.
+    Absent(String),
+    /// It ended with an error; what it said.
+    Failed(String),
+    /// It crashed or did not come back: how.
+    Died(String),
+}
+
+/// Room in a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// All of it.
+    pub bytes: u64,
+    /// What is free.
+    pub free_bytes: u64,
+}
+
+/// A machine that can be looked at.
+pub trait System {
+    /// Its name.
+    fn host(&self) -> String;
+    /// A variable of the environment.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// Variables that steer MPI, NCCL and the launcher: names and values.
+    fn variables(&self) -> Vec<(String, String)>;
+    /// A file's text.
+    fn read(&self, path: &str) -> Option<String>;
+    /// The names in a folder, sorted; none where there is no such folder.
+    fn list(&self, path: &str) -> Option<Vec<String>>;
+    /// Whether something is at this path.
+    fn exists(&self, path: &str) -> bool;
+    /// A question to another program.
+    fn ask(&self, question: Question) -> Answer;
+    /// Limits of this process: memory that may be locked, files that may be open; absent where there is none.
+    fn limits(&self) -> (Option<u64>, Option<u64>);
+    /// The file system at a path.
+    fn volume(&self, path: &str) -> Option<Volume>;
+    /// Cores that ranks started here may use.
+    fn cores(&self) -> u32;
+    /// Whether this is root.
+    fn is_root(&self) -> bool;
+    /// Folder of this program.
+    fn programs(&self) -> std::path::PathBuf;
+    /// The MPI that the launched programs were built against.
+    fn flavor(&self) -> Option<crate::launch::Flavor>;
+}

@@ -1,0 +1,75 @@
+//! What the MPI of killed ranks leaves in the shared memory of this host: noted while they run, taken away when nobody uses it.
+//!
+//! Ranks that end in order, or whose launcher lives on, are cleaned up after by their MPI; a killed launcher does nothing more.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the system keeps shared memory.
+const FOLDER: &str = "/dev/shm/";
+/// How segments of Open MPI 4 and 5, MPICH and NCCL are called. Nothing else is touched.
+const KNOWN: [&str; 4] = ["vader_segment.", "sm_segment.", "mpich_", "nccl-"];
+
+/// The segments that some processes had mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segments(BTreeSet<PathBuf>);
+
+impl Segments {
+    /// Those of processes of this host.
+    pub fn of(pids: &[u32]) -> Segments {
+        let maps = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        Segments(pids.iter().flat_map(|pid| segments(&maps(pid))).collect())
+    }
+
+    /// Removes those that nobody has mapped any more.
+    pub fn remove_left(&self) {
+        let left: Vec<&PathBuf> = self.0.iter().filter(|path| path.exists()).collect();
+        if left.is_empty() {
+            return;
+        }
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let maps = entries.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
+        let used: BTreeSet<PathBuf> = maps.flat_map(|maps| segments(&maps)).collect();
+        for path in left.into_iter().filter(|path| !used.contains(*path)) {
+            // Who may not remove it did not make it, and a library may have been quicker.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Of lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; one that is deleted says so behind its name.
+fn segments(maps: &str) -> Vec<PathBuf> {
+    let path = |line: &str| {
+        let name = &line[line.find(FOLDER)? + FOLDER.len()..];
+        let is_known = KNOWN.iter().any(|known| name.starts_with(known));
+        (is_known && !name.contains(['/', ' '])).then(|| Path::new(FOLDER).join(name))
+    };
+    maps.lines().filter_map(path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_segments_of_known_libraries_that_still_have_a_name_are_noted() {
+        let maps = "7f01 rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2\n7f02 rw-s 0 00:17 6 /dev/shm/mpich_a (deleted)\n\
+                    7f03 rw-s 0 00:17 7 /dev/shm/database\n7f04 rw-s 0 00:17 8 /dev/shm/nccl-x/../../etc/passwd\n\
+                    7f05 r-xp 0 08:01 9 /usr/lib/libmpi.so\n7f06 rw-s 0 00:17 10 /dev/shm/nccl-Ab12\n";
+        assert_eq!(segments(maps), ["/dev/shm/vader_segment.vm.0.1.2", "/dev/shm/nccl-Ab12"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_nobody_uses_is_removed_and_nothing_else() {
+        let name = format!("{FOLDER}mpich_commgauge_test_{}", std::process::id());
+        if fs::write(&name, "x").is_err() {
+            return;
+        }
+        assert_eq!(Segments::of(&[std::process::id()]), Segments::default(), "it is not mapped here");
+        Segments::default().remove_left();
+        assert!(Path::new(&name).exists());
+        Segments([PathBuf::from(&name)].into()).remove_left();
+        assert!(!Path::new(&name).exists());
+    }
+}

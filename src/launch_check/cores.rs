@@ -1,0 +1,183 @@
+//! Whether the ranks of a host have cores of their own: bound or free to wander, overlapping, or more ranks than cores.
+
+use super::rank_list::named;
+use std::collections::BTreeMap;
+
+/// The cores of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct RankCores<'a> {
+    /// World rank.
+    pub rank: u32,
+    /// Those it may run on, as a list of ranges.
+    pub list: &'a str,
+    /// Those that it can use at the same time: fewer where a container has a share only.
+    pub usable: u32,
+    /// Those of the host.
+    pub online: u32,
+}
+
+/// How the ranks of a host lie on its cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Binding {
+    /// In two or three words, for the table.
+    pub label: String,
+    /// What speaks against the numbers, as a sentence.
+    pub doubt: Option<String>,
+}
+
+/// Looks at the ranks of one host.
+pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
+    let fine = |label: String| Binding { label, doubt: None };
+    let all: Vec<u32> = ranks.iter().map(|one| one.rank).collect();
+    let mut lists: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    ranks.iter().for_each(|one| lists.entry(one.list).or_default().push(one.rank));
+    let masks: Vec<(&str, Mask)> = lists.keys().map(|list| (*list, Mask::of(list))).collect();
+    if masks.iter().any(|(_, mask)| mask.count() == 0) {
+        return fine("not known".to_owned());
+    }
+    let (list, union) = (masks[0].0, masks.iter().fold(Mask::default(), |union, (_, mask)| union.or(mask)));
+    // What the system lets one rank use is what they all share, where they share the same cores.
+    let quota = if masks.len() == 1 { ranks.iter().map(|one| one.usable).min().unwrap_or(0) } else { 0 };
+    let room = if quota == 0 { union.count() } else { union.count().min(quota as usize) };
+    if ranks.len() > room {
+        return Binding {
+            label: format!("{} ranks on {room}", ranks.len()),
+            doubt: Some(too_many(host, ranks, list, room, &union)),
+        };
+    }
+    if masks.len() == 1 && ranks.len() > 1 {
+        let doubt = format!(
+            "ranks of host {host} are not bound to cores: all {} may run on cores {list}, so they move and meet; bind them \
+             (mpirun --bind-to core, mpiexec -bind-to core, srun --cpu-bind=cores)",
+            ranks.len()
+        );
+        return Binding { label: "not bound".to_owned(), doubt: Some(doubt) };
+    }
+    if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.count()) {
+        let doubt = format!(
+            "{} of host {host} are all bound to cores {}: they take turns, and times mean little",
+            named(&lists[crowded.0]),
+            crowded.0
+        );
+        return Binding { label: "shared cores".to_owned(), doubt: Some(doubt) };
+    }
+    for (index, (list, mask)) in masks.iter().enumerate() {
+        if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| mask.meets(other)) {
+            let doubt = format!(
+                "cores of ranks on host {host} overlap: {} may run on {list}, {} on {other}",
+                named(&lists[list]),
+                named(&lists[other])
+            );
+            return Binding { label: "overlapping".to_owned(), doubt: Some(doubt) };
+        }
+    }
+    let groups = lists.values().any(|ranks| ranks.len() > 1);
+    fine(match (groups, all.len()) {
+        (true, _) => format!("bound, {} groups", lists.len()),
+        (false, 1) if union.count() as u32 == ranks[0].online => "alone".to_owned(),
+        (false, _) => "own cores".to_owned(),
+    })
+}
+
+fn too_many(host: &str, ranks: &[RankCores], list: &str, room: usize, union: &Mask) -> String {
+    let online = ranks.iter().map(|one| one.online).max().unwrap_or(0) as usize;
+    let so =
+        format!("host {host} has {} ranks on {room} processors: ranks take turns, and times mean little", ranks.len());
+    let plural = if union.count() == 1 { "core" } else { "cores" };
+    match union.count() {
+        count if count < online.min(ranks.len()) => {
+            format!("{so}; they are bound to {plural} {list}, of {online} that the host has")
+        }
+        count if room < count => format!("{so}; they see {count}, but their container or job may use {room}"),
+        _ => so,
+    }
+}
+
+/// Processors in a list of ranges such as `0-3,8`; 0 where it does not read.
+pub(super) fn count(list: &str) -> usize {
+    Mask::of(list).count()
+}
+
+/// A set of processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Mask(Vec<u64>);
+
+/// No system counts its processors higher.
+const MOST_PROCESSORS: usize = 1 << 16;
+
+impl Mask {
+    /// That of a list of ranges; empty where it does not read.
+    fn of(list: &str) -> Mask {
+        let mut mask = Mask::default();
+        for range in list.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+                (Ok(first), Ok(last)) if first <= last && last < MOST_PROCESSORS => {
+                    mask.0.resize(mask.0.len().max(last / 64 + 1), 0);
+                    (first..=last).for_each(|cpu| mask.0[cpu / 64] |= 1 << (cpu % 64));
+                }
+                _ => return Mask::default(),
+            }
+        }
+        mask
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    fn meets(&self, other: &Mask) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    fn or(mut self, other: &Mask) -> Mask {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_share_their_cores_are_told_from_those_that_have_their_own() {
+        for (lists, usable, label, doubt) in [
+            (&["0", "1", "2", "3"][..], 1, "own cores", None),
+            (&["0-3"], 4, "alone", None),
+            (&["0-1"], 2, "own cores", None),
+            (&["0-1", "0-1", "2-3", "2-3"], 2, "bound, 2 groups", None),
+            (&["unknown", "0"], 1, "not known", None),
+            (&["0-3", "0-3"], 4, "not bound", Some("all 2 may run on cores 0-3")),
+            (
+                &["0-3", "0-3", "0-3", "0-3", "0-3"],
+                4,
+                "5 ranks on 4",
+                Some("has 5 ranks on 4 processors: ranks take turns"),
+            ),
+            (&["0", "0", "0"], 1, "3 ranks on 1", Some("bound to core 0, of 4 that the host has")),
+            (&["0-3", "0-3", "0-3"], 2, "3 ranks on 2", Some("they see 4, but their container or job may use 2")),
+            (&["0-1", "1-2"], 2, "overlapping", Some("rank 0 may run on 0-1, rank 1 on 1-2")),
+            (&["0", "0", "1-3"], 1, "shared cores", Some("ranks 0, 1 of host h are all bound to cores 0")),
+        ] {
+            let ranks: Vec<RankCores> =
+                (0..).zip(lists).map(|(rank, list)| RankCores { rank, list, usable, online: 4 }).collect();
+            let binding = binding("h", &ranks);
+            assert_eq!(binding.label, label, "{lists:?}");
+            match (doubt, &binding.doubt) {
+                (None, None) => {}
+                (Some(expected), Some(text)) if text.contains(expected) => {}
+                other => panic!("{lists:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostile_list_of_cores_costs_nothing() {
+        for list in ["", "0-99999999999", "5-1", "-", "a", "0-70000"] {
+            assert_eq!(count(list), 0, "{list}");
+        }
+        assert_eq!(count("0-3,64-67"), 8);
+    }
+}

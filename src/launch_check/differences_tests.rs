@@ -1,0 +1,98 @@
+//! Tests of what is said where ranks differ.
+
+use super::*;
+use crate::launch_check::Sheet;
+
+/// The comparison of ranks with these texts.
+fn compared(ranks: &[&[(Fact, &str)]], allows_mixed: bool) -> Compared {
+    let mut texts = Texts::new();
+    let mut all = Vec::new();
+    for facts in ranks {
+        let mut sheet = Sheet::default();
+        facts.iter().for_each(|(fact, text)| sheet.set(*fact, *text));
+        let compact = sheet.compact(0, ranks.len() as u32);
+        facts.iter().for_each(|(fact, text)| drop(texts.insert((*fact, compact.hash(*fact)), (*text).to_owned())));
+        all.push(compact);
+    }
+    compare(&all, &texts, allows_mixed)
+}
+
+#[test]
+fn what_differs_is_refused_warned_of_or_noted_by_what_it_is() {
+    use Fact::{DeviceModel, Environment, Kernel, MpiLibrary, Program, Suite};
+    for (first, second, refused, warned, expected) in [
+        (
+            (Program, "aa"),
+            (Program, "bb"),
+            true,
+            false,
+            "do not run the same program (SHA-256 of its binary): aa on rank 0; bb on rank 1",
+        ),
+        ((Suite, "aa"), (Suite, "bb"), true, false, "do not run the same suite"),
+        ((MpiLibrary, "Open MPI 4.1.4"), (MpiLibrary, "Open MPI 4.1.6"), true, false, "have the same MPI library"),
+        (
+            (Environment, "NCCL_ALGO=Ring\nUCX_TLS=tcp"),
+            (Environment, "UCX_TLS=tcp"),
+            true,
+            false,
+            "have the same NCCL_ALGO: Ring on rank 0; not set on rank 1",
+        ),
+        ((Environment, "OMP_NUM_THREADS=1"), (Environment, ""), true, false, "not set on rank 1"),
+        (
+            (Environment, "UCX_NET_DEVICES=mlx5_0"),
+            (Environment, "UCX_NET_DEVICES=mlx5_1"),
+            false,
+            true,
+            "have the same UCX_NET_DEVICES",
+        ),
+        ((Environment, "CUDA_VISIBLE_DEVICES=0"), (Environment, "CUDA_VISIBLE_DEVICES=1"), false, false, ""),
+        (
+            (DeviceModel, "H100"),
+            (DeviceModel, "H200"),
+            false,
+            true,
+            "have the same device: H100 on rank 0; H200 on rank 1",
+        ),
+        ((Kernel, "5.10"), (Kernel, "6.1"), false, false, ""),
+    ] {
+        let compared = compared(&[&[first], &[second]], false);
+        assert_eq!(
+            (compared.refusals.len(), compared.warnings.len()),
+            (usize::from(refused), usize::from(warned)),
+            "{first:?}"
+        );
+        assert_eq!(compared.differences.len(), 1);
+        assert_eq!(compared.differences[0].refused, refused);
+        let said = [compared.refusals, compared.warnings].concat().concat();
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
+    let ranks: [&[(Fact, &str)]; 2] =
+        [&[(Fact::Environment, "NCCL_ALGO=Ring")], &[(Fact::Environment, "NCCL_ALGO=Tree")]];
+    assert!(compared(&ranks, false).could_be_allowed);
+    let allowed = compared(&ranks, true);
+    assert_eq!((allowed.refusals.len(), allowed.warnings.len()), (0, 1));
+    let programs = compared(&[&[(Fact::Program, "a")], &[(Fact::Program, "b")]], true);
+    assert_eq!((programs.refusals.len(), programs.could_be_allowed), (1, false));
+}
+
+#[test]
+fn ranks_with_the_same_value_are_told_together_also_where_the_rest_of_their_lists_differs() {
+    let environment = |text| [(Fact::Environment, text)];
+    let [a, b, c] = ["A=1\nNCCL_ALGO=Ring", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"].map(environment);
+    let compared = compared(&[&a, &b, &c, &a], false);
+    let algorithm = compared.differences.iter().find(|one| one.what == "NCCL_ALGO").unwrap();
+    let values: Vec<(&str, &str)> =
+        algorithm.values.iter().map(|one| (one.value.as_str(), one.ranks.as_str())).collect();
+    assert_eq!(values, [("Ring", "0, 1, 3"), ("Tree", "2")]);
+}
+
+#[test]
+fn a_fact_that_a_rank_does_not_have_is_not_compared() {
+    let compared = compared(&[&[(Fact::Suite, "aa"), (Fact::Processor, "x")], &[(Fact::Processor, "x")]], false);
+    assert_eq!((compared.refusals.len(), compared.differences.len()), (0, 0));
+    assert!(compared.shared.iter().any(|one| one.what == "processor" && one.value == "x"));
+}

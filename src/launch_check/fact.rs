@@ -1,0 +1,102 @@
+//! What ranks are compared by, and what follows where they differ.
+
+use serde::{Deserialize, Serialize};
+
+/// A fact that every rank knows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Fact {
+    /// SHA-256 of the running binary.
+    Program,
+    /// SHA-256 of the suite and of every file that it names.
+    Suite,
+    /// How samples are taken, one setting on each line.
+    Settings,
+    /// The MPI library that was loaded, with its version.
+    MpiLibrary,
+    /// The NCCL library that was loaded, with its version and file.
+    NcclLibrary,
+    /// Version of the GPU driver.
+    GpuDriver,
+    /// Variables that steer MPI, NCCL, their transports and the threads, one on each line.
+    Environment,
+    /// Name of the rank's device.
+    DeviceModel,
+    /// UUID of the rank's device; no two ranks may have the same.
+    DeviceUuid,
+    /// Name of the processor.
+    Processor,
+    /// Operating system kernel.
+    Kernel,
+}
+
+/// What follows where ranks differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Weight {
+    /// It is said.
+    Note,
+    /// The run goes on, and its record says it.
+    Warning,
+    /// Refused, unless mixed ranks were allowed; then a warning.
+    Mixed,
+    /// Always refused.
+    Refusal,
+}
+
+impl Fact {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Fact; 11] = [
+        Fact::Program,
+        Fact::Suite,
+        Fact::Settings,
+        Fact::MpiLibrary,
+        Fact::NcclLibrary,
+        Fact::GpuDriver,
+        Fact::Environment,
+        Fact::DeviceModel,
+        Fact::DeviceUuid,
+        Fact::Processor,
+        Fact::Kernel,
+    ];
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fact::Program => "program (SHA-256 of its binary)",
+            Fact::Suite => "suite (SHA-256 of it and the files it names)",
+            Fact::Settings => "settings",
+            Fact::MpiLibrary => "MPI library",
+            Fact::NcclLibrary => "NCCL library",
+            Fact::GpuDriver => "GPU driver",
+            Fact::Environment => "environment",
+            Fact::DeviceModel => "device",
+            Fact::DeviceUuid => "device UUID",
+            Fact::Processor => "processor",
+            Fact::Kernel => "kernel",
+        }
+    }
+
+    /// The name in the first column of a table.
+    pub(super) fn short_name(self) -> &'static str {
+        match self {
+            Fact::Program => "program",
+            Fact::Suite => "suite",
+            other => other.name(),
+        }
+    }
+
+    /// Whether the value is a list of `name=value` lines, of which only those that differ are told.
+    pub(super) fn is_list(self) -> bool {
+        matches!(self, Fact::Settings | Fact::Environment)
+    }
+
+    /// What follows where ranks differ; of lists, where a line of this name differs.
+    pub(super) fn weight(self, line: &str) -> Weight {
+        match self {
+            Fact::Program | Fact::Suite | Fact::Settings => Weight::Refusal,
+            Fact::MpiLibrary | Fact::NcclLibrary | Fact::GpuDriver => Weight::Mixed,
+            Fact::Environment => super::variables::weight(line),
+            Fact::DeviceModel | Fact::Processor => Weight::Warning,
+            Fact::DeviceUuid | Fact::Kernel => Weight::Note,
+        }
+    }
+}

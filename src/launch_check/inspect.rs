@@ -1,0 +1,262 @@
+//! The check itself: hashes of all ranks to rank 0, texts of a few, and what follows of them.
+
+use super::cores::{self, RankCores};
+use super::differences::{MOST_VALUES, Texts, compare, holders};
+use super::fact::Fact;
+use super::limits::{self, HostLimits};
+use super::place::Places;
+use super::rank_list::{named, ranges};
+use super::report::{HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
+use super::sheet::{Compact, Sheet};
+use crate::error::{Error, Result};
+use crate::world::World;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap};
+
+/// What the user allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Ranks may differ in environment, libraries and drivers.
+    pub mixed: bool,
+    /// Ranks may share a device.
+    pub shared_devices: bool,
+}
+
+/// Compares all ranks. Collective; the report is process 0's.
+///
+/// # Errors
+/// Where ranks cannot talk.
+pub fn inspect(world: &dyn World, sheet: &Sheet, places: &Places, asked: Asked) -> Result<Option<LaunchReport>> {
+    let compact = sheet.compact(world.process(), world.processes());
+    let all: Vec<Compact> = read_all(&world.gather(&json(&compact)?)?)?;
+    let texts = texts(world, sheet, &all)?;
+    Ok((world.process() == 0).then(|| {
+        let said = |list: &[(&'static str, u32)]| list.first().map(|said| said.0);
+        let names =
+            Names { ranks: said(&sheet.told.ranks), here: said(&sheet.told.ranks_here), rank: said(&sheet.told.rank) };
+        let mut report = report(&all, &texts, places, asked, names);
+        report.launcher_says = Some(sheet.told.sentence()).filter(|text| !text.is_empty());
+        report
+    }))
+}
+
+/// The texts behind the hashes, from the first rank that has each. Collective; process 0 gets them.
+fn texts(world: &dyn World, sheet: &Sheet, all: &[Compact]) -> Result<Texts> {
+    let wanted: Vec<(u32, Fact)> = Fact::ALL
+        .iter()
+        .flat_map(|fact| {
+            let groups = holders(all, *fact).into_iter().filter(|(hash, _)| *hash != 0);
+            groups.take(MOST_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut asked = json(&wanted)?;
+    world.broadcast(&mut asked)?;
+    let wanted: Vec<(u32, Fact)> = read(&asked)?;
+    let mine = wanted.iter().filter(|(rank, _)| *rank == world.process());
+    let mine: Vec<(Fact, &str)> = mine.map(|(_, fact)| (*fact, sheet.text(*fact).unwrap_or_default())).collect();
+    let answer = if mine.is_empty() { Vec::new() } else { json(&mine)? };
+    let mut texts = Texts::new();
+    for (rank, answer) in world.gather(&answer)?.iter().enumerate().filter(|(_, answer)| !answer.is_empty()) {
+        for (fact, text) in read::<Vec<(Fact, String)>>(answer)? {
+            texts.insert((fact, all[rank].hash(fact)), text);
+        }
+    }
+    Ok(texts)
+}
+
+/// The variables in which the launcher spoke.
+#[derive(Clone, Copy, Default)]
+struct Names {
+    ranks: Option<&'static str>,
+    here: Option<&'static str>,
+    rank: Option<&'static str>,
+}
+
+fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: Names) -> LaunchReport {
+    let compared = compare(all, texts, asked.mixed);
+    let hosts = by_host(places);
+    let mut refusals = told_otherwise(all, names);
+    refusals.extend(compared.refusals);
+    let mut warnings = places.doubts.clone();
+    warnings.extend(hosts_told_otherwise(all, &hosts, names));
+    let devices = shared_devices(all, texts, &places.hosts);
+    if asked.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
+    if compared.could_be_allowed {
+        refusals.push(
+            "start all ranks with the same environment and libraries (mpirun -x NAME hands a variable on), or go on with \
+             --allow-mixed, which the record then says"
+                .to_owned(),
+        );
+    }
+    warnings.extend(compared.warnings);
+    let limits: Vec<HostLimits> = hosts.iter().map(|(host, ranks)| lowest(host, ranks, all)).collect();
+    warnings.extend(limits::doubts(&limits, all.len() as u32));
+    let mut rows = Vec::new();
+    let mut bindings = Vec::new();
+    for ((host, ranks), limits) in hosts.iter().zip(&limits) {
+        let cores = cores_of(ranks, all);
+        let binding = cores::binding(host, &cores);
+        let lists: Vec<&str> = cores.iter().map(|one| one.list).collect();
+        rows.push(HostRow {
+            host: (*host).to_owned(),
+            ranks: ranges(ranks),
+            rank_count: ranks.len() as u32,
+            processors: cores::count(&lists.join(",")) as u32,
+            binding: binding.label,
+            memory_lock_bytes: limits.memory_lock_bytes,
+            open_files: limits.open_files,
+        });
+        bindings.extend(binding.doubt.map(|doubt| (*host, doubt)));
+    }
+    warnings.extend(once_for_all(&bindings));
+    LaunchReport {
+        format: LAUNCH_FORMAT.to_owned(),
+        version: LAUNCH_VERSION,
+        ranks: all.len() as u32,
+        launcher_says: None,
+        hosts: rows,
+        shared: compared.shared,
+        differences: compared.differences,
+        refusals,
+        warnings,
+    }
+}
+
+/// The ranks of each host, in the order of their first.
+fn by_host(places: &Places) -> Vec<(&str, Vec<u32>)> {
+    let mut hosts: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (rank, host) in (0u32..).zip(&places.hosts) {
+        let at = *known.entry(host).or_insert_with(|| {
+            hosts.push((host, Vec::new()));
+            hosts.len() - 1
+        });
+        hosts[at].1.push(rank);
+    }
+    hosts
+}
+
+fn of<'a>(ranks: &'a [u32], all: &'a [Compact]) -> impl Iterator<Item = &'a Compact> {
+    ranks.iter().filter_map(|rank| all.get(*rank as usize))
+}
+
+fn lowest<'a>(host: &'a str, ranks: &[u32], all: &[Compact]) -> HostLimits<'a> {
+    HostLimits {
+        host,
+        ranks: ranks.len() as u32,
+        memory_lock_bytes: of(ranks, all).filter_map(|sheet| sheet.2.0).min(),
+        open_files: of(ranks, all).filter_map(|sheet| sheet.2.1).min(),
+        has_rdma: of(ranks, all).any(|sheet| sheet.3),
+    }
+}
+
+fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
+    let cores = |rank: &u32| {
+        let (list, usable, online) = &all.get(*rank as usize)?.1;
+        Some(RankCores { rank: *rank, list, usable: *usable, online: *online })
+    };
+    ranks.iter().filter_map(cores).collect()
+}
+
+/// What is wrong with many hosts in the same way is said of the first three of them.
+fn once_for_all(doubts: &[(&str, String)]) -> Vec<String> {
+    let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for (host, doubt) in doubts {
+        let kind = doubt.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
+        kinds.entry(kind).or_default().push(doubt);
+    }
+    let told = |doubts: Vec<&String>| {
+        let more = doubts.len().saturating_sub(3);
+        let mut told: Vec<String> = doubts.into_iter().take(3).cloned().collect();
+        if let (Some(last), true) = (told.last_mut(), more > 0) {
+            *last += &format!("; and so on {more} hosts more");
+        }
+        told
+    };
+    kinds.into_values().flat_map(told).collect()
+}
+
+/// The launch of which launcher and MPI speak differently.
+fn told_otherwise(all: &[Compact], names: Names) -> Vec<String> {
+    let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
+    let mut refusals = Vec::new();
+    if let Some(told) = all.iter().find_map(|sheet| sheet.4.0) {
+        refusals.push(format!(
+            "the launcher says {told} ranks{}, MPI says {}: is it the launcher of the MPI that commgauge was built with?",
+            variable(names.ranks),
+            all.len()
+        ));
+    }
+    let wrong: Vec<(usize, u32)> =
+        all.iter().enumerate().filter_map(|(rank, sheet)| Some((rank, sheet.4.1?))).collect();
+    if let Some((rank, told)) = wrong.first() {
+        refusals.push(format!(
+            "{} ranks have another number than their launcher gave them, the first: rank {rank} was started as rank {told}{}",
+            wrong.len(),
+            variable(names.rank)
+        ));
+    }
+    refusals
+}
+
+fn hosts_told_otherwise(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Names) -> Vec<String> {
+    let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
+    let mut warnings = Vec::new();
+    if let Some(told) = all.iter().find_map(|sheet| sheet.5.1).filter(|told| *told as usize != hosts.len()) {
+        warnings.push(format!("the launcher says {told} hosts, {} were found", hosts.len()));
+    }
+    let differing: Vec<(&str, usize, u32)> = hosts
+        .iter()
+        .filter_map(|(host, ranks)| {
+            let told = of(ranks, all).find_map(|sheet| sheet.5.0.filter(|told| *told as usize != ranks.len()))?;
+            Some((*host, ranks.len(), told))
+        })
+        .collect();
+    if let Some((host, found, told)) = differing.first() {
+        let more =
+            if differing.len() > 1 { format!(", and so on {} hosts more", differing.len() - 1) } else { String::new() };
+        warnings.push(format!(
+            "the launcher says {told} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
+             differently"
+        ));
+    }
+    warnings
+}
+
+/// Devices that several ranks have.
+fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String]) -> Vec<String> {
+    let several = holders(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
+    let mut shared: Vec<String> = several
+        .map(|(hash, ranks)| {
+            let uuid = texts.get(&(Fact::DeviceUuid, hash)).map_or("the same", String::as_str);
+            let host = hosts.get(ranks[0] as usize).map_or("", String::as_str);
+            format!("{} of host {host} are on one device ({uuid})", named(&ranks))
+        })
+        .collect();
+    let more = shared.len().saturating_sub(3);
+    shared.truncate(3);
+    if let (Some(last), true) = (shared.last_mut(), more > 0) {
+        *last += &format!("; and so on {more} devices more");
+    }
+    if let Some(last) = shared.last_mut() {
+        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?)";
+    }
+    shared
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
+}
+
+fn read_all<T: DeserializeOwned>(all: &[Vec<u8>]) -> Result<Vec<T>> {
+    all.iter().map(|bytes| read(bytes)).collect()
+}
+
+#[cfg(test)]
+#[path = "inspect_tests.rs"]
+mod tests;

@@ -1,0 +1,218 @@
+//! Which ranks share a machine, asked of several sources, because each of them alone is wrong somewhere: host names repeat,
+//! containers share a boot id, images share a machine id, and MPI believes names.
+//!
+//! Two ranks count as on one host only where host name, boot id, MPI and the shared memory all say so. Where the sources
+//! disagree, that is told.
+
+use super::rank_list::named;
+use crate::digest::sha256;
+use crate::error::{Error, Result};
+use crate::world::World;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Where a rank is, by every source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// Host name, as the host gives it.
+    pub host: String,
+    /// Boot id of the kernel, shortened to a hash; 0 where it cannot be read.
+    pub boot: u64,
+    /// Machine id of the system image, shortened to a hash; 0 where it cannot be read.
+    pub machine: u64,
+    /// Number of the network namespace, 0 where it cannot be read.
+    pub network: u64,
+    /// Number of the file system at /dev/shm, 0 where there is none.
+    pub shared_memory: u64,
+    /// The lowest rank with which MPI finds shared memory; absent where MPI was not asked.
+    pub leader: Option<u32>,
+}
+
+impl Whereabouts {
+    /// Those of this process.
+    pub fn here(leader: Option<u32>) -> Whereabouts {
+        let hash = |path: &str| fs::read_to_string(path).ok().map_or(0, |text| short_hash(text.trim()));
+        Whereabouts {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            boot: hash("/proc/sys/kernel/random/boot_id"),
+            machine: hash("/etc/machine-id"),
+            network: fs::metadata("/proc/self/ns/net").map_or(0, |facts| facts.ino()),
+            shared_memory: fs::metadata("/dev/shm").map_or(0, |facts| facts.dev()),
+            leader,
+        }
+    }
+
+    /// What tells machines apart: the kernel, or where it says nothing its image.
+    fn kernel(&self) -> u64 {
+        if self.boot == 0 { self.machine } else { self.boot }
+    }
+}
+
+/// The first 64 bits of a SHA-256; 0 stands for no text.
+pub(super) fn short_hash(text: &str) -> u64 {
+    if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
+}
+
+/// Where all ranks are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// A name for the host of every rank, which no other host of the launch has.
+    pub hosts: Vec<String>,
+    /// Where the sources disagree, as sentences; known to process 0 only.
+    pub doubts: Vec<String>,
+}
+
+/// Asks all ranks where they are. Collective; the hosts are the same everywhere.
+///
+/// # Errors
+/// Where ranks cannot talk, or a host's name has a line break.
+pub fn places(world: &dyn World, mine: &Whereabouts) -> Result<Places> {
+    let text =
+        serde_json::to_vec(mine).map_err(|cause| Error::environment(format!("cannot say where this is: {cause}")))?;
+    let gathered = world.gather(&text)?;
+    let all: std::result::Result<Vec<Whereabouts>, _> =
+        gathered.iter().map(|one| serde_json::from_slice(one)).collect();
+    let places =
+        resolve(&all.map_err(|cause| Error::environment(format!("a rank's whereabouts do not read: {cause}")))?);
+    let mut hosts = places.hosts.join("\n").into_bytes();
+    world.broadcast(&mut hosts)?;
+    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
+    if hosts.len() != world.processes() as usize {
+        return Err(Error::environment(format!("a host name has a line break: {hosts:?}")).shared());
+    }
+    Ok(Places { hosts, doubts: places.doubts })
+}
+
+/// A host of the launch.
+struct Node<'a> {
+    facts: &'a Whereabouts,
+    ranks: Vec<u32>,
+}
+
+fn resolve(all: &[Whereabouts]) -> Places {
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut known = HashMap::new();
+    let mut node_of_rank = Vec::with_capacity(all.len());
+    for (rank, facts) in (0u32..).zip(all) {
+        let key = (facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory);
+        let node = *known.entry(key).or_insert_with(|| {
+            nodes.push(Node { facts, ranks: Vec::new() });
+            nodes.len() - 1
+        });
+        nodes[node].ranks.push(rank);
+        node_of_rank.push(node);
+    }
+    let names = names(&nodes);
+    let doubts = doubts(&nodes, &names, all);
+    Places { hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(), doubts }
+}
+
+/// Host names, numbered where several hosts have the same.
+fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
+    let mut count: HashMap<&str, u32> = HashMap::new();
+    nodes.iter().for_each(|node| *count.entry(&node.facts.host).or_default() += 1);
+    let mut next: HashMap<&str, u32> = HashMap::new();
+    let name = |node: &Node<'a>| {
+        let host = node.facts.host.as_str();
+        if count.get(host) == Some(&1) {
+            return host.to_owned();
+        }
+        let number = next.entry(host).or_default();
+        *number += 1;
+        format!("{host}#{number}")
+    };
+    nodes.iter().map(name).collect()
+}
+
+/// Nodes with one value of something, by index, in order; only where there are several.
+fn together<'a, K: std::hash::Hash + Eq>(
+    nodes: &[Node<'a>],
+    key: impl Fn(&'a Whereabouts) -> Option<K>,
+) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known = HashMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let Some(key) = key(node.facts) else { continue };
+        let group = *known.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(index);
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+fn doubts<'a>(nodes: &[Node<'a>], names: &[String], all: &[Whereabouts]) -> Vec<String> {
+    let ranks = |group: &[usize]| {
+        let each: Vec<String> = group.iter().take(3).map(|node| named(&nodes[*node].ranks)).collect();
+        let more = if group.len() > 3 { format!(" and {} more", group.len() - 3) } else { String::new() };
+        each.join(" / ") + &more
+    };
+    let differ = |group: &[usize], key: fn(&Whereabouts) -> u64| {
+        group.iter().any(|node| key(nodes[*node].facts) != key(nodes[group[0]].facts))
+    };
+    let mut doubts = Vec::new();
+    for group in together(nodes, |facts: &'a Whereabouts| Some(facts.host.as_str())) {
+        let (host, who) = (&nodes[group[0]].facts.host, ranks(&group));
+        let many = group.len();
+        doubts.push(if differ(&group, Whereabouts::kernel) {
+            format!(
+                "{many} hosts call themselves {host} ({who}): told apart by their boot ids; give each a name of its own, \
+                 as launchers and NCCL go by names"
+            )
+        } else if differ(&group, |facts| facts.shared_memory) {
+            format!(
+                "ranks of host {host} see {many} different /dev/shm ({who}), though host name and boot id are the same: \
+                 containers of one machine with equal names? They count as {many} hosts; give each a name of its own, or \
+                 let them share /dev/shm"
+            )
+        } else {
+            format!(
+                "MPI finds no shared memory between some ranks of host {host} ({who}), though host name and boot id are the \
+                 same: containers with equal names, or MPI told not to share? They count as {many} hosts"
+            )
+        });
+    }
+    for group in together(nodes, |facts| (facts.boot != 0).then_some(facts.boot)) {
+        let mut hosts: Vec<&str> = group.iter().map(|node| names[*node].as_str()).collect();
+        hosts.dedup_by_key(|name| name.split('#').next().unwrap_or_default());
+        if hosts.len() > 1 {
+            let shown = hosts.iter().take(4).copied().collect::<Vec<_>>().join(", ");
+            let more = if hosts.len() > 4 { format!(" and {} more", hosts.len() - 4) } else { String::new() };
+            doubts.push(format!(
+                "hosts {shown}{more} have the same boot id: containers of one machine; what is measured between them is \
+                 not a network"
+            ));
+        }
+    }
+    for group in together(nodes, |facts| facts.leader) {
+        if differ(&group, Whereabouts::kernel) {
+            let who = ranks(&group);
+            doubts.push(format!(
+                "MPI takes ranks of different machines for one node ({who}; their boot ids differ): it may hang where it \
+                 expects shared memory; give each host a name of its own"
+            ));
+        }
+    }
+    for node in nodes {
+        if node.ranks.iter().any(|rank| all[*rank as usize].network != node.facts.network) {
+            doubts.push(format!(
+                "ranks of host {} are in different network namespaces ({}): they may not reach each other by its addresses",
+                node.facts.host,
+                named(&node.ranks)
+            ));
+        }
+    }
+    if all.iter().any(|facts| facts.boot == 0) {
+        doubts
+            .push("some hosts show no boot id: which ranks share a machine is known by name and MPI alone".to_owned());
+    }
+    doubts
+}
+
+#[cfg(test)]
+#[path = "place_tests.rs"]
+mod tests;

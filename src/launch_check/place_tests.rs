@@ -1,0 +1,77 @@
+//! Tests of which ranks share a host: the machines of four ranks, what they are called, and what is doubted.
+
+use super::*;
+
+fn rank(host: &str, boot: u64, leader: u32, shared_memory: u64) -> Whereabouts {
+    Whereabouts { host: host.to_owned(), boot, machine: 7, network: 1, shared_memory, leader: Some(leader) }
+}
+
+#[test]
+fn ranks_share_a_host_only_where_every_source_says_so() {
+    let two_of = |a: Whereabouts, b: Whereabouts| vec![a.clone(), a, b.clone(), b];
+    for (what, all, hosts, doubts) in [
+        ("two machines", two_of(rank("a", 1, 0, 9), rank("b", 2, 2, 9)), ["a", "a", "b", "b"], &[][..]),
+        ("one machine", two_of(rank("a", 1, 0, 9), rank("a", 1, 0, 9)), ["a", "a", "a", "a"], &[]),
+        (
+            "equal names, as in nccl issue 187",
+            two_of(rank("localhost", 1, 0, 9), rank("localhost", 2, 2, 9)),
+            ["localhost#1", "localhost#1", "localhost#2", "localhost#2"],
+            &["2 hosts call themselves localhost (ranks 0, 1 / ranks 2, 3): told apart by their boot ids"],
+        ),
+        (
+            "equal names that MPI believes",
+            two_of(rank("localhost", 1, 0, 9), rank("localhost", 2, 0, 9)),
+            ["localhost#1", "localhost#1", "localhost#2", "localhost#2"],
+            &["2 hosts call themselves localhost", "MPI takes ranks of different machines for one node"],
+        ),
+        (
+            "containers with names of their own",
+            two_of(rank("pod-a", 1, 0, 8), rank("pod-b", 1, 2, 9)),
+            ["pod-a", "pod-a", "pod-b", "pod-b"],
+            &["hosts pod-a, pod-b have the same boot id: containers of one machine"],
+        ),
+        (
+            "containers with equal names",
+            two_of(rank("pod", 1, 0, 8), rank("pod", 1, 0, 9)),
+            ["pod#1", "pod#1", "pod#2", "pod#2"],
+            &["ranks of host pod see 2 different /dev/shm (ranks 0, 1 / ranks 2, 3)"],
+        ),
+        (
+            "an MPI that was told not to share",
+            two_of(rank("a", 1, 0, 9), rank("a", 1, 2, 9)),
+            ["a#1", "a#1", "a#2", "a#2"],
+            &["MPI finds no shared memory between some ranks of host a"],
+        ),
+    ] {
+        let places = resolve(&all);
+        assert_eq!(places.hosts, hosts, "{what}");
+        assert_eq!(places.doubts.len(), doubts.len(), "{what}: {:?}", places.doubts);
+        for (doubt, expected) in places.doubts.iter().zip(doubts) {
+            assert!(doubt.contains(expected), "{what}: {doubt}");
+        }
+    }
+}
+
+#[test]
+fn without_a_boot_id_the_machine_id_tells_hosts_apart_and_that_is_said() {
+    let on = |machine| Whereabouts { machine, ..rank("localhost", 0, 0, 9) };
+    let places = resolve(&[on(5), on(6)]);
+    assert_eq!(places.hosts, ["localhost#1", "localhost#2"]);
+    assert!(places.doubts.iter().any(|doubt| doubt.contains("no boot id")), "{:?}", places.doubts);
+}
+
+#[test]
+fn ranks_of_one_host_in_different_networks_are_named() {
+    let places = resolve(&[rank("a", 1, 0, 9), Whereabouts { network: 2, ..rank("a", 1, 0, 9) }]);
+    assert_eq!(places.hosts, ["a", "a"]);
+    assert!(places.doubts[0].contains("different network namespaces (ranks 0, 1)"), "{:?}", places.doubts);
+}
+
+#[test]
+fn sixteen_thousand_ranks_are_placed_without_a_doubt() {
+    let all: Vec<Whereabouts> =
+        (0..16_384u32).map(|r| rank(&format!("n{}", r / 8), u64::from(r / 8) + 1, r / 8 * 8, 9)).collect();
+    let places = resolve(&all);
+    assert_eq!((places.hosts[0].as_str(), places.hosts[16_383].as_str()), ("n0", "n2047"));
+    assert_eq!(places.doubts, Vec::<String>::new());
+}

@@ -1,0 +1,125 @@
+//! What the launcher's environment says of the launch: its ranks and hosts, the ranks of this host, this rank's number.
+//!
+//! Launchers inherit each other's variables, so several may speak. Nothing here knows what MPI says.
+
+/// What launchers say, each under the name of its variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Ranks of the launch.
+    pub ranks: Vec<(&'static str, u32)>,
+    /// Ranks on this host.
+    pub ranks_here: Vec<(&'static str, u32)>,
+    /// Hosts of the launch.
+    pub hosts: Vec<(&'static str, u32)>,
+    /// This rank.
+    pub rank: Vec<(&'static str, u32)>,
+}
+
+/// Reads an environment.
+pub fn told(environment: &dyn Fn(&str) -> Option<String>) -> Told {
+    let number = |name: &'static str| Some((name, environment(name)?.trim().parse::<u32>().ok()?));
+    let all = |names: &[&'static str]| names.iter().filter_map(|name| number(name)).collect::<Vec<_>>();
+    let mut told = Told {
+        ranks: all(&["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"]),
+        ranks_here: all(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"]),
+        hosts: Vec::new(),
+        rank: all(&["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"]),
+    };
+    // Under another launcher Slurm's numbers are those of the allocation, or of the daemons that the launcher started by srun.
+    if told.ranks.is_empty() && told.ranks_here.is_empty() {
+        told.ranks = all(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]).into_iter().take(1).collect();
+        told.ranks_here = slurm_ranks_here(environment).map(|n| ("SLURM_STEP_TASKS_PER_NODE", n)).into_iter().collect();
+        told.hosts = all(&["SLURM_STEP_NUM_NODES"]);
+        if told.rank.is_empty() {
+            told.rank = all(&["SLURM_PROCID"]);
+        }
+    }
+    told
+}
+
+/// This node's entry in Slurm's counts, such as `2(x2),1`.
+fn slurm_ranks_here(environment: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+    let node: usize = environment("SLURM_NODEID")?.parse().ok()?;
+    let text = environment("SLURM_STEP_TASKS_PER_NODE")?;
+    let mut before = 0usize;
+    for part in text.split(',') {
+        let (count, times) = match part.split_once("(x") {
+            Some((count, times)) => (count, times.strip_suffix(')')?.parse::<usize>().ok()?),
+            None => (part, 1),
+        };
+        before = before.checked_add(times)?;
+        if node < before {
+            return count.trim().parse().ok();
+        }
+    }
+    None
+}
+
+impl Told {
+    /// The variable that contradicts a count of ranks: none where one agrees, or where nothing is said.
+    pub fn contradiction(&self, ranks: u32) -> Option<(&'static str, u32)> {
+        contradiction(&self.ranks, ranks)
+    }
+
+    /// The variable that contradicts this rank's number.
+    pub(super) fn wrong_rank(&self, rank: u32) -> Option<(&'static str, u32)> {
+        contradiction(&self.rank, rank)
+    }
+
+    /// What is said of the ranks, for people; empty where nothing is.
+    pub(super) fn sentence(&self) -> String {
+        let said: Vec<String> = self.ranks.iter().map(|(name, ranks)| format!("{ranks} ({name})")).collect();
+        said.join(", ")
+    }
+}
+
+/// An inherited variable of an outer launcher may be wrong as long as another is right.
+fn contradiction(said: &[(&'static str, u32)], known: u32) -> Option<(&'static str, u32)> {
+    if said.iter().any(|(_, number)| *number == known) { None } else { said.first().copied() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &'static [(&str, &str)]) -> Told {
+        told(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+    }
+
+    #[test]
+    fn a_launcher_that_says_another_number_of_ranks_is_named_and_an_inherited_variable_is_not() {
+        for (pairs, ranks, expected) in [
+            (&[][..], 1, None),
+            (&[("OMPI_COMM_WORLD_SIZE", "4")][..], 1, Some(("OMPI_COMM_WORLD_SIZE", 4))),
+            (&[("PMI_SIZE", "4")], 1, Some(("PMI_SIZE", 4))),
+            (&[("PMI_SIZE", "four")], 1, None),
+            // mpiexec started inside of one rank of mpirun.
+            (&[("OMPI_COMM_WORLD_SIZE", "1"), ("PMI_SIZE", "4")], 4, None),
+            // mpirun with 2 of the 8 tasks of an allocation; its daemons are a step of one task for each host.
+            (&[("OMPI_COMM_WORLD_SIZE", "2"), ("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_TASKS", "1")], 2, None),
+            (&[("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_NTASKS", "16")], 8, None),
+            (&[("SLURM_NTASKS", "8")], 1, Some(("SLURM_NTASKS", 8))),
+        ] {
+            assert_eq!(of(pairs).contradiction(ranks), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn slurm_says_how_many_ranks_are_on_this_node() {
+        let node = |node: &'static str, counts: &'static str| {
+            let environment = move |name: &str| match name {
+                "SLURM_NODEID" => Some(node.to_owned()),
+                "SLURM_STEP_TASKS_PER_NODE" => Some(counts.to_owned()),
+                _ => None,
+            };
+            slurm_ranks_here(&environment)
+        };
+        assert_eq!(node("1", "2(x2),1"), Some(2));
+        assert_eq!(node("2", "2(x2),1"), Some(1));
+        for (number, counts) in
+            [("3", "2(x2),1"), ("x", "2"), ("0", ""), ("0", "2(x"), ("1", "2(x99999999999999999999)")]
+        {
+            assert_eq!(node(number, counts), None, "{number} {counts}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! A stand-in for libcuda on host memory: the driver's functions that commgauge calls, with streams that are threads.
+//! For tests only; its devices are named so that nobody takes them for real ones.
+
+mod answer;
+mod capture;
+mod context;
+mod device;
+mod event;
+mod graph;
+mod handles;
+mod host_memory;
+mod kernel;
+mod memory;
+mod module;
+mod move_bytes;
+mod stream;
+mod stream_calls;

@@ -1,0 +1,186 @@
+//! Streams: a thread each, with a queue of work that it does in order.
+
+use crate::answer::{Answer, INVALID_HANDLE, in_host_function, lost};
+use crate::capture::Capture;
+use crate::context::current_device;
+use crate::event::Event;
+use crate::handles::Handles;
+use crate::kernel::Launch;
+use crate::memory;
+use crate::move_bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// A function of the host that is called in stream order.
+pub type HostFunction = unsafe extern "C" fn(*mut c_void);
+
+/// One piece of work. Graphs hold copies of it.
+#[derive(Clone)]
+pub enum Work {
+    Host {
+        function: HostFunction,
+        data: usize,
+    },
+    Copy {
+        to: usize,
+        from: usize,
+        bytes: usize,
+    },
+    /// Bytes of pageable memory, taken when the copy was called.
+    Staged {
+        to: usize,
+        bytes: Arc<[u8]>,
+    },
+    Set {
+        to: usize,
+        value: u32,
+        width: usize,
+        count: usize,
+    },
+    Kernel(Arc<Launch>),
+    Record(Arc<Event>, u64),
+    Wait(Arc<Event>, u64),
+    Free(usize),
+}
+
+pub struct Stream {
+    pub device: c_int,
+    pub flags: u32,
+    pub priority: c_int,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// The capture that takes what is enqueued instead of the queue.
+    pub capture: Mutex<Option<Arc<Capture>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    busy: bool,
+    closed: bool,
+}
+
+/// Streams that were made, by handle.
+pub static STREAMS: Handles<Stream> = Handles::new();
+/// The streams that are always there, by device.
+static DEFAULTS: Mutex<BTreeMap<c_int, Arc<Stream>>> = Mutex::new(BTreeMap::new());
+
+/// A waiting thread looks this often whether the device was lost meanwhile.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+impl Stream {
+    pub fn start(device: c_int, flags: u32, priority: c_int) -> Arc<Stream> {
+        let stream = Arc::new(Stream {
+            device,
+            flags,
+            priority,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            capture: Mutex::default(),
+        });
+        let worker = stream.clone();
+        std::thread::Builder::new()
+            .name("stream".to_owned())
+            .spawn(move || worker.serve())
+            .expect("a thread can be started");
+        stream
+    }
+
+    /// Puts work at the end, or into the capture that is under way.
+    pub fn enqueue(&self, work: Work) {
+        if let Some(capture) = &*self.capture.lock().unwrap() {
+            capture.add(work);
+            return;
+        }
+        self.queue.lock().unwrap().work.push_back(work);
+        self.changed.notify_all();
+    }
+
+    pub fn is_idle(&self) -> bool {
+        let queue = self.queue.lock().unwrap();
+        queue.work.is_empty() && !queue.busy
+    }
+
+    /// Waits until everything is done, or the device lost.
+    pub fn synchronize(&self) -> Answer {
+        if let Some(capture) = &*self.capture.lock().unwrap() {
+            return Err(capture.refuse());
+        }
+        let mut queue = self.queue.lock().unwrap();
+        while !queue.work.is_empty() || queue.busy {
+            if let Some(code) = lost() {
+                return Err(code);
+            }
+            queue = self.changed.wait_timeout(queue, LOOK_AGAIN).unwrap().0;
+        }
+        lost().map_or(Ok(()), Err)
+    }
+
+    /// Ends the thread once the queue is empty.
+    pub fn close(&self) {
+        self.queue.lock().unwrap().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn serve(&self) {
+        let mut queue = self.queue.lock().unwrap();
+        loop {
+            let Some(work) = queue.work.pop_front() else {
+                if queue.closed {
+                    return;
+                }
+                queue = self.changed.wait(queue).unwrap();
+                continue;
+            };
+            queue.busy = true;
+            drop(queue);
+            if lost().is_none() {
+                carry_out(work);
+            }
+            queue = self.queue.lock().unwrap();
+            queue.busy = false;
+            if queue.work.is_empty() {
+                self.changed.notify_all();
+            }
+        }
+    }
+}
+
+fn carry_out(work: Work) {
+    match work {
+        // SAFETY: whoever launched it keeps function and data until it was called, as the driver asks.
+        Work::Host { function, data } => in_host_function(|| unsafe { function(data as *mut c_void) }),
+        Work::Copy { to, from, bytes } => move_bytes::copy(to, from, bytes),
+        Work::Staged { to, bytes } => move_bytes::copy(to, bytes.as_ptr() as usize, bytes.len()),
+        Work::Set { to, value, width, count } => move_bytes::set(to, value, width, count),
+        Work::Kernel(launch) => launch.run(),
+        Work::Record(event, generation) => event.happened(generation),
+        Work::Wait(event, generation) => event.wait_for(generation),
+        Work::Free(address) => memory::release(address),
+    }
+}
+
+/// The stream of a handle; the default one of the current device for the handles that stand for it.
+pub fn stream_of(handle: usize) -> Result<Arc<Stream>, c_int> {
+    if handle > 2 {
+        return STREAMS.get(handle);
+    }
+    let device = current_device().map_err(|_| INVALID_HANDLE)?;
+    Ok(DEFAULTS.lock().unwrap().entry(device).or_insert_with(|| Stream::start(device, 0, 0)).clone())
+}
+
+/// Waits for all streams of a device.
+pub fn synchronize_device(device: c_int) -> Answer {
+    let default = DEFAULTS.lock().unwrap().get(&device).cloned();
+    let streams = STREAMS.all().into_iter().chain(default);
+    streams.filter(|stream| stream.device == device).try_for_each(|stream| stream.synchronize())
+}
+
+/// Makes every thread that waits look again.
+pub fn wake_all() {
+    for stream in STREAMS.all() {
+        stream.changed.notify_all();
+    }
+}

@@ -1,0 +1,196 @@
+//! A communicator: its ranks, its state, and the order in which its calls are carried out.
+
+use crate::driver;
+use crate::operator::Made;
+use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Trouble, VERSION, trouble};
+use crate::segment::{self, Segment};
+use settings::{Kind, SETTINGS};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
+use std::time::Duration;
+
+static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Arc<Communicator>>>> = LazyLock::new(Default::default);
+static NEXT: AtomicUsize = AtomicUsize::new(0x10);
+/// Communicators that this process began to make.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+pub struct Communicator {
+    pub rank: u32,
+    pub ranks: u32,
+    pub device: c_int,
+    pub blocking: bool,
+    pub operators: Mutex<Vec<Option<Made>>>,
+    pub registered: Mutex<HashMap<usize, usize>>,
+    uuid: [u8; 16],
+    segment: OnceLock<Segment>,
+    /// 0, in progress, or the asynchronous error.
+    state: AtomicI32,
+    aborted: AtomicBool,
+    turns: Mutex<Turns>,
+    turned: Condvar,
+}
+
+/// Calls get a number when they are made, and are carried out in that order on whatever streams they are.
+#[derive(Default)]
+struct Turns {
+    issued: u64,
+    done: u64,
+}
+
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// The communicator of a handle.
+pub fn find(handle: usize) -> Answer<Arc<Communicator>> {
+    let found = COMMUNICATORS.lock().unwrap().get(&handle).cloned();
+    found.map_or_else(|| trouble(INVALID_ARGUMENT, "the communicator is not there, or not any more"), Ok)
+}
+
+/// The communicator of a handle, where it may be used now.
+pub fn ready(handle: usize) -> Answer<Arc<Communicator>> {
+    let communicator = find(handle)?;
+    match communicator.state() {
+        0 => Ok(communicator),
+        IN_PROGRESS => {
+            trouble(INVALID_ARGUMENT, "the communicator was used before its earlier call was no longer in progress")
+        }
+        code => trouble(code, "the communicator has an asynchronous error"),
+    }
+}
+
+pub fn add(communicator: Arc<Communicator>) -> usize {
+    // As addresses are.
+    let handle = NEXT.fetch_add(0x10, Ordering::Relaxed) + 0xcc00_0000;
+    COMMUNICATORS.lock().unwrap().insert(handle, communicator);
+    handle
+}
+
+pub fn remove(handle: usize) -> Answer<Arc<Communicator>> {
+    let removed = COMMUNICATORS.lock().unwrap().remove(&handle);
+    removed.map_or_else(|| trouble(INVALID_ARGUMENT, "the communicator is not there, or was destroyed already"), Ok)
+}
+
+impl Communicator {
+    /// One that is not connected yet.
+    pub fn new(rank: u32, ranks: u32, blocking: bool) -> Answer<Arc<Communicator>> {
+        let (device, uuid) = driver::current_device()?;
+        Ok(Arc::new(Communicator {
+            rank,
+            ranks,
+            device,
+            blocking,
+            operators: Mutex::default(),
+            registered: Mutex::default(),
+            uuid,
+            segment: OnceLock::new(),
+            state: AtomicI32::new(IN_PROGRESS),
+            aborted: AtomicBool::new(false),
+            turns: Mutex::default(),
+            turned: Condvar::new(),
+        }))
+    }
+
+    /// Meets the other ranks under a name. Afterwards the state says how it went.
+    pub fn connect(&self, name: &str) -> Answer {
+        let met = self.meet(name);
+        segment::retire(name, met.is_err());
+        self.settle(met)
+    }
+
+    fn meet(&self, name: &str) -> Answer {
+        let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(fault) = SETTINGS.fault(Kind::InitError, Some(self.rank), "", |_| number) {
+            return trouble(fault.code, "making a communicator fails, as was asked for");
+        }
+        if SETTINGS.fault(Kind::InitHang, Some(self.rank), "", |_| number).is_some() {
+            self.wait_while(|| true)?;
+        }
+        let opened = Segment::open(name, self.rank as usize, self.ranks as usize, self.uuid)?;
+        let segment = self.segment.get_or_init(|| opened);
+        self.wait_while(|| !segment.is_complete())?;
+        // From 2.30 on several ranks may share a device where the environment says so.
+        let shares = VERSION >= 23000 && std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
+        match segment.sharer(self.rank as usize) {
+            Some(other) if !shares => trouble(
+                INVALID_USAGE,
+                format!("Duplicate GPU detected : rank {} and rank {other} both on one device", self.rank),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait_while(&self, waits: impl Fn() -> bool) -> Answer {
+        while waits() {
+            if self.is_aborted() {
+                return trouble(INVALID_USAGE, "the communicator was aborted while it was made");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// Ends what was in progress.
+    pub fn settle(&self, ended: Answer) -> Answer {
+        self.set_state(ended.as_ref().err().map_or(0, |trouble| trouble.code));
+        ended
+    }
+
+    pub fn segment(&self) -> Answer<&Segment> {
+        self.segment.get().map_or_else(|| trouble(INVALID_USAGE, "the communicator was never connected"), Ok)
+    }
+
+    pub fn state(&self) -> c_int {
+        self.state.load(Ordering::SeqCst)
+    }
+
+    pub fn set_state(&self, state: c_int) {
+        self.state.store(state, Ordering::SeqCst);
+    }
+
+    /// Notes an error that no call returns.
+    pub fn set_asynchronous_error(&self, trouble: &Trouble) {
+        eprintln!("commgauge double: rank {} of {}: {}", self.rank, self.ranks, trouble.text);
+        self.set_state(trouble.code);
+    }
+
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
+
+    /// Gives up what runs and what is queued, and waits until nothing runs.
+    pub fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        self.turned.notify_all();
+    }
+
+    /// Takes the next number.
+    pub fn issue(&self) -> u64 {
+        let mut turns = self.turns.lock().unwrap();
+        turns.issued += 1;
+        turns.issued
+    }
+
+    /// Carries something out when its turn has come, unless the communicator is aborted.
+    pub fn in_turn(&self, number: u64, call: impl FnOnce()) {
+        let mut turns = self.turns.lock().unwrap();
+        while turns.done + 1 < number && !self.is_aborted() {
+            turns = self.turned.wait_timeout(turns, LOOK_AGAIN).unwrap().0;
+        }
+        drop(turns);
+        if !self.is_aborted() {
+            call();
+        }
+        let mut turns = self.turns.lock().unwrap();
+        turns.done = turns.done.max(number);
+        self.turned.notify_all();
+    }
+
+    /// Waits until all that was issued is done, or given up.
+    pub fn drain(&self) {
+        let mut turns = self.turns.lock().unwrap();
+        while turns.done < turns.issued && !self.is_aborted() {
+            turns = self.turned.wait_timeout(turns, LOOK_AGAIN).unwrap().0;
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The configuration of a communicator, as far as NCCL itself refuses wrong ones.
+
+use crate::result::{Answer, INVALID_ARGUMENT, trouble};
+use std::ffi::{c_char, c_int};
+
+/// The part of `ncclConfig_t` that every version since 2.18 has.
+#[repr(C)]
+pub struct Config {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: c_int,
+    cga_cluster_size: c_int,
+    fewest_ctas: c_int,
+    most_ctas: c_int,
+    network: *const c_char,
+    split_share: c_int,
+}
+
+const MAGIC: u32 = 0xcafe_beef;
+const UNDEFINED: c_int = c_int::MIN;
+
+/// Whether calls block. Without a configuration they do, or as the parent's.
+pub unsafe fn blocks(config: *const Config, otherwise: bool) -> Answer<bool> {
+    let Some(config) = config.as_ref() else { return Ok(otherwise) };
+    if config.magic != MAGIC || config.size < size_of::<usize>() + 12 || config.version < 21400 {
+        return trouble(INVALID_ARGUMENT, "the configuration was not initialised");
+    }
+    // Longer structures of newer versions are taken, what they add is not looked at.
+    if config.size >= size_of::<Config>() {
+        let given = |value: c_int| value != UNDEFINED;
+        if given(config.cga_cluster_size) && !(0..=8).contains(&config.cga_cluster_size) {
+            return trouble(INVALID_ARGUMENT, format!("cgaClusterSize is {}", config.cga_cluster_size));
+        }
+        for (name, value) in [("minCTAs", config.fewest_ctas), ("maxCTAs", config.most_ctas)] {
+            if given(value) && value <= 0 {
+                return trouble(INVALID_ARGUMENT, format!("{name} is {value}"));
+            }
+        }
+        if given(config.fewest_ctas) && given(config.most_ctas) && config.fewest_ctas > config.most_ctas {
+            return trouble(INVALID_ARGUMENT, "minCTAs is more than maxCTAs");
+        }
+    }
+    match config.blocking {
+        UNDEFINED => Ok(otherwise),
+        0 => Ok(false),
+        1 => Ok(true),
+        other => trouble(INVALID_ARGUMENT, format!("blocking is {other}")),
+    }
+}

@@ -1,0 +1,171 @@
+//! The calls of one group on one communicator, carried out in the thread of a stream; and what goes wrong with them.
+
+use crate::communicator::Communicator;
+use crate::driver;
+use crate::exchange::Exchange;
+use crate::op::Call;
+use crate::result::{Answer, Trouble, trouble};
+use settings::{Fault, Kind, SETTINGS};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+/// Calls of this process: of each name, and in all.
+static CALLS: LazyLock<Mutex<HashMap<&'static str, u64>>> = LazyLock::new(Default::default);
+
+/// A call, and the faults that strike it.
+#[derive(Clone)]
+pub struct Planned {
+    pub call: Call,
+    faults: Vec<Fault>,
+}
+
+/// Calls that are posted together.
+pub struct Job {
+    pub communicator: Arc<Communicator>,
+    /// Its turn; taken when it begins where it was captured, since it may begin often.
+    pub number: Option<u64>,
+    pub calls: Vec<Planned>,
+}
+
+impl Planned {
+    /// Counts the call, and looks up what goes wrong with it.
+    pub fn new(call: Call, rank: u32) -> Answer<Planned> {
+        let mut calls = CALLS.lock().unwrap();
+        let mut count = |name| {
+            let number = calls.entry(name).or_default();
+            *number += 1;
+            *number
+        };
+        let (of_name, of_all) = (count(call.kind.name()), count(""));
+        let fault = |kind| {
+            let number = |fault: &Fault| if fault.call.is_some() { of_name } else { of_all };
+            SETTINGS.fault(kind, Some(rank), call.kind.name(), number).cloned()
+        };
+        if let Some(fault) = fault(Kind::Error) {
+            return trouble(fault.code, format!("call {of_all} ({}) fails, as was asked for", call.kind.name()));
+        }
+        let kinds = [
+            Kind::Kill,
+            Kind::Exit,
+            Kind::Lost,
+            Kind::AsyncError,
+            Kind::Slow,
+            Kind::Hang,
+            Kind::Corrupt,
+            Kind::OpenGroup,
+        ];
+        Ok(Planned { call, faults: kinds.into_iter().filter_map(fault).collect() })
+    }
+
+    pub fn fault(&self, kind: Kind) -> Option<&Fault> {
+        self.faults.iter().find(|fault| fault.kind == kind)
+    }
+}
+
+/// What a fault leaves to be done.
+enum Left {
+    All,
+    Nothing,
+}
+
+impl Job {
+    /// Puts the job into a stream.
+    pub fn enqueue(mut self, stream: usize) -> Answer {
+        let captured = driver::is_capturing(stream)?;
+        self.number = if captured { None } else { Some(self.communicator.issue()) };
+        let (function, number): (unsafe extern "C" fn(*mut c_void), _) =
+            if captured { (run_captured, None) } else { (run_once, self.number) };
+        let communicator = self.communicator.clone();
+        let job = Box::into_raw(Box::new(self));
+        driver::launch_host_function(stream, function, job.cast()).inspect_err(|_| {
+            // SAFETY: the stream did not take it.
+            drop(unsafe { Box::from_raw(job) });
+            if let Some(number) = number {
+                communicator.in_turn(number, || {});
+            }
+        })
+    }
+
+    fn run(&self) {
+        let number = self.number.unwrap_or_else(|| self.communicator.issue());
+        self.communicator.in_turn(number, || {
+            if let Err(trouble) = self.carry_out() {
+                self.communicator.set_asynchronous_error(&trouble);
+            }
+        });
+    }
+
+    /// The messages of the group all at once, then its collectives one after another.
+    fn carry_out(&self) -> Answer {
+        let mut exchange = Exchange::new(self.communicator.ranks);
+        let mut messages = Vec::new();
+        for planned in self.calls.iter().filter(|planned| planned.call.is_message()) {
+            if let Left::All = self.strike(planned)? {
+                planned.call.post(&mut exchange);
+                messages.push(planned);
+            }
+        }
+        if !exchange.run(&self.communicator)? {
+            return Ok(());
+        }
+        messages.into_iter().for_each(|planned| self.corrupt(planned));
+        for planned in self.calls.iter().filter(|planned| !planned.call.is_message()) {
+            if let Left::All = self.strike(planned)?
+                && planned.call.run(&self.communicator)?
+            {
+                self.corrupt(planned);
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes wrong before a call.
+    fn strike(&self, planned: &Planned) -> Answer<Left> {
+        for fault in &planned.faults {
+            match fault.kind {
+                Kind::Slow => std::thread::sleep(Duration::from_micros(fault.microseconds)),
+                Kind::Hang => {
+                    while !self.communicator.is_aborted() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    return Ok(Left::Nothing);
+                }
+                Kind::Lost => {
+                    driver::lose_device(fault.code);
+                    return Ok(Left::Nothing);
+                }
+                Kind::AsyncError => {
+                    let text = "an asynchronous error, as was asked for".to_owned();
+                    return Err(Trouble { code: fault.code, text });
+                }
+                Kind::Kill => {
+                    unsafe { libc::raise(fault.code) };
+                }
+                // Without what runs at an orderly exit, which would wait for this thread.
+                Kind::Exit => unsafe { libc::_exit(fault.code) },
+                _ => {}
+            }
+        }
+        Ok(Left::All)
+    }
+
+    /// Turns a bit over in the middle of what the call wrote.
+    fn corrupt(&self, planned: &Planned) {
+        let (_, written) = planned.call.extents(self.communicator.rank, self.communicator.ranks);
+        if planned.fault(Kind::Corrupt).is_some() && written > 0 {
+            let middle = (planned.call.receive + written / 2) as *mut u8;
+            unsafe { middle.write(middle.read() ^ 1) };
+        }
+    }
+}
+
+unsafe extern "C" fn run_once(job: *mut c_void) {
+    Box::from_raw(job.cast::<Job>()).run();
+}
+
+/// The graph may begin it again: it stays for ever.
+unsafe extern "C" fn run_captured(job: *mut c_void) {
+    (*job.cast::<Job>()).run();
+}

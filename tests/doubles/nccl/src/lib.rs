@@ -1,0 +1,20 @@
+//! A stand-in for libnccl that moves data between processes through shared memory, in the streams of the stand-in for
+//! libcuda. For tests only.
+
+mod arithmetic;
+mod buffers;
+mod collectives;
+mod communicator;
+mod communicator_calls;
+mod config;
+mod driver;
+mod element;
+mod exchange;
+mod fp8;
+mod group;
+mod job;
+mod op;
+mod operator;
+mod result;
+mod segment;
+mod split;
