@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_timeout_is_seconds_or_has_a_unit() {
-        for text in ["", "0", "-1", "nan", "inf", "1e99", "2h", "0ns"] {
+        for text in ["", "0", "-1", "nan", "inf", "1e99", "2d", "0ns"] {
             assert!(parse_timeout(text).is_err(), "{text}");
         }
         for (text, milliseconds) in [("2", 2_000), ("0.5", 500), ("500ms", 500), ("2m", 120_000)] {

@@ -164,7 +164,8 @@ fn a_machine_with_everything_has_nothing_to_mend() {
 #[test]
 fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
     type Change = fn(&mut Made);
-    let cases: [(&str, Change, &str, State, &str, [bool; 2]); 12] = [
+    type Case = (&'static str, Change, &'static str, State, &'static str, [bool; 2]);
+    let cases: [Case; 12] = [
         (
             "a library that crashes",
             |m| m.cuda = Some(Answer::Died("killed by signal 11 (SIGSEGV)".into())),
