@@ -239,7 +239,7 @@ fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String]) -> Vec<Strin
         *last += &format!("; and so on {more} devices more");
     }
     if let Some(last) = shared.last_mut() {
-        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?)";
+        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or say --share-gpu";
     }
     shared
 }

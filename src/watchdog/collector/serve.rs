@@ -9,8 +9,9 @@ use super::{Config, process, say};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// From one look at the clock to the next.
 const TICK: Duration = Duration::from_millis(100);
@@ -47,10 +48,18 @@ pub struct Serving {
     /// Why the first rank that left with an error did so.
     pub(super) error: Option<(u32, i32, String)>,
     pub(super) begun: Instant,
+    /// The record before this launch wrote to it: one that it only looked at, and refused to go on with, is not its to end.
+    record_before: Option<(u64, SystemTime)>,
     accounted: Instant,
     pub(super) segments: Segments,
     noted: Option<Instant>,
     pub(super) telling: Option<JoinHandle<()>>,
+}
+
+/// Length and time of change of a file; none where there is none.
+fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.len(), file.modified().ok()?))
 }
 
 impl Serving {
@@ -67,8 +76,10 @@ impl Serving {
             0 => RankTable::new(all, now),
             _ => RankTable::new(config.local_ranks.iter().copied(), now),
         };
+        let record_before = stamp(&config.record);
         Ok(Serving {
             config,
+            record_before,
             token,
             listeners,
             upstream,
@@ -84,6 +95,11 @@ impl Serving {
             noted: None,
             telling: None,
         })
+    }
+
+    /// Whether this launch wrote to its record.
+    pub(super) fn has_begun_its_record(&self) -> bool {
+        stamp(&self.config.record) != self.record_before
     }
 
     /// Until the ranks are gone.

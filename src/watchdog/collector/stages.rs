@@ -203,7 +203,7 @@ impl Serving {
         if ending.is_some() {
             self.segments.remove_left();
         }
-        if !self.is_first() {
+        if !self.is_first() || !self.has_begun_its_record() {
             return;
         }
         let Some((status, exit_code, error, lines)) = ending else { return };
