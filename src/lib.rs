@@ -10,6 +10,7 @@ pub mod element;
 pub mod error;
 pub mod host_clock;
 pub mod progress;
+pub mod shared_memory;
 pub mod units;
 
 pub mod chart;

@@ -14,4 +14,4 @@ pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, Marks, Mismatch, RankTimes, ReplayBinding, Replayer,
 };
 pub use device_reader::{DeviceIdentity, DeviceReader, DeviceState};
-pub use product::{HOST_PRODUCT_LIBRARY, Product, product_bytes};
+pub use product::{Product, product_bytes};

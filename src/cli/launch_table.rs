@@ -41,6 +41,7 @@ fn item(before: &str, text: &str, width: u16) -> String {
 }
 
 /// Why a launch is refused, for standard error.
+#[cfg(feature = "mpi")]
 pub(super) fn refusal(report: &LaunchReport, width: u16) -> String {
     let mut text = report.refusals.iter().map(|text| visible(text)).collect::<Vec<_>>().join("\n");
     let refused: Vec<Difference> = report.differences.iter().filter(|one| one.refused).cloned().collect();

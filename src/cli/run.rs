@@ -12,6 +12,7 @@ mod resume;
 mod work;
 
 pub use arguments::{Backend, RunArguments};
+#[cfg(feature = "mpi")]
 pub(crate) use resume::{command as resume_command, nothing_left, state};
 
 use super::places;

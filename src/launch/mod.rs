@@ -17,7 +17,6 @@ mod host_file;
 mod hostlist;
 mod leftovers;
 mod quote;
-mod shared_memory;
 
 pub use advice::advice;
 pub use again::LauncherPart;
@@ -30,4 +29,3 @@ pub use find::{Surroundings, find, probe};
 pub use first_gone::first_gone;
 pub use host_file::hosts_of_ranks;
 pub use quote::quote;
-pub use shared_memory::Segments;

@@ -2,7 +2,7 @@
 
 use super::journal::finite_json;
 use super::line::End;
-use super::seal::Sealing;
+use super::reader::Whole;
 use super::{Line, path_error};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -23,10 +23,7 @@ pub fn conclude_cut_off(path: &Path, lines: &[Line], end: &End, patience: Durati
         Err(cause) => return Err(failed(cause)),
     };
     lock(&file, path, patience)?;
-    let mut whole = Whole::default();
-    if !whole.read(&file).map_err(failed)? {
-        return Ok(false);
-    }
+    let Some(mut whole) = unended(&file).map_err(failed)? else { return Ok(false) };
     file.set_len(whole.bytes).map_err(failed)?;
     let unwritable = |cause| Error::environment(format!("cannot end the record {}: {cause}", path.display()));
     let mut added = Vec::new();
@@ -61,30 +58,19 @@ fn lock(file: &File, path: &Path, patience: Duration) -> Result<()> {
     }
 }
 
-/// The whole lines of a file.
-#[derive(Default)]
-struct Whole {
-    sealing: Sealing,
-    lines: u64,
-    bytes: u64,
-}
-
-impl Whole {
-    /// False where nothing may be added: there is no line yet, or the last one is an end line.
-    fn read(&mut self, file: &File) -> std::io::Result<bool> {
-        let mut reader = BufReader::new(file);
-        let mut text = Vec::new();
-        let mut ended = false;
-        loop {
-            text.clear();
-            if reader.read_until(b'\n', &mut text)? == 0 || text.last() != Some(&b'\n') {
-                return Ok(self.lines > 0 && !ended);
-            }
-            ended = text.starts_with(b"{\"line\":\"end\",");
-            self.sealing.add(&text);
-            self.lines += 1;
-            self.bytes += text.len() as u64;
+/// The whole lines of a file. None where nothing may be added: there is no line yet, or the last one is an end line.
+fn unended(file: &File) -> std::io::Result<Option<Whole>> {
+    let mut whole = Whole::default();
+    let mut reader = BufReader::new(file);
+    let mut text = Vec::new();
+    let mut ended = false;
+    loop {
+        text.clear();
+        if reader.read_until(b'\n', &mut text)? == 0 || text.last() != Some(&b'\n') {
+            return Ok((whole.lines > 0 && !ended).then_some(whole));
         }
+        ended = text.starts_with(b"{\"line\":\"end\",");
+        whole.add(&text);
     }
 }
 

@@ -201,7 +201,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    fn add(&mut self, text: &[u8]) {
+    pub fn add(&mut self, text: &[u8]) {
         self.sealing.add(text);
         self.lines += 1;
         self.bytes += text.len() as u64;

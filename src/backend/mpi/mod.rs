@@ -148,11 +148,11 @@ impl Backend for MpiBackend {
     }
 
     fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
-        product::on_host(shape, self.world.rank(), self.bytes_available())
+        product::host::on_host(shape, self.world.rank(), self.bytes_available())
     }
 
     fn product_library(&self) -> &'static str {
-        product::HOST_PRODUCT_LIBRARY
+        product::host::HOST_PRODUCT_LIBRARY
     }
 
     fn disconnect(&mut self) -> Result<()> {

@@ -2,8 +2,9 @@
 
 use super::Seen;
 use crate::error::{Error, Result};
-use crate::launch::{Segments, Watch, first_gone, host};
+use crate::launch::{Watch, first_gone, host};
 use crate::record::{Follower, Line, Record};
+use crate::shared_memory::Segments;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;

@@ -9,7 +9,6 @@ mod process;
 mod ras;
 mod report;
 mod serve;
-mod shared_memory;
 mod stages;
 mod table;
 

@@ -2,10 +2,10 @@
 
 use super::super::wire::{Frame, Hello, RankState, Speaker, Token};
 use super::connection::Connection;
-use super::shared_memory::Segments;
 use super::stages::{SILENCE, Stage};
 use super::table::{Entry, RankTable, Standing};
 use super::{Config, process, say};
+use crate::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::net::TcpListener;

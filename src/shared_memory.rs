@@ -18,8 +18,15 @@ pub struct Segments(BTreeSet<PathBuf>);
 impl Segments {
     /// Those of processes of this host.
     pub fn of(pids: &[u32]) -> Segments {
-        let maps = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        Segments(pids.iter().flat_map(|pid| segments(&maps(pid))).collect())
+        let mut noted = Segments::default();
+        pids.iter().for_each(|pid| noted.note(*pid));
+        noted
+    }
+
+    /// Notes what a process of this host has mapped, too.
+    pub fn note(&mut self, pid: u32) {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        self.0.extend(segments(&maps));
     }
 
     /// Removes those that nobody has mapped any more.
