@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From one heartbeat to the next.
-pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
+/// From one heartbeat to the next. All ranks of a host send theirs at the same moments: whoever is interrupted holds up the others, and
+/// so they are held up once and not one after the other.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
 /// Activities that a busy collector may be behind.
 const MOST_ACTIVITIES: usize = 64;
 /// How long rank 0 waits to hear whether its run may be called complete.
@@ -202,14 +203,23 @@ struct Listening {
     last: Shown,
     since: Instant,
     beat: Instant,
-    main_thread: MainThread,
+    /// What the measuring thread had done when the rank was first seen to stand still; none while it comes on.
+    main_thread: Option<MainThread>,
 }
 
 impl Listening {
     fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> Listening {
         let (now, last) = (Instant::now(), reporter.progress.shown());
-        let main_thread = MainThread::now();
-        Listening { reporter, incoming, received: Vec::new(), end_launch, last, since: now, beat: now, main_thread }
+        Listening {
+            reporter,
+            incoming,
+            received: Vec::new(),
+            end_launch,
+            last,
+            since: now,
+            beat: now,
+            main_thread: None,
+        }
     }
 
     fn run(&mut self) {
@@ -232,8 +242,9 @@ impl Listening {
         }
         self.beat = now;
         if shown != self.last {
-            (self.last, self.since) = (shown, now);
-            self.main_thread = MainThread::now();
+            (self.last, self.since, self.main_thread) = (shown, now, None);
+        } else if self.main_thread.is_none() {
+            self.main_thread = Some(MainThread::now());
         }
         let mut frames: Vec<Frame> = locked(&self.reporter.activities)
             .unsaid
@@ -254,9 +265,9 @@ impl Listening {
 
     /// Until the next heartbeat.
     fn listen(&mut self) -> std::io::Result<()> {
-        let until = self.beat + HEARTBEAT;
+        let until = next_heartbeat(host_clock::now_nanoseconds());
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = Duration::from_nanos(until.saturating_sub(host_clock::now_nanoseconds()));
             if left.is_zero() {
                 return Ok(());
             }
@@ -286,7 +297,7 @@ impl Listening {
                     match frame {
                         Frame::Query => {
                             self.tell()?;
-                            let (sleeps, does) = self.main_thread.since();
+                            let (sleeps, does) = self.main_thread.get_or_insert_with(MainThread::now).since();
                             let text = self.reporter.detail(&does);
                             self.reporter.send(&[Frame::Detail(self.reporter.rank, sleeps, text)])?;
                         }
@@ -305,11 +316,17 @@ impl Listening {
     }
 }
 
+/// The next whole number of heartbeats on the clock that all processes of the host share.
+fn next_heartbeat(now_nanoseconds: u64) -> u64 {
+    let period = HEARTBEAT.as_nanos() as u64;
+    (now_nanoseconds / period + 1) * period
+}
+
 fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The processor time of the thread that measures, since the rank last came on.
+/// The processor time of the thread that measures, since the rank was first seen to stand still.
 struct MainThread {
     ticks: u64,
     at_nanoseconds: u64,

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// From one look at the clock to the next.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(200);
 /// From one account of a host's ranks to the next.
 const ACCOUNT: Duration = Duration::from_millis(500);
 /// With many connections each round looks at all of them, so rounds are kept apart.

@@ -20,7 +20,7 @@ const ANSWERS: Duration = Duration::from_millis(1_200);
 /// NCCL's service asks all its processes, and gives up those that are silent after some seconds.
 const RAS_PATIENCE: Duration = Duration::from_millis(2_500);
 /// A rank that was silent for so long does not answer.
-pub(super) const SILENCE: Duration = Duration::from_millis(1_000);
+pub(super) const SILENCE: Duration = Duration::from_millis(1_200);
 /// Ranks end themselves, so that launchers see our exit code; then the stopped ones are killed, then all.
 const UNTIL_STOPPED_ARE_KILLED: Duration = Duration::from_millis(200);
 const UNTIL_ALL_ARE_KILLED: Duration = Duration::from_millis(1_000);
