@@ -4,13 +4,14 @@
 # Reads the flags of `up`; what stands behind `--` is left in `command`.
 read_up_flags() {
     local flag asked=
-    hosts= rate=1gbit host_rates=() links=() shares=() command=()
+    hosts= rate=1gbit host_rates=() links=() shares=() machines=no command=()
     while [ $# -gt 0 ]; do
         flag=$1
         case "$flag" in
             --name | --hosts | --rate | --host-rate | --link | --share) value_of "$@" >/dev/null ;;
+            --as-machines) machines=yes; shift; continue ;;
             --) shift; command=("$@"); break ;;
-            *) usage_error "unknown flag $flag; known are --name, --hosts, --rate, --host-rate, --link, --share" ;;
+            *) usage_error "unknown flag $flag; known are --name, --hosts, --rate, --host-rate, --link, --share, --as-machines" ;;
         esac
         case "$flag" in
             --name) asked=$2 ;;
@@ -119,6 +120,7 @@ claim_state() {
 write_state() {
     local word host
     mkdir "$state"/{pids,ready,rates,before,tmp,temporary,slurm}
+    [ "$machines" = no ] || mkdir "$state/boot-ids"
     local rootless=no
     [ "$(id -u)" -eq 0 ] || rootless=yes
     printf '%s\n' "hosts=$hosts" "rootless=$rootless" >"$state/settings"

@@ -25,7 +25,9 @@ pub(super) fn text(report: &LaunchReport, width: u16) -> String {
         text += "\nWhere ranks differ:\n";
         text += &differences(&report.differences, width);
     }
-    for (heading, sentences) in [("Refused, with exit code 7:", &report.refusals), ("Warnings:", &report.warnings)] {
+    for (heading, sentences) in
+        [("Refused, with exit code 7:", &report.refusals), ("Warnings:", &report.warnings), ("Notes:", &report.notes)]
+    {
         if !sentences.is_empty() {
             text += &format!("\n{heading}\n");
             sentences.iter().for_each(|sentence| text += &item("  * ", &visible(sentence), width));
@@ -164,6 +166,7 @@ mod tests {
             warnings: vec![
                 "less memory may be locked on some hosts than on others, where it is unlimited: 64 KiB on host1".into(),
             ],
+            notes: vec!["ranks of host host0 are not bound to cores: all 2 may run on cores 0-3".into()],
             ..LaunchReport::default()
         }
     }

@@ -140,8 +140,8 @@ fn measure<W: Work>(
     if arguments.check_launch {
         return launched_check::show(world, arguments, report.as_ref());
     }
-    let warnings = report.map(|report| report.warnings).unwrap_or_default();
-    request.launch = LaunchFacts { hosts: hosts.clone(), warnings };
+    let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
+    request.launch = LaunchFacts { hosts: hosts.clone(), warnings, notes };
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
     let signals = agree(world, Signals::catch())?.with_limit(limit);
     *watch = start_watch(arguments, world, hosts, &request, &signals)?;

@@ -194,6 +194,7 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
         ranks: Vec::new(),
         environment: BTreeMap::new(),
         warnings,
+        notes: Vec::new(),
     }
 }
 

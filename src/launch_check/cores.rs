@@ -23,11 +23,13 @@ pub(super) struct Binding {
     pub label: String,
     /// What speaks against the numbers, as a sentence.
     pub doubt: Option<String>,
+    /// What makes them noisier, as a sentence.
+    pub note: Option<String>,
 }
 
 /// Looks at the ranks of one host.
 pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
-    let fine = |label: String| Binding { label, doubt: None };
+    let fine = |label: String| Binding { label, doubt: None, note: None };
     let all: Vec<u32> = ranks.iter().map(|one| one.rank).collect();
     let mut lists: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     ranks.iter().for_each(|one| lists.entry(one.list).or_default().push(one.rank));
@@ -43,15 +45,16 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
         return Binding {
             label: format!("{} ranks on {room}", ranks.len()),
             doubt: Some(too_many(host, ranks, list, room, &union)),
+            note: None,
         };
     }
     if masks.len() == 1 && ranks.len() > 1 {
-        let doubt = format!(
+        let note = format!(
             "ranks of host {host} are not bound to cores: all {} may run on cores {list}, so they move and meet; bind them \
              (mpirun --bind-to core, mpiexec -bind-to core, srun --cpu-bind=cores)",
             ranks.len()
         );
-        return Binding { label: "not bound".to_owned(), doubt: Some(doubt) };
+        return Binding { label: "not bound".to_owned(), doubt: None, note: Some(note) };
     }
     if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.count()) {
         let doubt = format!(
@@ -59,7 +62,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
             named(&lists[crowded.0]),
             crowded.0
         );
-        return Binding { label: "shared cores".to_owned(), doubt: Some(doubt) };
+        return Binding { label: "shared cores".to_owned(), doubt: Some(doubt), note: None };
     }
     for (index, (list, mask)) in masks.iter().enumerate() {
         if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| mask.meets(other)) {
@@ -68,7 +71,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
                 named(&lists[list]),
                 named(&lists[other])
             );
-            return Binding { label: "overlapping".to_owned(), doubt: Some(doubt) };
+            return Binding { label: "overlapping".to_owned(), doubt: Some(doubt), note: None };
         }
     }
     let groups = lists.values().any(|ranks| ranks.len() > 1);
@@ -165,7 +168,9 @@ mod tests {
                 (0..).zip(lists).map(|(rank, list)| RankCores { rank, list, usable, online: 4 }).collect();
             let binding = binding("h", &ranks);
             assert_eq!(binding.label, label, "{lists:?}");
-            match (doubt, &binding.doubt) {
+            // Ranks that move are noisier, and their numbers are still theirs.
+            assert_eq!(binding.note.is_some(), label == "not bound", "{lists:?}");
+            match (doubt, &binding.doubt.or(binding.note)) {
                 (None, None) => {}
                 (Some(expected), Some(text)) if text.contains(expected) => {}
                 other => panic!("{lists:?}: {other:?}"),

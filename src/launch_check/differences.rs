@@ -46,6 +46,7 @@ pub(super) struct Compared {
     pub differences: Vec<Difference>,
     pub refusals: Vec<String>,
     pub warnings: Vec<String>,
+    pub notes: Vec<String>,
     /// Whether a refusal could have been allowed.
     pub could_be_allowed: bool,
 }
@@ -100,7 +101,8 @@ impl Compared {
             other => format!("have the same {}", other.name()),
         };
         match weight {
-            Weight::Note => {}
+            Weight::Shown => {}
+            Weight::Note => self.notes.push(format!("the ranks do not {what}: {each}")),
             Weight::Warning => self.warnings.push(format!("the ranks do not {what}: {each}")),
             Weight::Mixed | Weight::Refusal => {
                 self.could_be_allowed |= weight == Weight::Mixed;

@@ -32,9 +32,11 @@ pub enum Fact {
 /// What follows where ranks differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Weight {
-    /// It is said.
+    /// It is shown, and nothing more.
+    Shown,
+    /// The run goes on, and its record says it; it speaks against no number.
     Note,
-    /// The run goes on, and its record says it.
+    /// The run goes on, and its record says that it is doubtful.
     Warning,
     /// Refused, unless mixed ranks were allowed; then a warning.
     Mixed,
@@ -96,7 +98,7 @@ impl Fact {
             Fact::MpiLibrary | Fact::NcclLibrary | Fact::GpuDriver => Weight::Mixed,
             Fact::Environment => super::variables::weight(line),
             Fact::DeviceModel | Fact::Processor => Weight::Warning,
-            Fact::DeviceUuid | Fact::Kernel => Weight::Note,
+            Fact::DeviceUuid | Fact::Kernel => Weight::Shown,
         }
     }
 }

@@ -92,7 +92,7 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
     let limits: Vec<HostLimits> = hosts.iter().map(|(host, ranks)| lowest(host, ranks, all)).collect();
     warnings.extend(limits::doubts(&limits, all.len() as u32));
     let mut rows = Vec::new();
-    let mut bindings = Vec::new();
+    let (mut doubts, mut unbound) = (Vec::new(), Vec::new());
     for ((host, ranks), limits) in hosts.iter().zip(&limits) {
         let cores = cores_of(ranks, all);
         let binding = cores::binding(host, &cores);
@@ -106,9 +106,12 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
             memory_lock_bytes: limits.memory_lock_bytes,
             open_files: limits.open_files,
         });
-        bindings.extend(binding.doubt.map(|doubt| (*host, doubt)));
+        doubts.extend(binding.doubt.map(|doubt| (*host, doubt)));
+        unbound.extend(binding.note.map(|note| (*host, note)));
     }
-    warnings.extend(once_for_all(&bindings));
+    warnings.extend(once_for_all(&doubts));
+    let mut notes = compared.notes;
+    notes.extend(once_for_all(&unbound));
     LaunchReport {
         format: LAUNCH_FORMAT.to_owned(),
         version: LAUNCH_VERSION,
@@ -119,6 +122,7 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
         differences: compared.differences,
         refusals,
         warnings,
+        notes,
     }
 }
 

@@ -30,6 +30,9 @@ pub struct LaunchReport {
     pub refusals: Vec<String>,
     /// What speaks against the numbers, as sentences; they go into the record.
     pub warnings: Vec<String>,
+    /// What a reader should know and what speaks against no number, as sentences; they go into the record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// A host and its limits, which are the lowest of its ranks.

@@ -95,8 +95,8 @@ fn matters(name: &str) -> bool {
 /// What follows where ranks differ in a variable.
 pub(super) fn weight(name: &str) -> Weight {
     match name {
-        _ if OWN_DEVICE.contains(&name) => Weight::Note,
-        _ if PLACING.contains(&name) => Weight::Warning,
+        _ if OWN_DEVICE.contains(&name) => Weight::Shown,
+        _ if PLACING.contains(&name) => Weight::Note,
         _ => Weight::Mixed,
     }
 }
@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn what_binds_a_rank_to_its_device_or_adapter_is_no_reason_to_refuse() {
         for (name, expected) in [
-            ("CUDA_VISIBLE_DEVICES", Weight::Note),
-            ("UCX_NET_DEVICES", Weight::Warning),
+            ("CUDA_VISIBLE_DEVICES", Weight::Shown),
+            ("UCX_NET_DEVICES", Weight::Note),
             ("NCCL_ALGO", Weight::Mixed),
             ("OMP_NUM_THREADS", Weight::Mixed),
         ] {

@@ -103,6 +103,9 @@ pub struct Header {
     /// Doubts about the machine that hold for all cases, as sentences (more ranks than cores, coarse clock).
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// What a reader should know of the machine and what speaks against no case, as sentences (ranks that are not bound to cores).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The suite that was run.

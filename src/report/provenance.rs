@@ -27,6 +27,7 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
         let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         facts.push(("variables", variables.join(" ")));
     }
+    facts.extend(header.notes.iter().map(|note| ("note", note.clone())));
     let command = header.launch_command.as_ref().unwrap_or(&header.command_line);
     facts.push(("command", command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
     facts

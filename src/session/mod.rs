@@ -87,6 +87,8 @@ pub struct LaunchFacts {
     pub hosts: Vec<String>,
     /// What speaks against the numbers, for the record; process 0 knows it.
     pub warnings: Vec<String>,
+    /// What a reader of the record should know and what speaks against no number; process 0 knows it.
+    pub notes: Vec<String>,
 }
 
 /// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.

@@ -27,12 +27,16 @@ impl VirtualCluster {
     /// Makes `hosts` hosts whose links have the given rate, except those named as in `1-3=250mbit`. None where this machine
     /// cannot; the reason is printed. The name is the cluster's own among all tests that may run at a time.
     pub fn up(name: &str, hosts: u32, rate: &str, links: &[&str]) -> Option<VirtualCluster> {
+        VirtualCluster::up_with(name, hosts, rate, links, &[])
+    }
+
+    fn up_with(name: &str, hosts: u32, rate: &str, links: &[&str], flags: &[&str]) -> Option<VirtualCluster> {
         let hosts = hosts.to_string();
         // A test that was killed may have left its own behind.
         let left = script(&["down", "--name", name]).output().expect("bash is there");
         assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
         let mut command = script(&["up", "--name", name, "--hosts", &hosts, "--rate", rate]);
-        command.args(links.iter().flat_map(|link| ["--link", link]));
+        command.args(links.iter().flat_map(|link| ["--link", link])).args(flags);
         let output = command.output().expect("bash is there");
         let said = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
@@ -45,14 +49,14 @@ impl VirtualCluster {
         }
     }
 
-    /// The same, for ranks that are to be launched on the hosts. None also where the MPI cannot be relied on there.
+    /// The same, for ranks that are to be launched on the hosts, which look like machines of their own. None also where the MPI cannot be relied on there.
     pub fn up_for_ranks(name: &str, hosts: u32, rate: &str, links: &[&str]) -> Option<VirtualCluster> {
         if FAMILY != "open-mpi" {
             // Seen with MPICH 4.0.2 over UCX: MPI_Finalize does not return, now and then, when the ranks are on several hosts.
             skipped(name, &format!("{FAMILY} does not end reliably across virtual hosts"));
             return None;
         }
-        VirtualCluster::up(name, hosts, rate, links)
+        VirtualCluster::up_with(name, hosts, rate, links, &["--as-machines"])
     }
 
     /// The launch of a program on `ranks` ranks, the hosts filled one after the other, to which arguments are added.

@@ -131,6 +131,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
         ranks: Vec::new(),
         environment: BTreeMap::new(),
         warnings: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
