@@ -14,14 +14,20 @@ fn main() {
 
 /// Records the commit that is built, where there is a git checkout and git.
 fn note_commit() {
-    println!("cargo:rerun-if-changed=.git/HEAD");
-    println!("cargo:rerun-if-changed=.git/refs/heads");
-    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
-    if let Ok(output) = output
-        && output.status.success()
-    {
-        println!("cargo:rustc-env=COMMGAUGE_COMMIT={}", String::from_utf8_lossy(&output.stdout).trim());
+    // Asked for, as they lie elsewhere in a further worktree; a path that does not exist would have everything built again each time.
+    for part in ["HEAD", "refs/heads"] {
+        if let Some(path) = git(&["rev-parse", "--git-path", part]).filter(|path| std::path::Path::new(path).exists()) {
+            println!("cargo:rerun-if-changed={path}");
+        }
     }
+    if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
+        println!("cargo:rustc-env=COMMGAUGE_COMMIT={commit}");
+    }
+}
+
+fn git(words: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(words).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn build_mpi_shim() {

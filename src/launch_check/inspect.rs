@@ -79,7 +79,7 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
     refusals.extend(compared.refusals);
     let mut warnings = places.doubts.clone();
     warnings.extend(hosts_told_otherwise(all, &hosts, names));
-    let devices = shared_devices(all, texts, &places.hosts);
+    let devices = shared_devices(all, texts, &places.hosts, asked.shared_devices);
     if asked.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
     if compared.could_be_allowed {
         refusals.push(
@@ -227,8 +227,8 @@ fn hosts_told_otherwise(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Name
     warnings
 }
 
-/// Devices that several ranks have.
-fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String]) -> Vec<String> {
+/// Devices that several ranks have; with the mend where that was not allowed.
+fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
     let several = holders(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
     let mut shared: Vec<String> = several
         .map(|(hash, ranks)| {
@@ -242,7 +242,7 @@ fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String]) -> Vec<Strin
     if let (Some(last), true) = (shared.last_mut(), more > 0) {
         *last += &format!("; and so on {more} devices more");
     }
-    if let Some(last) = shared.last_mut() {
+    if let (Some(last), false) = (shared.last_mut(), allowed) {
         *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or say --share-gpu";
     }
     shared
