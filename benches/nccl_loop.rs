@@ -75,6 +75,7 @@ fn run() -> Result<bool> {
         geometry: &geometry,
         seed: 1,
         warm_buffers: false,
+        variant: Default::default(),
     };
     let mut call = backend.bind(&binding)?;
     call.fill()?;

@@ -95,6 +95,7 @@ fn as_rank() -> Result<()> {
             geometry: &geometry,
             seed: 1,
             warm_buffers: false,
+            variant: Default::default(),
         };
         let mut call = backend.bind(&binding)?;
         call.fill()?;
