@@ -31,7 +31,8 @@ def nccl_tests(folder):
         return Peer("nccl-tests", f"no all_reduce_perf in {folder or 'PATH'}")
 
     def times(check, ranks):
-        log = check.folder / "nccl-tests.log"
+        # Older versions do not say which collective they measure; commgauge then takes it from the file's name.
+        log = check.folder / "all_reduce.nccl-tests.txt"
         words = [found, "-b", SIZES[0], "-e", SIZES[1], "-f", SIZES[2], "-g", ranks, "-d", "float", "-o", "sum", "-w", "5", "-n", "20"]
         code, out, err = check.run(words, min(check.left(), 60))
         if code != 0:
@@ -79,7 +80,7 @@ def compare(check, peer):
     told = []
     for size, seen in sorted(ratios.items()):
         middle = judge.median(seen)
-        astray = peer.name == "nccl-tests" and abs(middle - 1) > MOST_ASTRAY
+        astray = peer.name == "nccl-tests" and not check.synthetic and abs(middle - 1) > MOST_ASTRAY
         text = f"{size} B: ours / theirs {middle:.3f} (rounds {min(seen):.3f} to {max(seen):.3f})"
         told.append((1 if astray and middle > 1 else 3 if astray else 0, text + (", wanted 0.98 to 1.02" if astray else "")))
     return told
