@@ -55,6 +55,18 @@ def last_word(err):
     return (ours or lines or ["nothing was said"])[-1]
 
 
+def end_all(child):
+    """Ends what a child started, if anything still runs: also where this check itself is told to end."""
+    for end, wait in [(signal.SIGTERM, 4), (signal.SIGKILL, 4)]:
+        if child.poll() is not None:
+            return
+        try:
+            os.killpg(child.pid, end)
+            child.communicate(timeout=wait)
+        except (subprocess.TimeoutExpired, ProcessLookupError):
+            continue
+
+
 class Check:
     def __init__(self, commgauge, suites, folder, budget):
         self.commgauge, self.suites, self.folder = commgauge, suites, folder
@@ -71,7 +83,7 @@ class Check:
             self.notes.append(text)
 
     def run(self, words, seconds, **more):
-        """A command and all that it starts, ended after its time: first so that a launcher can end its ranks, then for good."""
+        """A command and all that it starts, ended after its time."""
         if seconds <= 0:
             raise Missing("no time was left for it")
         child = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -80,14 +92,9 @@ class Check:
             out, err = child.communicate(timeout=seconds)
             return child.returncode, out, err
         except subprocess.TimeoutExpired:
-            for end, wait in [(signal.SIGTERM, 4), (signal.SIGKILL, 4)]:
-                try:
-                    os.killpg(child.pid, end)
-                    child.communicate(timeout=wait)
-                    break
-                except (subprocess.TimeoutExpired, ProcessLookupError):
-                    continue
             raise Missing(f"not done within {seconds:.0f} s") from None
+        finally:
+            end_all(child)
 
     def part(self, name, work):
         """Does a part, whatever becomes of it, and returns it with what `work`, which is given the part, gave."""
