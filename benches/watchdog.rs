@@ -127,8 +127,16 @@ fn as_rank(seconds: u64) -> Result<()> {
     let op = Op::new(Style::Sweep, Axis::World, Collective::AllReduce, ElementType::Float32, BYTES);
     let geometry = op.geometry(ranks).map_err(Error::usage)?;
     let (placement, seed, warm_buffers) = (Placement::OutOfPlace, 1, true);
-    let binding =
-        Binding { op: &op, placement, groups: &groups, groups_number: 0, geometry: &geometry, seed, warm_buffers };
+    let binding = Binding {
+        op: &op,
+        placement,
+        variant: Default::default(),
+        groups: &groups,
+        groups_number: 0,
+        geometry: &geometry,
+        seed,
+        warm_buffers,
+    };
     let mut call = backend.bind_call(&binding)?;
     call.fill()?;
     let rows = measure(&world, &watch, &mut call, seconds)?;

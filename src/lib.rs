@@ -12,6 +12,7 @@ pub mod host_clock;
 pub mod progress;
 pub mod shared_memory;
 pub mod units;
+pub mod variant;
 
 pub mod chart;
 pub mod collective;

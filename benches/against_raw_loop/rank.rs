@@ -76,6 +76,7 @@ fn measure_op(
         completion_deadline: DEFAULT_COMPLETION_DEADLINE,
     };
     let binding = Binding {
+        variant: Default::default(),
         op,
         placement: Placement::OutOfPlace,
         groups,

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::{Axis, Groups};
 use crate::progress::Progress;
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
+use crate::variant::Variant;
 use crate::workload::replay::ReplayPlan;
 use crate::workload::{Op, ProductShape};
 use std::ops::Range;
@@ -44,6 +45,8 @@ pub struct Binding<'a> {
     pub op: &'a Op,
     /// Whether the result replaces the input.
     pub placement: Placement,
+    /// How it is handed over.
+    pub variant: Variant,
     /// The groups of the op's axis, all of which take part at once. Ranks in none of them stand aside.
     pub groups: &'a Groups,
     /// The number under which these groups were connected.
@@ -120,7 +123,10 @@ pub trait Backend {
 
     /// Why the backend does not carry this case out, though it exists. It is then waived on all ranks, whichever of them said so.
     fn waiver(&self, binding: &Binding) -> Option<String> {
-        let op = binding.op;
+        let (op, parts) = (binding.op, binding.variant.name_parts());
+        if !parts.is_empty() {
+            return Some(format!("{} is of --backend nccl, and this is {}", parts.join(", "), self.facts().name));
+        }
         let impossible = op.collective.reduces() && op.element.moves_only();
         impossible.then(|| format!("{} cannot reduce {}; it can only be moved", op.collective, op.element))
     }
@@ -181,6 +187,12 @@ pub trait Call {
     /// system call of ours.
     fn enqueue(&mut self) -> Result<()>;
 
+    /// Enqueues what one `fill` prepared, and nothing else: where [`Call::enqueue`] repeats a call on the same buffers, as a graph of
+    /// several calls does, this does not. Untimed.
+    fn enqueue_once(&mut self) -> Result<()> {
+        self.enqueue()
+    }
+
     /// Makes room for `marks` marks and forgets the old ones. Untimed.
     fn reserve_marks(&mut self, marks: usize);
 
@@ -225,6 +237,11 @@ pub trait Call {
     /// Whether [`Call::enqueue`] returns only when the call is carried out; false where that is a stream's business.
     fn blocks(&self) -> bool {
         true
+    }
+
+    /// What the library itself estimates that one call takes; `None` where it estimates nothing. Untimed, and nothing is carried out.
+    fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        Ok(None)
     }
 
     /// Gives up what is enqueued, so that a later `complete` returns an error instead of waiting.

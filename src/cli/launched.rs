@@ -8,7 +8,7 @@ use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
 use crate::backend;
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{Buffers, Environment, Opened, Options, Placing};
+use crate::backend::nccl::{Environment, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -228,7 +228,8 @@ fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]
 
 fn options(arguments: &LaunchedArguments) -> Options {
     let nccl = &arguments.nccl;
-    Options { library: nccl.nccl_library.clone(), ctas: (nccl.min_ctas, nccl.max_ctas), buffers: buffers(nccl.buffers) }
+    let ctas = (nccl.min_ctas, nccl.only_max_ctas());
+    Options { library: nccl.nccl_library.clone(), ctas, buffers: nccl.only_buffers() }
 }
 
 /// Who carries the calls out, once all ranks have what it needs.
@@ -239,15 +240,6 @@ fn backend(
     match opened {
         None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
         Some(opened) => Ok(Box::new(opened.into_backend(&options(arguments), &placing)?)),
-    }
-}
-
-fn buffers(asked: Option<super::nccl_arguments::Buffers>) -> Buffers {
-    use super::nccl_arguments::Buffers as Asked;
-    match asked {
-        None | Some(Asked::Plain) => Buffers::Plain,
-        Some(Asked::Registered) => Buffers::Registered,
-        Some(Asked::Symmetric) => Buffers::Symmetric,
     }
 }
 
@@ -263,6 +255,14 @@ fn launched(backend: Backend) -> Result<()> {
 fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Request> {
     let (arguments, world_size) = (work.launched(), nodes.ranks());
     let (plan, settings, suite) = work.plan_on(nodes)?;
+    let plan = plan.in_variants(&arguments.nccl.variants())?;
+    let interference = work.interference(world_size)?;
+    if interference.is_some() {
+        arguments.nccl.check_without_variants("--interfere")?;
+    }
+    if work.replay(world_size)?.is_some() {
+        arguments.nccl.check_without_variants("--replay")?;
+    }
     let injected = [
         ("--inject-delay", arguments.inject_delay.map(|delay| delay.rank)),
         ("--inject-panic", arguments.inject_panic),
@@ -293,7 +293,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         injected_delay: arguments.inject_delay,
         injected_panic: arguments.inject_panic,
         labels: arguments.nccl.labels(),
-        interference: work.interference(world_size)?,
+        interference,
         watch: Watch::default(),
     })
 }

@@ -1,6 +1,7 @@
 //! The flags of `--backend nccl`. They are known without it too, so that `commgauge run` can check what it hands on.
 
 use crate::error::{Error, Result};
+use crate::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,17 +25,27 @@ pub struct NcclArguments {
     /// Force one protocol for every call that has it (NCCL_PROTO)
     #[arg(long, value_enum, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// What NCCL is told of buffers: nothing, that they will be used (ncclCommRegister), or that they lie alike on all ranks
-    /// (ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub buffers: Option<Buffers>,
+    /// What NCCL is told of buffers, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
+    /// symmetric (that they lie alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub buffers: Vec<Buffers>,
+    /// How calls get to the device, a list with commas: stream, graph (captured in a CUDA graph of 20 calls when streaming, of one when
+    /// isolated), graph:CALLS [default: stream]
+    #[arg(long, value_name = "WAYS", value_delimiter = ',')]
+    pub submit: Vec<Submit>,
+    /// Calls in one ncclGroupStart and ncclGroupEnd, each on buffers of its own, a list with commas [default: 1]
+    #[arg(short = 'm', long, visible_alias = "agg-iters", value_name = "CALLS", value_delimiter = ',', value_parser = parse_aggregate)]
+    pub aggregate: Vec<u32>,
     /// Fewest thread blocks that NCCL's kernels take
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub min_ctas: Option<u32>,
-    /// Most thread blocks that NCCL's kernels take
-    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub max_ctas: Option<u32>,
+    /// Most thread blocks that NCCL's kernels take, a list with commas; any leaves them to NCCL
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', value_parser = parse_max_ctas)]
+    pub max_ctas: Vec<MostBlocks>,
 }
+
+/// Most thread blocks, or any number.
+type MostBlocks = Option<u32>;
 
 /// NCCL's algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,17 +65,6 @@ pub enum Protocol {
     Ll,
     Ll128,
     Simple,
-}
-
-/// What NCCL is told of buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Buffers {
-    /// Nothing.
-    Plain,
-    /// That they will be used.
-    Registered,
-    /// That they lie alike on all ranks.
-    Symmetric,
 }
 
 impl Algorithm {
@@ -96,19 +96,51 @@ impl Protocol {
 impl NcclArguments {
     /// What sets the cases of a run with these flags apart from the same cases without.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        let buffers = match self.buffers {
-            None | Some(Buffers::Plain) => None,
-            Some(Buffers::Registered) => Some("registered"),
-            Some(Buffers::Symmetric) => Some("symmetric"),
-        };
         let set = [
             ("algorithm", self.algorithm.map(|algorithm| algorithm.name().to_owned())),
             ("protocol", self.protocol.map(|protocol| protocol.name().to_owned())),
-            ("buffers", buffers.map(str::to_owned)),
             ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
-            ("max_ctas", self.max_ctas.map(|blocks| blocks.to_string())),
         ];
         set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    /// The variants in which every case is measured.
+    pub fn variants(&self) -> Variants {
+        let usual = Variants::default();
+        fn or<T: Clone>(given: &[T], usual: Vec<T>) -> Vec<T> {
+            if given.is_empty() { usual } else { given.to_vec() }
+        }
+        Variants {
+            buffers: or(&self.buffers, usual.buffers),
+            submit: or(&self.submit, usual.submit),
+            aggregate: or(&self.aggregate, usual.aggregate),
+            max_ctas: or(&self.max_ctas, usual.max_ctas),
+        }
+    }
+
+    /// The one kind of buffers that is asked for; plain where several are, of which some may be waived.
+    pub fn only_buffers(&self) -> Buffers {
+        if let [only] = self.buffers[..] { only } else { Buffers::Plain }
+    }
+
+    /// The one limit to thread blocks that holds for all that is launched.
+    pub fn only_max_ctas(&self) -> Option<u32> {
+        if let [only] = self.max_ctas[..] { only } else { None }
+    }
+
+    /// Refuses variants of what is handed over in one way only.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag.
+    pub fn check_without_variants(&self, what: &str) -> Result<()> {
+        let several_limits = self.max_ctas.len() > 1;
+        let refused = self.variants().named().into_iter().find(|name| *name != "max_ctas" || several_limits);
+        refused.map_or(Ok(()), |name| {
+            let flag = name.replace('_', "-");
+            Err(Error::usage(format!(
+                "--{flag}: {what} hands its calls over one by one, on plain buffers; leave it out"
+            )))
+        })
     }
 
     /// Refuses flags that would mean nothing on another backend, and limits that leave nothing.
@@ -121,14 +153,16 @@ impl NcclArguments {
             ("--share-gpu", self.share_gpu),
             ("--algorithm", self.algorithm.is_some()),
             ("--protocol", self.protocol.is_some()),
-            ("--buffers", self.buffers.is_some()),
+            ("--buffers", !self.buffers.is_empty()),
+            ("--submit", !self.submit.is_empty()),
+            ("--aggregate", !self.aggregate.is_empty()),
             ("--min-ctas", self.min_ctas.is_some()),
-            ("--max-ctas", self.max_ctas.is_some()),
+            ("--max-ctas", !self.max_ctas.is_empty()),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !is_nccl) {
             return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
         }
-        match (self.min_ctas, self.max_ctas) {
+        match (self.min_ctas, self.max_ctas.iter().flatten().min().copied()) {
             (Some(least), Some(most)) if least > most => {
                 Err(Error::usage(format!("--min-ctas {least} is more than --max-ctas {most}")))
             }
@@ -159,7 +193,10 @@ mod tests {
             ("--algorithm rign", "possible values: ring, tree, collnet-direct"),
             ("--protocol ll256", "possible values: ll, ll128, simple"),
             ("--device-map 0,x", "invalid digit"),
-            ("--max-ctas 0", "0 is not in 1..=64"),
+            ("--max-ctas 0", "1 to 64 thread blocks, or any"),
+            ("--submit graphs", "stream, graph, or graph:CALLS"),
+            ("--aggregate 1,65", "1 to 64 calls"),
+            ("--buffers pinned", "plain, registered, symmetric"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");
@@ -171,6 +208,7 @@ mod tests {
         for (line, is_nccl, words) in [
             ("--share-gpu", false, "--share-gpu is for --backend nccl"),
             ("--device-map 0,1", false, "--device-map is for --backend nccl"),
+            ("--submit graph", false, "--submit is for --backend nccl"),
             ("--min-ctas 8 --max-ctas 4", true, "--min-ctas 8 is more than --max-ctas 4"),
         ] {
             let error = parse(line).unwrap().check(is_nccl).expect_err(line);

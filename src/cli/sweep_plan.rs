@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::geometry::Splits;
 use crate::record::line::SuiteFacts;
 use crate::units::Bytes;
+use crate::variant::Variants;
 use crate::workload::WorkPlan;
 
 /// Smallest and largest size of nccl-tests where no flag says otherwise.
@@ -49,6 +50,7 @@ impl SweepArguments {
             placements: self.placements(),
             splits: vec![self.splits.clone()],
             cadences: self.cadences(),
+            variants: Variants::default(),
         };
         if !all_types {
             sweep.refuse_impossible_pairs(&types_place)?;

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::geometry::Splits;
 use crate::sample::Cadence;
 use crate::units::{BareSuffix, Bytes};
+use crate::variant::{MOST_AGGREGATED, MOST_CTAS, Variants, parse_max_ctas};
 
 /// Most sizes in one sweep.
 pub const MOST_SIZES: usize = 1000;
@@ -44,6 +45,8 @@ pub struct Sweep {
     pub splits: Vec<Splits>,
     /// What is timed.
     pub cadences: Vec<Cadence>,
+    /// How calls are handed over.
+    pub variants: Variants,
 }
 
 /// Which ranks of the group are root in turn.
@@ -80,6 +83,7 @@ impl Sweep {
             placements: BOTH_PLACEMENTS.to_vec(),
             splits: vec![Splits::Equal],
             cadences: cadences.to_vec(),
+            variants: Variants::default(),
         };
         if let Some(item) = table.take("axis") {
             sweep.axis = item.parsed(parse_axis)?;
@@ -116,6 +120,7 @@ impl Sweep {
         if let Some(item) = table.take("cadences") {
             sweep.cadences = read_cadences(item)?;
         }
+        sweep.variants = read_variants(&mut table)?;
         sweep.bytes = match table.take("bytes") {
             Some(item) => read_sizes(item)?,
             None if sweep.collectives == [Collective::Barrier] => Vec::new(),
@@ -187,6 +192,29 @@ pub fn growing_sizes(from: Bytes, to: Bytes, growth: Growth) -> std::result::Res
         return Err(format!("gives more than {MOST_SIZES} sizes; take larger steps or a smaller range"));
     }
     Ok(sizes)
+}
+
+/// The lists of variants; the usual way where a list is not there.
+fn read_variants(table: &mut Table) -> Result<Variants> {
+    let mut variants = Variants::default();
+    if let Some(item) = table.take("buffers") {
+        variants.buffers = item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?;
+    }
+    if let Some(item) = table.take("submit") {
+        variants.submit = item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?;
+    }
+    if let Some(item) = table.take("aggregate") {
+        let read = |item: &Item| item.count_within(1..=MOST_AGGREGATED);
+        variants.aggregate = item.items()?.iter().map(read).collect::<Result<_>>()?;
+    }
+    if let Some(item) = table.take("max_ctas") {
+        let read = |item: &Item| match item.is_whole() {
+            true => item.count_within(1..=MOST_CTAS).map(Some),
+            false => item.parsed(parse_max_ctas),
+        };
+        variants.max_ctas = item.items()?.iter().map(read).collect::<Result<_>>()?;
+    }
+    Ok(variants)
 }
 
 fn read_sizes(item: Item) -> Result<Vec<Bytes>> {

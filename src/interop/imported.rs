@@ -259,6 +259,7 @@ fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
         histograms: Vec::new(),
         pairs: None,
         buffer_copies: 1,
+        library_estimate_seconds: None,
         warnings: Vec::new(),
     }
 }

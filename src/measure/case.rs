@@ -16,7 +16,9 @@ use crate::error::Result;
 use crate::layout::Axis;
 use crate::record::line::{CaseLine, Outcome, RankHistogram, Samples, StopReason};
 use crate::sample::Cadence;
+use crate::units::Seconds;
 use crate::workload::Case;
+use crate::world::Located;
 
 /// What came of a case. `samples`, `histograms`, `rank_times`, `precision_reached` and `warnings` are known to process 0 only;
 /// the rest is the same everywhere.
@@ -40,6 +42,8 @@ pub struct CaseResult {
     pub rank_times: Vec<RankTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
+    /// What the library estimates that a call takes.
+    pub library_estimate: Option<Seconds>,
     /// Doubts that concern the case as a whole.
     pub warnings: Vec<String>,
 }
@@ -57,6 +61,7 @@ impl CaseResult {
             histograms: Vec::new(),
             rank_times: Vec::new(),
             buffer_copies,
+            library_estimate: None,
             warnings: Vec::new(),
         }
     }
@@ -77,6 +82,7 @@ impl CaseResult {
             histograms: self.histograms,
             pairs: None,
             buffer_copies: self.buffer_copies,
+            library_estimate_seconds: self.library_estimate,
             warnings: self.warnings,
         }
     }
@@ -103,6 +109,8 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
     let sampled =
         sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, own_times, &mut batch)?;
 
+    // Before the last check, which would find an estimate that did more than estimate.
+    let library_estimate = library_estimate(context, call)?;
     if let Some(corrupt) = check_after(context, call, case)? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
@@ -120,15 +128,24 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
     Ok(CaseResult {
         outcome: Outcome::Measured { verified: verifies(context, call) },
         warm_up_iterations: warm.iterations,
-        calls_per_sample,
+        calls_per_sample: calls_per_sample.saturating_mul(case.variant.calls_at_once()),
         stop: Some(sampled.stop),
         precision_reached: precision_reached(&sampled.valid),
         samples: sampled.columns,
         histograms,
         rank_times,
         buffer_copies: copies,
+        library_estimate,
         warnings,
     })
+}
+
+/// What the library estimates that a call takes: the longest of all ranks, the same on every process.
+fn library_estimate(context: &MeasureContext, call: &mut dyn Call) -> Result<Option<Seconds>> {
+    let mine = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
+    let mut longest = [Located { value: mine, rank: context.local_ranks.start as i32 }];
+    context.world.all_max(&mut longest)?;
+    Ok((longest[0].value > 0.0).then(|| Seconds(longest[0].value)))
 }
 
 /// The buffers as the timed iterations left them, where a repeated call leaves what one call leaves; and once more with
@@ -155,14 +172,22 @@ mod tests {
     use crate::element::ElementType;
     use crate::sample::Doubt;
     use crate::stats::Histogram;
-    use crate::units::Seconds;
     use crate::workload::{Op, Style};
     use crate::world::{SoloWorld, World};
     use std::sync::atomic::Ordering;
 
     fn case(collective: Collective, placement: Placement, cadence: Cadence) -> Case {
         let op = Op::new(Style::Sweep, Axis::World, collective, ElementType::Float32, 64);
-        Case { op, groups: 0, groups_label: String::new(), placement, cadence, uses: Vec::new(), solo_of: None }
+        Case {
+            op,
+            groups: 0,
+            groups_label: String::new(),
+            placement,
+            cadence,
+            variant: Default::default(),
+            uses: Vec::new(),
+            solo_of: None,
+        }
     }
 
     fn usual(cadence: Cadence) -> Case {

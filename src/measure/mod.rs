@@ -32,7 +32,7 @@ pub use own_times::RankTimes;
 pub use product::{ProductTimes, WARM_UP_PRODUCTS, measure_product};
 pub use replay::{ReplayContext, line_without_numbers as replay_line_without_numbers, measure_replay};
 pub use stop::{Decision, Progress, StopRule, precision_reached};
-pub use streaming::{stream, streaming_batch};
+pub use streaming::{enqueue_stream, stream, streaming_batch};
 
 use crate::config::RunSettings;
 use crate::record::line::ClockMethod;

@@ -12,11 +12,12 @@ pub use super::pair_times::PairTimes;
 use super::product_line::ProductLine;
 use super::replay_line::ReplayLine;
 use super::resume_line::ResumeLine;
+pub use super::samples_line::{RankHistogram, Samples};
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::geometry::Splits;
 use crate::layout::{Axis, Locality};
-use crate::sample::{Cadence, Doubt};
+use crate::sample::Cadence;
 use crate::units::{Bytes, Rate, Seconds};
 use crate::workload::when::When;
 use crate::workload::{StepFacts, Style};
@@ -244,7 +245,9 @@ pub struct CaseFacts {
     /// Index of the same case on all groups at once, where one group is at work alone here and the others stand aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solo_of: Option<u32>,
-    /// What another tool said of it beyond the above, by the name of its column; imported records only.
+    /// What sets it apart from the same call otherwise: the variant in which it was handed over (`buffers`, `submit`, `aggregate`,
+    /// `max_ctas`), what flags forced (`algorithm`, `protocol`, `min_ctas`), and of imported records what another tool said, by the
+    /// name of its column.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -331,7 +334,7 @@ pub struct CaseLine {
     pub outcome: Outcome,
     /// Iterations run before timing and not kept.
     pub warm_up_iterations: u32,
-    /// Calls in one sample: 1 when isolated.
+    /// Calls in one sample: 1 when isolated, but for graphs and groups of several calls, which are handed over at once.
     pub calls_per_sample: u32,
     /// Why sampling ended; absent where nothing was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -349,6 +352,10 @@ pub struct CaseLine {
     pub pairs: Option<Box<PairTimes>>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
+    /// What the library itself estimates that a call takes, the longest of all ranks (`ncclGroupSimulateEnd`): no measurement. Absent
+    /// where it estimates nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library_estimate_seconds: Option<Seconds>,
     /// Doubts that concern the case as a whole, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -411,36 +418,4 @@ pub enum StopReason {
     FixedCount,
     /// A signal.
     Interrupted,
-}
-
-/// Samples of a case, column by column; every list has the same length. Times are of the whole sample.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Samples {
-    /// The slowest rank's time.
-    pub slowest_nanoseconds: Vec<u64>,
-    /// World rank of the slowest.
-    pub slowest_rank: Vec<u32>,
-    /// First to last arrival at the call; empty when streaming.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arrival_spread_nanoseconds: Vec<u64>,
-    /// Last arrival to latest end; empty when streaming.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub transfer_nanoseconds: Vec<u64>,
-    /// World rank that arrived last; empty when streaming.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub last_rank: Vec<u32>,
-    /// Samples that do not count, with the reason: index and doubt.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub doubtful: Vec<(u32, Doubt)>,
-}
-
-/// A mergeable histogram of own times.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RankHistogram {
-    /// First world rank it covers.
-    pub rank: u32,
-    /// Ranks it covers: 1 in small worlds, a block of consecutive ranks in large ones.
-    pub ranks: u32,
-    /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
-    pub hdr_v2_deflate_base64: String,
 }

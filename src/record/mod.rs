@@ -23,6 +23,7 @@ mod reader;
 mod reopen;
 pub mod replay_line;
 pub mod resume_line;
+mod samples_line;
 mod schema;
 mod seal;
 

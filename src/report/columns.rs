@@ -9,6 +9,7 @@ use crate::collective::Placement;
 use crate::geometry::Splits;
 use crate::layout::Axis;
 use crate::units::three_digits;
+use crate::variant;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 
 /// A column. The order is that of the table.
@@ -19,12 +20,14 @@ enum Column {
     Element,
     Reduce,
     Place,
+    Variant,
     PerStep,
     Samples,
     Replicates,
     Median,
     Interval,
     P99,
+    Estimate,
     Algbw,
     Busbw,
     Bound,
@@ -32,17 +35,20 @@ enum Column {
     Check,
 }
 
+/// How many columns there are.
+const COLUMNS: usize = 18;
+
 use Column::*;
 
 impl Column {
-    const ALL: [Column; 16] = [
-        Collective, Size, Element, Reduce, Place, PerStep, Samples, Replicates, Median, Interval, P99, Algbw, Busbw,
-        Bound, Share, Check,
+    const ALL: [Column; COLUMNS] = [
+        Collective, Size, Element, Reduce, Place, Variant, PerStep, Samples, Replicates, Median, Interval, P99,
+        Estimate, Algbw, Busbw, Bound, Share, Check,
     ];
 
     /// The first to go where the width does not suffice. What is not listed always stays.
-    const EXPENDABLE: [Column; 11] =
-        [Replicates, Bound, Algbw, PerStep, P99, Samples, Share, Interval, Reduce, Element, Place];
+    const EXPENDABLE: [Column; 12] =
+        [Replicates, Bound, Algbw, Estimate, PerStep, P99, Samples, Share, Interval, Reduce, Element, Place];
 
     /// Heading and its unit.
     fn heading(self) -> (&'static str, &'static str) {
@@ -52,12 +58,14 @@ impl Column {
             Element => ("type", ""),
             Reduce => ("op", ""),
             Place => ("place", ""),
+            Variant => ("variant", ""),
             PerStep => ("calls", "a step"),
             Samples => ("samples", ""),
             Replicates => ("repl.", ""),
             Median => ("median", "us"),
             Interval => ("interval", "95 %, us"),
             P99 => ("p99", "us"),
+            Estimate => ("NCCL's", "est., us"),
             Algbw => ("algbw", "GB/s"),
             Busbw => ("busbw", "GB/s"),
             Bound => ("bound", "GB/s"),
@@ -67,7 +75,7 @@ impl Column {
     }
 
     fn is_text(self) -> bool {
-        matches!(self, Collective | Element | Reduce | Place | Check)
+        matches!(self, Collective | Element | Reduce | Place | Variant | Check)
     }
 
     fn cell(self, row: &Row, note: Option<usize>) -> String {
@@ -79,6 +87,7 @@ impl Column {
             Element => (facts.bytes_total.0 > 0).then(|| facts.element_type.name().to_owned()),
             Reduce => facts.reduce_op.map(|op| op.name().to_owned()),
             Place => (facts.bytes_total.0 > 0).then(|| place(facts.placement).to_owned()),
+            Variant => Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty()),
             PerStep => facts.count_per_step().map(|count| count.to_string()),
             Samples => (row.samples > 0).then(|| row.samples.to_string()),
             Replicates => (row.replicates > 0).then(|| format!("{}/{}", row.replicates, row.replicates_planned)),
@@ -88,6 +97,7 @@ impl Column {
                 None => "n/a".to_owned(),
             }),
             P99 => latency.map(|latency| latency.p99.map_or_else(|| "n/a".to_owned(), microseconds)),
+            Estimate => row.library_estimate.map(microseconds),
             Algbw => row.algbw.map(|rate| three_digits(rate.gigabytes_per_second())),
             Busbw => row.busbw.map(|rate| three_digits(rate.gigabytes_per_second())),
             Bound => facts.bound_bytes_per_second.map(|rate| three_digits(rate.gigabytes_per_second())),
@@ -129,6 +139,11 @@ pub(super) fn collective(row: &Row) -> String {
     text
 }
 
+/// The collective and the variant in which it was handed over.
+pub(super) fn collective_and_variant(row: &Row) -> String {
+    format!("{} {}", collective(row), variant::shown(&row.facts.labels)).trim_end().to_owned()
+}
+
 /// Rows of one axis, style and cadence, on groups that lie alike.
 pub(super) struct Section<'a> {
     rows: Vec<(&'a Row, Option<usize>)>,
@@ -137,7 +152,7 @@ pub(super) struct Section<'a> {
     columns: Vec<Column>,
     /// Widest content of each of [`Column::ALL`] over all sections, so that the sections line up; of the last column,
     /// which nothing stands behind, over this section.
-    widths: [usize; 16],
+    widths: [usize; COLUMNS],
 }
 
 /// The sections of a report, in the order in which they first appear. `notes` are the numbers beside the status.
@@ -148,12 +163,12 @@ pub(super) fn sections<'a>(view: &'a View, notes: &[Option<usize>]) -> Vec<Secti
             Some(section) => section.rows.push((row, *note)),
             None => {
                 let (agreed, columns) = (Vec::new(), Vec::new());
-                sections.push(Section { rows: vec![(row, *note)], agreed, columns, widths: [0; 16] });
+                sections.push(Section { rows: vec![(row, *note)], agreed, columns, widths: [0; COLUMNS] });
             }
         }
     }
     sections.iter_mut().for_each(Section::settle);
-    let mut widths = [0; 16];
+    let mut widths = [0; COLUMNS];
     for section in &sections {
         for column in &section.columns {
             widths[*column as usize] = widths[*column as usize].max(section.natural_width(*column));
@@ -176,14 +191,16 @@ impl Section<'_> {
     fn settle(&mut self) {
         for column in Column::ALL {
             let cells: Vec<String> = self.rows.iter().map(|(row, note)| column.cell(row, *note)).collect();
-            if matches!(column, Element | Reduce | Place | PerStep | Bound | Share | Algbw | Busbw)
+            if matches!(column, Element | Reduce | Place | Variant | PerStep | Bound | Share | Estimate | Algbw | Busbw)
                 && cells.iter().all(|cell| cell == "-")
             {
                 continue;
             }
             let said = cells.iter().filter(|cell| *cell != "-").collect::<Vec<_>>();
             let agree = said.windows(2).all(|pair| pair[0] == pair[1]);
-            if matches!(column, Element | Reduce | Place) && agree {
+            // Of variants the dash says something too: the usual way.
+            let all_say = matches!(column, Variant) && said.len() == cells.len();
+            if (matches!(column, Element | Reduce | Place) || all_say) && agree {
                 self.agreed.push((column, said[0].clone()));
             } else {
                 self.columns.push(column);

@@ -93,7 +93,7 @@ fn cells(pair: &Contention, row: &Row) -> Vec<String> {
     vec![
         facts.axis.to_string(),
         facts.style.name().to_owned(),
-        super::columns::collective(row),
+        super::columns::collective_and_variant(row),
         facts.bytes_total.to_string(),
         facts.cadence.to_string(),
         pair.groups.to_string(),

@@ -11,8 +11,9 @@ use super::view::View;
 use crate::comma_separated::CommaSeparated;
 use crate::error::Result;
 use crate::units::{Rate, Seconds};
+use crate::variant;
 
-const COLUMNS: [&str; 46] = [
+const COLUMNS: [&str; 48] = [
     "case",
     "axis",
     "style",
@@ -59,6 +60,8 @@ const COLUMNS: [&str; 46] = [
     "backend",
     "world_size",
     "run_id",
+    "variant",
+    "library_estimate_seconds",
 ];
 
 /// The rows, with a row of names above them.
@@ -123,6 +126,8 @@ fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()]
         harmless(&view.header.backend.name),
         view.header.world_size.to_string(),
         harmless(&view.header.run_id),
+        harmless(&variant::shown(&facts.labels)),
+        seconds(row.library_estimate),
     ]
 }
 

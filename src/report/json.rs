@@ -62,6 +62,8 @@ struct JsonRow<'a> {
     latency_seconds_p90: Option<Seconds>,
     latency_seconds_p99: Option<Seconds>,
     latency_seconds_p999: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library_estimate_seconds: Option<Seconds>,
     precision_reached: Option<f64>,
     algbw_bytes_per_second: Option<Rate>,
     busbw_bytes_per_second: Option<Rate>,
@@ -130,6 +132,7 @@ fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
         latency_seconds_p90: latency.and_then(|latency| latency.p90),
         latency_seconds_p99: latency.and_then(|latency| latency.p99),
         latency_seconds_p999: latency.and_then(|latency| latency.p999),
+        library_estimate_seconds: row.library_estimate,
         precision_reached: row.precision_reached,
         algbw_bytes_per_second: row.algbw,
         busbw_bytes_per_second: row.busbw,

@@ -7,6 +7,7 @@ use super::text::visible;
 use super::view::View;
 use super::{calibration, contention, interference, products, replay};
 use crate::units::{Rate, Seconds, three_digits};
+use crate::variant;
 
 const HEADINGS: [(&str, bool); 14] = [
     ("axis", false),
@@ -94,7 +95,9 @@ fn cells(row: &Row) -> [String; HEADINGS.len()] {
         axis,
         format!("{} x {}", facts.groups, facts.group_size),
         facts.locality.to_string(),
-        super::columns::collective(row),
+        format!("{} {}", super::columns::collective(row), escaped(&variant::shown(&facts.labels)))
+            .trim_end()
+            .to_owned(),
         facts.bytes_total.to_string(),
         facts.element_type.to_string(),
         facts.reduce_op.map_or_else(dash, |op| op.to_string()),

@@ -10,6 +10,7 @@ use super::text::visible;
 use super::view::View;
 use crate::collective::{Collective, Placement};
 use crate::sample::Cadence;
+use crate::variant;
 use std::collections::{BTreeSet, HashMap};
 
 /// All blocks.
@@ -40,7 +41,12 @@ pub(super) fn text(view: &View) -> String {
 fn same_block(a: &Row, b: &Row) -> bool {
     let key =
         |row: &Row| (row.facts.axis, row.facts.style, row.facts.group_size, row.facts.groups, row.facts.collective);
-    key(a) == key(b)
+    key(a) == key(b) && variant(a) == variant(b)
+}
+
+/// What it was handed over as: that tool has one way for all rows of a block.
+fn variant(row: &Row) -> String {
+    variant::shown(&row.facts.labels)
 }
 
 /// One line of the table: the same call out of place and in place.
@@ -129,10 +135,15 @@ fn parameters(view: &View, block: &[&Row]) -> String {
     };
     let warm_up = block.iter().map(|row| row.warm_up_iterations).max().unwrap_or(0);
     let iterations = block.iter().map(|row| row.calls).filter(|calls| *calls > 0).min().unwrap_or(0);
+    let labels = &block[0].facts.labels;
+    let aggregate = labels.get("aggregate").map_or("1", String::as_str);
+    let graph = u32::from(labels.contains_key("submit"));
+    let variant = Some(variant(block[0])).filter(|shown| !shown.is_empty());
+    let variant = variant.map_or_else(String::new, |shown| format!("# commgauge: variant {}\n", visible(&shown)));
     let validation = u32::from(view.header.settings.verify);
     format!(
         "# nThread 1 nGpus 1 minBytes {smallest} maxBytes {largest} step: {step} warmup iters: {warm_up} iters: {iterations} \
-         agg iters: 1 validation: {validation} graph: 0\n#\n"
+         agg iters: {aggregate} validation: {validation} graph: {graph}\n{variant}#\n"
     )
 }
 

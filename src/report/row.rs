@@ -35,6 +35,8 @@ pub struct Row {
     pub busbw: Option<Rate>,
     /// `busbw` over the bound that the machine file gives.
     pub bound_share: Option<f64>,
+    /// What the library itself estimates for a call (of one way where a call has several): no measurement.
+    pub library_estimate: Option<Seconds>,
     /// Worst precision that a replicate reached: half width of its interval over its median.
     pub precision_reached: Option<f64>,
     /// What came of it.
@@ -152,6 +154,10 @@ impl Row {
             algbw,
             busbw,
             bound_share: busbw.zip(bound).map(|(rate, bound)| rate.0 / bound.0),
+            library_estimate: (measured.iter().filter_map(|line| line.library_estimate_seconds))
+                .map(|estimate| Seconds(estimate.0 / f64::from(facts.transfers_per_call.max(1))))
+                .reduce(|one, other| if one.0 >= other.0 { one } else { other })
+                .filter(|_| !withheld),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
             status,
             warnings,

@@ -11,6 +11,7 @@ use super::text::{visible, wrap};
 use super::view::View;
 use super::{calibration, contention, interference, plain_table, products, replay};
 use crate::units::Bytes;
+use crate::variant;
 use std::collections::HashMap;
 
 /// The whole report, fitted to a width.
@@ -159,6 +160,13 @@ fn legend(view: &View) -> String {
         .any(|row| row.facts.bytes_accounted != row.facts.bytes_total && row.facts.bytes_total != Bytes(0))
     {
         legend += " all_to_all_v: algbw counts the busiest rank.";
+    }
+    if view.rows.iter().any(|row| !variant::shown(&row.facts.labels).is_empty()) {
+        legend += " Variant: what NCCL was told or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
+                   are of one call all the same; - is the usual way.";
+    }
+    if view.rows.iter().any(|row| row.library_estimate.is_some()) {
+        legend += " NCCL's est.: what NCCL itself estimates (ncclGroupSimulateEnd); no measurement.";
     }
     legend
 }

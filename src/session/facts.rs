@@ -127,6 +127,6 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         bound_bytes_per_second: bound,
         uses: case.uses.iter().map(step_use).collect(),
         solo_of: case.solo_of.map(|index| index as u32),
-        labels: request.labels.clone(),
+        labels: request.labels.clone().into_iter().chain(case.variant.labels()).collect(),
     }
 }

@@ -126,6 +126,7 @@ pub(super) fn binding<'a>(request: &'a Request, case: &'a Case, geometry: &'a Ge
     Binding {
         op: &case.op,
         placement: case.placement,
+        variant: case.variant,
         groups: request.plan.groups_of(case),
         groups_number: case.groups,
         geometry,

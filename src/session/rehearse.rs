@@ -95,6 +95,7 @@ impl<'a> Rehearsal<'a> {
             histograms: Vec::new(),
             pairs: None,
             buffer_copies: 1,
+            library_estimate_seconds: None,
             warnings: Vec::new(),
         };
         let geometry = match &planned.geometry {

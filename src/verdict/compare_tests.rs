@@ -44,6 +44,36 @@ fn compared(base: &Judged, new: &Judged) -> Verdict {
 }
 
 #[test]
+fn what_was_forced_upon_calls_is_named_and_may_be_allowed_by_its_name() {
+    let base = run("a", 2, 4, None, (0.01, Shape::Normal), 1);
+    let labelled = |rows: &[usize], value: &str| {
+        let mut new = run("b", 2, 4, None, (0.01, Shape::Normal), 2);
+        for row in rows {
+            new.record.plan.cases[*row].labels.insert("buffers".to_owned(), value.to_owned());
+        }
+        new
+    };
+    let refused = |base: &Judged, new: &Judged| {
+        let sides = [base, new].map(std::slice::from_ref);
+        compare(sides[0], sides[1], &RULE).unwrap_err().to_string()
+    };
+    let (all, some) = (labelled(&[0, 1], "registered"), labelled(&[1], "registered"));
+    for (told, words) in [
+        (refused(&base, &all), r#"labels (buffers): "not set" and "registered""#),
+        (refused(&base, &some), r#"labels (buffers): "not set" and "none, registered""#),
+    ] {
+        assert!(told.contains(words) && told.ends_with("say --allow labels"), "{told}");
+    }
+    let rule = CompareRule { allowed: vec![Allowed::Labels], ..RULE };
+    let verdict = compare(&[base], &[all], &rule).unwrap();
+    assert!(
+        verdict.rule.iter().any(|told| told.starts_with("allowed to differ: labels (buffers)")),
+        "{:?}",
+        verdict.rule
+    );
+}
+
+#[test]
 fn runs_that_are_not_alike_are_refused_unless_told_which_may_differ() {
     let base = run("a", 2, 4, None, (0.01, Shape::Normal), 1);
     let mut new = run("b", 2, 4, None, (0.01, Shape::Normal), 2);

@@ -23,6 +23,8 @@ pub enum Allowed {
     Suite,
     /// How samples are taken: precision, checks, buffers, data seed.
     Settings,
+    /// What was forced upon the calls: algorithm, protocol, kind of buffers, thread blocks.
+    Labels,
 }
 
 /// A difference.
@@ -49,6 +51,7 @@ impl Allowed {
             Allowed::RankMap => "rank-map",
             Allowed::Suite => "suite",
             Allowed::Settings => "settings",
+            Allowed::Labels => "labels",
         }
     }
 }
@@ -136,7 +139,24 @@ pub(super) fn facts(judged: &Judged) -> Facts {
     // What schedulers set differs from job to job and steers nothing.
     let steering = header.environment.iter().filter(|(name, _)| !name.starts_with("SLURM_"));
     facts.extend(steering.map(|(name, value)| ((Environment, name.clone()), value.clone())));
+    facts.extend(labels(judged).into_iter().map(|(name, values)| ((Labels, name.to_owned()), values)));
     facts
+}
+
+/// The values of each label over the rows; `none` among them where some rows go without it.
+fn labels(judged: &Judged) -> BTreeMap<&str, String> {
+    let cases = &judged.record.plan.cases;
+    let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    for (name, value) in cases.iter().flat_map(|case| &case.labels) {
+        let (rows, seen) = values.entry(name).or_default();
+        *rows += 1;
+        seen.insert(value);
+    }
+    let told = values.into_iter().map(|(name, (rows, seen))| {
+        let without = (rows < cases.len()).then_some("none");
+        (name, without.into_iter().chain(seen).collect::<Vec<_>>().join(", "))
+    });
+    told.collect()
 }
 
 /// The different values of a fact of the ranks, in order, in short.

@@ -69,6 +69,7 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
         histograms: Vec::new(),
         pairs: None,
         buffer_copies: 1,
+        library_estimate_seconds: None,
         warnings: Vec::new(),
     }
 }

@@ -19,7 +19,7 @@ const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 1e9;
 
 /// Of a case before anything of it is measured: filling its buffers and its first call.
 pub fn deadline_of_case(case: &Case) -> Duration {
-    of_seconds(case.op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND)
+    of_seconds(case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND)
 }
 
 /// Of a matrix product.

@@ -4,6 +4,7 @@ use super::deadline::{SETUP_DEADLINE, deadline_as_measured};
 use crate::backend::{Call, Marks, Mismatch};
 use crate::error::Result;
 use crate::progress::{Doing, Progress};
+use crate::units::Seconds;
 use crate::world::{Located, World};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +54,17 @@ impl Call for WatchedCall<'_> {
         self.progress.enter_call();
         self.calls += 1;
         let done = self.call.enqueue();
+        if self.blocks {
+            self.progress.finish();
+        }
+        done
+    }
+
+    fn enqueue_once(&mut self) -> Result<()> {
+        self.relax();
+        self.progress.enter_call();
+        self.calls += 1;
+        let done = self.call.enqueue_once();
         if self.blocks {
             self.progress.finish();
         }
@@ -109,6 +121,11 @@ impl Call for WatchedCall<'_> {
 
     fn stands_aside(&self, local_rank: usize) -> bool {
         self.call.stands_aside(local_rank)
+    }
+
+    fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        self.relax();
+        self.call.library_estimate()
     }
 
     fn blocks(&self) -> bool {

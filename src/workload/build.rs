@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Axis, Groups, Layout, Nodes};
 use crate::sample::Cadence;
 use crate::units::Bytes;
+use crate::variant::Variant;
 use std::collections::HashMap;
 
 /// Most cases in one run; more are a slip in a suite and would run for days.
@@ -131,7 +132,8 @@ impl Planner {
                 overlap: op.overlap,
                 why: op.why.clone(),
             };
-            self.add(op, groups, Some(use_), &placements, cadences, &table.place)?;
+            let ways = Ways { placements: &placements, cadences, variants: &[Variant::default()] };
+            self.add(op, groups, Some(use_), ways, &table.place)?;
         }
         Ok(())
     }
@@ -208,24 +210,20 @@ impl Planner {
             self.labels.push(label.to_owned());
             self.groups.len() - 1
         });
-        ops.into_iter().try_for_each(|op| self.add(op, index, None, &sweep.placements, &sweep.cadences, &sweep.place))
+        let variants = sweep.variants.all();
+        let ways = Ways { placements: &sweep.placements, cadences: &sweep.cadences, variants: &variants };
+        ops.into_iter().try_for_each(|op| self.add(op, index, None, ways, &sweep.place))
     }
 
     /// Adds the cases of an op. One that is there already is run once, and serves one use more.
-    fn add(
-        &mut self,
-        op: Op,
-        groups: usize,
-        use_: Option<Use>,
-        placements: &[Placement],
-        cadences: &[Cadence],
-        place: &Place,
-    ) -> Result<()> {
-        for placement in placements_of(op.collective, placements) {
-            for &cadence in cadences {
+    fn add(&mut self, op: Op, groups: usize, use_: Option<Use>, ways: Ways, place: &Place) -> Result<()> {
+        for placement in placements_of(op.collective, ways.placements) {
+            for (&cadence, &variant) in ways.cadences.iter().flat_map(|c| ways.variants.iter().map(move |v| (c, v))) {
+                let variant = variant.settled(cadence == Cadence::Isolated);
                 let groups_label = self.labels[groups].clone();
                 let uses = use_.iter().cloned().collect();
-                let case = Case { op: op.clone(), groups, groups_label, placement, cadence, uses, solo_of: None };
+                let case =
+                    Case { op: op.clone(), groups, groups_label, placement, cadence, variant, uses, solo_of: None };
                 let name = case.name();
                 if let Some(index) = self.index_by_name.get(&name) {
                     self.cases[*index].uses.extend(use_.iter().cloned());
@@ -240,6 +238,14 @@ impl Planner {
         }
         Ok(())
     }
+}
+
+/// The ways in which each op of a table is measured.
+#[derive(Clone, Copy)]
+struct Ways<'a> {
+    placements: &'a [Placement],
+    cadences: &'a [Cadence],
+    variants: &'a [Variant],
 }
 
 /// Each name once, in the order of first appearance.

@@ -6,6 +6,7 @@ use crate::collective::Placement;
 use crate::geometry::Splits;
 use crate::sample::Cadence;
 use crate::units::Bytes;
+use crate::variant::Variant;
 
 /// What is measured as one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Case {
     pub placement: Placement,
     /// What is timed.
     pub cadence: Cadence,
+    /// How it is handed over.
+    pub variant: Variant,
     /// What the call is for: the steps of the plan that perform it. Empty for sweeps.
     pub uses: Vec<Use>,
     /// Index in the plan of the same case on all groups at once, where one group is at work alone here.
@@ -74,6 +77,7 @@ impl Case {
         parts.push(op.bytes_total.0.to_string());
         parts.push(self.placement.name().to_owned());
         parts.push(self.cadence.name().to_owned());
+        parts.extend(self.variant.name_parts());
         parts.join("/")
     }
 }

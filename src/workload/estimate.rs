@@ -48,7 +48,7 @@ pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Se
 }
 
 fn cautious_seconds(case: &Case) -> f64 {
-    cautious_seconds_of(&case.op)
+    cautious_seconds_of(&case.op) * f64::from(case.variant.calls_at_once())
 }
 
 fn cautious_seconds_of(op: &Op) -> f64 {

@@ -17,6 +17,7 @@ mod solo;
 pub mod step;
 mod style;
 mod sweep;
+mod variants;
 pub mod when;
 mod wire;
 

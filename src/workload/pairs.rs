@@ -105,6 +105,7 @@ pub(super) fn cases_of_a_round(
         groups_label: label.to_owned(),
         placement: Placement::OutOfPlace,
         cadence: Cadence::Streaming,
+        variant: Default::default(),
         uses: Vec::new(),
         solo_of: None,
     })

@@ -115,6 +115,7 @@ mod tests {
             placements: Vec::new(),
             splits: vec![Splits::Equal, Splits::Skewed { exponent: 1.0 }],
             cadences: BOTH_CADENCES.to_vec(),
+            variants: crate::variant::Variants::default(),
         }
     }
 

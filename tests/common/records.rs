@@ -110,6 +110,7 @@ impl Made {
             histograms: Vec::new(),
             pairs: None,
             buffer_copies: 1,
+            library_estimate_seconds: None,
             warnings: Vec::new(),
         }
     }

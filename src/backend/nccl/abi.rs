@@ -68,6 +68,29 @@ impl Config {
     }
 }
 
+/// `ncclSimInfo_t`: what NCCL estimates of a group that it does not carry out. As of 2.22, which had it first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SimulationInfo {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    /// Microseconds; below zero where it has no estimate.
+    pub estimated_microseconds: f32,
+}
+
+impl SimulationInfo {
+    /// As `NCCL_SIM_INFO_INITIALIZER` has it.
+    pub fn empty() -> SimulationInfo {
+        SimulationInfo {
+            size: size_of::<SimulationInfo>(),
+            magic: 0x7468_5283,
+            version: 2_22_03,
+            estimated_microseconds: -1.0,
+        }
+    }
+}
+
 /// The name of a result.
 pub fn name_of(code: Code) -> String {
     const NAMES: [&str; 9] = [
@@ -126,6 +149,12 @@ mod tests {
         assert_eq!((size_of::<Config>(), config.size), (48, 48));
         assert_eq!(std::mem::offset_of!(Config, network), 32);
         assert_eq!((config.magic, config.version), (0xcafe_beef, 21_800));
+    }
+
+    #[test]
+    fn the_estimate_is_laid_out_as_in_the_header_of_2_22() {
+        assert_eq!(size_of::<SimulationInfo>(), 24);
+        assert_eq!(std::mem::offset_of!(SimulationInfo, estimated_microseconds), 16);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::abi;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
+use super::graph::Graph;
 use super::prepared::{Prepared, result_offset};
 use crate::backend::mpi::Rotation;
 use crate::backend::{Binding, Call, Marks, Mismatch};
@@ -12,6 +13,8 @@ use crate::collective::Collective;
 use crate::error::{Error, Kind, Result};
 use crate::host_clock;
 use crate::pattern::segments::View;
+use crate::units::Seconds;
+use crate::variant::Variant;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,12 +22,62 @@ use std::time::Duration;
 /// Between two looks at what happened in the background while waiting.
 const NANOSECONDS_BETWEEN_LOOKS: u64 = 200_000;
 
+/// Buffers lie whole cache lines apart.
+const CACHE_LINE: u64 = 64;
+/// Graphs hold the addresses of buffers, so that going through many copies takes many of them; never more than so many.
+const MOST_GRAPHS: u64 = 64;
+
+/// Copies of the buffers that together leave the cache, as far as the graphs of a case go through them. One copy is of all calls of a
+/// group.
+pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> Rotation {
+    let stride_bytes = Rotation::new(buffer_bytes, 0).stride_bytes;
+    let copy_bytes = stride_bytes.saturating_mul(u64::from(variant.aggregate));
+    let most_copies = variant.calls_in_a_graph().map_or(u64::MAX, |calls| MOST_GRAPHS * u64::from(calls));
+    Rotation::new(copy_bytes, cold_bytes.min(copy_bytes.saturating_mul(most_copies)))
+}
+
+/// What is captured of a call.
+struct Graphs {
+    /// Calls, or groups of them, in each.
+    calls: u32,
+    /// How many graphs go through all copies of the buffers.
+    wanted: usize,
+    /// Those of the timed loop, each with the copy that it uses last.
+    captured: Vec<(Graph, u64)>,
+    next: usize,
+    /// The one whose data are checked.
+    once: Option<Graph>,
+    last_copy: u64,
+}
+
+impl Graphs {
+    fn of(calls: u32, copies: u64) -> Graphs {
+        let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
+        Graphs { calls, wanted, captured: Vec::with_capacity(wanted), next: 0, once: None, last_copy: 0 }
+    }
+
+    #[inline]
+    fn launch(&mut self, stream: CUstream) -> Result<()> {
+        let Some((graph, last_copy)) = self.captured.get(self.next) else {
+            return Err(Error::environment("a graph is launched before marks were reserved"));
+        };
+        self.last_copy = *last_copy;
+        self.next = if self.next + 1 == self.captured.len() { 0 } else { self.next + 1 };
+        graph.launch(stream)
+    }
+}
+
 /// A call that NCCL carries out on a stream.
 pub(super) struct NcclCall<'b> {
     backend: &'b mut NcclBackend,
     communicator: Rc<Communicator>,
     prepared: Prepared,
+    /// Through copies of the buffers; each copy is of all calls of a group.
     rotation: Rotation,
+    /// Calls in a group, and bytes from the buffers of one to those of the next.
+    aggregate: u64,
+    stride_bytes: u64,
+    graphs: Option<Graphs>,
     data: Data,
     has_data: bool,
     /// Marks that were recorded of those that there is room for.
@@ -46,7 +99,8 @@ impl<'b> NcclCall<'b> {
         let op = binding.op;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let operation = reduce_op.map_or(0, abi::operation);
-        let communicator = backend.communicator(binding.groups_number, binding.groups.axis)?;
+        let variant = binding.variant;
+        let communicator = backend.communicator(binding.groups_number, binding.groups.axis, variant.max_ctas)?;
         backend.scratch.clear();
         let (offset, seed) = (result_offset(view), binding.seed);
         let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.scratch);
@@ -63,6 +117,10 @@ impl<'b> NcclCall<'b> {
             backend,
             communicator,
             prepared,
+            aggregate: u64::from(variant.aggregate),
+            // Whole cache lines; at least as long as what `rotation` reckoned with.
+            stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
+            graphs: variant.calls_in_a_graph().map(|calls| Graphs::of(calls, rotation.copies)),
             rotation,
             data,
             has_data: op.collective != Collective::Barrier,
@@ -71,19 +129,68 @@ impl<'b> NcclCall<'b> {
             what,
         };
         for copy in 0..rotation.copies {
-            call.data.write_inputs(call.place(copy), call.tools())?;
+            for place in call.places(copy) {
+                call.data.write_inputs(place, call.tools())?;
+            }
         }
         call.wait(Duration::from_secs(60))?;
         Ok(call)
     }
 
-    fn place(&self, copy: u64) -> Place {
+    /// The buffers of every call of a group.
+    fn places(&self, copy: u64) -> impl Iterator<Item = Place> + use<> {
+        let (send, receive) = (self.backend.send.address(), self.backend.receive.address());
+        let (first, stride) = (copy * self.rotation.stride_bytes, self.stride_bytes);
+        let element_bytes = self.prepared.element_bytes();
+        (0..self.aggregate).map(move |call| {
+            let offset = first + call * stride;
+            Place { send: send + offset, receive: receive + offset, shift: offset / element_bytes }
+        })
+    }
+
+    /// The copy that was used last.
+    fn last_copy(&self) -> u64 {
+        self.graphs.as_ref().map_or(self.rotation.last_used(), |graphs| graphs.last_copy)
+    }
+
+    /// Puts one group of calls, or one call, on the stream, on the next copy of the buffers.
+    #[inline]
+    fn issue(&mut self) -> Result<()> {
+        self.rotation.advance();
+        self.issue_on(self.rotation.last_used())
+    }
+
+    #[inline(always)]
+    fn issue_on(&self, copy: u64) -> Result<()> {
         let offset = copy * self.rotation.stride_bytes;
-        Place {
-            send: self.backend.send.address() + offset,
-            receive: self.backend.receive.address() + offset,
-            shift: offset / self.prepared.element_bytes(),
+        let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
+        let stream = self.backend.stream.cast();
+        if self.aggregate == 1 {
+            // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call lives, and were reserved for all
+            // copies of the buffers; the stream is the backend's and is waited for before they are given back.
+            return unsafe { self.prepared.issue(send, receive, &self.communicator, stream) };
         }
+        self.prepared.grouped(|| {
+            (0..self.aggregate).map(|call| call * self.stride_bytes).try_for_each(|on| {
+                // SAFETY: as above; each call of the group has its part of the copy.
+                unsafe { self.prepared.issue(send + on, receive + on, &self.communicator, stream) }
+            })
+        })
+    }
+
+    /// Captures the graphs of the timed loop, unless they are there.
+    fn capture(&mut self) -> Result<()> {
+        let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
+        while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
+            let stream = self.backend.stream;
+            let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
+            graph.upload(stream)?;
+            let last = self.rotation.last_used();
+            if let Some(graphs) = &mut self.graphs {
+                graphs.captured.push((graph, last));
+            }
+        }
+        Ok(())
     }
 
     fn tools(&self) -> Tools<'_> {
@@ -155,21 +262,37 @@ impl Call for NcclCall<'_> {
     }
 
     fn fill(&mut self) -> Result<()> {
-        let place = self.place(self.rotation.upcoming());
-        self.data.poison_outputs(place, self.tools())?;
-        // After the poison: in place the two overlap.
-        self.data.write_inputs(place, self.tools())?;
+        for place in self.places(self.rotation.upcoming()) {
+            self.data.poison_outputs(place, self.tools())?;
+            // After the poison: in place the two overlap.
+            self.data.write_inputs(place, self.tools())?;
+        }
         driver::synchronize(self.backend.stream).map_err(|error| self.told(&error))
     }
 
     #[inline]
     fn enqueue(&mut self) -> Result<()> {
-        let offset = self.rotation.advance() as u64;
-        let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
-        // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call lives, and were reserved for all
-        // copies of the buffers; the stream is the backend's and is waited for before they are given back.
-        let issued = unsafe { self.prepared.issue(send, receive, &self.communicator, self.backend.stream.cast()) };
+        let issued = match &mut self.graphs {
+            Some(graphs) => graphs.launch(self.backend.stream),
+            None => self.issue(),
+        };
         issued.map_err(|error| self.told(&error))
+    }
+
+    fn enqueue_once(&mut self) -> Result<()> {
+        if self.graphs.is_none() {
+            return self.enqueue();
+        }
+        let stream = self.backend.stream;
+        let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
+        let last_copy = self.rotation.last_used();
+        let graph = launched.map_err(|error| self.told(&error))?;
+        if let Some(graphs) = &mut self.graphs {
+            // Kept until the next, as it runs still.
+            graphs.once = Some(graph);
+            graphs.last_copy = last_copy;
+        }
+        Ok(())
     }
 
     fn reserve_marks(&mut self, marks: usize) {
@@ -180,6 +303,8 @@ impl Call for NcclCall<'_> {
                 Err(error) => return self.keep(Err(error)),
             }
         }
+        let captured = self.capture();
+        self.keep(captured);
         let anchored = self.backend.clock.anchor(self.backend.stream);
         self.keep(anchored);
     }
@@ -226,8 +351,13 @@ impl Call for NcclCall<'_> {
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        let place = self.place(self.rotation.last_used());
-        self.data.check(place, self.tools()).map_err(|error| self.told(&error))
+        for place in self.places(self.last_copy()) {
+            let found = self.data.check(place, self.tools()).map_err(|error| self.told(&error))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     fn verifies(&self) -> bool {
@@ -238,8 +368,16 @@ impl Call for NcclCall<'_> {
         host_clock::now_nanoseconds()
     }
 
+    fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        let Some(simulate_end) = self.backend.maker.library.call.simulate_end else { return Ok(None) };
+        let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.last_copy()));
+        let microseconds = f64::from(estimated.map_err(|error| self.told(&error))?);
+        let usable = microseconds.is_finite() && microseconds > 0.0;
+        Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.aggregate as f64)))
+    }
+
     fn buffer_copies(&self) -> u32 {
-        u32::try_from(self.rotation.copies).unwrap_or(u32::MAX)
+        u32::try_from(self.rotation.copies * self.aggregate).unwrap_or(u32::MAX)
     }
 
     fn abort(&mut self) {

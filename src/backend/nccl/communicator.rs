@@ -120,6 +120,11 @@ impl Maker {
         });
     }
 
+    /// Whether all its communicators have this limit to thread blocks.
+    pub fn limits_to(&self, blocks: u32) -> bool {
+        self.ctas.1.is_some_and(|most| i64::from(most) == i64::from(blocks))
+    }
+
     fn config(&self) -> SendConfig {
         let mut config = Config::blocking();
         if let Some(least) = self.ctas.0 {

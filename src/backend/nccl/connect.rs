@@ -3,8 +3,10 @@
 use super::NcclBackend;
 use super::abi::UniqueId;
 use super::communicator::Communicator;
+use crate::backend::Binding;
 use crate::error::{Error, Result};
 use crate::layout::Groups;
+use std::ffi::c_int;
 use std::rc::Rc;
 
 impl NcclBackend {
@@ -17,6 +19,25 @@ impl NcclBackend {
             Some(old) => self.maker.destroy(&old),
             None => Ok(()),
         }
+    }
+
+    /// Makes the communicator of a case that limits thread blocks, once in a replicate. Called by all ranks.
+    pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
+        let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
+        let key = (binding.groups_number, blocks);
+        if self.maker.limits_to(blocks) || self.limited.contains_key(&key) {
+            return Ok(());
+        }
+        let usual = self.maker.ctas.1.replace(blocks as c_int);
+        let place = binding.groups.place_of(self.world.rank());
+        let made = if self.maker.library.call.split.is_some() {
+            self.split_off(place)
+        } else {
+            self.meet(binding.groups, place)
+        };
+        self.maker.ctas.1 = usual;
+        self.limited.insert(key, made?.map(Rc::new));
+        Ok(())
     }
 
     fn split_off(&mut self, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
@@ -54,6 +75,13 @@ impl NcclBackend {
         numbers.sort_unstable();
         for number in numbers {
             if let Some(communicator) = self.communicators.remove(&number).flatten() {
+                self.maker.destroy(&communicator)?;
+            }
+        }
+        let mut limited: Vec<(usize, u32)> = self.limited.keys().copied().collect();
+        limited.sort_unstable();
+        for key in limited {
+            if let Some(communicator) = self.limited.remove(&key).flatten() {
                 self.maker.destroy(&communicator)?;
             }
         }

@@ -72,12 +72,12 @@ pub(super) fn file() -> String {
     address.ok().and_then(file_of).unwrap_or_else(|| "libcuda.so".to_owned())
 }
 
-/// `12.8` or so: the newest CUDA that the driver can serve.
-pub(super) fn version() -> Result<String> {
+/// `(12, 8)` or so: the newest CUDA that the driver can serve.
+pub(super) fn version() -> Result<(i32, i32)> {
     let mut version = 0;
     // SAFETY: the int is ours.
     check(unsafe { sys::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
-    Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
+    Ok((version / 1000, version % 1000 / 10))
 }
 
 /// Plain device memory.

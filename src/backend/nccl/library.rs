@@ -2,7 +2,7 @@
 //!
 //! The bindings' own loader never tries `libnccl.so.2`, the only file in the packages that most people have; hence this one.
 
-use super::abi::{Code, Config, RawCommunicator, RawStream, SUCCESS, UniqueId, name_of};
+use super::abi::{Code, Config, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -85,6 +85,7 @@ functions! {
     }
     newer {
         split: fn(Comm, c_int, c_int, *mut Comm, *mut Config) = "ncclCommSplit" since "2"."18";
+        simulate_end: fn(*mut SimulationInfo) = "ncclGroupSimulateEnd" since "2"."22";
         all_to_all: fn(ConstP, P, usize, c_int, Comm, Stream) = "ncclAlltoAll" since "2"."28";
         gather: fn(ConstP, P, usize, c_int, c_int, Comm, Stream) = "ncclGather" since "2"."28";
         scatter: fn(ConstP, P, usize, c_int, c_int, Comm, Stream) = "ncclScatter" since "2"."28";

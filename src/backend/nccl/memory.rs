@@ -17,9 +17,13 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Memory that NCCL allocates.
-    pub fn of_nccl(library: &'static Library) -> Arena {
-        Arena { from_nccl: Some(library), ..Arena::default() }
+    /// Where further memory comes from: the driver, or NCCL. What was held of the other is given back.
+    pub fn take_from(&mut self, nccl: Option<&'static Library>) -> Result<()> {
+        if self.from_nccl.is_some() != nccl.is_some() {
+            self.give_back()?;
+        }
+        self.from_nccl = nccl;
+        Ok(())
     }
 
     fn allocate(&self, bytes: usize) -> Result<CUdeviceptr> {

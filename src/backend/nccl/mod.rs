@@ -13,6 +13,7 @@ mod data;
 mod device;
 mod driver;
 mod environment;
+mod graph;
 mod hold;
 mod kernels;
 mod library;
@@ -23,22 +24,23 @@ mod readings;
 mod registration;
 mod replay;
 mod replay_times;
+mod waived;
 
 pub use device::Placing;
 pub use environment::Environment;
-pub use library::{Library, Version};
+pub use library::Library;
 pub use open::{DeviceFacts, Opened, Options};
-pub use registration::Buffers;
 
 use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, ReplayBinding, Replayer};
-use crate::collective::{Collective, Placement};
+use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::host_clock;
 use crate::layout::{Axis, Groups};
 use crate::mpi_call;
 use crate::pattern::segments::View;
 use crate::units::Bytes;
+use crate::variant::Buffers;
 use crate::workload::replay::Regions;
 use call::NcclCall;
 use channels::{Channel, Route};
@@ -55,6 +57,7 @@ use replay::NcclReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
+use waived::Grounds;
 
 /// Memory that stays free for what NCCL allocates itself when it connects.
 const KEPT_FREE_BYTES: u64 = 256 << 20;
@@ -67,12 +70,13 @@ pub struct NcclBackend {
     base: Option<Communicator>,
     /// By number; `None` where this rank is in none of the groups.
     communicators: HashMap<usize, Option<Rc<Communicator>>>,
+    /// The same with a limit to thread blocks, by number and limit.
+    limited: HashMap<(usize, u32), Option<Rc<Communicator>>>,
     kernels: Kernels,
     stream: CUstream,
     send: Arena,
     receive: Arena,
     scratch: Scratch,
-    buffers: Buffers,
     /// Of the case that was bound last.
     registration: Option<Registration>,
     events: Vec<CUevent>,
@@ -84,6 +88,8 @@ pub struct NcclBackend {
     hold: Hold,
     /// Ranks that have this rank's device, this one with them.
     ranks_on_device: u32,
+    /// The newest CUDA that the driver serves.
+    driver: (i32, i32),
     /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
     gives_way: bool,
     facts: BackendFacts,
@@ -113,12 +119,16 @@ impl NcclBackend {
         let elements = largest.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
         let cold =
             if binding.warm_buffers { 0 } else { self.maker.device.cache_bytes / u64::from(self.ranks_on_device) };
-        Rotation::new(elements * binding.geometry.element_bytes, cold)
+        call::rotation(elements * binding.geometry.element_bytes, cold, binding.variant)
     }
 
-    /// The communicator of this rank's group.
-    fn communicator(&self, number: usize, axis: Axis) -> Result<Rc<Communicator>> {
-        let connected = self.communicators.get(&number).and_then(Option::as_ref).cloned();
+    /// The communicator of this rank's group, with a limit to thread blocks or without.
+    fn communicator(&self, number: usize, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
+        let connected = match max_ctas {
+            Some(blocks) if !self.maker.limits_to(blocks) => self.limited.get(&(number, blocks)),
+            _ => self.communicators.get(&number),
+        };
+        let connected = connected.and_then(Option::as_ref).cloned();
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
     }
 
@@ -170,7 +180,7 @@ impl Backend for NcclBackend {
         let needed = self.view(binding).map(|view| {
             let rotation = self.rotation(binding, &view);
             let (send, receive) = view.buffer_elements();
-            let all = self.buffers == Buffers::Symmetric;
+            let all = binding.variant.buffers == Buffers::Symmetric;
             [send, receive].into_iter().filter(|elements| all || *elements > 0).count() as u64 * rotation.bytes()
         });
         Bytes(needed.unwrap_or(0))
@@ -181,24 +191,10 @@ impl Backend for NcclBackend {
     }
 
     fn waiver(&self, binding: &Binding) -> Option<String> {
-        let (op, library) = (binding.op, self.maker.library);
-        if op.collective == Collective::AllToAll && binding.placement == Placement::InPlace {
-            return Some(
-                "NCCL has no all_to_all in place: blocks would be overwritten before they are sent".to_owned(),
-            );
-        }
-        if op.collective.reduces() && op.element.moves_only() {
-            let (found, capability) = (library.version, self.maker.device.capability);
-            if found < Version(2, 24, 0) {
-                return Some(format!("reducing {} needs NCCL 2.24, found {found}", op.element));
-            }
-            if capability < (9, 0) {
-                let (major, minor) = capability;
-                return Some(format!(
-                    "NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}",
-                    op.element
-                ));
-            }
+        let Maker { library, device, .. } = &self.maker;
+        let grounds = Grounds { library, driver: self.driver, capability: device.capability };
+        if let Some(reason) = grounds.against(binding) {
+            return Some(reason);
         }
         let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
         (needed > available)
@@ -210,6 +206,7 @@ impl Backend for NcclBackend {
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        self.limit(binding)?;
         if binding.groups.place_of(self.world.rank()).is_none() {
             return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, self.gives_way)));
         }
@@ -218,22 +215,26 @@ impl Backend for NcclBackend {
         let (send, receive) = view.buffer_elements();
         self.end_registration()?;
         // A window needs the same memory on all ranks, also where one of them has nothing to send.
-        let all = self.buffers == Buffers::Symmetric && binding.op.collective != Collective::Barrier;
+        let buffers = binding.variant.buffers;
+        let all = buffers == Buffers::Symmetric;
+        let nccl = all.then_some(self.maker.library);
+        self.send.take_from(nccl)?;
+        self.receive.take_from(nccl)?;
+        // NCCL has no barrier; what stands for one moves a byte.
+        let all = all || binding.op.collective == Collective::Barrier;
         self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
         self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
-        if self.buffers != Buffers::Plain && binding.op.collective != Collective::Barrier {
-            let communicator = self.communicator(binding.groups_number, binding.groups.axis)?;
+        if buffers != Buffers::Plain {
+            let communicator =
+                self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
             let (library, arenas) = (self.maker.library, [&self.send, &self.receive]);
-            let begun = Registration::begin(library, communicator, self.buffers, arenas, rotation.bytes())?;
+            let begun = Registration::begin(library, communicator, buffers, arenas, rotation.bytes())?;
             self.registration = Some(begun);
         }
         Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
     }
 
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
-        if self.buffers != Buffers::Plain {
-            return Err(Error::usage("a replay uses plain buffers; leave --buffers out"));
-        }
         let regions = self.regions(binding)?;
         Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
     }
@@ -241,6 +242,8 @@ impl Backend for NcclBackend {
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
         let regions = self.regions(binding)?;
         self.end_registration()?;
+        self.send.take_from(None)?;
+        self.receive.take_from(None)?;
         self.send.reserve(regions.send_bytes)?;
         self.receive.reserve(regions.receive_bytes)?;
         Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))

@@ -10,13 +10,13 @@ use super::kernels::Kernels;
 use super::library::{Library, Version};
 use super::memory::Arena;
 use super::readings::NvmlReader;
-use super::registration::Buffers;
 use super::{NcclBackend, environment, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::mpi_call;
+use crate::variant::Buffers;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ const DOUBLE: &str = "commgauge double";
 pub struct Options {
     /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
     pub library: Option<PathBuf>,
-    /// Fewest and most thread blocks that NCCL's kernels may take.
+    /// Fewest and most thread blocks that NCCL's kernels may take in all cases.
     pub ctas: (Option<u32>, Option<u32>),
-    /// What NCCL is told of buffers.
+    /// What NCCL must be able to be told of buffers, because nothing else is asked for.
     pub buffers: Buffers,
 }
 
@@ -43,7 +43,7 @@ pub struct Opened {
     device: Device,
     library: &'static Library,
     kernels: Kernels,
-    driver_version: String,
+    driver_version: (i32, i32),
     driver_file: String,
 }
 
@@ -94,7 +94,7 @@ impl Opened {
         DeviceFacts {
             model: self.device.name.clone(),
             uuid: self.device.uuid.clone(),
-            driver: format!("for CUDA {}", self.driver_version),
+            driver: format!("for CUDA {}.{}", self.driver_version.0, self.driver_version.1),
             library: format!("NCCL {version} ({file})"),
         }
     }
@@ -124,7 +124,6 @@ impl Opened {
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
-        let arena = || if options.buffers == Buffers::Symmetric { Arena::of_nccl(library) } else { Arena::default() };
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
         let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
@@ -133,12 +132,12 @@ impl Opened {
             maker: Maker { library, device: Arc::new(self.device), place, ctas },
             base: None,
             communicators: HashMap::new(),
+            limited: HashMap::new(),
             kernels: self.kernels,
             stream,
-            send: arena(),
-            receive: arena(),
+            send: Arena::default(),
+            receive: Arena::default(),
             scratch: Scratch::default(),
-            buffers: options.buffers,
             registration: None,
             events: Vec::new(),
             axis_streams: Vec::new(),
@@ -146,6 +145,7 @@ impl Opened {
             clock,
             hold: Hold::new()?,
             ranks_on_device,
+            driver: self.driver_version,
             gives_way: ranks_on_host > host::processors(),
             facts,
         })
@@ -154,7 +154,7 @@ impl Opened {
     fn facts(&self, placing: &Placing, ranks_on_device: u32) -> BackendFacts {
         let library = self.library;
         let mut notes = vec![
-            format!("driver for CUDA {} ({})", self.driver_version, self.driver_file),
+            format!("driver for CUDA {}.{} ({})", self.driver_version.0, self.driver_version.1, self.driver_file),
             "timed by events on the stream; isolated starts held by a kernel that waits for the host".to_owned(),
         ];
         for collective in Collective::ALL {

@@ -2,7 +2,7 @@
 //!
 //! What NCCL has no function for is a group of its own sends, receives, reductions or broadcasts; [`Prepared::how`] says so.
 
-use super::abi::{self, RawStream};
+use super::abi::{self, RawStream, SimulationInfo};
 use super::communicator::Communicator;
 use super::library::Library;
 use crate::collective::{Collective, Placement};
@@ -64,6 +64,8 @@ enum Kind {
     Nothing,
 }
 
+/// `ncclGroupSimulateEnd`.
+type SimulateEnd = unsafe extern "C" fn(*mut SimulationInfo) -> c_int;
 type AllToAll =
     unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, abi::RawCommunicator, RawStream) -> c_int;
 type Rooted =
@@ -98,6 +100,8 @@ impl Prepared {
     /// # Errors
     /// None today; kept for calls that a library may lack.
     pub fn new(library: &'static Library, view: &View, element: ElementType, operation: c_int) -> Result<Prepared> {
+        // A barrier is an all_reduce of one byte, whatever type it was asked for with.
+        let element = if view.collective == Collective::Barrier { ElementType::Uint8 } else { element };
         let of = Of { view, bytes: element.size() as usize };
         Ok(Prepared {
             library,
@@ -180,11 +184,7 @@ impl Prepared {
                     library.check(call(at(send, 0), to, *block, kind, root, comm, stream), "ncclScatter")
                 }
                 Kind::Group(pieces) => {
-                    library.check((call.group_start)(), "ncclGroupStart")?;
-                    let called = pieces.iter().try_for_each(|piece| self.part(piece, send, receive, comm, stream));
-                    // Also after an error, or the thread's group would stay open for the abort.
-                    let ended = library.check((call.group_end)(), "ncclGroupEnd");
-                    called.and(ended)
+                    self.grouped(|| pieces.iter().try_for_each(|piece| self.part(piece, send, receive, comm, stream)))
                 }
                 Kind::Turns(pieces) => {
                     pieces.iter().try_for_each(|piece| self.part(piece, send, receive, comm, stream))
@@ -192,6 +192,30 @@ impl Prepared {
                 Kind::Nothing => Ok(()),
             }
         }
+    }
+
+    /// Makes calls in one group, so that they begin together.
+    #[inline]
+    pub fn grouped(&self, calls: impl FnOnce() -> Result<()>) -> Result<()> {
+        let (library, call) = (self.library, &self.library.call);
+        // SAFETY: takes nothing, and is ended below.
+        library.check(unsafe { (call.group_start)() }, "ncclGroupStart")?;
+        let called = calls();
+        // SAFETY: the group was started above. Also after an error, or the thread's group would stay open for the abort.
+        let ended = library.check(unsafe { (call.group_end)() }, "ncclGroupEnd");
+        called.and(ended)
+    }
+
+    /// What NCCL estimates that calls in one group take, in microseconds; none of them is carried out.
+    pub fn simulated(&self, end: SimulateEnd, calls: impl FnOnce() -> Result<()>) -> Result<f32> {
+        let library = self.library;
+        // SAFETY: takes nothing, and is ended below.
+        library.check(unsafe { (library.call.group_start)() }, "ncclGroupStart")?;
+        let called = calls();
+        let mut info = SimulationInfo::empty();
+        // SAFETY: the group was started above, the structure is ours. Also after an error, or the group would stay open.
+        let ended = library.check(unsafe { end(&mut info) }, "ncclGroupSimulateEnd");
+        called.and(ended).map(|()| info.estimated_microseconds)
     }
 
     /// # Safety

@@ -4,21 +4,10 @@ use super::communicator::Communicator;
 use super::library::Library;
 use super::memory::Arena;
 use crate::error::Result;
+use crate::variant::Buffers;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::rc::Rc;
-
-/// What NCCL is told of the buffers of a case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Buffers {
-    /// Nothing.
-    #[default]
-    Plain,
-    /// That they will be used: `ncclCommRegister`.
-    Registered,
-    /// That they lie alike on all ranks: memory of `ncclMemAlloc`, `ncclCommWindowRegister`.
-    Symmetric,
-}
 
 /// `NCCL_WIN_COLL_SYMMETRIC`.
 const SYMMETRIC: c_int = 1;

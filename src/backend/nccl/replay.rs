@@ -286,7 +286,11 @@ fn prepare(
             let prepared = Prepared::new(library, &view, op.element, operation)?;
             let offset = result_offset(&view);
             let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.scratch);
-            let communicator = backend.communicator(binding.first_groups_number + axis, op.axis)?;
+            let communicator = backend.communicator(
+                binding.first_groups_number + axis,
+                op.axis,
+                backend.maker.ctas.1.map(|blocks| blocks as u32),
+            )?;
             let crossing = crossing_bytes(op, geometry, me);
             return Ok(call(prepared, data, communicator, backend.axis_streams[axis], crossing, false));
         }

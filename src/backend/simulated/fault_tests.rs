@@ -25,8 +25,16 @@ fn times(machine: &Machine, groups: &Groups, collective: Collective, calls: usiz
     let mut backend = SimulatedBackend::new(machine, 16, 1).unwrap();
     backend.connect(0, groups).unwrap();
     let placement = Placement::OutOfPlace;
-    let binding =
-        Binding { op: &op, placement, groups, groups_number: 0, geometry: &geometry, seed: 1, warm_buffers: true };
+    let binding = Binding {
+        op: &op,
+        placement,
+        variant: Default::default(),
+        groups,
+        groups_number: 0,
+        geometry: &geometry,
+        seed: 1,
+        warm_buffers: true,
+    };
     let mut call = backend.bind(&binding).unwrap();
     call.reserve_marks(calls + 1);
     call.mark();

@@ -34,6 +34,7 @@ fn with_call<T>(backend: &mut SimulatedBackend, groups: &Groups, op: &Op, work: 
     let geometry = op.geometry(groups.group_size()).unwrap();
     backend.connect(0, groups).unwrap();
     let binding = Binding {
+        variant: Default::default(),
         op,
         placement: Placement::OutOfPlace,
         groups,
@@ -255,6 +256,7 @@ fn a_call_on_an_axis_that_is_not_connected_is_an_error() {
     let (groups, op) = (groups(4, 4, 1), op(Collective::AllReduce, 1024, Splits::Equal));
     let geometry = op.geometry(4).unwrap();
     let binding = Binding {
+        variant: Default::default(),
         op: &op,
         placement: Placement::InPlace,
         groups: &groups,

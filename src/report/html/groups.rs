@@ -4,6 +4,7 @@ use super::HtmlInput;
 use crate::collective::Placement;
 use crate::record::line::CaseFacts;
 use crate::report::row::Row;
+use crate::variant;
 use crate::workload::Style;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ pub(super) struct Curve<'a> {
 /// Every group with enough sizes for a curve, in the order of the plan, and the number of those without.
 pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
     let mut order: Vec<String> = Vec::new();
-    let mut curves: BTreeMap<(usize, usize, Placement), Numbered<'a>> = BTreeMap::new();
+    let mut curves: BTreeMap<(usize, usize, Placement, String), Numbered<'a>> = BTreeMap::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let runs: Vec<_> = input.runs.iter().chain(input.base).collect();
     for (run, shown) in runs.iter().enumerate() {
@@ -47,17 +48,19 @@ pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
                 order.push(key);
                 order.len() - 1
             });
-            curves.entry((group, run, row.facts.placement)).or_default().push((row_index, row));
+            let variant = variant::shown(&row.facts.labels);
+            curves.entry((group, run, row.facts.placement, variant)).or_default().push((row_index, row));
         }
     }
     let mut groups: Vec<Group> = order.into_iter().map(|name| Group { name, curves: Vec::new() }).collect();
-    for ((group, run, placement), mut rows) in curves {
+    for ((group, run, placement, variant), mut rows) in curves {
         rows.sort_by_key(|(_, row)| row.facts.bytes_total);
         let name = match runs.len() {
             1 => placement.to_string().replace('_', " "),
             _ if run >= input.runs.len() => format!("base, {}", placement.to_string().replace('_', " ")),
             _ => format!("run {}, {}", run + 1, placement.to_string().replace('_', " ")),
         };
+        let name = if variant.is_empty() { name } else { format!("{name}, {variant}") };
         groups[group].curves.push(Curve { run, name, rows });
     }
     let all = groups.len();

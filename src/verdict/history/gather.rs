@@ -1,7 +1,7 @@
 //! Takes from every record what a history needs, and puts runs together that repeat one another.
 //!
 //! Versions and environment may change within a lineage, for these are what one wants to see the effect of; suite, hosts,
-//! devices, ranks and settings may not.
+//! devices, ranks, settings and labels may not.
 
 use super::super::evidence::evidence;
 use super::super::likeness::{Facts, differences_between, facts};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Kinds of facts that must be equal within a lineage.
-const KEPT: [Allowed; 4] = [Allowed::Hosts, Allowed::Hardware, Allowed::RankMap, Allowed::Settings];
+const KEPT: [Allowed; 5] = [Allowed::Hosts, Allowed::Hardware, Allowed::RankMap, Allowed::Settings, Allowed::Labels];
 
 /// What records said, without their samples.
 #[derive(Default)]

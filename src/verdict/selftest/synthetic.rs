@@ -162,6 +162,7 @@ fn case_line(case: usize, name: &str, replicate: usize, time: f64) -> CaseLine {
         histograms: Vec::new(),
         pairs: None,
         buffer_copies: 1,
+        library_estimate_seconds: None,
         warnings: Vec::new(),
     }
 }

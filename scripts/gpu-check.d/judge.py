@@ -1,0 +1,90 @@
+"""What a record must show: everything planned, measured, checked. Pure functions from lines to exit codes with their reasons."""
+
+# What may be waived: NCCL has no such form, the device is too old for it, or one rank has no other.
+MAY_BE_WAIVED = ("NCCL has no all_to_all in place", "needs NCCL 2.24", "from compute capability 9.0 on", "needs a group of at least 2 ranks, this one has 1")
+FEWEST_TYPES, FEWEST_OPERATIONS = 12, 5
+
+
+def data(record, ranks):
+    """Every collective with every type and operation is in the plan, and came out right."""
+    cases = planned(record)
+    types = {case["element_type"] for case in cases}
+    operations = {case["reduce_op"] for case in cases if case.get("reduce_op")}
+    told = times(record)
+    if len(types) < FEWEST_TYPES or len(operations) < FEWEST_OPERATIONS:
+        told.append((7, f"{len(types)} types and {len(operations)} operations are planned; {FEWEST_TYPES} and {FEWEST_OPERATIONS} are wanted"))
+    seen = {(case["collective"], case["element_type"], case.get("reduce_op")) for case in cases}
+    for collective in sorted({case["collective"] for case in cases} - {"barrier"}):
+        reduces = any(case.get("reduce_op") for case in cases if case["collective"] == collective)
+        wanted = {(collective, kind, operation) for kind in types for operation in (operations if reduces else [None])}
+        if not wanted <= seen:
+            told.append((7, f"{collective}: {len(wanted - seen)} pairs of type and operation are not planned"))
+    sizes = {case["group_size"] for case in cases}
+    if sizes != {ranks}:
+        told.append((7, f"the groups have {sorted(sizes)} ranks, not {ranks}"))
+    return told
+
+
+def variants(record):
+    """The same calls from streams and graphs, alone and in groups, on every kind of buffers."""
+    seen = {(name, value) for case in planned(record) for name, value in case.get("labels", {}).items()}
+    kinds = {"registered buffers": ("buffers", "registered"), "symmetric buffers": ("buffers", "symmetric")}
+    told = [(7, f"no case has {words}") for words, label in kinds.items() if label not in seen]
+    told += [(7, f"no case has the label {name}") for name in ("submit", "aggregate") if name not in {label for label, _ in seen}]
+    return times(record) + told
+
+
+def times(record):
+    """All that was planned was measured, and its data checked."""
+    cases, told, waived, verified = planned(record), [], {}, 0
+    plan = next((line for line in record if line["line"] == "plan"), None)
+    end = next((line for line in record if line["line"] == "end"), None)
+    if not cases:
+        return [(7, "nothing is planned")]
+    if end is None or end["status"] != "complete":
+        told.append((7, f"the run is not complete: {end['status'] if end else 'it was cut off'}"))
+    lines = [line for line in record if line["line"] == "case"]
+    if len(lines) < plan["case_lines"]:
+        told.append((7, f"{plan['case_lines'] - len(lines)} of {plan['case_lines']} measurements are missing"))
+    for line in lines:
+        outcome, case = line["outcome"], cases[line["case"]]
+        status = outcome["status"]
+        if status == "measured":
+            verified += bool(outcome["verified"])
+            if not outcome["verified"] and case["collective"] != "barrier":
+                told.append((7, f"{line['name']}: data were not checked"))
+        elif status == "waived":
+            reason = outcome["reason"]
+            waived[reason] = waived.get(reason, 0) + 1
+        elif status == "corrupt":
+            told.append((4, f"{line['name']}: wrong data at rank {outcome['rank']}, element {outcome['element']}: "
+                            f"expected {outcome['expected']}, got {outcome['got']}"))
+        else:
+            told.append((6, f"{line['name']}: {outcome.get('reason', status)}"))
+    for reason, count in waived.items():
+        allowed = any(words in reason for words in MAY_BE_WAIVED)
+        told.append((0 if allowed else 7, f"{count} waived: {reason}"))
+    return [(0, f"{verified} of {plan['case_lines']} measurements verified"), *told]
+
+
+def planned(record):
+    return next((line["cases"] for line in record if line["line"] == "plan"), [])
+
+
+def medians(record):
+    """Seconds of each call, by its size argument, over all samples that count."""
+    cases, samples = planned(record), {}
+    for line in record:
+        if line["line"] != "case" or line["outcome"]["status"] != "measured":
+            continue
+        doubtful = {index for index, _ in line["samples"].get("doubtful", [])}
+        each = [nanoseconds * 1e-9 / line["calls_per_sample"]
+                for index, nanoseconds in enumerate(line["samples"]["slowest_nanoseconds"]) if index not in doubtful]
+        samples.setdefault(cases[line["case"]]["bytes_total"], []).extend(each)
+    return {size: median(each) for size, each in samples.items() if each}
+
+
+def median(values):
+    ascending = sorted(values)
+    middle = len(ascending) // 2
+    return ascending[middle] if len(ascending) % 2 else (ascending[middle - 1] + ascending[middle]) / 2

@@ -1,0 +1,67 @@
+//! What NCCL, its version, the driver or the device cannot carry out, in sentences.
+
+use super::graph;
+use super::library::{Library, Version};
+use crate::backend::Binding;
+use crate::collective::{Collective, Placement};
+use crate::variant::{Buffers, Variant};
+
+/// What decides it.
+pub(super) struct Grounds<'a> {
+    pub library: &'a Library,
+    /// The newest CUDA that the driver serves.
+    pub driver: (i32, i32),
+    /// Of the device.
+    pub capability: (u32, u32),
+}
+
+impl Grounds<'_> {
+    /// Why a case is not carried out; none where it is.
+    pub fn against(&self, binding: &Binding) -> Option<String> {
+        self.against_call(binding).or_else(|| self.against_variant(binding.op.collective, binding.variant))
+    }
+
+    fn against_call(&self, binding: &Binding) -> Option<String> {
+        let (op, found) = (binding.op, self.library.version);
+        if op.collective == Collective::AllToAll && binding.placement == Placement::InPlace {
+            return Some(
+                "NCCL has no all_to_all in place: blocks would be overwritten before they are sent".to_owned(),
+            );
+        }
+        if !op.collective.reduces() || !op.element.moves_only() {
+            return None;
+        }
+        if found < Version(2, 24, 0) {
+            return Some(format!("reducing {} needs NCCL 2.24, found {found}", op.element));
+        }
+        let (major, minor) = self.capability;
+        (self.capability < (9, 0))
+            .then(|| format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element))
+    }
+
+    fn against_variant(&self, collective: Collective, variant: Variant) -> Option<String> {
+        let (call, found) = (&self.library.call, self.library.version);
+        let needs = |what: &str, symbol: &str, since: &str| {
+            Some(format!("{what} buffers need NCCL {since} ({symbol}), found {found}"))
+        };
+        match variant.buffers {
+            Buffers::Plain => {}
+            _ if collective == Collective::Barrier => return Some("a barrier has no buffers".to_owned()),
+            Buffers::Registered if call.register.is_none() => return needs("registered", "ncclCommRegister", "2.19"),
+            Buffers::Symmetric if call.window_register.is_none() => {
+                return needs("symmetric", "ncclCommWindowRegister", "2.27");
+            }
+            Buffers::Registered | Buffers::Symmetric => {}
+        }
+        if variant.aggregate > 1 && collective == Collective::PingPong {
+            return Some(
+                "ping_pong cannot be aggregated: in a group its answer would not wait for its question".to_owned(),
+            );
+        }
+        if variant.calls_in_a_graph().is_some() && self.driver < graph::FIRST_DRIVER {
+            let ((major, minor), (least, lesser)) = (self.driver, graph::FIRST_DRIVER);
+            return Some(format!("graphs need a driver for CUDA {least}.{lesser}, found one for {major}.{minor}"));
+        }
+        None
+    }
+}

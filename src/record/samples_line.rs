@@ -1,0 +1,37 @@
+//! The samples of a case line, and how every rank's own times were spread.
+
+use crate::sample::Doubt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Samples of a case, column by column; every list has the same length. Times are of the whole sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Samples {
+    /// The slowest rank's time.
+    pub slowest_nanoseconds: Vec<u64>,
+    /// World rank of the slowest.
+    pub slowest_rank: Vec<u32>,
+    /// First to last arrival at the call; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrival_spread_nanoseconds: Vec<u64>,
+    /// Last arrival to latest end; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfer_nanoseconds: Vec<u64>,
+    /// World rank that arrived last; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_rank: Vec<u32>,
+    /// Samples that do not count, with the reason: index and doubt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubtful: Vec<(u32, Doubt)>,
+}
+
+/// A mergeable histogram of own times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankHistogram {
+    /// First world rank it covers.
+    pub rank: u32,
+    /// Ranks it covers: 1 in small worlds, a block of consecutive ranks in large ones.
+    pub ranks: u32,
+    /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
+    pub hdr_v2_deflate_base64: String,
+}

@@ -1,0 +1,150 @@
+//! The same calls handed over in several ways, between real ranks on stand-ins for CUDA and NCCL: from streams and graphs, alone and in
+//! groups, on plain, registered and symmetric buffers. Every case carries the right bytes under a name of its own, and what cannot be
+//! is waived with its reason. Needs the launcher of the MPI that was built with.
+
+#![cfg(feature = "mpi")]
+
+mod common;
+
+use common::doubles::{with_doubles, with_nccl};
+use common::{COMMGAUGE, Ran, SUITE, SWEEP, launcher, lines, of_kind, record_in, words};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+const QUICKLY: &str = "-n 2 -w 0 --replicates 1 --warm-buffers";
+
+/// A launch of a program with `--backend nccl` on hosts with so many devices.
+fn nccl(ranks: u32, program: &str, flags: &str, record: &Path) -> Command {
+    let mut command = launcher(ranks);
+    command.arg(program).args(words(flags)).args(["--backend", "nccl", "--quiet", "--record"]).arg(record);
+    with_doubles(&mut command, ranks);
+    command
+}
+
+/// The cases of a record with what came of them, by name.
+fn by_name(record: &Path) -> BTreeMap<String, (Value, Value)> {
+    let lines = lines(record);
+    let plan = of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().clone();
+    let of = |case: &&Value| plan[case["case"].as_u64().unwrap() as usize].clone();
+    let named = |case: &Value| (case["name"].as_str().unwrap().to_owned(), (of(&case), case.clone()));
+    of_kind(&lines, "case").into_iter().map(named).collect()
+}
+
+fn status(of: &(Value, Value)) -> &str {
+    of.1["outcome"]["status"].as_str().unwrap()
+}
+
+/// Everything is verified but what no variant of that kind can be; gives the labels of what was measured by collective.
+fn verified(flags: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    // 1003 B divide neither by the ranks nor by the elements.
+    let flags = format!("{flags} -b 1003 -e 1003 --cadence streaming {QUICKLY}");
+    Ran::of(&mut nccl(3, SWEEP, &flags, &record), 120).ended_with(0);
+    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, (facts, line)) in by_name(&record) {
+        let collective = facts["collective"].as_str().unwrap();
+        let label = |name: &str| facts["labels"][name].as_str().unwrap_or_default().to_owned();
+        if line["outcome"]["status"] == "waived" {
+            let in_place = collective == "all_to_all" && facts["placement"] == "in_place";
+            let barrier = collective == "barrier" && !label("buffers").is_empty();
+            let ping_pong = collective == "ping_pong" && !label("aggregate").is_empty();
+            assert!(in_place || barrier || ping_pong, "{name}: {line}");
+            continue;
+        }
+        assert_eq!(line["outcome"]["verified"], collective != "barrier", "{name}: {line}");
+        let graph: u64 = label("submit").strip_prefix("graph:").map_or(1, |calls| calls.parse().unwrap());
+        let group: u64 = if label("aggregate").is_empty() { 1 } else { label("aggregate").parse().unwrap() };
+        assert_eq!(line["calls_per_sample"].as_u64().unwrap() % (graph * group), 0, "{name}: {line}");
+        assert!(line["buffer_copies"].as_u64().unwrap() >= group, "{name}: {line}");
+        seen.entry(collective.to_owned()).or_default().insert(facts["labels"].to_string());
+    }
+    seen
+}
+
+#[test]
+fn every_collective_comes_out_verified_from_graphs_of_groups_on_registered_buffers() {
+    let seen = verified("all --buffers registered --submit graph:3 --aggregate 2");
+    assert_eq!(seen.len(), 14, "all but barrier and ping_pong: {:?}", seen.keys());
+}
+
+#[test]
+fn variants_multiply_and_each_is_verified_under_labels_of_its_own() {
+    let seen = verified(
+        "all_reduce send_recv ping_pong barrier --placement out --buffers plain,symmetric --submit stream,graph:3 --aggregate 1,2",
+    );
+    let counts: Vec<(&str, usize)> = seen.iter().map(|(name, labels)| (name.as_str(), labels.len())).collect();
+    assert_eq!(counts, [("all_reduce", 8), ("barrier", 4), ("ping_pong", 4), ("send_recv", 8)]);
+}
+
+#[test]
+fn graphs_on_cold_buffers_and_isolated_starts_come_out_verified_and_a_wrong_byte_is_found_in_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let flags = "all_reduce -b 1003 -e 1003 -n 12 -w 1 --replicates 2 --submit graph --aggregate 2 --max-ctas any,4";
+    Ran::of(&mut nccl(2, SWEEP, flags, &record), 120).ended_with(0);
+    let cases = by_name(&record);
+    assert_eq!(cases.len(), 8);
+    for (name, case) in &cases {
+        assert_eq!(case.1["outcome"]["verified"], true, "{name}: {case:?}");
+        let calls = if name.contains("isolated/graph-1") { 2 } else { 40 };
+        assert_eq!(case.1["calls_per_sample"].as_u64().unwrap() % calls, 0, "{name}");
+        assert!(case.1["buffer_copies"].as_u64().unwrap() > 40, "{name}: {case:?}");
+    }
+    let record = record_in(&tempfile::tempdir().unwrap());
+    std::fs::create_dir_all(record.parent().unwrap()).unwrap();
+    let flags =
+        format!("all_reduce -b 1K -e 1K --placement in --cadence streaming --submit graph:4 --aggregate 2 {QUICKLY}");
+    let mut command = nccl(2, SWEEP, &flags, &record);
+    Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "corrupt rank=1 op=2-"), 60).ended_with(4);
+    let (_, case) = by_name(&record).into_values().next().unwrap();
+    assert_eq!((&case["outcome"]["status"], &case["outcome"]["rank"]), (&"corrupt".into(), &1.into()));
+}
+
+/// A suite in variants, for two backends.
+const SUITE_OF_VARIANTS: &str = "[measure]\nminimum_samples = 1\nmaximum_samples = 1\ncase_budget = \"1ms\"\nreplicates = 1\n\
+    cadences = [\"streaming\"]\n[[sweep]]\ncollectives = [\"all_reduce\"]\nbytes = \"1KiB\"\nplacements = [\"in-place\"]\n\
+    buffers = [\"plain\", \"symmetric\"]\nsubmit = [\"stream\", \"graph\"]\n";
+
+#[test]
+fn what_a_version_or_a_backend_does_not_have_is_waived_with_its_reason_and_the_rest_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("variants.toml");
+    std::fs::write(&suite, SUITE_OF_VARIANTS).unwrap();
+    let old = "symmetric buffers need NCCL 2.27 (ncclCommWindowRegister), found 2.20.5";
+    for (backend, measured, reason) in [("nccl", 2, old), ("mpi", 1, "symmetric is of --backend nccl, and this is mpi")]
+    {
+        let record = folder.path().join(format!("{backend}.jsonl"));
+        let mut command = launcher(2);
+        command.arg(SUITE).arg(&suite).args(["--backend", backend, "--record"]).arg(&record);
+        let ran = Ran::of(with_nccl(&mut command, 2, "2.20.5"), 60).ended_with(0);
+        let cases = by_name(&record);
+        let verified = cases.values().filter(|case| status(case) == "measured").count();
+        assert_eq!((cases.len(), verified), (4, measured), "{backend}: {cases:?}");
+        assert!(ran.stdout.contains("symmetric graph:20") && ran.stdout.contains("waived"), "{}", ran.stdout);
+        assert!(cases["world/all_reduce/sum/float32/1024/in-place/streaming/symmetric"].1.to_string().contains(reason));
+    }
+    let record = folder.path().join("flags.jsonl");
+    let flags = format!("{} --submit graph", suite.display());
+    Ran::of(&mut nccl(2, SUITE, &flags, &record), 60).ended_with(2).said("--submit: the suite varies `submit` itself");
+}
+
+#[test]
+fn rows_of_different_variants_are_never_the_same_row_of_a_comparison() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut records = Vec::new();
+    for submit in ["stream", "graph"] {
+        let record = folder.path().join(format!("{submit}.jsonl"));
+        let flags = format!("all_reduce -b 1K -e 1K --cadence streaming --submit {submit} {QUICKLY}");
+        Ran::of(&mut nccl(2, SWEEP, &flags, &record), 60).ended_with(0);
+        records.push(record);
+    }
+    for (more, code, words) in [(None, 2, "are not alike"), (Some("--allow=suite"), 3, "no row in common")] {
+        let output = Command::new(COMMGAUGE).arg("compare").args(&records).args(more).output().unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
