@@ -59,6 +59,9 @@ pub enum ReduceOp {
     Max,
     /// The sum divided by the number of ranks; whole-number types truncate.
     Avg,
+    /// The sum of what every rank multiplies by a number of its own first: NCCL's `ncclRedOpCreatePreMulSum`.
+    #[serde(rename = "mulsum")]
+    PreMulSum,
 }
 
 /// Whether the result replaces the input.
@@ -176,7 +179,7 @@ impl Collective {
 }
 
 impl ReduceOp {
-    /// Every operation, in the order in which they are listed to users.
+    /// Those that every backend has, in the order in which they are listed to users.
     pub const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
 
     /// The name in files, flags and tables; the same as in nccl-tests.
@@ -187,6 +190,7 @@ impl ReduceOp {
             ReduceOp::Min => "min",
             ReduceOp::Max => "max",
             ReduceOp::Avg => "avg",
+            ReduceOp::PreMulSum => "mulsum",
         }
     }
 }
@@ -236,8 +240,9 @@ impl FromStr for ReduceOp {
     fn from_str(text: &str) -> Result<Self, String> {
         ReduceOp::ALL
             .into_iter()
+            .chain([ReduceOp::PreMulSum])
             .find(|op| op.name() == text)
-            .ok_or_else(|| format!("found reduce operation `{text}`; accepted: sum, prod, min, max, avg"))
+            .ok_or_else(|| format!("found reduce operation `{text}`; accepted: sum, prod, min, max, avg, mulsum"))
     }
 }
 
@@ -250,7 +255,7 @@ mod tests {
         for collective in Collective::ALL {
             assert_eq!(collective.name().parse(), Ok(collective));
         }
-        for op in ReduceOp::ALL {
+        for op in ReduceOp::ALL.into_iter().chain([ReduceOp::PreMulSum]) {
             assert_eq!(op.name().parse(), Ok(op));
         }
     }

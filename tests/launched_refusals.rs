@@ -51,7 +51,10 @@ fn flags_that_cannot_be_are_refused_by_name() {
     for (flags, said) in [
         ("all_reduce -b 64T -e 64T", &["needs 128 TiB of buffers on each rank; host ", "choose smaller sizes"][..]),
         ("broadcast -b 8 -e 8 -r 4", &["-r/--root: found root 4; on axis world a group has 4 ranks, accepted: 0 to 3"]),
-        ("all_reduce -b 8 -e 8 -d fp8_e4m3", &["-d/--datatype: all_reduce cannot reduce fp8_e4m3"]),
+        (
+            "all_reduce -b 8 -e 8 -d fp8_e4m3",
+            &["all_reduce cannot reduce fp8_e4m3 on host memory", "--backend nccl reduces it"],
+        ),
         ("all_reduce -b 0", &["'--minbytes <BYTES>': found a size of 0; accepted: 1 B and more"]),
         ("all_reduce -b 8Q", &["'--minbytes <BYTES>'"]),
         (

@@ -148,3 +148,82 @@ fn rows_of_different_variants_are_never_the_same_row_of_a_comparison() {
         assert!(said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn what_nccl_estimates_stands_beside_what_was_measured_and_is_absent_where_it_estimates_nothing() {
+    for (version, estimate) in [("2.30.7", Some(10.0 + 1024e-4)), ("2.20.5", None)] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record_in(&folder);
+        let flags = format!("all_reduce -b 1K -e 1K --placement out --aggregate 1,2 {QUICKLY}");
+        let mut command = nccl(2, SWEEP, &flags, &record);
+        Ran::of(with_nccl(&mut command, 2, version), 60).ended_with(0);
+        for (name, (_, line)) in by_name(&record) {
+            let told = line["library_estimate_seconds"].as_f64();
+            // The law of the stand-in is 10 us and 0.1 ns a byte for a group, of which each call has its share.
+            let expected = estimate.map(|alone| if name.contains("aggregate-2") { 5.0 + 1024e-4 } else { alone });
+            assert_eq!(
+                told.map(|seconds| (seconds * 1e10).round()),
+                expected.map(|us: f64| (us * 1e4).round()),
+                "{name}"
+            );
+        }
+        let output = Command::new(COMMGAUGE).arg("report").arg(&record).output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(shown.contains("no measurement"), estimate.is_some(), "{shown}");
+    }
+}
+
+#[test]
+fn sums_of_what_is_multiplied_first_and_reductions_of_eight_bit_floats_come_out_verified_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let reductions = "all_reduce reduce reduce_scatter reduce_scatter_v -b 1003 -e 1003 -r 1 --cadence streaming";
+    let flags = format!("{reductions} -o mulsum -d all {QUICKLY}");
+    Ran::of(&mut nccl(3, SWEEP, &flags, &record), 120).ended_with(0);
+    let cases = by_name(&record);
+    assert!(cases.len() >= 4 * 12, "{}", cases.len());
+    assert!(cases.values().all(|case| case.0["reduce_op"] == "mulsum" && case.1["outcome"]["verified"] == true));
+
+    for (version, capability, status, words) in [
+        ("2.30.7", "90", "measured", ""),
+        ("2.30.7", "80", "waived", "NCCL reduces fp8_e5m2 from compute capability 9.0 on, found 8.0"),
+        ("2.20.5", "90", "waived", "reducing fp8_e5m2 needs NCCL 2.24, found 2.20.5"),
+    ] {
+        let record = folder.path().join(format!("{version}-{capability}.jsonl"));
+        let flags = format!("all_reduce -b 1K -e 1K -d fp8_e5m2 --placement out --cadence streaming {QUICKLY}");
+        let mut command = nccl(2, SWEEP, &flags, &record);
+        command.env("COMMGAUGE_DOUBLE_CAPABILITY", capability);
+        Ran::of(with_nccl(&mut command, 2, version), 60).ended_with(0);
+        let (_, line) = by_name(&record).into_values().next().unwrap();
+        assert!(line["outcome"]["status"] == status && line["outcome"].to_string().contains(words), "{line}");
+    }
+    for (flags, said) in [
+        ("-d fp8_e5m2", "--backend nccl reduces it from NCCL 2.24 and compute capability 9.0 on"),
+        ("-o mulsum", "all_reduce with mulsum is an operation of NCCL's"),
+    ] {
+        let mut command = launcher(2);
+        command.arg(SWEEP).args(words(&format!("all_reduce -b 1K -e 1K {flags} {QUICKLY}")));
+        Ran::of(&mut command, 60).ended_with(2).said(said);
+    }
+}
+
+#[test]
+fn algorithms_and_protocols_are_launched_one_by_one_and_compared_and_what_nccl_refuses_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("one.toml");
+    let end = SUITE_OF_VARIANTS.find("buffers").unwrap();
+    std::fs::write(&suite, &SUITE_OF_VARIANTS[..end]).unwrap();
+    let mut run = Command::new(COMMGAUGE);
+    run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "2", "--backend", "nccl", "--algorithm", "ring,nvls"]);
+    run.args(["--protocol", "ll,simple", "--record"]).arg(folder.path().join("a.jsonl"));
+    let ran = Ran::of(with_doubles(&mut run, 2), 120).ended_with(0);
+    let ran = ran.said("NCCL refuses nvls ll, and the others go on").said("no algorithm/protocol available");
+    let table = ran.stdout.split("Algorithms and protocols").nth(1).expect("a table at the end");
+    for words in ["world/all_reduce/sum/float32/1024", "*", "ring ll", "ring simple", "nvls simple", "SYNTHETIC"] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    assert!(!table.contains("nvls ll"), "{table}");
+    let case = by_name(&folder.path().join("a-nvls-simple.jsonl")).into_values().next().unwrap();
+    assert_eq!((&case.0["labels"]["algorithm"], &case.0["labels"]["protocol"]), (&"NVLS".into(), &"Simple".into()));
+    assert_eq!(lines(&folder.path().join("a-ring-ll.jsonl"))[0]["environment"]["NCCL_PROTO"], "LL");
+}

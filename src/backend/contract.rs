@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::units::{Bytes, Seconds};
 use crate::variant::Variant;
 use crate::workload::replay::ReplayPlan;
-use crate::workload::{Op, ProductShape};
+use crate::workload::{Op, ProductShape, of_nccl_alone};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,8 +127,7 @@ pub trait Backend {
         if !parts.is_empty() {
             return Some(format!("{} is of --backend nccl, and this is {}", parts.join(", "), self.facts().name));
         }
-        let impossible = op.collective.reduces() && op.element.moves_only();
-        impossible.then(|| format!("{} cannot reduce {}; it can only be moved", op.collective, op.element))
+        of_nccl_alone(op)
     }
 
     /// True where a plan with a case that does not fit is refused as a whole, so that a host is not driven out of memory; false

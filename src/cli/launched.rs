@@ -256,6 +256,9 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
     let (arguments, world_size) = (work.launched(), nodes.ranks());
     let (plan, settings, suite) = work.plan_on(nodes)?;
     let plan = plan.in_variants(&arguments.nccl.variants())?;
+    if arguments.backend != Backend::Nccl {
+        plan.refuse_what_is_of_nccl_alone()?;
+    }
     let interference = work.interference(world_size)?;
     if interference.is_some() {
         arguments.nccl.check_without_variants("--interfere")?;

@@ -68,6 +68,11 @@ pub enum Protocol {
 }
 
 impl Algorithm {
+    /// As the flag has it.
+    pub fn flag(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
     /// As NCCL_ALGO has it.
     pub fn name(self) -> &'static str {
         match self {
@@ -83,6 +88,11 @@ impl Algorithm {
 }
 
 impl Protocol {
+    /// As the flag has it.
+    pub fn flag(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
     /// As NCCL_PROTO has it.
     pub fn name(self) -> &'static str {
         match self {

@@ -36,7 +36,8 @@ impl OutputArguments {
         render(view, self.format, self.columns(is_terminal), color, out)
     }
 
-    fn columns(&self, is_terminal: bool) -> u16 {
+    /// Columns that tables may take.
+    pub(crate) fn columns(&self, is_terminal: bool) -> u16 {
         let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
         self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
     }

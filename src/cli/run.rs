@@ -5,6 +5,7 @@
 mod allocation;
 mod arguments;
 mod check_launch;
+mod combinations;
 mod commands;
 mod outcome;
 mod progress;
@@ -42,6 +43,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     if let Some(record) = &arguments.resume {
         return resume::run(arguments, record, out);
     }
+    if combinations::are_asked(arguments) {
+        combinations::check(arguments)?;
+    }
     // What is wrong with the files is better told before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let (arguments, allocation) = allocation::settle(arguments)?;
@@ -63,7 +67,11 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         }
         Backend::Mpi | Backend::Nccl => {
             tell(allocation.as_ref(), arguments);
-            launch_all(arguments, out)
+            if combinations::are_asked(arguments) {
+                combinations::run(arguments, out)
+            } else {
+                launch_all(arguments, out)
+            }
         }
     }
 }
@@ -100,6 +108,7 @@ fn run_here(
         )
     })?;
     let (plan, settings, suite) = wanted.work;
+    plan.refuse_what_is_of_nccl_alone()?;
     let record = match &arguments.resume {
         Some(record) => record.clone(),
         None => places::record_path(arguments.record.as_deref())?,
@@ -182,8 +191,14 @@ fn supposed_nodes(
 fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
     // The default record would get its name at the start, so a dry run names one and makes no folder for it.
     let record = arguments.record.clone().unwrap_or_else(places::default_record);
-    let commands = Launched::new(arguments, &record)?.commands(arguments)?;
-    write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
+    let launches = match combinations::are_asked(arguments) {
+        true => combinations::launches(arguments, &record),
+        false => vec![(String::new(), arguments.clone(), record)],
+    };
+    for (_, arguments, record) in &launches {
+        let commands = Launched::new(arguments, record)?.commands(arguments)?;
+        write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
+    }
     write_out(out, &plan_text(work, nodes))?;
     Ok(0)
 }

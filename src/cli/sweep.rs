@@ -49,7 +49,7 @@ pub struct SweepArguments {
     pub step_bytes: Option<Bytes>,
 
     /// Type of the elements, a list with commas, or `all`: int8, uint8, int32, uint32, int64, uint64, float16 (half),
-    /// bfloat16, float32 (float), float64 (double), fp8_e4m3, fp8_e5m2 (only moved, never reduced)
+    /// bfloat16, float32 (float), float64 (double), fp8_e4m3, fp8_e5m2 (reduced by NCCL alone)
     #[arg(
         short = 'd',
         long = "datatype",
@@ -60,7 +60,8 @@ pub struct SweepArguments {
     )]
     pub element_types: Vec<String>,
 
-    /// How elements are combined, a list with commas, or `all`: sum, prod, min, max, avg
+    /// How elements are combined, a list with commas, or `all`: sum, prod, min, max, avg; by name with
+    /// --backend nccl also mulsum, where every rank multiplies first
     #[arg(
         short = 'o',
         long = "op",

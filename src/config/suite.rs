@@ -199,7 +199,6 @@ mod tests {
                 &sweep("bytes = 8\nelement_types = 'int7'"),
                 "bad.toml:4: sweep[0].element_types: found element type `int7`",
             ),
-            (&sweep("bytes = 8\nelement_types = ['fp8_e4m3']"), "element_types: all_reduce cannot reduce fp8_e4m3"),
             (&sweep("bytes = 8\nroots = 1"), "bad.toml:4: sweep[0].roots: none of the collectives has a root"),
             (&sweep("bytes = 8\nplacements = 'inside'"), "found `inside`; accepted: in-place, out-of-place"),
             (&sweep("bytes = 8\naxis = 'up'"), "found axis `up`; accepted: world, tp, cp, ep, dp, pp"),

@@ -89,18 +89,13 @@ impl Sweep {
             sweep.axis = item.parsed(parse_axis)?;
         }
         let collectives = table.require("collectives", "a list such as [\"all_reduce\", \"all_gather\"]")?;
-        sweep.collectives = all_or(collectives, &Collective::ALL)?.0;
+        sweep.collectives = all_or(collectives, &Collective::ALL)?;
         if let Some(item) = table.take("element_types") {
-            let place = item.place.clone();
-            let (types, asked_for_all) = all_or(item, &ElementType::ALL)?;
-            sweep.element_types = types;
-            if !asked_for_all {
-                sweep.refuse_impossible_pairs(&place)?;
-            }
+            sweep.element_types = all_or(item, &ElementType::ALL)?;
         }
         if let Some(item) = table.take("reduce_ops") {
             sweep.refuse_useless(&item, "reduces", Collective::reduces)?;
-            sweep.reduce_ops = all_or(item, &ReduceOp::ALL)?.0;
+            sweep.reduce_ops = all_or(item, &ReduceOp::ALL)?;
         }
         if let Some(item) = table.take("roots") {
             sweep.refuse_useless(&item, "has a root", Collective::has_root)?;
@@ -128,20 +123,6 @@ impl Sweep {
         };
         table.finish()?;
         Ok(sweep)
-    }
-
-    /// Refuses element types that one of the collectives cannot take, for those who named both.
-    pub fn refuse_impossible_pairs(&self, place: &Place) -> Result<()> {
-        for collective in self.collectives.iter().filter(|collective| collective.reduces()) {
-            if let Some(element) = self.element_types.iter().find(|element| element.moves_only()) {
-                let reducible: Vec<_> = ElementType::ALL.iter().filter(|e| !e.moves_only()).map(|e| e.name()).collect();
-                return Err(place.wrong(format!(
-                    "{collective} cannot reduce {element}; it can only be moved. Accepted: {}",
-                    reducible.join(", ")
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Refuses placements that one of the collectives has none of.
@@ -252,12 +233,12 @@ fn read_size(item: &Item) -> Result<Bytes> {
     }
 }
 
-/// The named ones of a list, or all of them where the text is `all` (then true).
-fn all_or<T: Copy + PartialEq + std::str::FromStr<Err = String>>(item: Item, all: &[T]) -> Result<(Vec<T>, bool)> {
+/// The named ones of a list, or all of them where the text is `all`.
+fn all_or<T: Copy + PartialEq + std::str::FromStr<Err = String>>(item: Item, all: &[T]) -> Result<Vec<T>> {
     if item.is_text("all") {
-        return Ok((all.to_vec(), true));
+        return Ok(all.to_vec());
     }
-    Ok((item.items()?.iter().map(|item| item.parsed(str::parse::<T>)).collect::<Result<_>>()?, false))
+    item.items()?.iter().map(|item| item.parsed(str::parse::<T>)).collect()
 }
 
 fn read_roots(item: Item) -> Result<Roots> {

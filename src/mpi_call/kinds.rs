@@ -3,7 +3,7 @@
 use super::check;
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pattern::encode;
 use mpi::ffi;
 use std::ffi::{c_int, c_void};
@@ -49,6 +49,9 @@ impl Operation {
     /// The operation on an element type. `avg` is a sum here; who calls divides afterwards. 16-bit floats are
     /// combined by our own function on one core, as no MPI standard has them.
     pub fn of(op: ReduceOp, element: ElementType) -> Result<Operation> {
+        if op == ReduceOp::PreMulSum {
+            return Err(Error::usage("mulsum is an operation of NCCL's, which MPI does not have"));
+        }
         if let Some(function) = user_function(op, element) {
             // SAFETY: reading a constant only to have something to overwrite.
             let mut raw = unsafe { ffi::RSMPI_SUM };
@@ -59,7 +62,7 @@ impl Operation {
         // SAFETY: reading constants of the initialised library.
         let raw = unsafe {
             match op {
-                ReduceOp::Sum | ReduceOp::Avg => ffi::RSMPI_SUM,
+                ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum => ffi::RSMPI_SUM,
                 ReduceOp::Prod => ffi::RSMPI_PROD,
                 ReduceOp::Min => ffi::RSMPI_MIN,
                 ReduceOp::Max => ffi::RSMPI_MAX,

@@ -179,7 +179,7 @@ fn reduce_typed<T: Number<N>, const N: usize>(op: ReduceOp, input: &[u8], inout:
         }
     }
     match op {
-        ReduceOp::Sum | ReduceOp::Avg => apply::<T, N>(input, inout, T::add),
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum => apply::<T, N>(input, inout, T::add),
         ReduceOp::Prod => apply::<T, N>(input, inout, T::multiply),
         ReduceOp::Min => apply::<T, N>(input, inout, |a, b| if a < b { a } else { b }),
         ReduceOp::Max => apply::<T, N>(input, inout, |a, b| if a > b { a } else { b }),

@@ -98,6 +98,12 @@ impl Pattern {
     }
 }
 
+/// The number by which a group rank multiplies what it contributes to [`ReduceOp::PreMulSum`]: neighbours have different ones, and the
+/// product is exact in every type.
+pub fn multiplier(group_rank: u32) -> u32 {
+    2 - group_rank % 2
+}
+
 /// Something that wants the bits of every element; the low bits are used where the element is narrower.
 trait Visitor {
     type Answer;
@@ -194,11 +200,19 @@ mod tests {
     fn reduced_by_hand(element: ElementType, op: ReduceOp, ranks: u32, elements: u64) -> Vec<u8> {
         let pattern = Pattern::new(element, Some(op), ranks, 7);
         let bytes = (elements * element.size()) as usize;
-        let mut total = vec![0; bytes];
-        pattern.write(Source::Contribution { group_rank: 0, first: 3 }, &mut total);
+        let contribution = |group_rank| {
+            let mut brought = vec![0; bytes];
+            pattern.write(Source::Contribution { group_rank, first: 3 }, &mut brought);
+            if op == ReduceOp::PreMulSum {
+                let number = encode::bits(element, f64::from(multiplier(group_rank))).to_le_bytes();
+                let numbers = number[..element.size() as usize].repeat(elements as usize);
+                encode::reduce_into(element, ReduceOp::Prod, &numbers, &mut brought);
+            }
+            brought
+        };
+        let mut total = contribution(0);
         for group_rank in 1..ranks {
-            let mut next = vec![0; bytes];
-            pattern.write(Source::Contribution { group_rank, first: 3 }, &mut next);
+            let next = contribution(group_rank);
             encode::reduce_into(element, op, &next, &mut total);
         }
         if op == ReduceOp::Avg {
@@ -210,7 +224,7 @@ mod tests {
     #[test]
     fn the_table_of_results_is_what_reducing_gives_in_every_type_and_operation() {
         for element in ElementType::ALL.into_iter().filter(|e| !e.moves_only()) {
-            for op in ReduceOp::ALL {
+            for op in ReduceOp::ALL.into_iter().chain([ReduceOp::PreMulSum]) {
                 for ranks in [1, 2, 3, 4, 7, 64, 300] {
                     let result = reduced_by_hand(element, op, ranks, 500);
                     let wrong = Pattern::new(element, Some(op), ranks, 7).check(Source::Reduced { first: 3 }, &result);

@@ -1,6 +1,6 @@
 //! The small whole numbers that ranks contribute to a reduction, and what they reduce to.
 
-use super::encode;
+use super::{encode, multiplier};
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
 
@@ -22,7 +22,8 @@ const MOST_TWOS_IN_A_PRODUCT: u64 = 6;
 impl Table {
     pub(super) fn new(element: ElementType, op: ReduceOp, ranks: u32) -> Table {
         let n = u64::from(ranks);
-        let limit = element.largest_exact_integer();
+        // What is multiplied first is at most doubled.
+        let limit = element.largest_exact_integer() / if op == ReduceOp::PreMulSum { 2 } else { 1 };
         let length = FEWEST_ENTRIES + 2 * n;
         let hashed = |index: u64| super::scramble(index + 1) >> 8;
         let sparse = |index: u64, per_window: u64| u64::from(index.is_multiple_of(n / per_window + 1));
@@ -34,8 +35,10 @@ impl Table {
             // MPI's sum is divided by n at the end; NCCL multiplies every contribution by 1 / n, rounded to the type, and adds.
             // A power of two among zeros is where the two agree, for every n.
             ReduceOp::Avg if !element.is_whole_number() => u64::from(is_lone(index)) << (hashed(index) % 4),
-            ReduceOp::Sum | ReduceOp::Avg if limit / n >= 1 => hashed(index) % (limit / n).min(100).saturating_add(1),
-            ReduceOp::Sum | ReduceOp::Avg => sparse(index, limit / 2),
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum if limit / n >= 1 => {
+                hashed(index) % (limit / n).min(100).saturating_add(1)
+            }
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum => sparse(index, limit / 2),
             ReduceOp::Prod if n <= MOST_TWOS_IN_A_PRODUCT => 1 + hashed(index) % 2,
             ReduceOp::Prod => 1 + sparse(index, MOST_TWOS_IN_A_PRODUCT / 2),
             ReduceOp::Min | ReduceOp::Max => hashed(index) % (limit.min(100) + 1),
@@ -58,6 +61,9 @@ impl Table {
             let window = (0..self.ranks as usize).map(|rank| self.entries[(index + rank) % length]);
             match self.op {
                 ReduceOp::Sum | ReduceOp::Avg => window.sum::<u64>(),
+                ReduceOp::PreMulSum => {
+                    (0u32..).zip(window).map(|(rank, entry)| u64::from(multiplier(rank)) * entry).sum()
+                }
                 ReduceOp::Prod => window.product(),
                 ReduceOp::Min => window.min().unwrap_or(0),
                 ReduceOp::Max => window.max().unwrap_or(0),

@@ -3,6 +3,7 @@
 mod calibration;
 mod color;
 mod columns;
+mod combinations;
 mod contention;
 mod csv;
 mod devices;
@@ -34,6 +35,7 @@ mod verdict;
 mod view;
 
 pub use color::ColorChoice;
+pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
 pub use history::{HistoryFormat, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html};

@@ -120,6 +120,7 @@ fn issue(rank: &Rank, view: &View, element: ElementType, op: Option<ReduceOp>, s
         ReduceOp::Max => 2,
         ReduceOp::Min => 3,
         ReduceOp::Avg => 4,
+        ReduceOp::PreMulSum => unreachable!("it is made by a communicator, and not among ReduceOp::ALL"),
     });
     let (communicator, stream) = (rank.communicator, rank.cuda.stream);
     macro_rules! issue {

@@ -128,15 +128,19 @@ pub fn datatype(element: ElementType, reduced: bool) -> c_int {
     }
 }
 
-/// `ncclRedOp_t`.
-pub fn operation(op: ReduceOp) -> c_int {
-    match op {
+/// `ncclScalarHostImmediate`: a number in host memory, read before the call returns.
+pub const SCALAR_ON_HOST: c_int = 1;
+
+/// `ncclRedOp_t`; none where it has to be made first.
+pub fn operation(op: ReduceOp) -> Option<c_int> {
+    Some(match op {
         ReduceOp::Sum => 0,
         ReduceOp::Prod => 1,
         ReduceOp::Max => 2,
         ReduceOp::Min => 3,
         ReduceOp::Avg => 4,
-    }
+        ReduceOp::PreMulSum => return None,
+    })
 }
 
 #[cfg(test)]

@@ -6,12 +6,14 @@ use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::graph::Graph;
+use super::multiplied::Multiplied;
 use super::prepared::{Prepared, result_offset};
 use crate::backend::mpi::Rotation;
 use crate::backend::{Binding, Call, Marks, Mismatch};
-use crate::collective::Collective;
+use crate::collective::{Collective, ReduceOp};
 use crate::error::{Error, Kind, Result};
 use crate::host_clock;
+use crate::pattern::multiplier;
 use crate::pattern::segments::View;
 use crate::units::Seconds;
 use crate::variant::Variant;
@@ -71,6 +73,8 @@ impl Graphs {
 pub(super) struct NcclCall<'b> {
     backend: &'b mut NcclBackend,
     communicator: Rc<Communicator>,
+    /// The operation of the call, where it had to be made.
+    _multiplied: Option<Multiplied>,
     prepared: Prepared,
     /// Through copies of the buffers; each copy is of all calls of a group.
     rotation: Rotation,
@@ -98,9 +102,15 @@ impl<'b> NcclCall<'b> {
     ) -> Result<NcclCall<'b>> {
         let op = binding.op;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
-        let operation = reduce_op.map_or(0, abi::operation);
         let variant = binding.variant;
         let communicator = backend.communicator(binding.groups_number, binding.groups.axis, variant.max_ctas)?;
+        let multiplied = match reduce_op {
+            Some(ReduceOp::PreMulSum) => {
+                Some(Multiplied::new(backend.maker.library, communicator.clone(), op.element, multiplier(view.me))?)
+            }
+            _ => None,
+        };
+        let operation = multiplied.as_ref().map(Multiplied::raw).or(reduce_op.and_then(abi::operation)).unwrap_or(0);
         backend.scratch.clear();
         let (offset, seed) = (result_offset(view), binding.seed);
         let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.scratch);
@@ -116,6 +126,7 @@ impl<'b> NcclCall<'b> {
         let mut call = NcclCall {
             backend,
             communicator,
+            _multiplied: multiplied,
             prepared,
             aggregate: u64::from(variant.aggregate),
             // Whole cache lines; at least as long as what `rotation` reckoned with.

@@ -85,6 +85,8 @@ functions! {
     }
     newer {
         split: fn(Comm, c_int, c_int, *mut Comm, *mut Config) = "ncclCommSplit" since "2"."18";
+        create_pre_mul_sum: fn(*mut c_int, P, c_int, c_int, Comm) = "ncclRedOpCreatePreMulSum" since "2"."11";
+        destroy_operation: fn(c_int, Comm) = "ncclRedOpDestroy" since "2"."11";
         simulate_end: fn(*mut SimulationInfo) = "ncclGroupSimulateEnd" since "2"."22";
         all_to_all: fn(ConstP, P, usize, c_int, Comm, Stream) = "ncclAlltoAll" since "2"."28";
         gather: fn(ConstP, P, usize, c_int, c_int, Comm, Stream) = "ncclGather" since "2"."28";

@@ -18,6 +18,7 @@ mod hold;
 mod kernels;
 mod library;
 mod memory;
+mod multiplied;
 mod open;
 mod prepared;
 mod readings;

@@ -282,7 +282,7 @@ fn prepare(
             let placement = placement(op.collective);
             let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
             let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
-            let operation = reduce_op.map_or(0, abi::operation);
+            let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
             let prepared = Prepared::new(library, &view, op.element, operation)?;
             let offset = result_offset(&view);
             let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.scratch);

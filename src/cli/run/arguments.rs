@@ -2,6 +2,7 @@
 
 use crate::cli::OutputArguments;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
+use crate::cli::nccl_arguments::{Algorithm, Protocol};
 use crate::units::Seconds;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +46,12 @@ pub struct RunArguments {
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
+    /// With --backend nccl: algorithms to force, a list with commas; one launch for each, and a table that compares them.
+    #[arg(long = "algorithm", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    pub algorithms: Vec<Algorithm>,
+    /// With --backend nccl: protocols to force, a list with commas; one launch for each, and for each algorithm.
+    #[arg(long = "protocol", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    pub protocols: Vec<Protocol>,
     /// How long a rank may stay in one place before the run counts as hung and is ended with code 5, in seconds or as 500ms, 2m
     /// [default: follows from each case]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]

@@ -5,8 +5,17 @@ use crate::element::Element;
 use crate::group;
 use crate::op::{Call, Kind};
 use crate::operator::{Named, Operator};
-use crate::result::{Answer, INVALID_ARGUMENT, code_of, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, code_of, trouble};
 use std::ffi::c_int;
+use std::sync::LazyLock;
+
+/// What the environment forces that NCCL does not have: of the algorithms only ring and tree know other protocols than Simple.
+static IMPOSSIBLE: LazyLock<Option<String>> = LazyLock::new(|| {
+    let (algorithm, protocol) = (std::env::var("NCCL_ALGO").ok()?, std::env::var("NCCL_PROTO").ok()?);
+    let known = ["Ring", "Tree"].iter().any(|name| name.eq_ignore_ascii_case(&algorithm));
+    let simple = protocol.eq_ignore_ascii_case("Simple");
+    (!known && !simple).then(|| format!("NCCL_ALGO was set to {algorithm}. NCCL_PROTO was set to {protocol}."))
+});
 
 struct Raw {
     kind: Kind,
@@ -35,6 +44,11 @@ fn checked(raw: Raw) -> Answer {
         return trouble(INVALID_ARGUMENT, format!("rank {} is named", raw.peer));
     };
     let Raw { kind, send, receive, count, .. } = raw;
+    if kind == Kind::AllReduce
+        && let Some(forced) = &*IMPOSSIBLE
+    {
+        return trouble(INVALID_USAGE, format!("no algorithm/protocol available for function AllReduce. {forced}"));
+    }
     if kind == Kind::AllToAll && send == receive && count > 0 {
         return trouble(INVALID_ARGUMENT, "all_to_all in place is not offered");
     }

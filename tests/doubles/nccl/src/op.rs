@@ -172,9 +172,18 @@ impl Call {
             let bytes = piece.min(self.count - first) * element.bytes();
             let offset = first * element.bytes();
             let mut exchange = Exchange::new(ranks);
+            // What is multiplied by a number of each rank's own is so before it leaves the rank.
+            let mut multiplied: Vec<Vec<u8>> = Vec::new();
             for peer in (0..ranks).filter(|peer| wants(*peer)) {
                 let block = if self.kind == ReduceScatter { peer as usize * self.bytes() } else { 0 };
-                exchange.send(peer, self.tag(), self.send + block + offset, bytes);
+                let mut from = self.send + block + offset;
+                if let Operator::PreMulSum(_) = operator {
+                    let mut own = unsafe { std::slice::from_raw_parts(from as *const u8, bytes) }.to_vec();
+                    arithmetic::prepare(element, operator, ranks, &mut own);
+                    from = own.as_ptr() as usize;
+                    multiplied.push(own);
+                }
+                exchange.send(peer, self.tag(), from, bytes);
             }
             for (peer, place) in arrived.iter().enumerate() {
                 exchange.receive(peer as u32, self.tag(), place.as_ptr() as usize, bytes);
@@ -183,7 +192,11 @@ impl Call {
                 return Ok(false);
             }
             if wants(me) {
-                arrived.iter_mut().for_each(|data| arithmetic::prepare(element, operator, ranks, &mut data[..bytes]));
+                if !matches!(operator, Operator::PreMulSum(_)) {
+                    arrived
+                        .iter_mut()
+                        .for_each(|data| arithmetic::prepare(element, operator, ranks, &mut data[..bytes]));
+                }
                 let (total, others) = arrived.split_at_mut(1);
                 others
                     .iter()
