@@ -4,7 +4,7 @@
 
 use super::Seen;
 use crate::launch::{Cause, Death, Ending, advice, deaths};
-use crate::record::line::{EndStatus, RankFacts};
+use crate::record::line::{End, EndStatus, RankFacts};
 
 /// What the run comes to.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
     let launcher_fine = ending.code == Some(0);
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
     match &seen.end {
+        Some(end) if lost_its_launcher(ending, end) => {
+            sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(seen)));
+            // What came of it, in the words of who was there: true, but no reason.
+            sentences.extend(end.error.as_ref().map(|error| format!("after that the record says: {error}")));
+            6
+        }
         // A launcher that lost a rank tells the others to stop. They write that down as an interruption, but nobody here
         // interrupted anything: the dead rank is the reason.
         Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
@@ -66,6 +72,17 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
             }
         }
     }
+}
+
+/// Whether somebody ended the launcher itself, whose ranks then died without a fault of their own. A launcher that has told of a dead
+/// rank was there to see it; what ranks found out by themselves (wrong data, a hang) came before.
+fn lost_its_launcher(ending: &Ending, end: &End) -> bool {
+    let of_its_ranks = match end.status {
+        EndStatus::Failed => end.exit_code == 6,
+        EndStatus::Interrupted => true,
+        _ => false,
+    };
+    ending.signal.is_some() && ending.interrupted_by.is_none() && of_its_ranks && deaths(&ending.output).is_empty()
 }
 
 fn signalled(death: &Death) -> bool {
@@ -158,7 +175,6 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::line::End;
     use crate::units::Seconds;
 
     const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
@@ -267,6 +283,33 @@ mod tests {
         let (exit_code, text) = check(Some(137), None, OPEN_MPI, end(EndStatus::Interrupted, 143));
         assert_eq!(exit_code, 6);
         assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+    }
+
+    #[test]
+    fn a_launcher_that_was_killed_is_told_before_what_became_of_its_ranks() {
+        let failed = |code| end(EndStatus::Failed, code);
+        for (interrupted_by, output, end, expected, begins) in [
+            (
+                None,
+                "",
+                failed(6),
+                6,
+                "the launcher was ended by SIGKILL, and its ranks with it; 12 of 80 measured cases",
+            ),
+            (None, "", end(EndStatus::Interrupted, 143), 6, "the launcher was ended by SIGKILL, and its ranks with it"),
+            // It was still there to see a rank die.
+            (None, OPEN_MPI, failed(6), 6, "rank 3: data arrived wrong"),
+            // What the ranks had found by themselves.
+            (None, "", failed(4), 4, "rank 3: data arrived wrong"),
+            (None, "", failed(5), 5, "rank 3: data arrived wrong"),
+            // By us.
+            (Some(15), "", failed(6), 143, "stopped by SIGTERM"),
+        ] {
+            let (exit_code, text) = check(None, interrupted_by, output, end);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.starts_with(begins), "{text}");
+        }
+        assert!(check(None, None, "", failed(6)).1.ends_with("after that the record says: rank 3: data arrived wrong"));
     }
 
     #[test]
