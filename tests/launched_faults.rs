@@ -18,6 +18,10 @@ use std::process::{Command, Stdio};
 const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'broadcast']\nbytes = ['64B', '1KiB']\n";
 
+/// The same with buffers that are made anew for each case.
+const LARGE: &str = "name = 'large'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
+    case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['4MiB', '8MiB']\n";
+
 /// A sweep that takes a moment.
 const SHORT: &str = "all_reduce -b 8 -e 64 -f 2 -n 3 -w 0 --replicates 2 --warm-buffers --quiet";
 
@@ -33,9 +37,13 @@ struct Running {
 
 /// `commgauge run` of the long sweep, of which some cases are measured.
 fn running() -> Running {
+    running_suite(LONG)
+}
+
+fn running_suite(text: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let (suite, record) = (folder.path().join("long.toml"), record_in(&folder));
-    std::fs::write(&suite, LONG).unwrap();
+    std::fs::write(&suite, text).unwrap();
     let alone = alone();
     let mut command = Command::new(COMMGAUGE);
     command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
@@ -125,6 +133,51 @@ fn ranks_end_where_their_launcher_was_killed() {
         .map(|end| format!("the launcher was ended by SIGKILL, {end}"));
     let first = ran.stderr.lines().find(|line| line.starts_with("commgauge: ")).unwrap_or_default();
     assert!(told.iter().any(|words| first.contains(words)), "{}", ran.stderr);
+}
+
+/// A group of processes that may use no more memory than it has; none where this user cannot make one. Taken away with the value.
+struct NoMemory(PathBuf);
+
+impl NoMemory {
+    fn new() -> Option<NoMemory> {
+        let name = format!("commgauge-test-{}", std::process::id());
+        let groups = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/unified", "memory.max"),
+        ];
+        let found = groups.into_iter().find_map(|(folder, limit)| {
+            let group = Path::new(folder).join(&name);
+            std::fs::create_dir(&group).ok()?;
+            let group = NoMemory(group);
+            std::fs::write(group.0.join(limit), "0").ok().map(|()| group)
+        });
+        if found.is_none() {
+            common::skipped(
+                "a rank without memory",
+                "no memory limit can be set here (needs root and a writable cgroup)",
+            );
+        }
+        found
+    }
+}
+
+impl Drop for NoMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_rank_that_the_system_kills_for_want_of_memory_is_named_with_that_reason() {
+    let Some(group) = NoMemory::new() else { return };
+    let run = running_suite(LARGE);
+    std::fs::write(group.0.join("cgroup.procs"), run.ranks[1].to_string()).unwrap();
+    let (ran, ranks) = run.ends_with(6);
+    let ran = ran.said(&format!("rank 1 (process {} on ", ranks[1]));
+    if FAMILY == "open-mpi" {
+        ran.said("ran out of memory meanwhile: the system killed 1 of its processes");
+    }
 }
 
 #[test]

@@ -278,6 +278,8 @@ struct Seen {
     end: Option<End>,
     /// Whether the launch goes on with a record; its resume line then brings the rank map.
     resumed: bool,
+    /// This host, and how many of its processes the system killed for want of memory since the launch began.
+    out_of_memory_kills: (String, u64),
     /// Processes of this host's ranks that ended before all others; several where it was too close to call.
     first_gone: Vec<u32>,
 }

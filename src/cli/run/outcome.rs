@@ -119,7 +119,7 @@ fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
                 }
             }
         }
-        sentences.push(describe(&death, ranks));
+        sentences.push(describe(&death, ranks, &seen.out_of_memory_kills));
     }
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
@@ -133,7 +133,7 @@ fn one_of(gone: &[u32], ranks: &[RankFacts]) -> String {
 }
 
 /// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, filled up from the record's rank map.
-fn describe(death: &Death, ranks: &[RankFacts]) -> String {
+fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -> String {
     let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
         (Some(rank), _) => facts.rank == rank,
         (None, Some(pid)) => facts.pid == pid && death.host.as_ref().is_none_or(|host| same_host(host, &facts.host)),
@@ -150,6 +150,10 @@ fn describe(death: &Death, ranks: &[RankFacts]) -> String {
         (None, None) => String::new(),
     };
     match death.cause {
+        Cause::Signal(9) if *kills > 0 && host.is_some_and(|host| same_host(host, here)) => format!(
+            "{who}{place} was killed by SIGKILL; {here} ran out of memory meanwhile: the system killed {kills} of its processes \
+             for that (see dmesg). Take smaller sizes or fewer ranks on a host, or raise the limit of the container or job"
+        ),
         Cause::Signal(9) => {
             format!(
                 "{who}{place} was killed by SIGKILL; if nobody did that, the host may have run out of memory (see dmesg)"
@@ -220,6 +224,7 @@ mod tests {
             planned: Some(80),
             cases: 12,
             end,
+            out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
             first_gone: first_gone.to_vec(),
         };
         let verdict = conclude(&ending, &seen);
@@ -262,6 +267,24 @@ mod tests {
             assert_eq!(exit_code, 6);
             assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_rank_that_was_killed_while_the_system_killed_for_want_of_memory_on_its_host_is_told_so() {
+        let text = check(Some(9), None, &format!("{OPEN_MPI}no memory"), None).1;
+        assert!(
+            text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL; vm ran out of memory"),
+            "{text}"
+        );
+        // On another host it says nothing of this rank.
+        let text = check(
+            Some(9),
+            None,
+            &format!("{} no memory", OPEN_MPI.replace("rank 1", "rank 7").replace("vm", "b")),
+            None,
+        )
+        .1;
+        assert!(text.contains("may have run out of memory"), "{text}");
     }
 
     #[test]
