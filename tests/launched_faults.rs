@@ -189,21 +189,6 @@ fn a_cancelled_run_with_a_stopped_rank_never_ends_as_if_nothing_had_happened() {
     ran.said("stopped by SIGTERM");
 }
 
-/// The shim of `tests/faults/shim.c`, compiled once for each test program; none without a compiler.
-fn shim() -> Option<PathBuf> {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fault-shim-{}.so", std::process::id()));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
-    let cc =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-pthread", source, "-ldl", "-o"]).arg(&library).output();
-    match cc {
-        Ok(output) if output.status.success() => Some(library),
-        other => {
-            common::skipped("faults by a shim", &format!("the shim cannot be compiled: {other:?}"));
-            None
-        }
-    }
-}
-
 /// A sweep on which a rank has a fault.
 fn faulty(ranks: u32, (shim, record): (&Path, &Path), fault: (&str, &str), rank: u32, flags: &str) -> Command {
     let mut command = launcher(ranks);
@@ -214,7 +199,7 @@ fn faulty(ranks: u32, (shim, record): (&Path, &Path), fault: (&str, &str), rank:
 
 #[test]
 fn a_rank_that_leaves_early_or_a_disk_that_fails_or_a_clock_that_steps_is_met() {
-    let Some(shim) = shim() else { return };
+    let Some(shim) = common::shim() else { return };
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
 

@@ -9,6 +9,7 @@ mod commands;
 mod outcome;
 mod progress;
 mod resume;
+mod wait_hosts;
 mod work;
 
 pub use arguments::{Backend, RunArguments};
@@ -59,10 +60,12 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         }
         Backend::Mpi | Backend::Nccl if arguments.check_launch => {
             tell(allocation.as_ref(), arguments);
+            wait_hosts::wait(arguments)?;
             check_launch::run(arguments, out)
         }
         Backend::Mpi | Backend::Nccl => {
             tell(allocation.as_ref(), arguments);
+            wait_hosts::wait(arguments)?;
             launch_all(arguments, out)
         }
     }
@@ -225,6 +228,7 @@ fn launch_again(
         write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
         return Ok(0);
     }
+    wait_hosts::wait(&arguments)?;
     follow(&arguments, (&commands, path), Progress::behind(path, record)?, out)
 }
 

@@ -97,6 +97,21 @@ impl Ran {
     }
 }
 
+/// The shim of `tests/faults/shim.c`, compiled once for each test program; none without a compiler.
+pub fn shim() -> Option<PathBuf> {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fault-shim-{}.so", std::process::id()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
+    let cc =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-pthread", source, "-ldl", "-o"]).arg(&library).output();
+    match cc {
+        Ok(output) if output.status.success() => Some(library),
+        other => {
+            skipped("faults by a shim", &format!("the shim cannot be compiled: {other:?}"));
+            None
+        }
+    }
+}
+
 /// A path for a record in a directory that lasts as long as the value.
 pub fn record_in(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("run.jsonl")
