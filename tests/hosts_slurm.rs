@@ -133,11 +133,11 @@ fn end_of(record: &Path) -> (String, u64, usize) {
 #[test]
 fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
     let Some(slurm) = Slurm::up("slurm-srun") else { return };
-    let record = slurm.at("smoke.jsonl");
-    let smoke = format!("{SUITE} smoke --quiet --record {}", record.display());
+    let record = slurm.at("srun.jsonl");
+    let short = format!("{SUITE} {} --quiet --record {}", slurm.at("short.toml").display(), record.display());
     {
         let _alone = alone();
-        slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {smoke}"), 600).ended_with(0);
+        slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {short}"), 120).ended_with(0);
     }
     let read = lines(&record);
     let ranks = read[0]["ranks"].as_array().expect("a rank map");

