@@ -52,15 +52,8 @@ fn running_suite(text: &str) -> Running {
     let child = start(command.arg(&record));
     wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
     let ranks = pids(&record);
-    let shared = shared_memory_of(&ranks);
+    let shared = common::shared_memory_of(&ranks);
     Running { child, record, ranks, shared, _alone: alone, _folder: folder }
-}
-
-/// Files in shared memory that some processes have mapped.
-fn shared_memory_of(pids: &[u32]) -> BTreeSet<String> {
-    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let file = |line: &str| line.find("/dev/shm/").map(|at| line[at..].trim_end_matches(" (deleted)").to_owned());
-    pids.iter().flat_map(|pid| maps(pid).lines().filter_map(file).collect::<Vec<_>>()).collect()
 }
 
 impl Running {
