@@ -17,6 +17,9 @@ fn shipped(file: &str) -> PathBuf {
 /// A suite that takes seconds, with replicates enough for a verdict.
 const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 5\nminimum_samples = 5\ncase_budget = '20ms'\n\
     [[sweep]]\ncollectives = ['all_reduce']\nbytes = '64KiB'\ncadences = 'streaming'\n";
+/// A suite that takes about a quarter of a minute.
+const TURNS: &str = "name = 'turns'\n[measure]\nreplicates = 6\nminimum_samples = 5\ncase_budget = '400ms'\nprecision = 1e-6\n\
+    [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = '64KiB'\ncadences = 'streaming'\n";
 /// A suite that takes minutes.
 const LONG: &str = "name = 'long'\n[measure]\nreplicates = 1000\nminimum_samples = 5\ncase_budget = '20ms'\n\
     [[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = '64KiB'\ncadences = 'streaming'\n";
@@ -30,7 +33,12 @@ struct Slurm {
 
 impl Slurm {
     fn up(name: &'static str) -> Option<Slurm> {
-        let cluster = VirtualCluster::up_for_ranks(name, 2, "1gbit", &[])?;
+        Slurm::up_on(name, 2)
+    }
+
+    /// More hosts run more jobs at the same time.
+    fn up_on(name: &'static str, hosts: u32) -> Option<Slurm> {
+        let cluster = VirtualCluster::up_for_ranks(name, hosts, "1gbit", &[])?;
         let ran = Ran::of(&mut script(&["slurm", "up", "--name", name]), 90);
         match ran.code {
             Some(0) => {}
@@ -43,6 +51,7 @@ impl Slurm {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         fs::write(folder.path().join("short.toml"), SHORT).expect("written");
         fs::write(folder.path().join("long.toml"), LONG).expect("written");
+        fs::write(folder.path().join("turns.toml"), TURNS).expect("written");
         Some(Slurm { cluster, name, folder })
     }
 
@@ -124,11 +133,11 @@ fn end_of(record: &Path) -> (String, u64, usize) {
 #[test]
 fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
     let Some(slurm) = Slurm::up("slurm-srun") else { return };
-    let record = slurm.at("smoke.jsonl");
-    let smoke = format!("{SUITE} smoke --quiet --record {}", record.display());
+    let record = slurm.at("srun.jsonl");
+    let short = format!("{SUITE} {} --quiet --record {}", slurm.at("short.toml").display(), record.display());
     {
         let _alone = alone();
-        slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {smoke}"), 600).ended_with(0);
+        slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {short}"), 120).ended_with(0);
     }
     let read = lines(&record);
     let ranks = read[0]["ranks"].as_array().expect("a rank map");
@@ -184,30 +193,58 @@ fn the_state_of_a_job_is_the_verdict() {
 }
 
 #[test]
-fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_ends_it() {
-    let Some(slurm) = Slurm::up("slurm-ends") else { return };
+fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_by_itself() {
+    let Some(slurm) = Slurm::up_on("slurm-ends", 6) else { return };
     let long = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
     let _alone = alone();
-    // Slurm counts limits in minutes, and may warn up to a minute early.
-    for (file, warning) in [("commgauge.sbatch", "B:USR1@50"), ("commgauge-mpirun.sbatch", "B:USR1@50")] {
-        let job = slurm.submit(file, &format!("--time=1 --signal={warning}"), &long);
-        let (facts, out) = slurm.ended(&job, 100);
-        let (status, code, cases) = end_of(&slurm.record(&job));
+    // Slurm counts limits in minutes, and may warn up to a minute early. All jobs wait at the same time.
+    let once = format!("{long} COMMGAUGE_RESTARTS=0 COMMGAUGE_KEEP_SECONDS=0");
+    let at_its_limit: Vec<(&str, String)> = ["commgauge.sbatch", "commgauge-mpirun.sbatch"]
+        .map(|file| (file, slurm.submit(file, "--time=1 --signal=B:USR1@50", &once)))
+        .into();
+    let turns = format!(
+        "COMMGAUGE_SUITE={} COMMGAUGE_MACHINE={} COMMGAUGE_KEEP_SECONDS=54 COMMGAUGE_ALLOW_CHANGED=1",
+        slurm.at("turns.toml").display(),
+        slurm.at("low.toml").display()
+    );
+    fs::write(slurm.at("low.toml"), machine("1KB/s")).expect("written");
+    let in_turns = slurm.submit("commgauge.sbatch", "--time=1 --signal=B:USR1@1", &turns);
+    for (file, job) in &at_its_limit {
+        let (facts, out) = slurm.ended(job, 100);
+        let (status, code, cases) = end_of(&slurm.record(job));
         assert_eq!((status.as_str(), code), ("interrupted", 143), "{file}: {out}");
         assert!(cases > 0 && out.contains("measured cases are kept"), "{file}: {out}");
+        assert!(out.contains("restarted 0 times already; not put back into the queue"), "{file}: {out}");
         // The verdict on a run that was stopped: something planned is missing.
         assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=7:0"), "{file}: {facts}\n{out}");
     }
-    for file in ["commgauge.sbatch", "commgauge-mpirun.sbatch"] {
-        let job = slurm.submit(file, "", &long);
-        slurm.measuring(&job);
+    let cancelled: Vec<(&str, String)> =
+        ["commgauge.sbatch", "commgauge-mpirun.sbatch"].map(|file| (file, slurm.submit(file, "", &long))).into();
+    for (file, job) in &cancelled {
+        slurm.measuring(job);
         slurm.ask(&format!("scancel {job}"), 30).ended_with(0);
-        let (facts, out) = slurm.ended(&job, 60);
+        let (facts, out) = slurm.ended(job, 60);
         assert!(facts.contains("JobState=CANCELLED"), "{file}: {facts}\n{out}");
-        let report = slurm.ask(&format!("{COMMGAUGE} report {}", slurm.record(&job).display()), 60);
+        let report = slurm.ask(&format!("{COMMGAUGE} report {}", slurm.record(job).display()), 60);
         assert_eq!(report.code, Some(7), "{file}: {}", report.stderr);
-        assert_eq!(end_of(&slurm.record(&job)).0, "interrupted", "{file}: {out}");
+        assert_eq!(end_of(&slurm.record(job)).0, "interrupted", "{file}: {out}");
     }
+    goes_on_by_itself(&slurm, &in_turns);
+}
+
+/// A job whose time is too short for its suite ends with all of it measured, in one record.
+#[track_caller]
+fn goes_on_by_itself(slurm: &Slurm, job: &str) {
+    let (facts, out) = slurm.ended(job, 200);
+    let read = lines(&slurm.record(job));
+    assert!(!of_kind(&read, "resume").is_empty(), "{facts}\n{out}");
+    let turns = of_kind(&read, "resume").len();
+    assert!(facts.contains(&format!("Restarts={turns} ")), "{facts}\n{out}");
+    assert_eq!(out.matches("is back in the queue, to go on with").count(), turns, "{out}");
+    let (status, code, cases) = end_of(&slurm.record(job));
+    let planned = of_kind(&read, "plan")[0]["case_lines"].as_u64().expect("a number");
+    assert_eq!((status.as_str(), code, cases as u64), ("complete", 0, planned), "{out}");
+    assert!(out.contains("the time limit of") && out.contains("gate: "), "{out}");
 }
 
 #[test]
@@ -220,12 +257,41 @@ fn a_run_takes_what_the_allocation_gives_and_refuses_more() {
     let mpirun = slurm.ask(&format!("{job} {run} --launcher mpirun -n 2"), 60).ended_with(0);
     assert!(mpirun.stdout.starts_with("mpirun --allow-run-as-root -n 2 "), "{}", mpirun.stdout);
     mpirun.said("2 of its 4 ranks");
+    the_launch_is_checked(&slurm, job);
     for (flags, words) in [
         ("-n 5", "-n 5: Slurm job"),
         ("--hosts host0:2,host2:2", "host2 is not of Slurm job"),
         ("--hosts host0:3,host1:1", "has 2 ranks on host0, not 3"),
     ] {
         slurm.ask(&format!("{job} {run} {flags}"), 60).ended_with(2).said(words);
+    }
+}
+
+/// What the check of a launch says of the allocation: by srun itself, and through `commgauge run`.
+#[track_caller]
+fn the_launch_is_checked(slurm: &Slurm, job: &str) {
+    let suite = slurm.at("short.toml");
+    let _alone = alone();
+    for line in [
+        format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {SUITE} {} --check-launch --format json", suite.display()),
+        format!("{job} {COMMGAUGE} run {} --check-launch --format json", suite.display()),
+    ] {
+        let ran = slurm.ask(&line, 120).ended_with(0);
+        let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one document");
+        assert_eq!(report["refusals"].as_array().map(Vec::len), Some(0), "{line}: {report:#}");
+        let of = |host: usize| {
+            ["host", "ranks"].map(|key| report["hosts"][host][key].as_str().unwrap_or_default().to_owned())
+        };
+        assert_eq!(
+            (of(0), of(1)),
+            (["host0", "0, 1"].map(String::from), ["host1", "2, 3"].map(String::from)),
+            "{line}"
+        );
+        assert_eq!(
+            (&report["ranks"], &report["launcher_says"]),
+            (&4.into(), &"4 (SLURM_STEP_NUM_TASKS)".into()),
+            "{line}"
+        );
     }
 }
 

@@ -7,8 +7,8 @@ mod common;
 
 use commgauge::record::Record;
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
-    signal, start, still_running, wait_until, words,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, signal,
+    start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,10 @@ use std::process::{Command, Stdio};
 /// A sweep that would go on for minutes.
 const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'broadcast']\nbytes = ['64B', '1KiB']\n";
+
+/// The same with buffers that are made anew for each case.
+const LARGE: &str = "name = 'large'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
+    case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['4MiB', '8MiB']\n";
 
 /// A sweep that takes a moment.
 const SHORT: &str = "all_reduce -b 8 -e 64 -f 2 -n 3 -w 0 --replicates 2 --warm-buffers --quiet";
@@ -33,9 +37,13 @@ struct Running {
 
 /// `commgauge run` of the long sweep, of which some cases are measured.
 fn running() -> Running {
+    running_suite(LONG)
+}
+
+fn running_suite(text: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let (suite, record) = (folder.path().join("long.toml"), record_in(&folder));
-    std::fs::write(&suite, LONG).unwrap();
+    std::fs::write(&suite, text).unwrap();
     let alone = alone();
     let mut command = Command::new(COMMGAUGE);
     command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
@@ -44,15 +52,8 @@ fn running() -> Running {
     let child = start(command.arg(&record));
     wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
     let ranks = pids(&record);
-    let shared = shared_memory_of(&ranks);
+    let shared = common::shared_memory_of(&ranks);
     Running { child, record, ranks, shared, _alone: alone, _folder: folder }
-}
-
-/// Files in shared memory that some processes have mapped.
-fn shared_memory_of(pids: &[u32]) -> BTreeSet<String> {
-    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let file = |line: &str| line.find("/dev/shm/").map(|at| line[at..].trim_end_matches(" (deleted)").to_owned());
-    pids.iter().flat_map(|pid| maps(pid).lines().filter_map(file).collect::<Vec<_>>()).collect()
 }
 
 impl Running {
@@ -120,7 +121,56 @@ fn ranks_end_where_their_launcher_was_killed() {
     let run = running();
     signal(run.launcher(), "KILL");
     let (ran, _) = run.ends_with(6);
-    ran.said("the launcher was ended by SIGKILL, and the record has no end line");
+    // Whether somebody was left to end the record depends on who dies first.
+    let told = ["and its ranks with it; ", "and the record has no end line; "]
+        .map(|end| format!("the launcher was ended by SIGKILL, {end}"));
+    let first = ran.stderr.lines().find(|line| line.starts_with("commgauge: ")).unwrap_or_default();
+    assert!(told.iter().any(|words| first.contains(words)), "{}", ran.stderr);
+}
+
+/// A group of processes that may use no more memory than it has; none where this user cannot make one. Taken away with the value.
+struct NoMemory(PathBuf);
+
+impl NoMemory {
+    fn new() -> Option<NoMemory> {
+        let name = format!("commgauge-test-{}", std::process::id());
+        let groups = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/unified", "memory.max"),
+        ];
+        let found = groups.into_iter().find_map(|(folder, limit)| {
+            let group = Path::new(folder).join(&name);
+            std::fs::create_dir(&group).ok()?;
+            let group = NoMemory(group);
+            std::fs::write(group.0.join(limit), "0").ok().map(|()| group)
+        });
+        if found.is_none() {
+            common::skipped(
+                "a rank without memory",
+                "no memory limit can be set here (needs root and a writable cgroup)",
+            );
+        }
+        found
+    }
+}
+
+impl Drop for NoMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_rank_that_the_system_kills_for_want_of_memory_is_named_with_that_reason() {
+    let Some(group) = NoMemory::new() else { return };
+    let run = running_suite(LARGE);
+    std::fs::write(group.0.join("cgroup.procs"), run.ranks[1].to_string()).unwrap();
+    let (ran, ranks) = run.ends_with(6);
+    let ran = ran.said(&format!("rank 1 (process {} on ", ranks[1]));
+    if FAMILY == "open-mpi" {
+        ran.said("ran out of memory meanwhile: the system killed 1 of its processes");
+    }
 }
 
 #[test]
@@ -130,21 +180,6 @@ fn a_cancelled_run_with_a_stopped_rank_never_ends_as_if_nothing_had_happened() {
     signal(run.child.id(), "TERM");
     let (ran, _) = run.ends_with(143);
     ran.said("stopped by SIGTERM");
-}
-
-/// The shim of `tests/faults/shim.c`, compiled once for each test program; none without a compiler.
-fn shim() -> Option<PathBuf> {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fault-shim-{}.so", std::process::id()));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
-    let cc =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-pthread", source, "-ldl", "-o"]).arg(&library).output();
-    match cc {
-        Ok(output) if output.status.success() => Some(library),
-        other => {
-            common::skipped("faults by a shim", &format!("the shim cannot be compiled: {other:?}"));
-            None
-        }
-    }
 }
 
 /// A sweep on which a rank has a fault.
@@ -157,7 +192,7 @@ fn faulty(ranks: u32, (shim, record): (&Path, &Path), fault: (&str, &str), rank:
 
 #[test]
 fn a_rank_that_leaves_early_or_a_disk_that_fails_or_a_clock_that_steps_is_met() {
-    let Some(shim) = shim() else { return };
+    let Some(shim) = common::shim() else { return };
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
 
@@ -173,7 +208,8 @@ fn a_rank_that_leaves_early_or_a_disk_that_fails_or_a_clock_that_steps_is_met() 
         let record = place(&format!("sync-{errno}.jsonl"));
         let ran = Ran::of(&mut faulty(2, (&shim, &record), ("FAULT_SYNC_ERRNO", errno), 0, SHORT), 40).ended_with(6);
         ran.said("cannot bring to the disk the record").said(text);
-        assert!(!of_kind(&lines(&record), "case").is_empty());
+        // How far it came until the disk was asked depends on how busy the machine is.
+        assert!(!lines(&record).is_empty());
     }
 
     // A wall clock that is an hour off on one host, and steps, is in no duration.

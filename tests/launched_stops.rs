@@ -6,26 +6,15 @@
 mod common;
 
 use common::{
-    COMMGAUGE, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, signal, start,
-    still_running, wait_until, words,
+    COMMGAUGE, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, shared_memory_of,
+    signal, start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A sweep that would go on for minutes.
 const LONG: &str = "name = \"long\"\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\ncase_budget = \"200ms\"\nreplicates = 40\n[[sweep]]\ncollectives = [\"all_reduce\", \"broadcast\"]\nbytes = [\"64B\", \"1KiB\"]\n";
-
-/// What MPI libraries keep in shared memory.
-fn traces() -> BTreeSet<PathBuf> {
-    let known = ["vader_segment", "sm_segment", "mpich_"];
-    let of = |folder: &str| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_ours = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        known.iter().any(|known| name.starts_with(known))
-    };
-    of("/dev/shm").filter(is_ours).collect()
-}
 
 /// `commgauge run` of a long suite.
 fn long_run(folder: &Path, record: &Path) -> Started {
@@ -42,10 +31,10 @@ fn wait_for_cases(record: &Path) {
 }
 
 #[track_caller]
-fn assert_reads_and_nothing_is_left(record: &Path, ranks: &[u32], before: &BTreeSet<PathBuf>) {
+fn assert_reads_and_nothing_is_left(record: &Path, ranks: &[u32], shared: &BTreeSet<String>) {
     wait_until(3, "no rank runs", || still_running(ranks).is_empty());
-    let left: Vec<PathBuf> = traces().difference(before).filter(|path| path.exists()).cloned().collect();
-    assert_eq!(left, Vec::<PathBuf>::new());
+    let left: Vec<&String> = shared.iter().filter(|path| Path::new(path).exists()).collect();
+    assert_eq!(left, Vec::<&String>::new());
     assert!(count_so_far(record, "case") >= 3);
     let report = Command::new(COMMGAUGE).arg("report").arg(record).output().unwrap();
     assert!(String::from_utf8_lossy(&report.stdout).contains("all_reduce"), "{report:?}");
@@ -56,14 +45,14 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _alone = alone();
-    let before = traces();
     let child = long_run(folder.path(), &record);
     wait_for_cases(&record);
     let ranks = pids(&record);
+    let shared = shared_memory_of(&ranks);
     signal(child.id(), "INT");
     let ran = ending(child, 15).ended_with(130).said("stopped by SIGINT").said("measured cases are kept");
     assert!(ran.stdout.contains("all_reduce"), "the summary is shown: {}", ran.stdout);
-    assert_reads_and_nothing_is_left(&record, &ranks, &before);
+    assert_reads_and_nothing_is_left(&record, &ranks, &shared);
     let last = lines(&record).pop().unwrap();
     if last["line"] == "end" {
         assert_eq!(last["status"], "interrupted", "{last}");
@@ -77,17 +66,17 @@ fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _alone = alone();
-    let before = traces();
     let flags = "all_reduce -b 64 -e 4K -f 2 --precision 0.0001 --budget 200ms --replicates 40 --quiet";
     let mut command = launcher(3);
     let child = start(command.arg(SWEEP).args(words(flags)).arg("--record").arg(&record));
     wait_for_cases(&record);
     let ranks = pids(&record);
+    let shared = shared_memory_of(&ranks);
     signal(child.id(), "INT");
     let ran = ending(child, 15);
     assert_ne!(ran.code, Some(0), "{}", ran.stderr);
     wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
-    assert_reads_and_nothing_is_left(&record, &ranks, &before);
+    assert_reads_and_nothing_is_left(&record, &ranks, &shared);
 }
 
 #[test]

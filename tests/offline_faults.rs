@@ -133,6 +133,43 @@ fn host_files_of_any_shape_are_read_or_refused_with_their_line() {
     refused(&dry(b"a\n\xff\xfe\n"), &[2, 6], "hosts");
 }
 
+/// A machine with noise, whose second node is slow for a while or always, and on which all_reduce must reach a bus bandwidth.
+fn with_a_slow_node(when: &str) -> String {
+    let noise =
+        "[noise]\nrelative_sigma = 0.01\noutlier_probability = 0.001\noutlier_factor = 2.0\narrival_jitter = '1us'\n";
+    let expect = "[[expect]]\ncollective = 'all_reduce'\nranks = 4\nbytes = '1MiB'\nfloor = '1GB/s'\nsource = 's'\ndate = '2026'\n";
+    let fault = "[[faults]]\nkind = 'node'\nnode = 1\nrate_factor = 0.3\n";
+    format!("{MACHINE}{noise}{expect}{}{when}", if when == "never" { "#" } else { fault })
+}
+
+#[test]
+fn a_slow_while_within_a_run_is_named_with_its_place_and_is_not_taken_for_a_slow_machine() {
+    let suite = "name = 'small'\n[measure]\nminimum_samples = 10\nmaximum_samples = 10\ncase_budget = '1s'\nreplicates = 6\n\
+        [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = ['256KiB', '512KiB', '1MiB', '2MiB']\n\
+        cadences = 'streaming'\n";
+    // What happens, the decision on the expected row and its code, and whether a while is told.
+    for (name, when, decision, told) in [
+        ("never", "never", "inconclusive", false),
+        ("while", "from = '300ms'\nuntil = '600ms'\n", "inconclusive", true),
+        ("always", "", "fail", false),
+    ] {
+        let folder = folder();
+        let at = folder.path();
+        fs::write(at.join("m.toml"), with_a_slow_node(when)).unwrap();
+        fs::write(at.join("s.toml"), suite).unwrap();
+        let ran = run(at, "s.toml", "r.jsonl");
+        assert_eq!(ran.status.code(), Some(0), "{name}: {}", text(&ran.stderr));
+        let page = text(&commgauge(at, &["report", "r.jsonl"]).stdout);
+        assert_eq!(page.contains("the machine was slow for a while, from case"), told, "{name}: {page}");
+        let gate = commgauge(at, &["gate", "r.jsonl", "--machine", "m.toml", "--format", "json"]);
+        let verdict: serde_json::Value = serde_json::from_slice(&gate.stdout).unwrap();
+        // What is simulated never passes, but it fails.
+        assert_eq!(verdict["decision"], decision, "{name}: {verdict:#}");
+        let troubles = verdict["troubles"].to_string();
+        assert_eq!(troubles.contains("slow for a while"), told, "{name}: {troubles}");
+    }
+}
+
 #[test]
 fn a_hostile_suite_is_refused_in_bounded_time_and_writes_nothing_elsewhere() {
     let folder = folder();

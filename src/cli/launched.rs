@@ -21,7 +21,10 @@ use crate::watchdog::{self, Activity, SETUP_DEADLINE, Watch};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a launcher may take to pass on what a rank wrote.
+const UNTIL_PASSED_ON: Duration = Duration::from_millis(200);
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
@@ -110,6 +113,8 @@ fn tell_usage(message: &clap::Error) -> i32 {
 fn abort(error: &Error) -> ! {
     let host = provenance::rank_facts(0).host;
     eprintln!("commgauge: {}host {host}: {error}", mpi_call::rank_of_this_process());
+    // MPICH's launcher, when it is busy, throws away what a rank wrote the moment before it aborts.
+    std::thread::sleep(UNTIL_PASSED_ON);
     mpi_call::abort(error.exit_code())
 }
 

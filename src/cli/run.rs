@@ -10,6 +10,7 @@ mod commands;
 mod outcome;
 mod progress;
 mod resume;
+mod wait_hosts;
 mod work;
 
 pub use arguments::{Backend, RunArguments};
@@ -63,10 +64,12 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         }
         Backend::Mpi | Backend::Nccl if arguments.check_launch => {
             tell(allocation.as_ref(), arguments);
+            wait_hosts::wait(arguments)?;
             check_launch::run(arguments, out)
         }
         Backend::Mpi | Backend::Nccl => {
             tell(allocation.as_ref(), arguments);
+            wait_hosts::wait(arguments)?;
             if combinations::are_asked(arguments) {
                 combinations::run(arguments, out)
             } else {
@@ -240,6 +243,7 @@ fn launch_again(
         write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
         return Ok(0);
     }
+    wait_hosts::wait(&arguments)?;
     follow(&arguments, (&commands, path), Progress::behind(path, record)?, out)
 }
 
@@ -293,6 +297,8 @@ struct Seen {
     end: Option<End>,
     /// Whether the launch goes on with a record; its resume line then brings the rank map.
     resumed: bool,
+    /// This host, and how many of its processes the system killed for want of memory since the launch began.
+    out_of_memory_kills: (String, u64),
     /// Processes of this host's ranks that ended before all others; several where it was too close to call.
     first_gone: Vec<u32>,
 }

@@ -61,9 +61,13 @@ fn mpich(words: &[&str]) -> Option<Death> {
     let ["PID", pid, "RUNNING", "AT", host, "=", "EXIT", "CODE:", code, rest @ ..] = words else { return None };
     let code = code.parse().ok()?;
     let end = rest.iter().position(|word| *word == "PID").unwrap_or(rest.len());
-    let signal = format!("{code})");
-    let signalled = rest[..end].windows(2).any(|pair| pair[0] == "(signal" && pair[1] == signal);
-    let cause = if signalled { Cause::Signal(code) } else { Cause::Exit(code) };
+    let told = rest[..end].windows(2).find(|pair| pair[0] == "(signal");
+    let told: Option<i32> = told.and_then(|pair| pair[1].trim_end_matches(')').parse().ok());
+    // Where the code is of a rank that the launcher killed afterwards, the sentence may still be of the first.
+    let cause = match told {
+        Some(signal) if signal == code || code == 9 => Cause::Signal(signal),
+        _ => Cause::Exit(code),
+    };
     Some(Death { rank: None, pid: pid.parse().ok(), host: Some((*host).to_owned()), cause })
 }
 
@@ -156,6 +160,14 @@ Please see the FAQ page for debugging suggestions
             (OPEN_MPI_5_KILLED, vec![death(Some(1), Some(10720), Some("vm"), Signal(9))]),
             (OPEN_MPI_5_EXIT, vec![death(Some(0), None, None, Exit(3))]),
             (MPICH_KILLED, vec![death(None, Some(10542), Some("vm"), Signal(9))]),
+            (
+                "=   PID 7 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Segmentation fault (signal 11)\n",
+                vec![death(None, Some(7), Some("vm"), Signal(11))],
+            ),
+            (
+                "=   PID 7 RUNNING AT vm\n=   EXIT CODE: 3\nEXIT STRING: Killed (signal 9)\n",
+                vec![death(None, Some(7), Some("vm"), Exit(3))],
+            ),
             ("=   PID 7 RUNNING AT vm\n=   EXIT CODE: 9\n", vec![death(None, Some(7), Some("vm"), Exit(9))]),
             ("srun: error: n1: task 1: Killed", vec![death(Some(1), None, Some("n1"), Signal(9))]),
             (

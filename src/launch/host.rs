@@ -28,6 +28,16 @@ pub fn name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// Processes of this host that the system has killed for want of memory since it booted, of containers with a limit too; none where
+/// it does not count them (before Linux 4.13).
+pub fn out_of_memory_kills() -> Option<u64> {
+    count_out_of_memory_kills(&fs::read_to_string("/proc/vmstat").ok()?)
+}
+
+fn count_out_of_memory_kills(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
 /// Distinct (package, core) pairs of the processors that are online.
 fn physical_cores() -> Option<u32> {
     let mut pairs = BTreeSet::new();
@@ -68,6 +78,15 @@ mod tests {
             ("4,4", Some(8)),
         ] {
             assert_eq!(count_slurm_cores(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn kills_for_want_of_memory_are_read_from_the_systems_counters() {
+        for (text, expected) in
+            [("", None), ("oom_kill x", None), ("oom_killer 3\n", None), ("pgfault 7\noom_kill 3\nswap 1\n", Some(3))]
+        {
+            assert_eq!(count_out_of_memory_kills(text), expected, "{text}");
         }
     }
 

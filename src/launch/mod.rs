@@ -17,6 +17,7 @@ mod host_file;
 mod hostlist;
 mod leftovers;
 mod quote;
+mod ready_hosts;
 
 pub use advice::advice;
 pub use again::LauncherPart;
@@ -29,3 +30,4 @@ pub use find::{Surroundings, find, probe};
 pub use first_gone::first_gone;
 pub use host_file::hosts_of_ranks;
 pub use quote::quote;
+pub use ready_hosts::{remote_shell, wait_for_hosts};

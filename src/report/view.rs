@@ -15,7 +15,7 @@ use crate::record::product_times::ProductTime;
 use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::Seconds;
-use crate::verdict::{Consistency, ConsistencyRule, Timed};
+use crate::verdict::{Consistency, ConsistencyRule, SlowWhile, Timed};
 use std::collections::{HashMap, HashSet};
 
 /// Most calls that break a rule of self-consistency and are told one by one.
@@ -194,6 +194,11 @@ fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     let warned = rows.iter().flat_map(|row| row.warnings.iter().map(|text| (text.clone(), row.facts.name.as_str())));
     doubts.extend(gathered(incomplete.chain(warned)));
     doubts.extend(dropped_samples(rows));
+    let seconds = |line: &CaseLine| {
+        let row = rows.get(line.case as usize)?;
+        row.latency_seconds_of_replicate.get(&(line.replicate as usize)).copied()
+    };
+    doubts.extend(SlowWhile::of(record, seconds).map(|found| found.text));
     doubts
 }
 

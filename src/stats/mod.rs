@@ -10,6 +10,7 @@ mod rank_sum;
 pub(crate) mod shapes;
 mod sign;
 mod span;
+mod stretch;
 mod trend;
 
 pub use histogram::Histogram;
@@ -20,4 +21,5 @@ pub use proportion::proportion_interval;
 pub use rank_sum::RankSums;
 pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use span::Span;
+pub use stretch::{Stretch, densest_stretch};
 pub use trend::{Evidence, falls};

@@ -2,6 +2,7 @@
 //!
 //! Nothing is judged here; whatever would keep a row from passing is written down as a sentence.
 
+use super::slow_while::SlowWhile;
 use super::{Judged, Trouble};
 use crate::collective::Collective;
 use crate::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, Outcome};
@@ -19,6 +20,8 @@ pub(super) struct Evidence<'a> {
     pub facts: &'a CaseFacts,
     /// Median time of one transfer of each replicate that was asked for, in seconds; none where nothing counts.
     pub seconds: Vec<Option<f64>>,
+    /// The same, but for replicates that fell into a slow while of the machine: there what the case usually takes.
+    pub steady_seconds: Vec<Option<f64>>,
     /// What keeps it from passing, each once.
     pub shortfalls: Vec<String>,
     /// True where a replicate was not measured, unless all were waived.
@@ -33,6 +36,11 @@ impl Evidence<'_> {
         sorted(self.seconds.iter().flatten().copied())
     }
 
+    /// The times without what a slow while added to them; none where there was no such while.
+    pub fn steady(&self) -> Option<Vec<f64>> {
+        (self.steady_seconds != self.seconds).then(|| sorted(self.steady_seconds.iter().flatten().copied()))
+    }
+
     fn add(&mut self, shortfall: String) {
         if !self.shortfalls.contains(&shortfall) {
             self.shortfalls.push(shortfall);
@@ -44,7 +52,14 @@ impl Evidence<'_> {
 pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
     let Some(first) = records.first() else { return Vec::new() };
     let mut cases: Vec<Evidence> = (first.record.plan.cases.iter())
-        .map(|facts| Evidence { facts, seconds: Vec::new(), shortfalls: Vec::new(), unmeasured: false, corrupt: false })
+        .map(|facts| Evidence {
+            facts,
+            seconds: Vec::new(),
+            steady_seconds: Vec::new(),
+            shortfalls: Vec::new(),
+            unmeasured: false,
+            corrupt: false,
+        })
         .collect();
     for Judged { record, .. } in records {
         let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); cases.len()];
@@ -53,8 +68,9 @@ pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
                 lines.push(line);
             }
         }
-        for (case, lines) in cases.iter_mut().zip(lines) {
-            add_record(case, record, &lines);
+        let slow_while = slow_while(record);
+        for (index, (case, lines)) in cases.iter_mut().zip(lines).enumerate() {
+            add_record(case, record, &lines, slow_while.as_ref().map(|found| (found, index as u32)));
         }
     }
     // What can be run once can be run always: a replicate that was waived is then missing.
@@ -64,13 +80,23 @@ pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
     cases
 }
 
-fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine]) {
+/// The while in which the machine was slow, where there was one.
+pub(super) fn slow_while(record: &Record) -> Option<SlowWhile> {
+    SlowWhile::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
+}
+
+fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_while: Option<(&SlowWhile, u32)>) {
     for replicate in 0..record.header.settings.replicates {
         let line = lines.iter().find(|line| line.replicate == replicate);
         let seconds = line.and_then(|line| add_line(case, record, line));
         let waived = line.is_some_and(|line| matches!(line.outcome, Outcome::Waived { .. }));
         case.unmeasured |= seconds.is_none() && !waived;
         case.seconds.push(seconds);
+        let usual = |seconds| slow_while.map_or(seconds, |(found, index)| found.without(index, replicate, seconds));
+        case.steady_seconds.push(seconds.map(usual));
+        if slow_while.is_some_and(|(found, index)| found.has(index, replicate)) {
+            case.add("doubtful: a replicate fell into a slow while of the machine".to_owned());
+        }
         if line.is_none() {
             case.add("a replicate is missing".to_owned());
         }
@@ -120,23 +146,32 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
             return None;
         }
     }
+    let (middle, left_out) = seconds_of(line, case.facts);
+    let samples = line.samples.slowest_nanoseconds.len();
+    if left_out as f64 > MOST_DOUBTFUL_SHARE * samples as f64 {
+        case.add(format!("doubtful: {left_out} of {samples} samples of a replicate do not count"));
+    }
+    if middle.is_none() {
+        case.add("a replicate has no sample that counts".to_owned());
+    }
+    middle
+}
+
+/// Median time of one transfer over the samples of a line that count, if it was measured, and how many do not.
+pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, usize) {
+    if !matches!(line.outcome, Outcome::Measured { .. }) {
+        return (None, 0);
+    }
     let samples = &line.samples.slowest_nanoseconds;
     let mut counts = vec![true; samples.len()];
     for (index, _) in &line.samples.doubtful {
         counts[*index as usize] = false;
     }
-    let transfers = f64::from(line.calls_per_sample) * f64::from(case.facts.transfers_per_call);
+    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
     let valid = samples.iter().zip(&counts).filter(|(_, counts)| **counts);
     let times = sorted(valid.map(|(sample, _)| Seconds::from_nanoseconds(*sample).0 / transfers));
     let left_out = samples.len() - times.len();
-    if left_out as f64 > MOST_DOUBTFUL_SHARE * samples.len() as f64 {
-        case.add(format!("doubtful: {left_out} of {} samples of a replicate do not count", samples.len()));
-    }
-    let middle = median(&times).filter(|middle| *middle > 0.0);
-    if middle.is_none() {
-        case.add("a replicate has no sample that counts".to_owned());
-    }
-    middle
+    (median(&times).filter(|middle| *middle > 0.0), left_out)
 }
 
 /// What speaks against records as a whole.
@@ -157,6 +192,7 @@ pub(super) fn troubles(records: &[Judged], cases: &[Evidence]) -> Vec<Trouble> {
 }
 
 fn of_record(record: &Record) -> Vec<(i32, String)> {
+    let slow_while = slow_while(record).map(|found| (3, found.text));
     let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
     match &record.end {
         None => {
@@ -209,5 +245,6 @@ fn of_record(record: &Record) -> Vec<(i32, String)> {
     if failed > 0 {
         found.push((6, format!("{failed} measurements could not be run to their end")));
     }
+    found.extend(slow_while);
     found
 }

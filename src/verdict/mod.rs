@@ -19,6 +19,7 @@ mod learn;
 mod likeness;
 pub mod locate;
 pub mod selftest;
+mod slow_while;
 mod template;
 
 pub use compare::{CompareRule, compare};
@@ -32,6 +33,7 @@ pub use gate::{GateRule, gate, gate_unknown_machine};
 pub use learn::{LearnRule, Learned, learn};
 pub use likeness::{Allowed, Difference, differences};
 pub use selftest::{Asked, Counted, History, Noise, SelfTest, SelfTestRule, Trial, selftest};
+pub use slow_while::SlowWhile;
 
 use crate::error::{Error, Result};
 use crate::record::Record;

@@ -6,6 +6,7 @@ pub mod doubles;
 pub mod hosts;
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,21 @@ impl Ran {
     }
 }
 
+/// The shim of `tests/faults/shim.c`, compiled once for each test program; none without a compiler.
+pub fn shim() -> Option<PathBuf> {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fault-shim-{}.so", std::process::id()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
+    let cc =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-pthread", source, "-ldl", "-o"]).arg(&library).output();
+    match cc {
+        Ok(output) if output.status.success() => Some(library),
+        other => {
+            skipped("faults by a shim", &format!("the shim cannot be compiled: {other:?}"));
+            None
+        }
+    }
+}
+
 /// A path for a record in a directory that lasts as long as the value.
 pub fn record_in(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("run.jsonl")
@@ -146,6 +162,13 @@ fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
     };
     let pid = Pid::from_raw(pid as i32).expect("process ids are positive");
     kill_process(pid, signal)
+}
+
+/// Files in shared memory that some processes have mapped.
+pub fn shared_memory_of(pids: &[u32]) -> BTreeSet<String> {
+    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let file = |line: &str| line.find("/dev/shm/").map(|at| line[at..].trim_end_matches(" (deleted)").to_owned());
+    pids.iter().flat_map(|pid| maps(pid).lines().filter_map(file).collect::<Vec<_>>()).collect()
 }
 
 /// Starts a program whose end is waited for with [`ending`].

@@ -1,10 +1,13 @@
 /* Faults of a machine for the tests, put before the C library by LD_PRELOAD: a disk that cannot be brought up to date, a rank that
- * leaves with code 0, a wall clock that is wrong and steps. Each is asked for by a variable, and only for the rank in FAULT_RANK. */
+ * leaves with code 0, a wall clock that is wrong and steps. Each is asked for by a variable, and only for the rank in FAULT_RANK.
+ * Names that begin with `late-` are known from when on the file in FAULT_LATE_NAMES is there. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,6 +48,14 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
     int answer = real(now, zone);
     if (answer == 0) now->tv_sec += wrong_by();
     return answer;
+}
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
+        (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))dlsym(RTLD_NEXT, "getaddrinfo");
+    const char *file = getenv("FAULT_LATE_NAMES");
+    if (!file || !name || strncmp(name, "late-", 5) != 0) return real(name, service, hints, found);
+    return access(file, F_OK) == 0 ? real("127.0.0.1", service, hints, found) : EAI_NONAME;
 }
 
 static void *leave(void *milliseconds) {

@@ -112,6 +112,9 @@ fn what_comes_and_goes_is_there_in_its_share_of_calls_or_of_windows() {
     let windows = slow("intermittent:0.3/20ms:node:2:rate=0.5");
     let share = windows.iter().filter(|slow| **slow).count();
     assert!((150..600).contains(&share) && changes(&windows) < 80, "{share} slow, {} changes", changes(&windows));
+    let once = slow("while:0.2s-0.5s:node:2:rate=0.5");
+    let share = once.iter().filter(|slow| **slow).count();
+    assert!((100..400).contains(&share) && changes(&once) == 2 && !once[0], "{share} slow, {} changes", changes(&once));
 }
 
 #[test]

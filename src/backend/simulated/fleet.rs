@@ -38,9 +38,18 @@ pub(super) struct Fleet {
 #[derive(Clone, Debug)]
 pub(super) struct Intermittent {
     fault: Fault,
-    pub probability: f64,
-    /// Nanoseconds for which it stays as it is; `None` where every call has its own luck.
-    pub window_nanoseconds: Option<u64>,
+    pub comes: Comes,
+}
+
+/// When a fault is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Comes {
+    /// In each call with this probability.
+    ByCall(f64),
+    /// For this probability in each window of so many nanoseconds.
+    ByWindow(f64, u64),
+    /// From one moment to another, in nanoseconds.
+    Once(u64, u64),
 }
 
 impl Fleet {
@@ -119,7 +128,7 @@ impl Fleet {
                 None => wrong("leaf", "a leaf needs between_nodes.nodes_per_leaf, which this file lacks".to_owned()),
             },
             Fault::Scale { from_nodes, .. } => exists("from_nodes", from_nodes - 1, nodes, "node"),
-            Fault::Intermittent { ref fault, .. } => self.check(index, fault),
+            Fault::Intermittent { ref fault, .. } | Fault::While { ref fault, .. } => self.check(index, fault),
         }
     }
 
@@ -141,8 +150,14 @@ impl Fleet {
             Fault::Scale { from_nodes, rate_factor } => self.slow_together.push((from_nodes, rate_factor)),
             Fault::Intermittent { ref fault, probability, window } => self.intermittent.push(Intermittent {
                 fault: (**fault).clone(),
-                probability,
-                window_nanoseconds: window.map(|window| window.as_nanoseconds().max(1)),
+                comes: match window {
+                    None => Comes::ByCall(probability),
+                    Some(window) => Comes::ByWindow(probability, window.as_nanoseconds().max(1)),
+                },
+            }),
+            Fault::While { ref fault, from, until } => self.intermittent.push(Intermittent {
+                fault: (**fault).clone(),
+                comes: Comes::Once(from.as_nanoseconds(), until.as_nanoseconds()),
             }),
         }
     }

@@ -1,6 +1,6 @@
 //! Faults that come and go: what a call takes at each moment, worked out once for every combination of them that turns up.
 
-use super::fleet::Fleet;
+use super::fleet::{Comes, Fleet};
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::Work;
@@ -63,9 +63,10 @@ impl<'b> Moods<'b> {
 /// Which of the faults that come and go are there, one bit for each. Those with windows are the same for all who ask within
 /// one, whatever they ask about.
 pub(super) fn present(fleet: &Fleet, seed: u64, now: u64, noise: &mut Noise) -> u64 {
-    let there = fleet.intermittent.iter().enumerate().filter(|(bit, fault)| match fault.window_nanoseconds {
-        None => noise.happens(fault.probability),
-        Some(window) => share_of(seed ^ ((*bit as u64 + 1) << 48), now / window) < fault.probability,
+    let there = fleet.intermittent.iter().enumerate().filter(|(bit, fault)| match fault.comes {
+        Comes::ByCall(probability) => noise.happens(probability),
+        Comes::ByWindow(probability, window) => share_of(seed ^ ((*bit as u64 + 1) << 48), now / window) < probability,
+        Comes::Once(from, until) => (from..until).contains(&now),
     });
     there.fold(0, |present, (bit, _)| present | 1 << bit)
 }

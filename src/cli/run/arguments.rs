@@ -77,6 +77,10 @@ pub struct RunArguments {
     /// File of hosts, in the launcher's own form.
     #[arg(long = "hostfile", value_name = "FILE")]
     pub host_file: Option<PathBuf>,
+    /// Wait so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
+    /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    pub wait_for_hosts: Option<Seconds>,
     /// More flags for commgauge-suite, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
@@ -135,6 +139,7 @@ mod tests {
             ("s.toml --allow-changed", "cannot be used with"),
             ("s.toml --time-limit 25", "such as 300ns"),
             ("s.toml --time-limit 0s", "more than 0 s"),
+            ("s.toml --wait-for-hosts 0s", "more than 0 s"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(word), "{line}: {error}");

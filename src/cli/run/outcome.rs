@@ -4,7 +4,7 @@
 
 use super::Seen;
 use crate::launch::{Cause, Death, Ending, advice, deaths};
-use crate::record::line::{EndStatus, RankFacts};
+use crate::record::line::{End, EndStatus, RankFacts};
 
 /// What the run comes to.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
     let launcher_fine = ending.code == Some(0);
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
     match &seen.end {
+        Some(end) if lost_its_launcher(ending, end) => {
+            sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(seen)));
+            // What came of it, in the words of who was there: true, but no reason.
+            sentences.extend(end.error.as_ref().map(|error| format!("after that the record says: {error}")));
+            6
+        }
         // A launcher that lost a rank tells the others to stop. They write that down as an interruption, but nobody here
         // interrupted anything: the dead rank is the reason.
         Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
@@ -66,6 +72,17 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
             }
         }
     }
+}
+
+/// Whether somebody ended the launcher itself, whose ranks then died without a fault of their own. A launcher that has told of a dead
+/// rank was there to see it; what ranks found out by themselves (wrong data, a hang) came before.
+fn lost_its_launcher(ending: &Ending, end: &End) -> bool {
+    let of_its_ranks = match end.status {
+        EndStatus::Failed => end.exit_code == 6,
+        EndStatus::Interrupted => true,
+        _ => false,
+    };
+    ending.signal.is_some() && ending.interrupted_by.is_none() && of_its_ranks && deaths(&ending.output).is_empty()
 }
 
 fn signalled(death: &Death) -> bool {
@@ -102,7 +119,7 @@ fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
                 }
             }
         }
-        sentences.push(describe(&death, ranks));
+        sentences.push(describe(&death, ranks, &seen.out_of_memory_kills));
     }
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
@@ -116,7 +133,7 @@ fn one_of(gone: &[u32], ranks: &[RankFacts]) -> String {
 }
 
 /// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, filled up from the record's rank map.
-fn describe(death: &Death, ranks: &[RankFacts]) -> String {
+fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -> String {
     let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
         (Some(rank), _) => facts.rank == rank,
         (None, Some(pid)) => facts.pid == pid && death.host.as_ref().is_none_or(|host| same_host(host, &facts.host)),
@@ -133,6 +150,10 @@ fn describe(death: &Death, ranks: &[RankFacts]) -> String {
         (None, None) => String::new(),
     };
     match death.cause {
+        Cause::Signal(9) if *kills > 0 && host.is_some_and(|host| same_host(host, here)) => format!(
+            "{who}{place} was killed by SIGKILL; {here} ran out of memory meanwhile: the system killed {kills} of its processes \
+             for that (see dmesg). Take smaller sizes or fewer ranks on a host, or raise the limit of the container or job"
+        ),
         Cause::Signal(9) => {
             format!(
                 "{who}{place} was killed by SIGKILL; if nobody did that, the host may have run out of memory (see dmesg)"
@@ -158,7 +179,6 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::line::End;
     use crate::units::Seconds;
 
     const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
@@ -204,6 +224,7 @@ mod tests {
             planned: Some(80),
             cases: 12,
             end,
+            out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
             first_gone: first_gone.to_vec(),
         };
         let verdict = conclude(&ending, &seen);
@@ -249,6 +270,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_was_killed_while_the_system_killed_for_want_of_memory_on_its_host_is_told_so() {
+        let text = check(Some(9), None, &format!("{OPEN_MPI}no memory"), None).1;
+        assert!(
+            text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL; vm ran out of memory"),
+            "{text}"
+        );
+        // On another host it says nothing of this rank.
+        let text = check(
+            Some(9),
+            None,
+            &format!("{} no memory", OPEN_MPI.replace("rank 1", "rank 7").replace("vm", "b")),
+            None,
+        )
+        .1;
+        assert!(text.contains("may have run out of memory"), "{text}");
+    }
+
+    #[test]
     fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
         for (first_gone, expected) in [
             (&[][..], "rank 1 (process 101 on vm.cluster) was killed"),
@@ -267,6 +306,33 @@ mod tests {
         let (exit_code, text) = check(Some(137), None, OPEN_MPI, end(EndStatus::Interrupted, 143));
         assert_eq!(exit_code, 6);
         assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+    }
+
+    #[test]
+    fn a_launcher_that_was_killed_is_told_before_what_became_of_its_ranks() {
+        let failed = |code| end(EndStatus::Failed, code);
+        for (interrupted_by, output, end, expected, begins) in [
+            (
+                None,
+                "",
+                failed(6),
+                6,
+                "the launcher was ended by SIGKILL, and its ranks with it; 12 of 80 measured cases",
+            ),
+            (None, "", end(EndStatus::Interrupted, 143), 6, "the launcher was ended by SIGKILL, and its ranks with it"),
+            // It was still there to see a rank die.
+            (None, OPEN_MPI, failed(6), 6, "rank 3: data arrived wrong"),
+            // What the ranks had found by themselves.
+            (None, "", failed(4), 4, "rank 3: data arrived wrong"),
+            (None, "", failed(5), 5, "rank 3: data arrived wrong"),
+            // By us.
+            (Some(15), "", failed(6), 143, "stopped by SIGTERM"),
+        ] {
+            let (exit_code, text) = check(None, interrupted_by, output, end);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.starts_with(begins), "{text}");
+        }
+        assert!(check(None, None, "", failed(6)).1.ends_with("after that the record says: rank 3: data arrived wrong"));
     }
 
     #[test]

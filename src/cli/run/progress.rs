@@ -32,6 +32,8 @@ pub(super) struct Progress {
     first_gone: Option<Receiver<Vec<u32>>>,
     /// What they have in shared memory.
     segments: Segments,
+    /// What the system had killed for want of memory before the launch.
+    out_of_memory_kills: Option<u64>,
 }
 
 impl Progress {
@@ -50,6 +52,7 @@ impl Progress {
             signals,
             first_gone: None,
             segments: Segments::default(),
+            out_of_memory_kills: host::out_of_memory_kills(),
         })
     }
 
@@ -64,6 +67,8 @@ impl Progress {
     /// Clears the bar, takes away what killed ranks left in shared memory, and hands over what was seen.
     pub(super) fn finish(mut self) -> Seen {
         self.segments.remove_left();
+        let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
+        self.seen.out_of_memory_kills = (host::name(), kills.map_or(0, |(now, before)| now.saturating_sub(before)));
         self.seen.first_gone = self.first_gone.and_then(|gone| gone.try_recv().ok()).unwrap_or_default();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -76,6 +76,15 @@ pub enum Fault {
         /// For how long it stays as it is; from call to call where nothing is given.
         window: Option<Seconds>,
     },
+    /// Any of the others but `Corrupt`, for one while.
+    While {
+        /// What is there then.
+        fault: Box<Fault>,
+        /// From when on, on the virtual clock.
+        from: Seconds,
+        /// Until when.
+        until: Seconds,
+    },
 }
 
 /// The kinds, as files and flags call them.
@@ -86,7 +95,7 @@ pub(super) const LONGEST_WINDOW: Seconds = Seconds(3600.0);
 pub(super) const FEWEST_TOGETHER: u32 = 2;
 
 /// The keys of all kinds of fault together.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "kind",
     "rank",
     "node",
@@ -99,6 +108,8 @@ const KEYS: [&str; 12] = [
     "rate_factor",
     "probability",
     "window",
+    "from",
+    "until",
 ];
 
 /// Reads one `[[faults]]`. Two steps, since the accepted keys depend on the kind.
@@ -117,7 +128,8 @@ pub(super) fn fault(mut table: Table) -> Result<Fault> {
         "scale" => &["from_nodes", "rate_factor"],
         other => return Err(kind.wrong(format!("found `{other}`; accepted: {KINDS}"))),
     };
-    let intermittent: &[&'static str] = if name == "corrupt" { &[] } else { &["probability", "window"] };
+    let intermittent: &[&'static str] =
+        if name == "corrupt" { &[] } else { &["probability", "window", "from", "until"] };
     table.only(&[&["kind"], own, intermittent].concat())?;
     let mut index = |key| count(&mut table, key, ANY_INDEX);
     let fault = match name {
@@ -142,8 +154,24 @@ pub(super) fn fault(mut table: Table) -> Result<Fault> {
     now_and_then(fault, &mut table)
 }
 
-/// The same fault, intermittent where the table says so.
+/// The same fault, intermittent or for a while where the table says so.
 fn now_and_then(fault: Fault, table: &mut Table) -> Result<Fault> {
+    if let Some(until) = table.take("until") {
+        let from = table.require("from", "when the fault comes, such as '10s'")?;
+        let while_ = (from.seconds()?, until.seconds()?);
+        if let Some(item) = table.take("probability").or_else(|| table.take("window")) {
+            return Err(item.wrong("stands beside `from` and `until`; a fault is there for a while or now and then"));
+        }
+        return match is_while(while_.0, while_.1) {
+            true => Ok(Fault::While { fault: Box::new(fault), from: while_.0, until: while_.1 }),
+            false => {
+                Err(until.wrong(format!("found {}; accepted: later than `from`, up to {LONGEST_WINDOW}", while_.1)))
+            }
+        };
+    }
+    if let Some(item) = table.take("from") {
+        return Err(item.wrong("stands without `until`"));
+    }
     let window = match table.take("window") {
         None => None,
         Some(item) => {
@@ -172,6 +200,11 @@ fn ends(table: &mut Table) -> Result<[u32; 2]> {
         return Err(item.wrong(format!("found {nodes:?}; a link joins two different nodes")));
     }
     Ok(nodes)
+}
+
+/// Whether there is time between two moments.
+pub(super) fn is_while(from: Seconds, until: Seconds) -> bool {
+    from.0 >= 0.0 && from.0 < until.0 && until.0 <= LONGEST_WINDOW.0
 }
 
 /// Whether a share of a rate can be left.
@@ -206,6 +239,13 @@ mod tests {
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nwindow = '1s'", "stands without `probability`"),
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nprobability = 0.5\nwindow = '120m'", "from 1us to 1h"),
             ("kind = 'corrupt'\nrank = 1\nprobability = 0.5\nwindow = '2s'", "faults[0].window: unknown key"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '2s'", "faults[0].from: stands without `until`"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nuntil = '2s'", "`from` is missing"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '2s'\nuntil = '1s'", "faults[0].until: found 1.00 s"),
+            (
+                "kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '1s'\nuntil = '2s'\nprobability = 0.1",
+                "faults[0].probability: stands beside",
+            ),
         ] {
             let error = read(fault).unwrap_err();
             assert!(error.exit_code() == 2 && error.to_string().contains(words), "{fault}: {error}");
@@ -225,7 +265,11 @@ mod tests {
             ("kind = 'scale'\nfrom_nodes = 8\nrate_factor = 0.7", Fault::Scale { from_nodes: 8, rate_factor: 0.7 }),
             (
                 "kind = 'rail'\nrail = 2\nrate_factor = 0.5\nprobability = 0.2\nwindow = '5s'",
-                Fault::Intermittent { fault: Box::new(rail), probability: 0.2, window: Some(Seconds(5.0)) },
+                Fault::Intermittent { fault: Box::new(rail.clone()), probability: 0.2, window: Some(Seconds(5.0)) },
+            ),
+            (
+                "kind = 'rail'\nrail = 2\nrate_factor = 0.5\nfrom = '5s'\nuntil = '8s'",
+                Fault::While { fault: Box::new(rail), from: Seconds(5.0), until: Seconds(8.0) },
             ),
         ] {
             assert_eq!(read(fault).unwrap(), [expected], "{fault}");

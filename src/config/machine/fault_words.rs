@@ -1,6 +1,6 @@
 //! A fault in the words of the command line, such as `node:17:rate=0.6`.
 
-use super::fault::{FEWEST_TOGETHER, Fault, LONGEST_WINDOW, is_rate_factor};
+use super::fault::{FEWEST_TOGETHER, Fault, LONGEST_WINDOW, is_rate_factor, is_while};
 use crate::units::{Seconds, parse_seconds};
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -8,7 +8,8 @@ use std::str::FromStr;
 /// What is accepted, with an example of each.
 const ACCEPTED: &str = "accepted: node:17:rate=0.6, link:3-9:rate=0.5, rail:2:rate=0.5, adapter:17.2:rate=0.5, \
      leaf:1:rate=0.5, scale:32:rate=0.5, rank:5:delay=2ms, corrupt:5:probability=0.1, and any but the last now and then: \
-     intermittent:0.2:node:17:rate=0.6 from call to call, intermittent:0.2/5s:node:17:rate=0.6 for 5 s each time";
+     intermittent:0.2:node:17:rate=0.6 from call to call, intermittent:0.2/5s:node:17:rate=0.6 for 5 s each time; \
+     or once: while:10s-25s:node:17:rate=0.6";
 
 impl FromStr for Fault {
     type Err = String;
@@ -18,6 +19,9 @@ impl FromStr for Fault {
         let (kind, rest) = text.split_once(':').ok_or_else(|| wrong("found no `:`".to_owned()))?;
         if kind == "intermittent" {
             return intermittent(rest).map_err(wrong);
+        }
+        if kind == "while" {
+            return for_a_while(rest).map_err(wrong);
         }
         let (which, how) =
             rest.split_once(':').ok_or_else(|| wrong(format!("`{rest}` lacks how bad it is, after a second `:`")))?;
@@ -66,12 +70,28 @@ fn intermittent(text: &str) -> Result<Fault, String> {
             (chance, Some(seconds))
         }
     };
+    Ok(Fault::Intermittent { fault: passing(fault)?, probability: probability(chance)?, window })
+}
+
+fn for_a_while(text: &str) -> Result<Fault, String> {
+    let (moments, fault) = text.split_once(':').ok_or("`while` lacks the fault after its two moments")?;
+    let (from, until) =
+        moments.split_once('-').ok_or_else(|| format!("found `{moments}` where two moments such as 10s-25s are"))?;
+    let (from, until) = (parse_seconds(from)?, parse_seconds(until)?);
+    if !is_while(from, until) {
+        return Err(format!("found from {from} until {until}; accepted: a later one after an earlier, up to 1h"));
+    }
+    Ok(Fault::While { fault: passing(fault)?, from, until })
+}
+
+/// A fault of a kind that can come and go.
+fn passing(fault: &str) -> Result<Box<Fault>, String> {
     let (kind, rest) = fault.split_once(':').ok_or_else(|| format!("found `{fault}` where a fault is"))?;
-    if kind == "intermittent" || kind == "corrupt" {
-        return Err(format!("`{kind}` cannot be intermittent"));
+    if ["intermittent", "while", "corrupt"].contains(&kind) {
+        return Err(format!("`{kind}` cannot come and go"));
     }
     let (which, how) = rest.split_once(':').ok_or_else(|| format!("`{rest}` lacks how bad it is"))?;
-    Ok(Fault::Intermittent { fault: Box::new(one(kind, which, how)?), probability: probability(chance)?, window })
+    one(kind, which, how).map(Box::new)
 }
 
 fn index(text: &str) -> Result<u32, String> {
@@ -123,6 +143,7 @@ impl Display for Fault {
             Fault::Intermittent { fault, probability, window: Some(window) } => {
                 write!(f, "intermittent:{probability}/{}s:{fault}", window.0)
             }
+            Fault::While { fault, from, until } => write!(f, "while:{}s-{}s:{fault}", from.0, until.0),
         }
     }
 }
@@ -151,7 +172,10 @@ mod tests {
             ("intermittent:0.2", "lacks the fault"),
             ("intermittent:2:node:1:rate=0.5", "found a probability of `2`"),
             ("intermittent:0.2/2h:node:1:rate=0.5", ""),
-            ("intermittent:0.2:corrupt:1:probability=0.5", "`corrupt` cannot be intermittent"),
+            ("intermittent:0.2:corrupt:1:probability=0.5", "`corrupt` cannot come and go"),
+            ("while:2s:node:1:rate=0.5", "found `2s` where two moments"),
+            ("while:2s-1s:node:1:rate=0.5", "found from 2.00 s until 1.00 s"),
+            ("while:1s-2s:while:1s-2s:node:1:rate=0.5", "`while` cannot come and go"),
         ] {
             let message = words.parse::<Fault>().unwrap_err();
             assert!(message.starts_with(&format!("fault `{words}`: ")), "{message}");
@@ -172,6 +196,7 @@ mod tests {
             "corrupt:5:probability=0.1",
             "intermittent:0.2:node:17:rate=0.6",
             "intermittent:0.2/5s:link:3-9:rate=0.6",
+            "while:0.5s-2s:link:3-9:rate=0.6",
         ] {
             let fault: Fault = words.parse().unwrap();
             assert_eq!(fault.to_string(), words);

@@ -64,6 +64,6 @@ fn of_fault(fault: &Fault, machine: &Machine, nodes: u32) -> Vec<Culprit> {
         }
         Fault::Rank { rank, .. } => vec![Culprit::LateRank { rank, node: rank / machine.ranks_per_node }],
         Fault::Corrupt { .. } => Vec::new(),
-        Fault::Intermittent { ref fault, .. } => of_fault(fault, machine, nodes),
+        Fault::Intermittent { ref fault, .. } | Fault::While { ref fault, .. } => of_fault(fault, machine, nodes),
     }
 }
