@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Between two looks at what happened in the background while waiting.
 const NANOSECONDS_BETWEEN_LOOKS: u64 = 200_000;
+/// For writing and poisoning whole buffers, as the watchdog allows it too.
+const FILLING: Duration = Duration::from_secs(120);
 
 /// A call that NCCL carries out on a stream.
 pub(super) struct NcclCall<'b> {
@@ -73,7 +75,7 @@ impl<'b> NcclCall<'b> {
         for copy in 0..rotation.copies {
             call.data.write_inputs(call.place(copy), call.tools())?;
         }
-        call.wait(Duration::from_secs(60))?;
+        call.wait(FILLING)?;
         Ok(call)
     }
 
@@ -159,7 +161,7 @@ impl Call for NcclCall<'_> {
         self.data.poison_outputs(place, self.tools())?;
         // After the poison: in place the two overlap.
         self.data.write_inputs(place, self.tools())?;
-        driver::synchronize(self.backend.stream).map_err(|error| self.told(&error))
+        self.wait(FILLING)
     }
 
     #[inline]

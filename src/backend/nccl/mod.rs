@@ -27,7 +27,7 @@ mod replay_times;
 pub use device::Placing;
 pub use environment::Environment;
 pub use library::{Library, Version};
-pub use open::{DeviceFacts, Opened, Options};
+pub use open::{Deadlines, DeviceFacts, Opened, Options};
 pub use registration::Buffers;
 
 use super::mpi::{IdleCall, Rotation};
@@ -55,6 +55,7 @@ use replay::NcclReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Memory that stays free for what NCCL allocates itself when it connects.
 const KEPT_FREE_BYTES: u64 = 256 << 20;
@@ -82,6 +83,8 @@ pub struct NcclBackend {
     channels: HashMap<Route, Channel>,
     clock: DeviceClock,
     hold: Hold,
+    /// How long a call of a replay and the replay itself may take, where the user says so.
+    replay_deadline: Option<Duration>,
     /// Ranks that have this rank's device, this one with them.
     ranks_on_device: u32,
     /// More ranks than processors: whoever waits must give way, or the one waited for may not run.

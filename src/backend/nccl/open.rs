@@ -1,7 +1,7 @@
 //! From options to a backend: driver, device, library, kernels, and what all ranks must agree on before anything is timed.
 
 use super::clock::DeviceClock;
-use super::communicator::Maker;
+use super::communicator::{self, Maker};
 use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver;
@@ -20,6 +20,7 @@ use crate::mpi_call;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The first version that takes several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
@@ -36,6 +37,17 @@ pub struct Options {
     pub ctas: (Option<u32>, Option<u32>),
     /// What NCCL is told of buffers.
     pub buffers: Buffers,
+    /// What the user gives everything that may hang.
+    pub deadlines: Deadlines,
+}
+
+/// How long to wait for other ranks, where the user has said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadlines {
+    /// For making or ending a communicator.
+    pub communicator: Option<Duration>,
+    /// For a step that is replayed.
+    pub replay: Option<Duration>,
 }
 
 /// What a rank found on its own; others may have found less.
@@ -88,6 +100,11 @@ impl Opened {
         Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file() })
     }
 
+    /// The device in words, for reports.
+    pub fn device(&self) -> String {
+        self.device.to_string()
+    }
+
     /// What the ranks of a launch are compared by.
     pub fn device_facts(&self) -> DeviceFacts {
         let Library { version, file, .. } = self.library;
@@ -126,11 +143,13 @@ impl Opened {
         let library = *library;
         let arena = || if options.buffers == Buffers::Symmetric { Arena::of_nccl(library) } else { Arena::default() };
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
+        let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
         let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
             world,
             reader,
-            maker: Maker { library, device: Arc::new(self.device), place, ctas },
+            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
+            replay_deadline: options.deadlines.replay,
             base: None,
             communicators: HashMap::new(),
             kernels: self.kernels,
