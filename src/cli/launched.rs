@@ -238,6 +238,7 @@ fn options(arguments: &LaunchedArguments) -> Options {
     let nccl = &arguments.nccl;
     Options {
         library: nccl.nccl_library.clone(),
+        cublas: nccl.cublas_library.clone(),
         ctas: (nccl.min_ctas, nccl.max_ctas),
         buffers: buffers(nccl.buffers),
         deadlines: Deadlines { communicator: arguments.timeout, replay: None },

@@ -72,6 +72,14 @@ pub(super) fn file() -> String {
     address.ok().and_then(file_of).unwrap_or_else(|| "libcuda.so".to_owned())
 }
 
+/// The first number of the newest CUDA that the driver can serve.
+pub(super) fn cuda_major() -> Result<u32> {
+    let mut version = 0;
+    // SAFETY: the int is ours.
+    check(unsafe { sys::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
+    Ok(u32::try_from(version / 1000).unwrap_or(0))
+}
+
 /// `12.8` or so: the newest CUDA that the driver can serve.
 pub(super) fn version() -> Result<String> {
     let mut version = 0;
@@ -173,6 +181,12 @@ pub(super) fn create_event() -> Result<CUevent> {
     // SAFETY: the handle is ours.
     check(unsafe { sys::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
     Ok(event)
+}
+
+/// Gives an event back.
+pub(super) fn destroy_event(event: CUevent) {
+    // SAFETY: the handle is ours and not used again.
+    let _ = unsafe { sys::cuEventDestroy_v2(event) };
 }
 
 /// Puts an event onto a stream.

@@ -9,6 +9,7 @@ mod channels;
 mod clock;
 mod communicator;
 mod connect;
+mod cublas;
 mod data;
 mod device;
 mod driver;
@@ -19,6 +20,7 @@ mod library;
 mod memory;
 mod open;
 mod prepared;
+mod product;
 mod readings;
 mod registration;
 mod replay;
@@ -31,7 +33,7 @@ pub use open::{Deadlines, DeviceFacts, Opened, Options};
 pub use registration::Buffers;
 
 use super::mpi::{IdleCall, Rotation};
-use super::{Backend, BackendFacts, Binding, Call, DeviceReader, ReplayBinding, Replayer};
+use super::{Backend, BackendFacts, Binding, Call, DeviceReader, Product, ReplayBinding, Replayer};
 use crate::collective::{Collective, Placement};
 use crate::error::{Error, Result};
 use crate::host_clock;
@@ -39,21 +41,25 @@ use crate::layout::{Axis, Groups};
 use crate::mpi_call;
 use crate::pattern::segments::View;
 use crate::units::Bytes;
+use crate::workload::ProductShape;
 use crate::workload::replay::Regions;
 use call::NcclCall;
 use channels::{Channel, Route};
 use clock::{DeviceClock, EVENT_RESOLUTION_NANOSECONDS};
 use communicator::{Communicator, Maker};
+use cublas::Cublas;
 use data::Scratch;
 use driver::{CUevent, CUstream};
 use hold::Hold;
 use kernels::Kernels;
 use memory::Arena;
+use product::{DeviceProduct, Means};
 use readings::NvmlReader;
 use registration::Registration;
 use replay::NcclReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -91,6 +97,8 @@ pub struct NcclBackend {
     gives_way: bool,
     facts: BackendFacts,
     reader: NvmlReader,
+    /// For matrix products: its file where one was named, and the library once it was asked for.
+    cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
 
 impl NcclBackend {
@@ -134,6 +142,15 @@ impl NcclBackend {
     /// Takes back what NCCL was told of the buffers of the last case.
     fn end_registration(&mut self) -> Result<()> {
         self.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// cuBLAS, loaded when it is first asked for.
+    fn cublas(&mut self) -> Result<&'static Cublas> {
+        if let Some(library) = self.cublas.1 {
+            return Ok(library);
+        }
+        let library = Cublas::load(self.cublas.0.as_deref(), driver::cuda_major()?)?;
+        Ok(self.cublas.1.insert(library))
     }
 
     /// Device memory that may be had besides what is held already.
@@ -247,6 +264,32 @@ impl Backend for NcclBackend {
         self.send.reserve(regions.send_bytes)?;
         self.receive.reserve(regions.receive_bytes)?;
         Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))
+    }
+
+    fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
+        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element).map(drop))?;
+        self.cublas().map(drop)
+    }
+
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        let library = self.cublas()?;
+        // Products need no buffers of calls, and may need all memory.
+        self.end_registration()?;
+        self.send.give_back()?;
+        self.receive.give_back()?;
+        let means = Means {
+            library,
+            kernels: &self.kernels,
+            stream: self.stream,
+            rank: self.world.rank(),
+            place: &self.maker.place,
+            deadline: self.replay_deadline,
+        };
+        Ok(Box::new(DeviceProduct::new(shape, &means)?))
+    }
+
+    fn product_library(&self) -> &'static str {
+        self.cublas.1.map_or("", |library| library.description.as_str())
     }
 
     fn now_nanoseconds(&self) -> u64 {

@@ -33,6 +33,8 @@ const DOUBLE: &str = "commgauge double";
 pub struct Options {
     /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
     pub library: Option<PathBuf>,
+    /// The file of cuBLAS; without it that of the driver's CUDA.
+    pub cublas: Option<PathBuf>,
     /// Fewest and most thread blocks that NCCL's kernels may take.
     pub ctas: (Option<u32>, Option<u32>),
     /// What NCCL is told of buffers.
@@ -167,6 +169,7 @@ impl Opened {
             ranks_on_device,
             gives_way: ranks_on_host > host::processors(),
             facts,
+            cublas: (options.cublas.clone(), None),
         })
     }
 
