@@ -92,8 +92,10 @@ impl Product {
     /// # Safety
     /// The matrices are memory of the driver with room for them.
     pub unsafe fn carry_out(&self) {
-        while self.hangs {
-            std::thread::sleep(Duration::from_secs(1));
+        if self.hangs {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
         }
         if let Some(late) = self.late_microseconds {
             std::thread::sleep(Duration::from_micros(late));
