@@ -21,7 +21,7 @@ use crate::watchdog::{self, Activity, SETUP_DEADLINE, Watch};
 use crate::workload::step::Step;
 use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
@@ -98,9 +98,14 @@ fn speaks() -> bool {
 fn tell_once(error: &Error) -> i32 {
     if speaks() {
         eprintln!("commgauge: {error}");
+    } else {
+        std::thread::sleep(TIME_TO_SPEAK);
     }
     error.exit_code()
 }
+
+/// What the others leave the copy that speaks: launchers kill all copies as soon as one ends with an error.
+const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
 
 /// Help and version, or a usage error; said by one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
