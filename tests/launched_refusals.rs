@@ -61,6 +61,7 @@ fn flags_that_cannot_be_are_refused_by_name() {
             "all_reduce -b 8 -e 8 --backend nccl",
             &["--backend nccl: host ", "no CUDA driver: libcuda.so.1 is not where"],
         ),
+        ("all_reduce -b 8 -e 8 --timeout 2 --no-watchdog", &["--timeout with --no-watchdog is for --backend nccl"]),
         ("all_reduce -b 8 -e 8 --share-gpu", &["--share-gpu is for --backend nccl; leave it out"]),
         ("all_reduce -b 8 -e 8 --backend nccl --algorithm rign", &["[possible values: ring, tree, collnet-direct"]),
         ("all_reduce -b 8 -e 8 --inject-delay 4:2ms", &["--inject-delay: rank 4 is not in this launch; the last is 3"]),

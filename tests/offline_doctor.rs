@@ -61,10 +61,15 @@ fn the_doctor_works_where_nothing_is_there_and_a_backend_that_cannot_run_ends_wi
 fn devices_and_nccl_are_asked_and_stand_ins_are_called_so() {
     let document = doctor(
         |command| {
-            doubles::with_doubles(command, 2);
+            doubles::with_cublas(doubles::with_doubles(command, 2));
         },
         0,
     );
+    let cublas = found(&document, "cuBLAS", "library");
+    assert!(cublas.starts_with("fine: cuBLAS 12.8.4, ") && cublas.contains("libcublas.so"), "{cublas}");
+    // The stand-ins have no NVML; a host with GPUs has its own.
+    let nvml = found(&document, "Devices now (NVML)", "NVML");
+    assert!(nvml.starts_with("fine: ") || nvml.starts_with("warning: it cannot be used: libnvidia-ml.so.1"), "{nvml}");
     let library = found(&document, "NCCL", "library");
     assert!(library.starts_with(&format!("fine: NCCL {}", doubles::NCCL_VERSION)), "{library}");
     assert!(found(&document, "CUDA", "device 1").starts_with("fine: "));

@@ -164,6 +164,15 @@ pub trait Backend {
         )))
     }
 
+    /// Asked on every rank before anything is measured, where products are to be: whether what computes them is there, and multiplies
+    /// these types.
+    ///
+    /// # Errors
+    /// What is missing, or not multiplied. Backends that find out when they bind a product say nothing here.
+    fn prepare_products(&mut self, _shapes: &[ProductShape]) -> Result<()> {
+        Ok(())
+    }
+
     /// What computes products, and its version; empty where nothing does.
     fn product_library(&self) -> &'static str {
         ""

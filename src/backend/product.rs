@@ -17,7 +17,7 @@ pub trait Product {
     fn run(&mut self) -> Result<u64>;
 
     /// Compares a few elements of the last result with sums of its own. The first that is wrong, if any.
-    fn check(&self) -> Option<Mismatch>;
+    fn check(&self) -> Result<Option<Mismatch>>;
 }
 
 /// Bytes of the three matrices.

@@ -24,38 +24,43 @@ pub struct DoctorCommand {
     #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
     pub nccl_library: Option<PathBuf>,
 
+    /// The file of cuBLAS; without it libcublas.so.13, then .12, from where the system looks for libraries
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY")]
+    pub cublas_library: Option<PathBuf>,
+
     /// Load a library in this process and print what it says: for the doctor itself, which survives it
-    #[arg(long, hide = true, value_enum)]
-    pub probe: Option<Library>,
+    #[arg(long, hide = true, value_parser = parse_probe)]
+    pub probe: Option<Probe>,
 
     /// How the answer is shown.
     #[command(flatten)]
     pub shown: AnswerArguments,
 }
 
-/// A library that can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Library {
-    /// The CUDA driver's
-    Cuda,
-    /// NCCL
-    Nccl,
+fn parse_probe(text: &str) -> std::result::Result<Probe, String> {
+    let names = Probe::ALL.map(Probe::name).join(", ");
+    Probe::ALL.into_iter().find(|probe| probe.name() == text).ok_or_else(|| format!("accepted: {names}"))
 }
 
 impl DoctorCommand {
     /// Looks and tells. The exit code is 0 unless a backend was asked for that cannot run here.
     pub fn execute(&self) -> Result<i32> {
-        if let Some(library) = self.probe {
-            return self.probe(library);
+        if let Some(probe) = self.probe {
+            return self.probe(probe);
         }
-        let document = examine(&Machine { nccl_library: self.nccl_library.clone() });
+        let machine = Machine { nccl_library: self.nccl_library.clone(), cublas_library: self.cublas_library.clone() };
+        let document = examine(&machine);
         self.shown.show(&document, |width| table::text(&document, width))?;
         Ok(self.exit_code(&document))
     }
 
-    fn probe(&self, library: Library) -> Result<i32> {
-        let probe = if library == Library::Cuda { Probe::Cuda } else { Probe::Nccl };
-        match device_probe::answer(probe, self.nccl_library.as_deref()) {
+    fn probe(&self, probe: Probe) -> Result<i32> {
+        let named = match probe {
+            Probe::Nccl => self.nccl_library.as_deref(),
+            Probe::Cublas => self.cublas_library.as_deref(),
+            Probe::Cuda | Probe::Nvml => None,
+        };
+        match device_probe::answer(probe, named) {
             Ok(text) => print(&(text + "\n")).map(|()| 0),
             Err(reason) => {
                 eprintln!("{reason}");

@@ -8,7 +8,7 @@ use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
 use crate::backend;
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{Environment, Opened, Options, Placing};
+use crate::backend::nccl::{Deadlines, Environment, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -78,6 +78,11 @@ fn prepare(arguments: &LaunchedArguments) -> Result<()> {
     let nccl = &arguments.nccl;
     let is_nccl = arguments.backend == Backend::Nccl;
     nccl.check(is_nccl)?;
+    if arguments.no_watchdog && arguments.timeout.is_some() && !is_nccl {
+        return Err(Error::usage(
+            "--timeout with --no-watchdog is for --backend nccl: a call of MPI cannot be given up, so leave one of them out",
+        ));
+    }
     let environment = Environment {
         share_gpu: nccl.share_gpu,
         algorithm: nccl.algorithm.map(|algorithm| algorithm.name()),
@@ -96,9 +101,14 @@ fn speaks() -> bool {
 fn tell_once(error: &Error) -> i32 {
     if speaks() {
         eprintln!("commgauge: {error}");
+    } else {
+        std::thread::sleep(TIME_TO_SPEAK);
     }
     error.exit_code()
 }
+
+/// What the others leave the copy that speaks: launchers kill all copies as soon as one ends with an error.
+const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
 
 /// Help and version, or a usage error; said by one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
@@ -150,9 +160,12 @@ fn measure<W: Work>(
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
     let signals = agree(world, Signals::catch())?.with_limit(limit);
     *watch = start_watch(arguments, world, hosts, &request, &signals)?;
+    if let Some(opened) = &opened.0 {
+        watch.device(&opened.device());
+    }
     request.watch = watch.clone();
     tell_of_panics(watch);
-    let mut backend = backend(arguments, opened)?;
+    let mut backend = backend(arguments, watch, opened)?;
     let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
@@ -175,7 +188,7 @@ fn start_watch(
     signals: &Signals,
 ) -> Result<Watch> {
     if arguments.no_watchdog {
-        return Ok(Watch::default());
+        return Ok(Watch::of_nobody(arguments.timeout));
     }
     let setup = watchdog::Setup {
         hosts,
@@ -233,18 +246,26 @@ fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]
 
 fn options(arguments: &LaunchedArguments) -> Options {
     let nccl = &arguments.nccl;
-    let ctas = (nccl.min_ctas, nccl.only_max_ctas());
-    Options { library: nccl.nccl_library.clone(), ctas, buffers: nccl.only_buffers() }
+    Options {
+        library: nccl.nccl_library.clone(),
+        cublas: nccl.cublas_library.clone(),
+        ctas: (nccl.min_ctas, nccl.only_max_ctas()),
+        buffers: nccl.only_buffers(),
+        deadlines: Deadlines { communicator: arguments.timeout, replay: None },
+    }
 }
 
 /// Who carries the calls out, once all ranks have what it needs.
 fn backend(
     arguments: &LaunchedArguments,
+    watch: &Watch,
     (opened, placing): (Option<Opened>, Placing),
 ) -> Result<Box<dyn backend::Backend>> {
+    let mut options = options(arguments);
+    options.deadlines.replay = watch.timeout().map(|timeout| watch.patience(timeout));
     match opened {
         None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
-        Some(opened) => Ok(Box::new(opened.into_backend(&options(arguments), &placing)?)),
+        Some(opened) => Ok(Box::new(opened.into_backend(&options, &placing)?)),
     }
 }
 

@@ -55,8 +55,8 @@ pub struct LaunchedArguments {
     /// [default: follows from each case]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
-    /// Run without the watchdog that ends and explains a run that hangs
-    #[arg(long, conflicts_with = "timeout")]
+    /// Run without the watchdog that ends and explains a run that hangs; calls on GPUs then give up by themselves, after --timeout
+    #[arg(long)]
     pub no_watchdog: bool,
     /// Test option: a rank that hangs, loops, stops, dies or leaves at a call, as RANK:KIND[:CALL]
     #[arg(long, value_name = "RANK:KIND[:CALL]", value_parser = Fault::parse, conflicts_with = "no_watchdog", hide = true)]

@@ -13,6 +13,10 @@ pub struct NcclArguments {
     /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries
     #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
     pub nccl_library: Option<PathBuf>,
+    /// The file of cuBLAS for [[compute]]; without it libcublas.so.13 or .12, as the driver serves, from where the system looks for
+    /// libraries
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY")]
+    pub cublas_library: Option<PathBuf>,
     /// Device of each rank of a host, in order, such as 0,2,4,6; without it rank i of a host takes device i
     #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
     pub device_map: Option<Vec<u32>>,

@@ -10,8 +10,9 @@ use std::path::Path;
 
 /// Largest degree, micro-batch or sequence.
 const LARGEST: u64 = u32::MAX as u64;
-/// Types in which ranks on host memory multiply.
-const TYPES: [ElementType; 2] = [ElementType::Float32, ElementType::Float64];
+/// Types in which layers of models are multiplied; not every backend has all of them.
+const TYPES: [ElementType; 4] =
+    [ElementType::Float16, ElementType::Bfloat16, ElementType::Float32, ElementType::Float64];
 
 /// A model whose matrix products are measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +68,10 @@ impl ComputeTable {
             for item in item.items()? {
                 let element: ElementType = item.parsed(str::parse)?;
                 if !TYPES.contains(&element) {
-                    return Err(
-                        item.wrong(format!("found {element}; ranks on host memory multiply float32 and float64"))
-                    );
+                    return Err(item.wrong(format!(
+                        "found {element}; accepted: float16, bfloat16, float32, float64, of which ranks on host memory multiply \
+                         float32 and float64"
+                    )));
                 }
                 types.push(element);
             }

@@ -3,8 +3,12 @@
 //! A library that crashes takes the process with it, so the answers are meant to be got in a child process. Carrying data is for the
 //! NCCL backend, which has its own tables of functions.
 
+mod cublas;
 mod cuda;
 mod nccl_library;
+mod nvml;
+
+pub use nvml::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY};
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -19,6 +23,25 @@ pub enum Probe {
     Cuda,
     /// NCCL.
     Nccl,
+    /// cuBLAS.
+    Cublas,
+    /// NVML, of which the driver's tools are made.
+    Nvml,
+}
+
+impl Probe {
+    /// All of them.
+    pub const ALL: [Probe; 4] = [Probe::Cuda, Probe::Nccl, Probe::Cublas, Probe::Nvml];
+
+    /// In one word, for a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Probe::Cuda => "cuda",
+            Probe::Nccl => "nccl",
+            Probe::Cublas => "cublas",
+            Probe::Nvml => "nvml",
+        }
+    }
 }
 
 /// What the CUDA driver says.
@@ -64,14 +87,87 @@ pub struct NcclAnswer {
     pub problem: Option<String>,
 }
 
+/// What cuBLAS says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CublasAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// Its version, such as `13.1.0`.
+    pub version: String,
+    /// Functions that are needed and not there.
+    pub lacks: Vec<String>,
+    /// What failed on the way, if anything did.
+    pub problem: Option<String>,
+}
+
+/// What NVML says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvmlAnswer {
+    /// Its version.
+    pub version: String,
+    /// That of the driver.
+    pub driver: String,
+    /// Every device of this machine, also those that this process may not use.
+    pub devices: Vec<NvmlDevice>,
+    /// What failed on the way, if anything did.
+    pub problem: Option<String>,
+}
+
+/// How a device is at this moment; absent is what it does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvmlDevice {
+    /// Why nothing can be asked of it; the rest is then absent.
+    pub problem: Option<String>,
+    /// Name.
+    pub name: String,
+    /// Where it sits.
+    pub pci: String,
+    /// Clock of the multiprocessors.
+    pub multiprocessor_clock_mhz: Option<u32>,
+    /// The highest that they can have.
+    pub highest_multiprocessor_clock_mhz: Option<u32>,
+    /// Clock of the memory.
+    pub memory_clock_mhz: Option<u32>,
+    /// The highest that it can have.
+    pub highest_memory_clock_mhz: Option<u32>,
+    /// Power drawn.
+    pub power_watts: Option<u32>,
+    /// Power that it may draw.
+    pub power_limit_watts: Option<u32>,
+    /// Power that devices of its kind may draw.
+    pub usual_power_limit_watts: Option<u32>,
+    /// Temperature.
+    pub temperature_celsius: Option<u32>,
+    /// The temperature from which it slows down.
+    pub slowdown_celsius: Option<u32>,
+    /// Why its clocks are held back, by name.
+    pub held_back_by: Vec<String>,
+    /// True where it has nothing to do, so that its clocks may be low.
+    pub is_idle: bool,
+    /// NVLinks that it has.
+    pub nvlinks: u32,
+    /// NVLinks that are up.
+    pub nvlinks_active: u32,
+    /// Whether memory errors are corrected: now, and after a restart.
+    pub ecc: Option<(bool, bool)>,
+    /// Memory errors that could not be corrected, since the driver was loaded.
+    pub uncorrected_errors: Option<u64>,
+    /// Whether it is divided: now, and after a reset.
+    pub mig: Option<(bool, bool)>,
+    /// Whether the driver stays loaded while nobody uses the device.
+    pub is_persistent: Option<bool>,
+}
+
 /// Loads the library in this process, asks it, and gives the answer as JSON.
 ///
 /// # Errors
 /// Why the library cannot be loaded.
-pub fn answer(probe: Probe, nccl_library: Option<&Path>) -> Result<String, String> {
+pub fn answer(probe: Probe, named: Option<&Path>) -> Result<String, String> {
     let text = match probe {
         Probe::Cuda => serde_json::to_string(&cuda::ask()?),
-        Probe::Nccl => serde_json::to_string(&nccl_library::ask(nccl_library)?),
+        Probe::Nccl => serde_json::to_string(&nccl_library::ask(named)?),
+        Probe::Cublas => serde_json::to_string(&cublas::ask(named)?),
+        Probe::Nvml => serde_json::to_string(&nvml::ask()?),
     };
     text.map_err(|cause| cause.to_string())
 }

@@ -1,7 +1,6 @@
 //! The machine that this program runs on.
 
 use super::system::{Answer, Question, System, Volume};
-use crate::device_probe::Probe;
 use crate::launch::{Flavor, host};
 use crate::record::provenance;
 use rustix::process::{Resource, getrlimit};
@@ -22,6 +21,8 @@ const LONGEST_ANSWER_BYTES: u64 = 1 << 20;
 pub struct Machine {
     /// NCCL's file, where one was named.
     pub nccl_library: Option<PathBuf>,
+    /// That of cuBLAS.
+    pub cublas_library: Option<PathBuf>,
 }
 
 impl System for Machine {
@@ -70,9 +71,12 @@ impl System for Machine {
                     );
                 };
                 command = Command::new(own);
-                command.args(["doctor", "--probe", if probe == Probe::Cuda { "cuda" } else { "nccl" }]);
-                if let Some(library) = &self.nccl_library {
-                    command.arg("--nccl-library").arg(library);
+                command.args(["doctor", "--probe", probe.name()]);
+                let named = [("--nccl-library", &self.nccl_library), ("--cublas-library", &self.cublas_library)];
+                for (flag, library) in named {
+                    if let Some(library) = library {
+                        command.arg(flag).arg(library);
+                    }
                 }
             }
         }

@@ -4,7 +4,9 @@
 
 mod backends;
 mod container;
+mod cublas;
 mod cuda;
+mod devices;
 mod document;
 mod host;
 mod launching;
@@ -26,11 +28,16 @@ pub fn examine(system: &dyn System) -> DoctorDocument {
     let cuda = cuda::look(system);
     let nccl = nccl_library::look(system);
     let gpus = cuda.devices;
+    let driver_cuda = cuda.ready.as_ref().ok().map(|answer| answer.cuda.as_str());
+    let devices = devices::look(system, gpus);
+    let cublas = cublas::look(system, driver_cuda);
     let sections = vec![
         launching.section,
         slurm::look(system),
         cuda.section,
+        devices,
         nccl.section,
+        cublas,
         network::look(system, gpus),
         host::look(system),
         container::look(system),

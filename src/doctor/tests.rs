@@ -1,7 +1,7 @@
 //! Tests of the doctor on machines that are made up: one with nothing, one with everything, and what is wrong with others.
 
 use super::*;
-use crate::device_probe::{CudaAnswer, Device, NcclAnswer, Probe};
+use crate::device_probe::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use crate::launch::Flavor;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +15,8 @@ struct Made {
     libraries: Option<String>,
     cuda: Option<Answer>,
     nccl: Option<Answer>,
+    cublas: Option<Answer>,
+    nvml: Option<Answer>,
     limits: (Option<u64>, Option<u64>),
     shared_memory: Option<Volume>,
     flavor: Option<Flavor>,
@@ -55,6 +57,10 @@ impl System for Made {
                 .nccl
                 .clone()
                 .unwrap_or_else(|| Answer::Failed("libnccl.so.2: cannot open shared object file".to_owned())),
+            Question::Library(probe) => {
+                let set = if probe == Probe::Nvml { &self.nvml } else { &self.cublas };
+                set.clone().unwrap_or_else(|| Answer::Failed(format!("{} is not there", probe.name())))
+            }
         }
     }
     fn limits(&self) -> (Option<u64>, Option<u64>) {
@@ -89,6 +95,36 @@ fn cuda(devices: usize, peer: bool) -> CudaAnswer {
     }
 }
 
+/// As a device of a cluster is while it has nothing to do.
+fn healthy() -> NvmlDevice {
+    NvmlDevice {
+        problem: None,
+        name: "NVIDIA H100 80GB HBM3".into(),
+        pci: "00000000:3b:00.0".into(),
+        multiprocessor_clock_mhz: Some(345),
+        highest_multiprocessor_clock_mhz: Some(1980),
+        memory_clock_mhz: Some(2619),
+        highest_memory_clock_mhz: Some(2619),
+        power_watts: Some(71),
+        power_limit_watts: Some(700),
+        usual_power_limit_watts: Some(700),
+        temperature_celsius: Some(31),
+        slowdown_celsius: Some(89),
+        held_back_by: Vec::new(),
+        is_idle: true,
+        nvlinks: 18,
+        nvlinks_active: 18,
+        ecc: Some((true, true)),
+        uncorrected_errors: Some(0),
+        mig: Some((false, false)),
+        is_persistent: Some(true),
+    }
+}
+
+fn nvml(devices: Vec<NvmlDevice>) -> Option<Answer> {
+    text(&NvmlAnswer { version: "12.580.95.05".into(), driver: "580.95.05".into(), devices, problem: None })
+}
+
 fn text(answer: &impl serde::Serialize) -> Option<Answer> {
     Some(Answer::Text(serde_json::to_string(answer).unwrap()))
 }
@@ -103,6 +139,12 @@ fn whole() -> Made {
             version: "2.30.7".into(),
             ..NcclAnswer::default()
         }),
+        cublas: text(&CublasAnswer {
+            file: "/usr/lib/libcublas.so.13.1.0.3".into(),
+            version: "13.1.0".into(),
+            ..CublasAnswer::default()
+        }),
+        nvml: nvml(vec![healthy(); 8]),
         limits: (None, Some(1 << 20)),
         shared_memory: Some(Volume { bytes: 64 << 30, free_bytes: 63 << 30 }),
         flavor: Some(Flavor::OpenMpi),
@@ -315,4 +357,66 @@ fn what_is_found_through_stand_ins_says_so() {
     let document = examine(&made);
     assert!(document.backends[1].reason.contains("stand-ins for tests: synthetic"), "{:?}", document.backends[1]);
     assert!(finding(&document, "libcuda").found.contains("a stand-in for tests"));
+}
+
+#[test]
+fn what_makes_a_device_slower_than_it_should_be_is_told_with_the_mend() {
+    let document = examine(&whole());
+    let told = &finding(&document, "device 0");
+    assert_eq!(told.state, State::Fine);
+    let now = document.sections.iter().find(|section| section.name == "Devices now (NVML)").unwrap();
+    assert_eq!(
+        now.findings[1].found,
+        "NVIDIA H100 80GB HBM3, 00000000:3b:00.0, SM clock 345 of 1980 MHz (idle), memory clock 2619 of 2619 MHz, power 71 of \
+         700 W, temperature 31 C, 18 of 18 NVLinks up, ECC on, MIG off, persistence on"
+    );
+    type Harm = fn(&mut NvmlDevice);
+    let cases: [(Harm, &str, &str); 11] = [
+        (|d| d.held_back_by = vec!["thermal slowdown (hardware)".into()], "held back by thermal slowdown", "airflow"),
+        (|d| d.held_back_by = vec!["power brake".into()], "held back by power brake", "power supply"),
+        (|d| d.power_limit_watts = Some(350), "limited to 350 W, of 700 W", "nvidia-smi -i 1 -pl 700"),
+        (|d| d.temperature_celsius = Some(85), "85 C is near 89 C", "coolant"),
+        (|d| d.nvlinks_active = 17, "1 of its 18 NVLinks are down", "fabric manager"),
+        (|d| d.uncorrected_errors = Some(3), "3 uncorrected memory errors", "replace it"),
+        (|d| d.ecc = Some((false, false)), "ECC is off", "-e 1"),
+        (|d| d.mig = Some((true, true)), "MIG is on", "-mig 0"),
+        (|d| d.is_persistent = Some(false), "persistence is off", "nvidia-persistenced"),
+        (|d| d.problem = Some("the GPU is lost".into()), "cannot be opened: the GPU is lost", "XID 79"),
+        (
+            |d| d.name = "NVIDIA H100 PCIe".into(),
+            "the devices are not alike: NVIDIA H100 80GB HBM3; NVIDIA H100 PCIe",
+            "--device-map",
+        ),
+    ];
+    for (harm, words, mend) in cases {
+        let mut devices = vec![healthy(), healthy()];
+        harm(&mut devices[1]);
+        let document = examine(&Made { nvml: nvml(devices), ..whole() });
+        let all = document.sections.iter().flat_map(|section| &section.findings);
+        let found =
+            all.into_iter().find(|one| one.found.contains(words)).unwrap_or_else(|| panic!("{words}: {document:?}"));
+        assert!(matches!(found.state, State::Warning | State::Broken), "{found:?}");
+        assert!(found.mend.as_ref().is_some_and(|text| text.contains(mend)), "{found:?}");
+        assert!(found.item == "device 1" || found.item == "all devices", "{found:?}");
+        assert!(document.backends[1].ready, "{words}: it is slow, and works");
+    }
+}
+
+#[test]
+fn a_missing_or_too_new_cublas_is_warned_of_where_there_are_gpus_alone() {
+    let of = |made: &Made| {
+        let document = examine(made);
+        document.sections.into_iter().find(|section| section.name == "cuBLAS").unwrap().findings.remove(0)
+    };
+    assert_eq!(of(&whole()).found, "cuBLAS 13.1.0, /usr/lib/libcublas.so.13.1.0.3");
+    assert_eq!((of(&Made::default()).state, of(&Made::default()).mend), (State::Note, None));
+    let missing = of(&Made { cublas: None, ..whole() });
+    assert!(missing.state == State::Warning && missing.mend.unwrap().contains("nvidia-cublas"));
+    let mut old = cuda(8, true);
+    old.cuda = "12.8".into();
+    let too_new = of(&Made { cuda: text(&old), ..whole() });
+    assert!(
+        too_new.state == State::Warning && too_new.found.contains("serves CUDA 12.8, for which it is too new"),
+        "{too_new:?}"
+    );
 }

@@ -68,7 +68,7 @@ fn check(context: &ReplayContext, product: &dyn Product, when: &str) -> Result<O
     if !context.verify {
         return Ok(None);
     }
-    let mine = product.check().map(|wrong| Outcome::Corrupt {
+    let mine = agree(context.world, product.check())?.map(|wrong| Outcome::Corrupt {
         when: when.to_owned(),
         rank: wrong.rank,
         element: wrong.element,

@@ -179,6 +179,11 @@ fn moved_bits(salt: u64, index: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
+/// Which of `length` entries of a column stands at an element of the data of a seed, where kernels filled it.
+pub fn entry_at(seed: u64, index: u64, length: usize) -> usize {
+    table_index(scramble(seed), index, length)
+}
+
 #[inline(always)]
 fn table_index(salt: u64, index: u64, length: usize) -> usize {
     let mixed = (index ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

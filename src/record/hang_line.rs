@@ -116,10 +116,17 @@ impl HangLine {
             (HangReason::Death, suspects) => {
                 format!("{} died while the others were at {of}", self.named(suspects))
             }
-            (HangReason::Deadline, "") => format!(
-                "no progress{}: all ranks have entered {of} and none stands out; the fault is in the library or the network",
-                self.waited()
-            ),
+            (HangReason::Deadline, "") => {
+                let through = self.ranks.iter().find(|held| held.state == HeldState::Finished);
+                let who = through.map_or_else(
+                    || " and none stands out".to_owned(),
+                    |held| format!("; {} came through it, the others did not", self.named(&held.ranks)),
+                );
+                let waited = self.waited();
+                format!(
+                    "no progress{waited}: all ranks have entered {of}{who}; the fault is in the library or the network"
+                )
+            }
             (HangReason::Deadline, suspects) => {
                 let did = match self.state_of_suspects() {
                     HeldState::NeverEntered => "never entered",

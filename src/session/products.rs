@@ -25,7 +25,11 @@ pub(super) struct Products<'a> {
 }
 
 /// Refuses products whose matrices do not fit, before anything is measured.
-pub(super) fn preflight(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<()> {
+pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
+    if request.plan.products.is_empty() {
+        return Ok(());
+    }
+    agree(world, backend.prepare_products(&request.plan.products))?;
     let available = backend.bytes_available();
     let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
         Some(shape) if !backend.facts().virtual_clock && product_bytes(shape) > available => {

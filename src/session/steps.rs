@@ -153,8 +153,10 @@ impl Steps<'_> {
             settings: &request.settings,
             interrupted: self.signals.raised(),
             injected_delay: request.injected_delay,
-            // The watchdog comes first, who can say who is missing.
-            completion_deadline: DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
+            completion_deadline: request.watch.timeout().map_or_else(
+                || DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
+                |timeout| request.watch.patience(timeout),
+            ),
         };
         request.watch.begin(|| self.activity(place, deadline));
         let binding = binding(request, planned.case, geometry);

@@ -35,12 +35,30 @@ pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
 
 /// The watch over this process's rank; of none where a run is not watched.
 #[derive(Clone, Debug, Default)]
-pub struct Watch(Option<Arc<Reporter>>);
+pub struct Watch {
+    reporter: Option<Arc<Reporter>>,
+    timeout: Option<Duration>,
+}
 
 impl Watch {
+    /// Nobody watches. The deadline that a user gave is then for those who can give up a call by themselves.
+    pub fn of_nobody(timeout: Option<Duration>) -> Watch {
+        Watch { reporter: None, timeout }
+    }
+
+    fn of(reporter: Arc<Reporter>, timeout: Option<Duration>) -> Watch {
+        Watch { reporter: Some(reporter), timeout }
+    }
+
+    /// How long to wait for something that is to be given up at a deadline: where the run is watched, so long that the watchdog,
+    /// who can say who is missing, comes first.
+    pub fn patience(&self, deadline: Duration) -> Duration {
+        if self.reporter.is_some() { deadline * 2 } else { deadline }
+    }
+
     /// What comes next, the same on every rank. Outside of timed loops.
     pub fn begin(&self, activity: impl FnOnce() -> Activity) {
-        if let Some(reporter) = &self.0 {
+        if let Some(reporter) = &self.reporter {
             reporter.begin(activity());
         }
     }
@@ -52,9 +70,9 @@ impl Watch {
 
     /// A bound call, watched: how long it may take, until it is known how long it does.
     pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadline: Duration) -> Box<dyn Call + 'b> {
-        match &self.0 {
+        match &self.reporter {
             Some(reporter) => {
-                let fixed = reporter.timeout().is_some();
+                let fixed = self.timeout.is_some();
                 Box::new(watched::WatchedCall::new(call, reporter.progress(), deadline, fixed))
             }
             None => call,
@@ -63,17 +81,17 @@ impl Watch {
 
     /// The cell, for whoever stores finer steps than calls.
     pub fn progress(&self) -> Option<Arc<Progress>> {
-        self.0.as_ref().map(|reporter| reporter.progress())
+        self.reporter.as_ref().map(|reporter| reporter.progress())
     }
 
     /// The deadline that a user gave, for everything.
     pub fn timeout(&self) -> Option<Duration> {
-        self.0.as_ref().and_then(|reporter| reporter.timeout())
+        self.timeout
     }
 
     /// The device of this rank, as reports should name it.
     pub fn device(&self, name: &str) {
-        if let Some(reporter) = &self.0 {
+        if let Some(reporter) = &self.reporter {
             reporter.device(name);
         }
     }
@@ -81,14 +99,14 @@ impl Watch {
     /// Asked by rank 0 before it calls its run complete. Returns where it is; never returns where the run is being ended, so that
     /// nothing that looks like a normal ending can follow.
     pub fn conclude(&self) {
-        if let Some(reporter) = &self.0 {
+        if let Some(reporter) = &self.reporter {
             reporter.conclude();
         }
     }
 
     /// The last word of this rank: it ends in order, with this exit code, and where that is not 0, why.
     pub fn leave(&self, exit_code: i32, why: &str) {
-        if let Some(reporter) = &self.0 {
+        if let Some(reporter) = &self.reporter {
             reporter.leave(exit_code, why);
         }
     }

@@ -30,7 +30,6 @@ pub type EndLaunch = fn(i32) -> !;
 pub(super) struct Reporter {
     rank: u32,
     progress: Arc<Progress>,
-    timeout: Option<Duration>,
     activities: Mutex<Activities>,
     connection: Mutex<TcpStream>,
     standing: Mutex<Standing>,
@@ -74,7 +73,7 @@ impl Reporter {
     /// Starts the thread. `signal` is the number of the signal that asked this process to stop, or 0.
     pub(super) fn start(
         rank: u32,
-        (progress, timeout): (Progress, Option<Duration>),
+        progress: Progress,
         connection: TcpStream,
         signal: Arc<AtomicUsize>,
         end_launch: EndLaunch,
@@ -83,7 +82,6 @@ impl Reporter {
         let reporter = Arc::new(Reporter {
             rank,
             progress: Arc::new(progress),
-            timeout,
             activities: Mutex::default(),
             connection: Mutex::new(connection),
             standing: Mutex::new(Standing::Watched),
@@ -97,10 +95,6 @@ impl Reporter {
 
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
-    }
-
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout
     }
 
     pub(super) fn begin(&self, mut activity: Activity) {

@@ -59,7 +59,7 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     agree(world, met)?;
     let port = places.ports.get(node as usize).copied().unwrap_or_default();
     let reporter = connect(&setup, me, port, &token);
-    let watch = Watch(Some(agree(world, reporter)?));
+    let watch = Watch::of(agree(world, reporter)?, setup.timeout);
     watch.begin(|| Activity::named("before the first case", SETUP_DEADLINE));
     Ok(watch)
 }
@@ -226,7 +226,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         connection.write_all(&Hello { speaker: Speaker::Rank(rank), pid, process_start }.encode(token))?;
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
         progress.set_deadline(SETUP_DEADLINE);
-        Reporter::start(rank, (progress, setup.timeout), connection, Arc::clone(&setup.signal), setup.end_launch)
+        Reporter::start(rank, progress, connection, Arc::clone(&setup.signal), setup.end_launch)
     };
     begin().map_err(|cause| {
         let host = &setup.hosts[rank as usize];

@@ -46,6 +46,23 @@ pub fn with_nccl<'a>(command: &'a mut Command, devices: u32, version: &str) -> &
     command.env("LD_LIBRARY_PATH", paths).env("COMMGAUGE_DOUBLE_DEVICES", devices.to_string())
 }
 
+/// Puts a stand-in for libcublas in the way too, of which hosts have none otherwise.
+pub fn with_cublas(command: &mut Command) -> &mut Command {
+    static BUILT: Mutex<bool> = Mutex::new(false);
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/doubles/cublas");
+    let folder = target.join("found");
+    let mut built = BUILT.lock().unwrap_or_else(|broken| broken.into_inner());
+    if !std::mem::replace(&mut *built, true) {
+        build("cublas-double", &target, NCCL_VERSION);
+        std::fs::create_dir_all(&folder).expect("the target folder is writable");
+        link(&target.join("debug/libcublas.so"), &folder.join("libcublas.so.12"));
+    }
+    let set = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH").and_then(|(_, value)| value);
+    let set = set.map(ToOwned::to_owned).or_else(|| std::env::var_os("LD_LIBRARY_PATH")).unwrap_or_default();
+    let paths = std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&set)));
+    command.env("LD_LIBRARY_PATH", paths.expect("no path has a colon"))
+}
+
 /// Files that communicators of the doubles left in shared memory.
 pub fn left_in_shared_memory() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());

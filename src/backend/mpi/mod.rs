@@ -151,6 +151,10 @@ impl Backend for MpiBackend {
         product::host::on_host(shape, self.world.rank(), self.bytes_available())
     }
 
+    fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
+        product::host::check_types(shapes)
+    }
+
     fn product_library(&self) -> &'static str {
         product::host::HOST_PRODUCT_LIBRARY
     }

@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// Between two looks at what happened in the background while waiting.
 const NANOSECONDS_BETWEEN_LOOKS: u64 = 200_000;
+/// For writing and poisoning whole buffers, as the watchdog allows it too.
+const FILLING: Duration = Duration::from_secs(120);
 
 /// Buffers lie whole cache lines apart.
 const CACHE_LINE: u64 = 64;
@@ -144,7 +146,7 @@ impl<'b> NcclCall<'b> {
                 call.data.write_inputs(place, call.tools())?;
             }
         }
-        call.wait(Duration::from_secs(60))?;
+        call.wait(FILLING)?;
         Ok(call)
     }
 
@@ -278,7 +280,7 @@ impl Call for NcclCall<'_> {
             // After the poison: in place the two overlap.
             self.data.write_inputs(place, self.tools())?;
         }
-        driver::synchronize(self.backend.stream).map_err(|error| self.told(&error))
+        self.wait(FILLING)
     }
 
     #[inline]

@@ -14,7 +14,6 @@ use crate::element::ElementType;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Which channel: world ranks, and the number by which a program tells streams of messages apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,9 +29,6 @@ pub(super) struct Channel {
     pub communicator: Rc<Communicator>,
     pub stream: CUstream,
 }
-
-/// Longest wait for the first byte through a new channel.
-const FIRST_BYTE: Duration = Duration::from_secs(60);
 
 impl NcclBackend {
     /// Opens the channels of all ranks that are not open yet. Called by all ranks, each with the routes on which it sends.
@@ -73,7 +69,7 @@ impl NcclBackend {
         let (address, stream) = (byte.address(), channel.stream);
         // SAFETY: the byte is device memory that is given back only after the stream is done.
         unsafe { message.issue(address, address, &channel.communicator, stream.cast())? };
-        self.wait_for(&[stream], std::slice::from_ref(&channel.communicator), FIRST_BYTE)?;
+        self.wait_for(&[stream], std::slice::from_ref(&channel.communicator), self.maker.deadline)?;
         byte.give_back()?;
         self.channels.insert(route, channel);
         Ok(())

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Making a communicator of many ranks takes seconds; one that takes longer than this is not being made.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+/// Unless the user says otherwise: making a communicator of many ranks takes seconds; one that takes longer than this is not being made.
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Giving one up frees what waits for it; where even that does not come back, the launch ends without it.
 const ABORT_DEADLINE: Duration = Duration::from_secs(5);
@@ -30,6 +30,8 @@ pub struct Maker {
     pub place: String,
     /// Fewest and most thread blocks that its kernels may take, where limited.
     pub ctas: (Option<c_int>, Option<c_int>),
+    /// How long making or ending one may take.
+    pub deadline: Duration,
 }
 
 /// An owned communicator, ended by [`Maker::destroy`] or [`Maker::abort`]; never in `Drop`, as both may wait.
@@ -58,7 +60,7 @@ impl Maker {
         let config = self.config();
         let (ranks, rank) = (ranks as c_int, rank as c_int);
         let init = self.library.call.init_rank;
-        self.waited_for("ncclCommInitRankConfig", DEADLINE, move || {
+        self.waited_for("ncclCommInitRankConfig", self.deadline, move || {
             let mut config = config;
             let mut raw = null_mut();
             // SAFETY: handle and configuration are ours and outlive the call, which blocks.
@@ -74,7 +76,7 @@ impl Maker {
         let config = self.config();
         let from = Handle(parent.raw());
         let (number, key) = (color.map_or(NO_COLOR, |color| color as c_int), key as c_int);
-        let made = self.waited_for("ncclCommSplit", DEADLINE, move || {
+        let made = self.waited_for("ncclCommSplit", self.deadline, move || {
             let (from, mut config) = (from, config);
             let mut raw = null_mut();
             // SAFETY: the parent lives, as `waited_for` returns only when this is done or the launch ends; the rest is ours.
@@ -91,7 +93,7 @@ impl Maker {
         if handle.0.is_null() {
             return Ok(());
         }
-        let ended = self.waited_for("ncclCommDestroy", DEADLINE, move || {
+        let ended = self.waited_for("ncclCommDestroy", self.deadline, move || {
             let handle = handle;
             // SAFETY: the handle is not used again.
             let code = unsafe {
@@ -160,8 +162,8 @@ impl Maker {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::from(Kind::Hang(format!(
                 "{place}: {call} did not come to its end within {} s: a rank that belongs to it did not come, or cannot be \
-                 reached (NCCL_DEBUG=INFO tells more)",
-                deadline.as_secs()
+                 reached (NCCL_DEBUG=INFO tells more); a longer --timeout waits longer",
+                deadline.as_secs_f64()
             )))),
         }
     }

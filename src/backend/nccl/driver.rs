@@ -175,6 +175,12 @@ pub(super) fn create_event() -> Result<CUevent> {
     Ok(event)
 }
 
+/// Gives an event back.
+pub(super) fn destroy_event(event: CUevent) {
+    // SAFETY: the handle is ours and not used again.
+    let _ = unsafe { sys::cuEventDestroy_v2(event) };
+}
+
 /// Puts an event onto a stream.
 #[inline(always)]
 pub(super) fn record(event: CUevent, stream: CUstream) -> Result<()> {

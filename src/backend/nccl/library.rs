@@ -217,7 +217,7 @@ unsafe fn text_at(address: *const c_char) -> String {
 }
 
 /// Why a file was not loaded. The error's own text is only "dlopen failed"; what the system said is its cause.
-fn reason(error: &libloading::Error, name: &str) -> String {
+pub(super) fn reason(error: &libloading::Error, name: &str) -> String {
     let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| cause.to_string());
     if cause.contains(name) { cause } else { format!("{name}: {cause}") }
 }

@@ -9,6 +9,7 @@ mod channels;
 mod clock;
 mod communicator;
 mod connect;
+mod cublas;
 mod data;
 mod device;
 mod driver;
@@ -21,6 +22,7 @@ mod memory;
 mod multiplied;
 mod open;
 mod prepared;
+mod product;
 mod readings;
 mod registration;
 mod replay;
@@ -30,10 +32,10 @@ mod waived;
 pub use device::Placing;
 pub use environment::Environment;
 pub use library::Library;
-pub use open::{DeviceFacts, Opened, Options};
+pub use open::{Deadlines, DeviceFacts, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
-use super::{Backend, BackendFacts, Binding, Call, DeviceReader, ReplayBinding, Replayer};
+use super::{Backend, BackendFacts, Binding, Call, DeviceReader, Product, ReplayBinding, Replayer};
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::host_clock;
@@ -42,22 +44,27 @@ use crate::mpi_call;
 use crate::pattern::segments::View;
 use crate::units::Bytes;
 use crate::variant::Buffers;
+use crate::workload::ProductShape;
 use crate::workload::replay::Regions;
 use call::NcclCall;
 use channels::{Channel, Route};
 use clock::{DeviceClock, EVENT_RESOLUTION_NANOSECONDS};
 use communicator::{Communicator, Maker};
+use cublas::Cublas;
 use data::Scratch;
 use driver::{CUevent, CUstream};
 use hold::Hold;
 use kernels::Kernels;
 use memory::Arena;
+use product::{DeviceProduct, Means};
 use readings::NvmlReader;
 use registration::Registration;
 use replay::NcclReplayer;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 use waived::Grounds;
 
 /// Memory that stays free for what NCCL allocates itself when it connects.
@@ -87,6 +94,8 @@ pub struct NcclBackend {
     channels: HashMap<Route, Channel>,
     clock: DeviceClock,
     hold: Hold,
+    /// How long a call of a replay and the replay itself may take, where the user says so.
+    replay_deadline: Option<Duration>,
     /// Ranks that have this rank's device, this one with them.
     ranks_on_device: u32,
     /// The newest CUDA that the driver serves.
@@ -95,6 +104,8 @@ pub struct NcclBackend {
     gives_way: bool,
     facts: BackendFacts,
     reader: NvmlReader,
+    /// For matrix products: its file where one was named, and the library once it was asked for.
+    cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
 
 impl NcclBackend {
@@ -142,6 +153,15 @@ impl NcclBackend {
     /// Takes back what NCCL was told of the buffers of the last case.
     fn end_registration(&mut self) -> Result<()> {
         self.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// cuBLAS, loaded when it is first asked for.
+    fn cublas(&mut self) -> Result<&'static Cublas> {
+        if let Some(library) = self.cublas.1 {
+            return Ok(library);
+        }
+        let library = Cublas::load(self.cublas.0.as_deref(), u32::try_from(driver::version()?.0).unwrap_or(0))?;
+        Ok(self.cublas.1.insert(library))
     }
 
     /// Device memory that may be had besides what is held already.
@@ -248,6 +268,32 @@ impl Backend for NcclBackend {
         self.send.reserve(regions.send_bytes)?;
         self.receive.reserve(regions.receive_bytes)?;
         Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))
+    }
+
+    fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
+        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element).map(drop))?;
+        self.cublas().map(drop)
+    }
+
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        let library = self.cublas()?;
+        // Products need no buffers of calls, and may need all memory.
+        self.end_registration()?;
+        self.send.give_back()?;
+        self.receive.give_back()?;
+        let means = Means {
+            library,
+            kernels: &self.kernels,
+            stream: self.stream,
+            rank: self.world.rank(),
+            place: &self.maker.place,
+            deadline: self.replay_deadline,
+        };
+        Ok(Box::new(DeviceProduct::new(shape, &means)?))
+    }
+
+    fn product_library(&self) -> &'static str {
+        self.cublas.1.map_or("", |library| library.description.as_str())
     }
 
     fn now_nanoseconds(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! From options to a backend: driver, device, library, kernels, and what all ranks must agree on before anything is timed.
 
 use super::clock::DeviceClock;
-use super::communicator::Maker;
+use super::communicator::{self, Maker};
 use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver;
@@ -20,6 +20,7 @@ use crate::variant::Buffers;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The first version that takes several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
@@ -32,10 +33,23 @@ const DOUBLE: &str = "commgauge double";
 pub struct Options {
     /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
     pub library: Option<PathBuf>,
+    /// The file of cuBLAS; without it that of the driver's CUDA.
+    pub cublas: Option<PathBuf>,
     /// Fewest and most thread blocks that NCCL's kernels may take in all cases.
     pub ctas: (Option<u32>, Option<u32>),
     /// What NCCL must be able to be told of buffers, because nothing else is asked for.
     pub buffers: Buffers,
+    /// What the user gives everything that may hang.
+    pub deadlines: Deadlines,
+}
+
+/// How long to wait for other ranks, where the user has said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadlines {
+    /// For making or ending a communicator.
+    pub communicator: Option<Duration>,
+    /// For a step that is replayed.
+    pub replay: Option<Duration>,
 }
 
 /// What a rank found on its own; others may have found less.
@@ -88,6 +102,11 @@ impl Opened {
         Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file() })
     }
 
+    /// The device in words, for reports.
+    pub fn device(&self) -> String {
+        self.device.to_string()
+    }
+
     /// What the ranks of a launch are compared by.
     pub fn device_facts(&self) -> DeviceFacts {
         let Library { version, file, .. } = self.library;
@@ -125,11 +144,13 @@ impl Opened {
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
         let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
+        let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
         let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
             world,
             reader,
-            maker: Maker { library, device: Arc::new(self.device), place, ctas },
+            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
+            replay_deadline: options.deadlines.replay,
             base: None,
             communicators: HashMap::new(),
             limited: HashMap::new(),
@@ -148,6 +169,7 @@ impl Opened {
             driver: self.driver_version,
             gives_way: ranks_on_host > host::processors(),
             facts,
+            cublas: (options.cublas.clone(), None),
         })
     }
 

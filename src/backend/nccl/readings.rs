@@ -3,25 +3,11 @@
 //! NVML is loaded when it is first asked for. Where it is not there, that is said, and nothing is guessed.
 
 use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
+use crate::device_probe::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY as LIBRARY};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
 use std::ffi::OsStr;
-
-/// The file of the driver's packages; the name without a number comes with packages for developers only.
-const LIBRARY: &str = "libnvidia-ml.so.1";
-/// No device has more links.
-const MOST_NVLINKS: u32 = 36;
-
-/// What is a reason to be slower than usual, by the names that `nvidia-smi -q` has for them.
-const HELD_BACK: [(ThrottleReasons, &str); 6] = [
-    (ThrottleReasons::SW_POWER_CAP, "power cap"),
-    (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
-    (ThrottleReasons::SYNC_BOOST, "sync boost"),
-    (ThrottleReasons::SW_THERMAL_SLOWDOWN, "thermal slowdown (software)"),
-    (ThrottleReasons::HW_THERMAL_SLOWDOWN, "thermal slowdown (hardware)"),
-    (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
-];
 
 /// Reads one device through NVML.
 pub(super) struct NvmlReader {

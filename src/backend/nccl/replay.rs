@@ -18,8 +18,10 @@ use crate::collective::{Collective, Placement};
 use crate::error::{Error, Result};
 use crate::host_clock;
 use crate::pattern::segments::View;
+use crate::progress::{Doing, Progress};
 use crate::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// More events than this are no step that anybody waits for.
@@ -42,6 +44,7 @@ pub(super) struct NcclReplayer<'b> {
     counted: Vec<Counted>,
     deadline: Duration,
     times: [RankTimes; 1],
+    progress: Arc<Progress>,
 }
 
 /// A slot, ready to be started.
@@ -139,6 +142,8 @@ impl<'b> NcclReplayer<'b> {
         let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
         communicators.sort_unstable_by_key(Rc::as_ptr);
         communicators.dedup_by_key(|communicator| Rc::as_ptr(communicator));
+        let deadline =
+            backend.replay_deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
         Ok(NcclReplayer {
             backend,
             program,
@@ -149,8 +154,9 @@ impl<'b> NcclReplayer<'b> {
             spans: Vec::with_capacity(program.actions.len()),
             intervals: Intervals::with_room(program.actions.len()),
             counted: vec![Counted::default(); program.ops.len()],
-            deadline: DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()),
+            deadline,
             times: [RankTimes::default()],
+            progress: Arc::default(),
         })
     }
 
@@ -222,7 +228,7 @@ impl<'b> NcclReplayer<'b> {
         call.data.write_inputs(place, tools)?;
         self.issue(slot)?;
         let own = std::slice::from_ref(&call.communicator);
-        self.backend.wait_for(&[call.stream], own, DEADLINE)?;
+        self.backend.wait_for(&[call.stream], own, self.deadline)?;
         call.data.check(place, tools)
     }
 
@@ -310,7 +316,9 @@ impl Replayer for NcclReplayer<'_> {
     fn check(&mut self) -> Result<Option<Mismatch>> {
         let mut first_wrong = None;
         for slot in self.program.slots_to_check() {
+            self.progress.begin_action(Doing::op(self.slots[slot].op as u32, true));
             let wrong = self.check_slot(slot).map_err(|error| self.told(&error))?;
+            self.progress.end_action();
             first_wrong = first_wrong.or(wrong);
         }
         Ok(first_wrong)
@@ -321,7 +329,14 @@ impl Replayer for NcclReplayer<'_> {
     }
 
     fn run(&mut self) -> Result<()> {
-        self.run_once().map_err(|error| self.told(&error))
+        self.progress.enter(Doing::REPLAY);
+        self.run_once().map_err(|error| self.told(&error))?;
+        self.progress.finish();
+        Ok(())
+    }
+
+    fn watch(&mut self, progress: Arc<Progress>) {
+        self.progress = progress;
     }
 
     fn times(&self) -> &[RankTimes] {

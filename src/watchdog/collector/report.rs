@@ -198,8 +198,17 @@ pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
         let _ = writeln!(text, "  {:<23} rank{} {ranks} on {}", of.state.name(), plural(of.count), shown_hosts(of));
     }
     let suspects = held.suspects();
-    for seen in seen.iter().filter(|seen| suspects.contains(&seen.entry.rank)).take(MOST_DETAILS) {
-        let _ = writeln!(text, "  rank {}: {}", seen.entry.rank, words(seen));
+    // Where nobody stands out, at least on which devices the first few wait.
+    let told = |seen: &&Seen| match suspects.as_slice() {
+        [] => seen.entry.device.is_some(),
+        some => some.contains(&seen.entry.rank),
+    };
+    for seen in seen.iter().filter(told).take(MOST_DETAILS) {
+        let place = match seen.entry.device.as_deref() {
+            Some(device) => format!(" on {}, {}", shown_host(seen.host), shown_host(device)),
+            None => String::new(),
+        };
+        let _ = writeln!(text, "  rank {}{place}: {}", seen.entry.rank, words(seen));
     }
     if let Some(ras) = &line.nccl_ras {
         let _ = writeln!(text, "  NCCL RAS: {}", cut(ras.lines().next().unwrap_or_default(), 120));

@@ -233,3 +233,28 @@ fn a_hostile_host_name_does_not_reach_the_terminal() {
     let text = whole_text(&hang_line(LATE, &seen, |_| None, None, None), &seen);
     assert!(!text.contains('\x1b'), "{text:?}");
 }
+
+#[test]
+fn where_nobody_stands_out_devices_are_told_and_who_came_through_alone() {
+    let entry = |rank, standing, device: Option<&str>, step| {
+        let mut state = super::super::super::wire::RankState { rank, ..Default::default() };
+        state.shown = Shown { activity: 3, step, calls: 2, doing: CALL, peer: None, group: 0 };
+        let (heard, process, device) = (Instant::now(), (1, 1), device.map(Into::into));
+        Entry { rank, standing, state, heard, process, detail: None, device, sleeps: false }
+    };
+    for (steps, sentence) in [
+        ([5, 5], "all ranks have entered all_reduce, call 2 (c) and none stands out"),
+        ([5, 7], "all ranks have entered all_reduce, call 2 (c); rank 1 on a came through it, the others did not"),
+    ] {
+        let entries = [0, 1].map(|rank| entry(rank, Standing::Live, Some("device\u{1b}0"), steps[rank as usize]));
+        let seen = [0, 1].map(|rank: usize| Seen { entry: &entries[rank], host: "a", answers: true });
+        let activity = |_| {
+            Some(HungActivity { name: "c".into(), collective: Some("all_reduce".into()), ..HungActivity::default() })
+        };
+        let line = hang_line(LATE, &seen, activity, None, None);
+        assert!(line.sentence().contains(sentence), "{}", line.sentence());
+        let text = short_text(&line, &seen);
+        assert!(text.contains("\n  rank 0 on a, device?0: in call 2"), "{text}");
+        assert!(text.contains("\n  rank 1 on a, device?0: "), "{text}");
+    }
+}

@@ -105,8 +105,8 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> c_int {
     answer(|| {
-        number_on_host(device)?;
-        copy_text(NAME, name, length)
+        let model = SETTINGS.model_of(number_on_host(device)?);
+        copy_text(format!("{NAME} {model}").trim_end(), name, length)
     })
 }
 
@@ -141,8 +141,7 @@ pub unsafe extern "C" fn cuDeviceGetByPCIBusId(device: *mut c_int, text: *const 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_int {
     answer(|| {
-        number_on_host(device)?;
-        *bytes = SETTINGS.memory_bytes as usize;
+        *bytes = SETTINGS.memory_of(number_on_host(device)?) as usize;
         Ok(())
     })
 }

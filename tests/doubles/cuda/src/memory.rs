@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, answer};
 use crate::context::{current_device, device_of};
+use crate::device::number_on_host;
 use crate::stream::{self, Work, stream_of};
 use settings::{Kind, SETTINGS};
 use std::collections::BTreeMap;
@@ -67,12 +68,13 @@ fn allocate(bytes: usize) -> Result<usize, c_int> {
     if bytes == 0 {
         return Err(INVALID_VALUE);
     }
+    let capacity = SETTINGS.memory_of(number_on_host(device)?);
     let mut memory = MEMORY.lock().unwrap();
     memory.asked += 1;
     let number = memory.asked;
     let fault = SETTINGS.fault(Kind::OutOfMemory, None, "", |_| number);
     let used = memory.used.entry(device).or_default();
-    if fault.is_some() || bytes as u64 > SETTINGS.memory_bytes.saturating_sub(*used as u64) {
+    if fault.is_some() || bytes as u64 > capacity.saturating_sub(*used as u64) {
         return Err(OUT_OF_MEMORY);
     }
     *used += bytes;
@@ -173,8 +175,9 @@ pub extern "C" fn cuMemAllocManaged(_address: *mut usize, _bytes: usize, _flags:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
     answer(|| {
-        let used = MEMORY.lock().unwrap().used.get(&current_device()?).copied().unwrap_or(0);
-        *total = SETTINGS.memory_bytes as usize;
+        let device = current_device()?;
+        let used = MEMORY.lock().unwrap().used.get(&device).copied().unwrap_or(0);
+        *total = SETTINGS.memory_of(number_on_host(device)?) as usize;
         *free = total.read().saturating_sub(used);
         Ok(())
     })

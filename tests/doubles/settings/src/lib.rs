@@ -12,8 +12,10 @@ use std::sync::LazyLock;
 pub struct Settings {
     /// Devices of this host.
     pub devices: u32,
-    /// Bytes of memory of each device.
-    pub memory_bytes: u64,
+    /// Bytes of memory of the devices, the last for all that follow.
+    pub memory_bytes: Vec<u64>,
+    /// What follows the name of the devices, the last for all that follow.
+    pub models: Vec<String>,
     /// Compute capability, times ten.
     pub capability: u32,
     /// What goes wrong.
@@ -25,7 +27,12 @@ pub struct Settings {
 /// The settings of this process.
 pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
     devices: number("COMMGAUGE_DOUBLE_DEVICES").unwrap_or(4) as u32,
-    memory_bytes: number("COMMGAUGE_DOUBLE_MEMORY").unwrap_or(1 << 30),
+    memory_bytes: text("COMMGAUGE_DOUBLE_MEMORY").map_or_else(
+        || vec![1 << 30],
+        |list| list.split(',').map(|word| whole("COMMGAUGE_DOUBLE_MEMORY", word)).collect(),
+    ),
+    models: text("COMMGAUGE_DOUBLE_MODELS")
+        .map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect()),
     capability: number("COMMGAUGE_DOUBLE_CAPABILITY").unwrap_or(90) as u32,
     faults: parse(&text("COMMGAUGE_DOUBLE_FAULTS").unwrap_or_default()).unwrap_or_else(|cause| stop(&cause)),
     process_rank: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
@@ -34,6 +41,16 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
 });
 
 impl Settings {
+    /// Bytes of memory of a device of this host.
+    pub fn memory_of(&self, device: u32) -> u64 {
+        of_device(&self.memory_bytes, device).copied().unwrap_or(1 << 30)
+    }
+
+    /// What follows the name of a device of this host.
+    pub fn model_of(&self, device: u32) -> &str {
+        of_device(&self.models, device).map_or("", String::as_str)
+    }
+
     /// The fault of a kind that strikes `rank` at the `number`-th time (from 1) that something happens. The launch's rank
     /// counts; without one, the rank of the communicator.
     pub fn fault(
@@ -54,13 +71,20 @@ impl Settings {
     }
 }
 
+fn of_device<T>(list: &[T], device: u32) -> Option<&T> {
+    list.get(device as usize).or(list.last())
+}
+
 fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn number(name: &str) -> Option<u64> {
-    let value = text(name)?;
-    Some(value.parse().unwrap_or_else(|_| stop(&format!("{name}={value} is no whole number"))))
+    Some(whole(name, &text(name)?))
+}
+
+fn whole(name: &str, value: &str) -> u64 {
+    value.trim().parse().unwrap_or_else(|_| stop(&format!("{name}: `{value}` is no whole number")))
 }
 
 fn stop(cause: &str) -> ! {

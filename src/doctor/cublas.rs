@@ -1,0 +1,51 @@
+//! cuBLAS, which matrix products on GPUs need and nothing else: which file, which version.
+
+use super::document::{Finding, Section, State};
+use super::system::{Answer, Question, System};
+use crate::device_probe::{CublasAnswer, Probe};
+
+const INSTALL: &str = "only [[compute]] needs it: install the CUDA toolkit, or the Python package nvidia-cublas (CUDA 13) or nvidia-cublas-cu12, and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_CUBLAS_LIBRARY";
+
+/// `driver_cuda` is the newest CUDA that the driver serves, such as `12.8`, where there is one. Without GPUs nothing is missed.
+pub(super) fn look(system: &dyn System, driver_cuda: Option<&str>) -> Section {
+    let missing = if driver_cuda.is_some() { State::Warning } else { State::Note };
+    let finding = match system.ask(Question::Library(Probe::Cublas)) {
+        Answer::Absent(why) | Answer::Failed(why) => {
+            let finding = Finding::new("library", missing, format!("cuBLAS cannot be loaded: {why}"));
+            if driver_cuda.is_some() { finding.mend(INSTALL) } else { finding }
+        }
+        Answer::Died(how) => {
+            Finding::new("library", State::Warning, format!("asking cuBLAS ended badly: {how}")).mend(INSTALL)
+        }
+        Answer::Text(text) => match serde_json::from_str::<CublasAnswer>(&text) {
+            Ok(answer) => library(&answer, driver_cuda),
+            Err(cause) => Finding::new("library", State::Warning, format!("its answer does not read: {cause}")),
+        },
+    };
+    Section::new("cuBLAS", vec![finding])
+}
+
+fn library(answer: &CublasAnswer, driver_cuda: Option<&str>) -> Finding {
+    let CublasAnswer { file, version, lacks, problem } = answer;
+    if let Some(problem) = problem {
+        return Finding::new("library", State::Warning, format!("{file}: {problem}")).mend(INSTALL);
+    }
+    if !lacks.is_empty() {
+        let found = format!("{file} is cuBLAS {version}, which lacks {}", lacks.join(", "));
+        return Finding::new("library", State::Warning, found).mend("cuBLAS 12 or newer is needed");
+    }
+    let major = |text: &str| text.split('.').next().and_then(|part| part.parse::<u32>().ok());
+    let found = format!("cuBLAS {version}, {file}");
+    match (major(version), driver_cuda.and_then(major)) {
+        (Some(library), Some(driver)) if library > driver => {
+            let served = driver_cuda.unwrap_or_default();
+            Finding::new(
+                "library",
+                State::Warning,
+                format!("{found}; the driver serves CUDA {served}, for which it is too new"),
+            )
+            .mend(format!("install a newer driver, or the Python package nvidia-cublas-cu{driver}"))
+        }
+        _ => Finding::new("library", State::Fine, found),
+    }
+}
