@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How curves are measured. Data is not checked, as a build that is not optimized takes longer for that than for the rest.
-const MEASURE: &str = "[measure]\nprecision = 0.05\nminimum_samples = 5\nmaximum_samples = 40\ncase_budget = '300ms'\nreplicates = 3\n\
+const MEASURE: &str = "[measure]\nprecision = 0.05\nminimum_samples = 5\nmaximum_samples = 40\ncase_budget = '200ms'\nreplicates = 2\n\
     warm_buffers = true\nverify = false\ncadences = 'streaming'\n";
 
 /// Messages, and the small sums at the end of any step.
@@ -209,7 +209,7 @@ fn replayed(cluster: &VirtualCluster, folder: &tempfile::TempDir, step: &Known, 
         send_at_once(&mut command);
     }
     command.args(["--model", step.model, "--layers", &step.layers.to_string()]).args(words(flags));
-    command.args(words("--replay --replay-repetitions 6 --replicates 3 --iters 3 --check 0"));
+    command.args(words("--replay --replay-repetitions 5 --replicates 2 --iters 2 --check 0"));
     Ran::of(command.arg("--record").arg(&path), 240).ended_with(0);
     let record = Record::read(&path).expect("a record");
     std::fs::remove_file(&path).expect("the record is there");
