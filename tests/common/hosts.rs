@@ -13,7 +13,11 @@ const SKIPPED: i32 = 77;
 pub fn script(words: &[&str]) -> Command {
     // What a script starts in the background ignores SIGINT, and a shell cannot catch what it was told to ignore.
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", SCRIPT]).args(words).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command
+        .args(["--default-signal=INT", SCRIPT])
+        .args(words)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null());
     command.env("VIRTUAL_CLUSTER_FOLDER", Path::new(env!("CARGO_TARGET_TMPDIR")).join("virtual-clusters"));
     command.env("NO_COLOR", "1").env_remove("VIRTUAL_CLUSTER_INSIDE").env_remove("VIRTUAL_CLUSTER_NAME");
     command
