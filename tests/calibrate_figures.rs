@@ -1,4 +1,5 @@
-//! How much better sizes are that a calibration chooses itself than as many even ones: on public measurements, replayed as the machine.
+//! How much better sizes are that a calibration chooses itself than as many even ones: on public measurements and on runs of a real host,
+//! replayed as the machine.
 //!
 //! The machine answers with the measured time at the sizes that the data has. Every other size of the data is then predicted, and the
 //! worst error counts. Sizes whose own measurement was disturbed (slower by 10 % than a larger one) are no truth to be
@@ -12,17 +13,24 @@ use commgauge::record::Record;
 use commgauge::stats::{median, sorted};
 use std::path::Path;
 
-const FILES: [&str; 4] =
-    ["a100_sxm-nccl-2.27.3.csv", "b200_sxm-nccl-2.27.5.csv", "b200_sxm-nccl-2.28.9.csv", "h100_sxm-nccl-2.29.2.csv"];
+const FILES: [&str; 4] = [
+    "nccl/a100_sxm-nccl-2.27.3.csv",
+    "nccl/b200_sxm-nccl-2.27.5.csv",
+    "nccl/b200_sxm-nccl-2.28.9.csv",
+    "nccl/h100_sxm-nccl-2.29.2.csv",
+];
 
-/// The sizes that a calibration starts with, as a part of the way from the smallest to the largest of 21.
-const START: [usize; 4] = [0, 7, 13, 20];
+const HOST_RUNS: [&str; 3] =
+    ["host/open-mpi-4.1.4-run1.csv", "host/open-mpi-4.1.4-run2.csv", "host/open-mpi-4.1.4-run3.csv"];
+
+/// A calibration starts with so many sizes, evenly from the smallest to the largest.
+const START: usize = 4;
 
 /// A curve of the data: bytes and seconds.
 type Truth = Vec<(u64, f64)>;
 
 fn curves(file: &str) -> Vec<Truth> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
     let imported = read_csv(&path).expect("readable");
     let record =
         Record::from_lines(record_lines("test", &[file.to_owned()], &imported.rows, Vec::new())).expect("a record");
@@ -35,7 +43,7 @@ fn curves(file: &str) -> Vec<Truth> {
 
 /// What a calibration measures until it is sure: indices of sizes.
 fn chosen(truth: &Truth, until_error: f64) -> Vec<usize> {
-    let mut measured = START.to_vec();
+    let mut measured = even(truth, START);
     let mut last_error = None;
     loop {
         let points: Truth = measured.iter().map(|index| truth[*index]).collect();
@@ -107,5 +115,29 @@ fn with_as_many_points_the_worst_error_is_at_most_half_that_of_an_even_ladder() 
         let bound = if until_error == 0.05 { 0.5 } else { 1.0 };
         assert!(worst_own <= bound * worst_even, "{until_error}: {worst_own} against {worst_even}");
         assert!(middle_own <= bound * middle_even, "{until_error}: {middle_own} against {middle_even}");
+    }
+}
+
+#[test]
+fn on_runs_of_a_real_host_the_worst_error_is_at_most_half_that_of_an_even_ladder() {
+    eprintln!("\nrun   points a curve   worst over its curves: chosen, even, ratio");
+    for file in HOST_RUNS {
+        let curves = curves(file);
+        assert_eq!(curves.len(), 5);
+        let sizes: Vec<Vec<usize>> = curves.iter().map(|truth| chosen(truth, 0.05)).collect();
+        let total: usize = sizes.iter().map(Vec::len).sum();
+        let even_sizes = total.div_ceil(curves.len());
+        let worst = |errors: &mut dyn Iterator<Item = f64>| errors.fold(0.0, f64::max);
+        let own = worst(&mut curves.iter().zip(&sizes).map(|(truth, sizes)| worst_error(truth, sizes)));
+        let ladder = worst(&mut curves.iter().map(|truth| worst_error(truth, &even(truth, even_sizes))));
+        eprintln!(
+            "{file} {:.1} of {}: {:.1} % {:.1} % {:.2}",
+            total as f64 / curves.len() as f64,
+            curves[0].len(),
+            own * 100.0,
+            ladder * 100.0,
+            own / ladder
+        );
+        assert!(own <= 0.5 * ladder, "{file}: {own} against {ladder}");
     }
 }
