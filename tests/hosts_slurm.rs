@@ -6,7 +6,7 @@
 mod common;
 
 use common::hosts::{VirtualCluster, script};
-use common::{COMMGAUGE, Ran, SUITE, alone, count_so_far, ending, lines, of_kind, start, wait_until};
+use common::{COMMGAUGE, Ran, SUITE, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ fn shipped(file: &str) -> PathBuf {
 }
 
 /// A suite that takes seconds, with replicates enough for a verdict.
-const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 5\nminimum_samples = 5\ncase_budget = '20ms'\n\
+const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 5\nminimum_samples = 5\ncase_budget = '300ms'\n\
     [[sweep]]\ncollectives = ['all_reduce']\nbytes = '64KiB'\ncadences = 'streaming'\n";
 /// A suite that takes about three quarters of a minute, and more than the half minute that it is given at a time.
 const TURNS: &str = "name = 'turns'\n[measure]\nreplicates = 6\nminimum_samples = 5\ncase_budget = '1200ms'\nprecision = 1e-6\n\
@@ -135,10 +135,7 @@ fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
     let Some(slurm) = Slurm::up("slurm-srun") else { return };
     let record = slurm.at("srun.jsonl");
     let short = format!("{SUITE} {} --quiet --record {}", slurm.at("short.toml").display(), record.display());
-    {
-        let _alone = alone();
-        slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {short}"), 120).ended_with(0);
-    }
+    slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {short}"), 120).ended_with(0);
     let read = lines(&record);
     let ranks = read[0]["ranks"].as_array().expect("a rank map");
     let hosts: Vec<&str> = ranks.iter().map(|rank| rank["host"].as_str().expect("a host")).collect();
@@ -160,7 +157,6 @@ fn the_state_of_a_job_is_the_verdict() {
     let Some(slurm) = Slurm::up("slurm-state") else { return };
     fs::write(slurm.at("low.toml"), machine("1KB/s")).expect("written");
     fs::write(slurm.at("high.toml"), machine("10GB/s")).expect("written");
-    let _alone = alone();
     for (file, limits, state, code) in [
         ("commgauge.sbatch", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
         ("commgauge.sbatch", "high.toml", "JobState=FAILED", "ExitCode=1:0"),
@@ -171,8 +167,19 @@ fn the_state_of_a_job_is_the_verdict() {
             slurm.at("short.toml").display(),
             slurm.at(limits).display()
         );
-        let job = slurm.submit(file, "", &environment);
-        let (facts, out) = slurm.ended(&job, 180);
+        let ended = || {
+            let job = slurm.submit(file, "", &environment);
+            let (facts, out) = slurm.ended(&job, 180);
+            (job, facts, out)
+        };
+        let (mut job, mut facts, mut out) = ended();
+        // On a busy machine a call may still become faster when its warm-up is over, and then nothing passes.
+        for _ in 0..3 {
+            if facts.contains(state) || !out.contains("doubtful: ") {
+                break;
+            }
+            (job, facts, out) = ended();
+        }
         assert!(facts.contains(state) && facts.contains(code), "{file} {limits}: {facts}\n{out}");
         assert!(out.contains(&format!("Slurm job {job}: 4 ranks on 2 hosts (host[0-1])")), "{out}");
         assert_eq!(end_of(&slurm.record(&job)).0, "complete");
@@ -196,7 +203,6 @@ fn the_state_of_a_job_is_the_verdict() {
 fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_by_itself() {
     let Some(slurm) = Slurm::up_on("slurm-ends", 6) else { return };
     let long = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
-    let _alone = alone();
     // Slurm counts limits in minutes, and may warn up to a minute early. All jobs wait at the same time.
     let once = format!("{long} COMMGAUGE_RESTARTS=0 COMMGAUGE_KEEP_SECONDS=0");
     let at_its_limit: Vec<(&str, String)> = ["commgauge.sbatch", "commgauge-mpirun.sbatch"]
@@ -271,7 +277,6 @@ fn a_run_takes_what_the_allocation_gives_and_refuses_more() {
 #[track_caller]
 fn the_launch_is_checked(slurm: &Slurm, job: &str) {
     let suite = slurm.at("short.toml");
-    let _alone = alone();
     for line in [
         format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {SUITE} {} --check-launch --format json", suite.display()),
         format!("{job} {COMMGAUGE} run {} --check-launch --format json", suite.display()),
