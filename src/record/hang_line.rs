@@ -19,7 +19,8 @@ pub struct HangLine {
     /// Number of the call within the case, from 1, where the operation is a call of data: the same on all ranks of a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// The group of the first suspect in this activity, as ranges of ranks such as `0-3,8`; absent where all ranks take part.
+    /// The group of the first suspect in this activity, as ranges of ranks such as `0-3,8`, without those of which was last heard
+    /// before it began; absent where all ranks take part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_ranks: Option<String>,
     /// Who holds the others up, as ranges; empty where all have entered and nobody stands out.

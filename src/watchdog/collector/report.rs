@@ -113,6 +113,13 @@ impl<'a> Held<'a> {
             self.seen.iter().filter(|seen| of(seen) == Some(group)).map(|seen| seen.entry.rank).collect();
         Some(ranges(&members))
     }
+
+    /// Ranks of which was last heard before the activity began, so that their groups in it are not known.
+    fn unplaced(&self) -> Option<String> {
+        let before = self.seen.iter().filter(|seen| seen.entry.state.shown.activity < self.target.0);
+        let ranks: Vec<u32> = before.map(|seen| seen.entry.rank).collect();
+        (!ranks.is_empty()).then(|| ranges(&ranks))
+    }
 }
 
 /// The line of the record. `activity` says what an activity is, by its number.
@@ -190,7 +197,9 @@ pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
     let mut text = format!("{}\n", line.sentence());
     let held = Held::of(seen);
     if let Some(case) = &line.activity.case {
-        let group = line.group_ranks.as_deref().map_or_else(String::new, |ranks| format!("; group: ranks {ranks}"));
+        let perhaps = held.unplaced().map_or_else(String::new, |ranks| format!(", and perhaps {ranks}"));
+        let group =
+            line.group_ranks.as_deref().map_or_else(String::new, |ranks| format!("; group: ranks {ranks}{perhaps}"));
         let _ = writeln!(text, "  {case}{group}");
     }
     for of in &line.ranks {

@@ -177,6 +177,13 @@ fn the_culprit_is_named_and_not_those_who_wait_for_it() {
 }
 
 #[test]
+fn a_rank_that_was_last_heard_of_before_the_call_is_no_sure_member_of_its_group() {
+    let (line, text) = report(LATE, &[live(3, 5, 2, CALL), silent(2, 4, 1)]);
+    assert_eq!((line.group_ranks.as_deref(), line.suspects.as_str()), (Some("0"), "1"), "{text}");
+    assert!(text.contains("; group: ranks 0, and perhaps 1\n"), "{text}");
+}
+
+#[test]
 fn a_report_reads_as_it_should() {
     let ranks = [live(3, 203, 100, BARRIER), live(3, 203, 100, BARRIER), live(3, 200, 99, 0), live(3, 201, 100, CALL)];
     insta::assert_snapshot!(report(LATE, &ranks).1);
