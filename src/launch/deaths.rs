@@ -16,7 +16,7 @@ pub enum Cause {
 pub struct Death {
     /// World rank; MPICH does not tell.
     pub rank: Option<u32>,
-    /// Process id; Slurm does not tell, Open MPI 4 says 0 when it does not know, and MPICH may name a rank that it ended
+    /// Process id; Slurm does not tell, Open MPI 4 says 0 when it does not know, and MPICH may name, with signal 9, a rank that it ended
     /// itself after another had died.
     pub pid: Option<u32>,
     /// Host.
@@ -63,12 +63,13 @@ fn mpich(words: &[&str]) -> Option<Death> {
     let end = rest.iter().position(|word| *word == "PID").unwrap_or(rest.len());
     let told = rest[..end].windows(2).find(|pair| pair[0] == "(signal");
     let told: Option<i32> = told.and_then(|pair| pair[1].trim_end_matches(')').parse().ok());
-    // Where the code is of a rank that the launcher killed afterwards, the sentence may still be of the first.
-    let cause = match told {
-        Some(signal) if signal == code || code == 9 => Cause::Signal(signal),
-        _ => Cause::Exit(code),
+    // A code of 9 beside another signal: process and code are of a rank that the launcher killed afterwards, the sentence of the first.
+    let (pid, cause) = match told {
+        Some(signal) if signal == code => (pid.parse().ok(), Cause::Signal(signal)),
+        Some(signal) if code == 9 => (None, Cause::Signal(signal)),
+        _ => (pid.parse().ok(), Cause::Exit(code)),
     };
-    Some(Death { rank: None, pid: pid.parse().ok(), host: Some((*host).to_owned()), cause })
+    Some(Death { rank: None, pid, host: Some((*host).to_owned()), cause })
 }
 
 /// `srun: error: node1: task 1: Killed`, `srun: error: node1: tasks 0,2-3: Exited with exit code 3`.
@@ -162,7 +163,7 @@ Please see the FAQ page for debugging suggestions
             (MPICH_KILLED, vec![death(None, Some(10542), Some("vm"), Signal(9))]),
             (
                 "=   PID 7 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Segmentation fault (signal 11)\n",
-                vec![death(None, Some(7), Some("vm"), Signal(11))],
+                vec![death(None, None, Some("vm"), Signal(11))],
             ),
             (
                 "=   PID 7 RUNNING AT vm\n=   EXIT CODE: 3\nEXIT STRING: Killed (signal 9)\n",
