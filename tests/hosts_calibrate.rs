@@ -87,10 +87,15 @@ const DATA: Known = Known {
 
 /// Whole messages are sent at once. Announced ones wait for an answer, and over TCP that answer stands in line behind the data that goes
 /// the same way: a call of 2 MiB then takes 90, 135 or 180 ms at 200 Mbit/s, by how far apart the two ranks happen to come.
-fn send_at_once(command: &mut Command) {
-    for limit in ["eager_limit", "rndv_eager_limit", "max_send_size"] {
+const AT_ONCE: [&str; 3] = ["eager_limit", "rndv_eager_limit", "max_send_size"];
+
+/// The launch of a program on a rank of each host.
+fn launch(cluster: &VirtualCluster, program: &str, sends_at_once: bool) -> Command {
+    let mut command = cluster.command(2, 1, program);
+    for limit in AT_ONCE.iter().filter(|_| sends_at_once) {
         command.env(format!("OMPI_MCA_btl_tcp_{limit}"), (64 << 20).to_string());
     }
+    command
 }
 
 /// Measured again where other work on this machine made a link look slower than it is, with growing pauses.
@@ -99,10 +104,7 @@ const PAUSES_SECONDS: [u64; 5] = [0, 1, 2, 4, 8];
 fn measured(cluster: &VirtualCluster, folder: &tempfile::TempDir, calls: &str, sends_at_once: bool) -> Record {
     let (suite, record) = (folder.path().join("calls.toml"), folder.path().join("calls.jsonl"));
     std::fs::write(&suite, format!("{MEASURE}{calls}")).unwrap();
-    let mut command = cluster.command(2, 1, SUITE);
-    if sends_at_once {
-        send_at_once(&mut command);
-    }
+    let mut command = launch(cluster, SUITE, sends_at_once);
     Ran::of(command.arg(&suite).arg("--record").arg(&record), 240).ended_with(0);
     Record::read(&record).expect("a record")
 }
@@ -204,10 +206,7 @@ fn predicted(folder: &tempfile::TempDir, fit: &Fit, step: &Known) -> f64 {
 
 fn replayed(cluster: &VirtualCluster, folder: &tempfile::TempDir, step: &Known, flags: &str) -> Record {
     let path = folder.path().join("step.jsonl");
-    let mut command = cluster.command(2, 1, STEP);
-    if step.sends_at_once {
-        send_at_once(&mut command);
-    }
+    let mut command = launch(cluster, STEP, step.sends_at_once);
     command.args(["--model", step.model, "--layers", &step.layers.to_string()]).args(words(flags));
     command.args(words("--replay --replay-repetitions 5 --replicates 2 --iters 2 --check 0"));
     Ran::of(command.arg("--record").arg(&path), 240).ended_with(0);

@@ -3,8 +3,11 @@
 
 #![cfg(feature = "mpi")]
 
+#[path = "common/allocations.rs"]
+mod allocations;
 mod common;
 
+use allocations::ALLOCATIONS;
 use commgauge::backend::nccl::{Opened, Options, Placing};
 use commgauge::backend::{Backend, Binding, Call};
 use commgauge::collective::{Collective, Placement};
@@ -19,35 +22,11 @@ use commgauge::mpi_call;
 use commgauge::record::line::ClockMethod;
 use commgauge::workload::{Op, Style};
 use commgauge::world::{MpiWorld, World};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
 const RANKS: u32 = 2;
 /// Set in the processes that are ranks.
 const AS_RANK: &str = "COMMGAUGE_TEST_ALLOCATIONS_RANK";
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is handed on to the system's allocator; the count is a cell of the thread that needs no allocation.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn nothing_is_allocated_in_the_timed_loop_over_nccl() {

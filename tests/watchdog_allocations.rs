@@ -1,36 +1,16 @@
 //! A watched call allocates nothing in the timed loop. Alone in its program, because it counts every allocation of a thread.
 
+#[path = "common/allocations.rs"]
+mod allocations;
+
+use allocations::ALLOCATIONS;
 use commgauge::backend::{Call, Marks, Mismatch};
 use commgauge::error::Result;
 use commgauge::measure::stream;
 use commgauge::progress::Progress;
 use commgauge::watchdog::WatchedCall;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is handed on to the system's allocator; the count is a cell of the thread that needs no allocation.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Does nothing, so that what is counted is the watch's.
 struct Nothing;

@@ -10,6 +10,7 @@ use crate::collective::Placement;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::{Axis, Groups};
+use crate::pattern::segments::View;
 use crate::progress::Progress;
 use crate::units::{Bytes, Seconds};
 use crate::variant::Variant;
@@ -57,6 +58,33 @@ pub struct Binding<'a> {
     pub seed: u64,
     /// Use the same buffers in every iteration instead of rotating through more than the last-level cache holds.
     pub warm_buffers: bool,
+}
+
+impl<'a> Binding<'a> {
+    /// A rank's part in it.
+    ///
+    /// # Errors
+    /// Where the rank is in none of the groups.
+    pub fn view(&self, rank: u32) -> Result<View<'a>> {
+        let axis = self.groups.axis;
+        let missing = || Error::environment(format!("rank {rank} is in no group of axis {axis}"));
+        let (group, me) = self.groups.place_of(rank).ok_or_else(missing)?;
+        Ok(View {
+            collective: self.op.collective,
+            placement: self.placement,
+            geometry: self.geometry,
+            group: &self.groups.groups[group],
+            me,
+            root: self.op.root,
+        })
+    }
+
+    /// Bytes of the largest buffer of any rank of a view's group, which is the same on all of them.
+    pub fn largest_buffer_bytes(&self, view: &View) -> u64 {
+        let all = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
+        let elements = all.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
+        elements * self.geometry.element_bytes
+    }
 }
 
 /// The first wrong element of a checked buffer, and how many were wrong.

@@ -99,12 +99,17 @@ fn speaks() -> bool {
 
 /// An error that every copy of the program has found before MPI started.
 fn tell_once(error: &Error) -> i32 {
+    once_for_all(error.exit_code(), || eprintln!("commgauge: {error}"))
+}
+
+/// Lets one copy tell what all end with.
+fn once_for_all(exit_code: i32, tell: impl FnOnce()) -> i32 {
     if speaks() {
-        eprintln!("commgauge: {error}");
-    } else {
+        tell();
+    } else if exit_code != 0 {
         std::thread::sleep(TIME_TO_SPEAK);
     }
-    error.exit_code()
+    exit_code
 }
 
 /// What the others leave the copy that speaks: launchers kill all copies as soon as one ends with an error.
@@ -112,11 +117,8 @@ const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
 
 /// Help and version, or a usage error; said by one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
-    if speaks() {
-        // A closed pipe is no reason to fail.
-        let _ = message.print();
-    }
-    message.exit_code()
+    // A closed pipe is no reason to fail.
+    once_for_all(message.exit_code(), || drop(message.print()))
 }
 
 /// Ends the whole launch for an error that only this rank knows of.

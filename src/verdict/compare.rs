@@ -2,7 +2,7 @@
 
 use super::curves::{self, CurveChange, CurvePart, Series};
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{Evidence, evidence, troubles};
+use super::evidence::{Evidence, evidence};
 use super::family::{Corrected, corrected, ways};
 use super::gate::{bare_row, coverage, exit_code_of, held_back};
 use super::{Allowed, Decision, Judged, Trouble, check_together, differences, gravest, percent};
@@ -31,7 +31,7 @@ pub struct CompareRule {
 /// A usage error where the runs are not alike, one is given twice, or they have more replicates than can be tested exactly.
 pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Verdict> {
     check_together(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
-    let (old_cases, new_cases) = (evidence(base), evidence(new));
+    let ((old_cases, old_troubles), (new_cases, new_troubles)) = (evidence(base), evidence(new));
     let replicates = |cases: &[Evidence]| cases.first().map_or(0, |case| case.seconds.len());
     let counts = (replicates(&old_cases), replicates(&new_cases));
     if counts.0.max(counts.1) > MOST_REPLICATES {
@@ -58,7 +58,7 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
             series.change(counts.0, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
         })
         .collect();
-    let mut troubles = [troubles(base, &old_cases), troubles(new, &new_cases)].concat();
+    let mut troubles = [old_troubles, new_troubles].concat();
     troubles.extend(limits_of(counts, &rows, rule));
     troubles.extend(worse_curves(&curves));
     let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();

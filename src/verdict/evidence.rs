@@ -48,9 +48,9 @@ impl Evidence<'_> {
     }
 }
 
-/// The cases of records that have the same plan.
-pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
-    let Some(first) = records.first() else { return Vec::new() };
+/// The cases of records that have the same plan, and what speaks against the records as a whole.
+pub(super) fn evidence(records: &[Judged]) -> (Vec<Evidence<'_>>, Vec<Trouble>) {
+    let Some(first) = records.first() else { return Default::default() };
     let mut cases: Vec<Evidence> = (first.record.plan.cases.iter())
         .map(|facts| Evidence {
             facts,
@@ -61,7 +61,8 @@ pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
             corrupt: false,
         })
         .collect();
-    for Judged { record, .. } in records {
+    let mut troubles = Vec::new();
+    for Judged { path, record } in records {
         let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); cases.len()];
         for line in &record.cases {
             if let Some(lines) = lines.get_mut(line.case as usize) {
@@ -72,12 +73,19 @@ pub(super) fn evidence(records: &[Judged]) -> Vec<Evidence<'_>> {
         for (index, (case, lines)) in cases.iter_mut().zip(lines).enumerate() {
             add_record(case, record, &lines, slow_while.as_ref().map(|found| (found, index as u32)));
         }
+        let told = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.display()) };
+        troubles.extend(of_record(record, slow_while).into_iter().map(told));
     }
     // What can be run once can be run always: a replicate that was waived is then missing.
     for case in &mut cases {
         case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
     }
-    cases
+    let unmeasured = cases.iter().filter(|case| case.unmeasured).count();
+    if unmeasured > 0 {
+        let text = format!("{unmeasured} of {} planned rows were not measured in every replicate", cases.len());
+        troubles.push(Trouble { exit_code: 7, text });
+    }
+    (cases, troubles)
 }
 
 /// The while in which the machine was slow, where there was one.
@@ -174,25 +182,9 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     (median(&times).filter(|middle| *middle > 0.0), left_out)
 }
 
-/// What speaks against records as a whole.
-pub(super) fn troubles(records: &[Judged], cases: &[Evidence]) -> Vec<Trouble> {
-    let mut troubles: Vec<Trouble> = Vec::new();
-    for judged in records {
-        let name = judged.path.display();
-        let found = of_record(&judged.record);
-        troubles
-            .extend(found.into_iter().map(|(exit_code, text)| Trouble { exit_code, text: format!("{name}: {text}") }));
-    }
-    let unmeasured = cases.iter().filter(|case| case.unmeasured).count();
-    if unmeasured > 0 {
-        let text = format!("{unmeasured} of {} planned rows were not measured in every replicate", cases.len());
-        troubles.push(Trouble { exit_code: 7, text });
-    }
-    troubles
-}
-
-fn of_record(record: &Record) -> Vec<(i32, String)> {
-    let slow_while = slow_while(record).map(|found| (3, found.text));
+/// What speaks against a record as a whole, with the exit code that it earns.
+fn of_record(record: &Record, slow_while: Option<SlowWhile>) -> Vec<(i32, String)> {
+    let slow_while = slow_while.map(|found| (3, found.text));
     let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
     match &record.end {
         None => {

@@ -1,7 +1,7 @@
 //! Does a machine reach what is expected of it? Every row that an expectation is about passes, fails, or is inconclusive.
 
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{Evidence, evidence, troubles};
+use super::evidence::{Evidence, evidence};
 use super::expected::{Expected, Weighed, weigh};
 use super::{Allowed, Decision, Judged, Trouble, check_together, gravest, template};
 use crate::config::Machine;
@@ -25,7 +25,7 @@ pub struct GateRule {
 /// A usage error where the records are not alike, or one run is given twice.
 pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
     check_together(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
-    let mut cases = evidence(records);
+    let (mut cases, mut troubles) = evidence(records);
     if let Some(machine) = machine {
         doubt_other_machine(records, machine, &mut cases);
     }
@@ -35,7 +35,6 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
     let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
     let rows: Vec<Row> =
         cases.iter().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
-    let mut troubles = troubles(records, &cases);
     let with_row: HashSet<usize> = about.into_iter().flatten().collect();
     let coverage = Coverage {
         expectations: expectations.len() as u32,

@@ -4,8 +4,8 @@
 //! lower of their 5 % quantile and of the slowest run's own median, so that the slowest healthy node passes, and is never
 //! below what is asked for at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
 
-use super::evidence::{Evidence, evidence, troubles};
-use super::{Allowed, Judged, check_together};
+use super::evidence::{Evidence, evidence};
+use super::{Allowed, Judged, Trouble, check_together};
 use crate::collective::{Collective, Placement};
 use crate::config::Machine;
 use crate::error::{Error, Result};
@@ -76,8 +76,8 @@ pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Le
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
     let mut doubtful: BTreeMap<Kind, String> = BTreeMap::new();
     for (run, judged) in records.iter().enumerate() {
-        let cases = evidence(std::slice::from_ref(judged));
-        refuse_unhealthy(judged, &cases)?;
+        let (cases, troubles) = evidence(std::slice::from_ref(judged));
+        refuse_unhealthy(judged, &troubles)?;
         for case in cases.iter().filter(|case| case.facts.group_size > 1) {
             let (kind, is_rate, values) = values(case);
             if let (Some(why), false) = (case.shortfalls.first(), is_waived(case)) {
@@ -96,13 +96,12 @@ pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Le
 }
 
 /// A machine file is a promise: nothing synthetic, doubtful, wrong or incomplete goes into it.
-fn refuse_unhealthy(judged: &Judged, cases: &[Evidence]) -> Result<()> {
+fn refuse_unhealthy(judged: &Judged, found: &[Trouble]) -> Result<()> {
     let refused = |code: i32, why: &str| {
         let text = format!("nothing is learned from {}: {why}", judged.path.display());
         // What is merely inconclusive is the user's choice of record, not a failure of the machine.
         Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
     };
-    let found = troubles(std::slice::from_ref(judged), cases);
     let code = super::gravest(found.iter().map(|trouble| trouble.exit_code));
     if let Some(trouble) = found.iter().find(|trouble| trouble.exit_code == code) {
         return refused(code, &trouble.text);

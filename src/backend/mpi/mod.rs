@@ -58,7 +58,7 @@ impl MpiBackend {
     /// # Errors
     /// Those of `bind`.
     pub fn bind_call(&mut self, binding: &Binding) -> Result<MpiCall<'_>> {
-        let view = self.view(binding)?;
+        let view = binding.view(self.world.rank())?;
         let rotation = self.rotation(binding, &view);
         let (send_elements, receive_elements) = view.buffer_elements();
         for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
@@ -80,32 +80,13 @@ impl MpiBackend {
         Regions::of(replay::program_of(binding, rank)?, replay::place(binding, rank))
     }
 
-    /// This rank's part in a binding.
-    fn view<'a>(&self, binding: &Binding<'a>) -> Result<View<'a>> {
-        let rank = self.world.rank();
-        let place = binding.groups.place_of(rank);
-        let axis = binding.groups.axis;
-        let (group, me) =
-            place.ok_or_else(|| Error::environment(format!("rank {rank} is in no group of axis {axis}")))?;
-        Ok(View {
-            collective: binding.op.collective,
-            placement: binding.placement,
-            geometry: binding.geometry,
-            group: &binding.groups.groups[group],
-            me,
-            root: binding.op.root,
-        })
-    }
-
     /// The rotation that a binding asks for. The same on all ranks of a group, so that their data lie at the same
     /// index: the stride follows the largest buffer of any of them.
     fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let largest = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
-        let elements = largest.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
         // Twice the cache, shared by the ranks of the host, each of which rotates through two buffers.
         let cold = 2 * self.last_level_cache_bytes / u64::from(self.ranks_on_host) / 2;
         let cold = if binding.warm_buffers { 0 } else { cold };
-        Rotation::new(elements * binding.geometry.element_bytes, cold)
+        Rotation::new(binding.largest_buffer_bytes(view), cold)
     }
 }
 
@@ -168,7 +149,7 @@ impl Backend for MpiBackend {
     }
 
     fn bytes_needed(&self, binding: &Binding) -> Bytes {
-        let needed = self.view(binding).map(|view| {
+        let needed = binding.view(self.world.rank()).map(|view| {
             let rotation = self.rotation(binding, &view);
             let (send, receive) = view.buffer_elements();
             [send, receive].into_iter().filter(|elements| *elements > 0).count() as u64 * rotation.bytes()

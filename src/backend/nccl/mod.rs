@@ -109,29 +109,11 @@ pub struct NcclBackend {
 }
 
 impl NcclBackend {
-    /// This rank's part in a binding.
-    fn view<'a>(&self, binding: &Binding<'a>) -> Result<View<'a>> {
-        let rank = self.world.rank();
-        let axis = binding.groups.axis;
-        let missing = || Error::environment(format!("rank {rank} is in no group of axis {axis}"));
-        let (group, me) = binding.groups.place_of(rank).ok_or_else(missing)?;
-        Ok(View {
-            collective: binding.op.collective,
-            placement: binding.placement,
-            geometry: binding.geometry,
-            group: &binding.groups.groups[group],
-            me,
-            root: binding.op.root,
-        })
-    }
-
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
     fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let largest = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
-        let elements = largest.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
         let cold =
             if binding.warm_buffers { 0 } else { self.maker.device.cache_bytes / u64::from(self.ranks_on_device) };
-        call::rotation(elements * binding.geometry.element_bytes, cold, binding.variant)
+        call::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
     }
 
     /// The communicator of this rank's group, with a limit to thread blocks or without.
@@ -198,7 +180,7 @@ impl Backend for NcclBackend {
     }
 
     fn bytes_needed(&self, binding: &Binding) -> Bytes {
-        let needed = self.view(binding).map(|view| {
+        let needed = binding.view(self.world.rank()).map(|view| {
             let rotation = self.rotation(binding, &view);
             let (send, receive) = view.buffer_elements();
             let all = binding.variant.buffers == Buffers::Symmetric;
@@ -231,7 +213,7 @@ impl Backend for NcclBackend {
         if binding.groups.place_of(self.world.rank()).is_none() {
             return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, self.gives_way)));
         }
-        let view = self.view(binding)?;
+        let view = binding.view(self.world.rank())?;
         let rotation = self.rotation(binding, &view);
         let (send, receive) = view.buffer_elements();
         self.end_registration()?;

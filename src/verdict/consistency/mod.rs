@@ -7,7 +7,7 @@
 mod rules;
 
 use super::document::{Coverage, FalseAlarms};
-use super::evidence::{Evidence, evidence, troubles};
+use super::evidence::{Evidence, evidence};
 use super::{
     Decision, FORMAT, Judged, Question, Row, Trouble, VERSION, Verdict, check_together, gate, gravest, percent,
 };
@@ -166,14 +166,13 @@ fn finding(check: &Check, rule: ConsistencyRule, looked_at: usize, ranks: &mut R
 /// As [`super::compare`]: records that are not alike, or one that is given twice.
 pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
     check_together(&records.iter().collect::<Vec<_>>(), allowed)?;
-    let cases = evidence(records);
+    let (cases, mut troubles) = evidence(records);
     let sound = cases.iter().filter(|case| !case.corrupt);
     let counted = |case: &Evidence| {
         case.seconds.iter().enumerate().filter_map(|(replicate, seconds)| Some((replicate, (*seconds)?))).collect()
     };
     let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: counted(case) }).collect();
     let found = Consistency::of(&timed, rule);
-    let mut troubles = troubles(records, &cases);
     troubles.extend(limits_of(&found, &cases, rule));
     let rows: Vec<Row> = cases.iter().map(gate::bare_row).collect();
     let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code));

@@ -102,7 +102,7 @@ fn belongs(first: &Taken, run: &Taken) -> bool {
 impl Taken {
     fn of(judged: &Judged) -> Taken {
         let header = &judged.record.header;
-        let cases = evidence(std::slice::from_ref(judged));
+        let (cases, _) = evidence(std::slice::from_ref(judged));
         let mut rows_left_out = 0;
         let rows = cases.iter().map(|case| {
             let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;

@@ -161,8 +161,7 @@ fn troubles(records: &[Judged], looked: &Looked) -> Vec<Trouble> {
     for judged in records {
         let name = judged.path.display();
         // Of each record by itself, as several may have plans of their own.
-        let of_record =
-            evidence::troubles(std::slice::from_ref(judged), &evidence::evidence(std::slice::from_ref(judged)));
+        let (_, of_record) = evidence::evidence(std::slice::from_ref(judged));
         let doubts = judged.record.header.warnings.iter().map(|warning| (3, format!("doubtful: {warning}")));
         troubles.extend(of_record);
         troubles.extend(doubts.map(|(exit_code, text)| Trouble { exit_code, text: format!("{name}: {text}") }));
