@@ -1,14 +1,15 @@
 // Keeps SMs busy, holds a stream back, and reads the GPU's clock: kernels that pass time and move nothing.
 #include "platform.h"
 
-// Keeps one SM busy for each block, as computing beside communication does: every thread multiplies until the time is over.
+// Keeps SMs busy for a turn of each block, as the tiles of a matrix product do: every thread multiplies until its turn is over, and
+// the SM is then free for the next block, or for a kernel that was waiting for it. `side_by_side` threads run at a time.
 // `sink` is never written; without it the compiler would leave the work out.
-KERNEL occupy(u64 nanoseconds, float *sink)
+KERNEL occupy(u64 nanoseconds, u64 side_by_side, float *sink)
 {
-    u64 until = begin_nanoseconds() + nanoseconds;
+    Turn turn = turn_of(nanoseconds, side_by_side);
     float value = (float)this_thread();
-    while (clock_nanoseconds() < until) {
-        for (int turn = 0; turn < 64; turn += 1) value = value * 0.999f + 0.5f;
+    for (u64 now = turn.begin; now < turn.end; now = clock_nanoseconds()) {
+        for (int step = 0; step < 64; step += 1) value = value * 0.999f + 0.5f;
         wait_a_little();
     }
     if (value == -1.0f) *sink = value;

@@ -5,6 +5,12 @@
 // memory and no __syncthreads.
 #pragma once
 
+// When a block begins to keep an SM busy, and when it ends, in nanoseconds.
+struct Turn {
+    unsigned long long begin;
+    unsigned long long end;
+};
+
 #if defined(__CUDACC__)
 
 typedef unsigned char u8;
@@ -32,8 +38,12 @@ ON_DEVICE u64 clock_nanoseconds()
 // Between two looks at what is waited for. A GPU has nothing else to do.
 ON_DEVICE void wait_a_little() {}
 
-// When this block began; blocks that run side by side begin together.
-ON_DEVICE u64 begin_nanoseconds() { return clock_nanoseconds(); }
+// The turn of this block: it begins when an SM takes it.
+ON_DEVICE Turn turn_of(u64 nanoseconds, u64)
+{
+    u64 now = clock_nanoseconds();
+    return {now, now + nanoseconds};
+}
 
 #else
 
@@ -78,7 +88,13 @@ ON_DEVICE void wait_a_little()
     nanosleep(&moment, nullptr);
 }
 
-// The threads of a launch run one after another but stand for threads that run together.
-ON_DEVICE u64 begin_nanoseconds() { return place.begin; }
+// The threads of a launch run one after another but stand for threads of which `side_by_side` run together: the first of them
+// takes the turn, the others have had it then.
+ON_DEVICE Turn turn_of(u64 nanoseconds, u64 side_by_side)
+{
+    if (place.thread % side_by_side != 0) return {0, 0};
+    u64 begin = place.begin + place.thread / side_by_side * nanoseconds;
+    return {begin, begin + nanoseconds};
+}
 
 #endif

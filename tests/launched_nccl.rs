@@ -148,6 +148,8 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     let hidden = ("CUDA_VISIBLE_DEVICES", "0,1");
     refused(2, 4, "--device-map 0,3", hidden, 2, &["device 3 is not on host", "(CUDA_VISIBLE_DEVICES=0,1)", "0 to 1"]);
     refused(2, 2, "--device-map 1,1", nothing, 7, &["ranks 0, 1 of host", "are on one device", "--share-gpu"]);
+    let blocking = ("CUDA_LAUNCH_BLOCKING", "1");
+    refused(2, 2, "", blocking, 2, &["CUDA_LAUNCH_BLOCKING=1 makes every launch wait", "unset it"]);
     refused(2, 2, "--nccl-library libc.so.6", nothing, 2, &["libc.so.6 is not NCCL"]);
     refused(2, 2, "--algorithm ring", ("NCCL_ALGO", "Tree"), 2, &["--algorithm asks for Ring", "NCCL_ALGO=Tree"]);
 

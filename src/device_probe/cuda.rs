@@ -1,6 +1,6 @@
 //! The questions to the CUDA driver. Section numbers are those of the CUDA driver API.
 
-use super::{CudaAnswer, DOUBLE, Device, load};
+use super::{CudaAnswer, DOUBLE, Device, advice, load};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -111,6 +111,7 @@ fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
         }
         let said =
             if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
-        Err(format!("{call} failed with {said}"))
+        let mend = advice(code).map_or_else(String::new, |mend| format!(": {mend}"));
+        Err(format!("{call} failed with {said}{mend}"))
     }
 }

@@ -3,11 +3,13 @@
 //! A library that crashes takes the process with it, so the answers are meant to be got in a child process. Carrying data is for the
 //! NCCL backend, which has its own tables of functions.
 
+mod advice;
 mod cublas;
 mod cuda;
 mod nccl_library;
 mod nvml;
 
+pub use advice::advice;
 pub use nvml::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY};
 
 use serde::{Deserialize, Serialize};

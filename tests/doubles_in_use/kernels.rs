@@ -119,7 +119,8 @@ pub fn pass_time() {
     assert_eq!([word(0), word(499), word(500)], [1, 1, 0]);
 
     let start = cuda.mark();
-    kernels.launch("occupy", 4, 8, &[3_000_000, 0]);
+    // Three turns of a millisecond each: of 12 blocks, 4 run side by side.
+    kernels.launch("occupy", 12, 8, &[1_000_000, 4 * 8, 0]);
     let end = cuda.mark();
     cuda.synchronize();
     assert!(cuda.milliseconds(start, end) >= 3.0);

@@ -3,6 +3,7 @@
 //! The driver's own functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
 
 use super::library::file_of;
+use crate::device_probe::advice;
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -33,8 +34,9 @@ fn failure(code: sys::CUresult, call: &'static str) -> Error {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     });
     let said: Vec<String> = said.collect();
-    let said = if said.is_empty() { format!("{code:?}") } else { said.join(": ") };
-    Error::environment(format!("{call} failed with {said}"))
+    let said = if said.is_empty() { format!("error {}", code as i32) } else { said.join(": ") };
+    let mend = advice(code as i32).map_or_else(String::new, |mend| format!("; {mend}"));
+    Error::environment(format!("{call} failed with {said}{mend}"))
 }
 
 /// Starts the driver and counts the devices that this process may see.
@@ -42,6 +44,14 @@ fn failure(code: sys::CUresult, call: &'static str) -> Error {
 /// # Errors
 /// Where there is no driver, or it finds no device.
 pub(super) fn start() -> Result<u32> {
+    if let Ok(value) = std::env::var("CUDA_LAUNCH_BLOCKING")
+        && !["", "0"].contains(&value.trim())
+    {
+        return Err(Error::usage(format!(
+            "CUDA_LAUNCH_BLOCKING={value} makes every launch wait for its end: no call could be held until a common start, and none would \
+             be timed as programs see it; unset it"
+        )));
+    }
     // SAFETY: loads the library and lets it go again; asked first, because every other call panics where it is missing.
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::usage(NO_DRIVER));
@@ -141,12 +151,32 @@ pub(super) fn synchronize(stream: CUstream) -> Result<()> {
     check(unsafe { sys::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
 }
 
-/// A stream that waits for no other.
+/// A stream for calls: it waits for no other, and its kernels get multiprocessors before those of a [`create_computing_stream`].
+///
+/// Without that, kernels that were launched first have all their blocks placed first (CUDA programming guide, "Stream priorities"), and no
+/// call would begin before the computing beside it is nearly over.
 pub(super) fn create_stream() -> Result<CUstream> {
+    create_stream_of(priorities()?.1)
+}
+
+/// A stream for what computes beside calls.
+pub(super) fn create_computing_stream() -> Result<CUstream> {
+    create_stream_of(priorities()?.0)
+}
+
+/// The least and the greatest priority that streams of the current device can have; the greatest is the lowest number.
+fn priorities() -> Result<(c_int, c_int)> {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: both are ours.
+    check(unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, "cuCtxGetStreamPriorityRange")?;
+    Ok((least, greatest))
+}
+
+fn create_stream_of(priority: c_int) -> Result<CUstream> {
     let mut stream = null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
     // SAFETY: the handle is ours.
-    check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
+    check(unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) }, "cuStreamCreateWithPriority")?;
     Ok(stream)
 }
 

@@ -9,6 +9,9 @@ use std::ptr::null_mut;
 const PTX: &str = include_str!("../../../kernels/commgauge.ptx");
 /// Threads of each block that walks over elements.
 const THREADS: u32 = 256;
+/// How long a multiprocessor is occupied at a time, at most: about as long as by a tile of a large matrix product. A call waits so long
+/// until it gets multiprocessors, and the step from one turn to the next, a microsecond, stays a hundredth of it.
+const TURN_NANOSECONDS: u64 = 100_000;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
 /// The loaded kernels. Those that walk over elements are there for each width of an element.
@@ -141,11 +144,12 @@ impl Kernels {
         }
     }
 
-    /// Keeps every multiprocessor busy for a time, as computing does.
+    /// Keeps every multiprocessor busy for a time, as computing does: where other kernels have some of them, the rest take longer.
     pub fn occupy(&self, nanoseconds: u64, stream: CUstream) -> Result<()> {
-        let (mut nanoseconds, mut sink) = (nanoseconds, 0u64);
-        let mut parameters = [&raw mut nanoseconds as P, &raw mut sink as P];
-        let grid = (self.multiprocessors, THREADS, self.occupying_bytes);
+        let (turns, mut nanoseconds) = turns(nanoseconds, self.multiprocessors);
+        let (mut side_by_side, mut sink) = (u64::from(self.multiprocessors) * u64::from(THREADS), 0u64);
+        let mut parameters = [&raw mut nanoseconds as P, &raw mut side_by_side as P, &raw mut sink as P];
+        let grid = (turns * self.multiprocessors, THREADS, self.occupying_bytes);
         // SAFETY: parameters as in kernels/README.md; the sink may be null.
         unsafe { driver::launch(self.occupy, grid, stream, &mut parameters) }
     }
@@ -168,4 +172,28 @@ impl Kernels {
     }
 }
 
+/// How many turns a time has, and how long each of them is.
+fn turns(nanoseconds: u64, multiprocessors: u32) -> (u32, u64) {
+    // Blocks of a grid are counted by an int; turns of a time beyond that are longer.
+    let most = i32::MAX as u64 / u64::from(multiprocessors.max(1));
+    let turns = nanoseconds.div_ceil(TURN_NANOSECONDS).clamp(1, most.max(1));
+    (turns as u32, nanoseconds / turns)
+}
+
 type P = *mut c_void;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_time_is_many_turns_between_which_a_multiprocessor_is_free_and_none_is_lost() {
+        for (nanoseconds, turns_of_it) in [(0, 1), (99_999, 1), (100_000, 1), (100_001, 2), (5_000_000, 50)] {
+            let (turns, each) = turns(nanoseconds, 132);
+            assert_eq!(turns, turns_of_it);
+            assert!(each <= TURN_NANOSECONDS && nanoseconds - each * u64::from(turns) < u64::from(turns));
+        }
+        let (most, each) = turns(u64::MAX, 132);
+        assert!(most * 132 <= i32::MAX as u32 && each > TURN_NANOSECONDS);
+    }
+}

@@ -90,6 +90,8 @@ pub struct NcclBackend {
     events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     axis_streams: Vec<CUstream>,
+    /// For what a replay computes.
+    computing_stream: Option<CUstream>,
     /// For the messages of replays.
     channels: HashMap<Route, Channel>,
     clock: DeviceClock,

@@ -162,6 +162,7 @@ impl Opened {
             registration: None,
             events: Vec::new(),
             axis_streams: Vec::new(),
+            computing_stream: None,
             channels: HashMap::new(),
             clock,
             hold: Hold::new()?,

@@ -10,6 +10,7 @@ use super::channels::Route;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
+use super::environment::QUEUES;
 use super::prepared::{Prepared, result_offset};
 use super::replay_times::{Intervals, Span};
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
@@ -33,6 +34,8 @@ const DEADLINE: Duration = Duration::from_secs(120);
 pub(super) struct NcclReplayer<'b> {
     backend: &'b mut NcclBackend,
     program: &'b ReplayProgram,
+    /// On which the program computes and waits.
+    computing: CUstream,
     slots: Vec<SlotCall>,
     /// All streams but the computing one, and all communicators.
     streams: Vec<CUstream>,
@@ -79,6 +82,19 @@ pub(super) fn place_in<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(us
 pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
     let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
     binding.plan.program_of_rank(rank).ok_or_else(missing)
+}
+
+/// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
+fn refuse_shared_queues(streams: usize, queues: Option<String>) -> Result<()> {
+    let Some(queues) = queues.and_then(|text| text.trim().parse::<usize>().ok()) else { return Ok(()) };
+    if streams <= queues || queues >= QUEUES.1 {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "this step has {streams} streams, and {}={queues} leaves them {queues} queues to the device: calls would wait for one another, and \
+         may for ever; unset it",
+        QUEUES.0
+    )))
 }
 
 /// Events that a run of a program records.
@@ -139,14 +155,20 @@ impl<'b> NcclReplayer<'b> {
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
         streams.sort_unstable();
         streams.dedup();
+        refuse_shared_queues(streams.len() + 1, std::env::var(QUEUES.0).ok())?;
         let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
         communicators.sort_unstable_by_key(Rc::as_ptr);
         communicators.dedup_by_key(|communicator| Rc::as_ptr(communicator));
         let deadline =
             backend.replay_deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
+        let computing = match backend.computing_stream {
+            Some(stream) => stream,
+            None => *backend.computing_stream.insert(driver::create_computing_stream()?),
+        };
         Ok(NcclReplayer {
             backend,
             program,
+            computing,
             done: vec![None; slots.len()],
             slots,
             streams,
@@ -162,7 +184,7 @@ impl<'b> NcclReplayer<'b> {
 
     /// Enqueues everything; `next` is the first event that is free.
     fn enqueue(&mut self, mut next: usize) -> Result<()> {
-        let (program, main) = (self.program, self.backend.stream);
+        let (program, main) = (self.program, self.computing);
         let mut event = |backend: &NcclBackend| {
             next += 1;
             backend.events[next - 1]
@@ -246,7 +268,7 @@ impl<'b> NcclReplayer<'b> {
         self.times = [RankTimes::default()];
         self.done.fill(None);
         self.spans.clear();
-        let main = self.backend.stream;
+        let main = self.computing;
         let begun = host_clock::now_nanoseconds();
         let first = self.backend.events[0];
         driver::record(first, main)?;
@@ -345,5 +367,27 @@ impl Replayer for NcclReplayer<'_> {
 
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
         by_axis(self.program, &self.counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_with_more_streams_than_the_device_has_queues_is_refused_and_both_are_named() {
+        for (streams, queues, refused) in [
+            (3, Some("1"), true),
+            (9, Some("8"), true),
+            (8, Some("8"), false),
+            (40, Some("32"), false),
+            (40, None, false),
+        ] {
+            let told = refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
+            assert_eq!(told.is_some(), refused, "{streams}, {queues:?}");
+            assert!(
+                told.is_none_or(|text| text.contains("this step has") && text.contains("CUDA_DEVICE_MAX_CONNECTIONS="))
+            );
+        }
     }
 }

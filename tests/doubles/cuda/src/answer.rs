@@ -23,6 +23,7 @@ pub const HOST_MEMORY_NOT_REGISTERED: c_int = 713;
 pub const ILLEGAL_ADDRESS: c_int = 700;
 pub const NOT_PERMITTED: c_int = 800;
 pub const NOT_SUPPORTED: c_int = 801;
+pub const MPS_CONNECTION_FAILED: c_int = 805;
 pub const CAPTURE_UNSUPPORTED: c_int = 900;
 pub const CAPTURE_INVALIDATED: c_int = 901;
 pub const CAPTURE_UNMATCHED: c_int = 903;
@@ -31,7 +32,7 @@ pub const CAPTURE_ISOLATION: c_int = 905;
 pub const CAPTURED_EVENT: c_int = 907;
 
 /// Names and texts, as the driver gives them.
-const ERRORS: [(c_int, &CStr, &CStr); 31] = [
+const ERRORS: [(c_int, &CStr, &CStr); 32] = [
     (0, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (OUT_OF_MEMORY, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
@@ -67,6 +68,11 @@ const ERRORS: [(c_int, &CStr, &CStr); 31] = [
     (719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
     (NOT_PERMITTED, c"CUDA_ERROR_NOT_PERMITTED", c"operation not permitted"),
     (NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
+    (
+        MPS_CONNECTION_FAILED,
+        c"CUDA_ERROR_MPS_CONNECTION_FAILED",
+        c"MPS client failed to connect to the MPS control daemon or the MPS server",
+    ),
     (
         CAPTURE_UNSUPPORTED,
         c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",

@@ -1,7 +1,8 @@
 //! Which devices there are, and what they say of themselves.
 
 use crate::answer::{
-    Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, PEER_ACCESS_UNSUPPORTED, answer, set_initialized,
+    Answer, INVALID_DEVICE, INVALID_VALUE, MPS_CONNECTION_FAILED, NO_DEVICE, PEER_ACCESS_UNSUPPORTED, answer,
+    set_initialized,
 };
 use settings::SETTINGS;
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -74,6 +75,11 @@ pub extern "C" fn cuInit(flags: c_uint) -> c_int {
     }
     if VISIBLE.is_empty() {
         return NO_DEVICE;
+    }
+    // Real ones connect when they are initialised.
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("COMMGAUGE_DOUBLE_MPS_REFUSES") && is_set("CUDA_MPS_PIPE_DIRECTORY") {
+        return MPS_CONNECTION_FAILED;
     }
     set_initialized();
     0

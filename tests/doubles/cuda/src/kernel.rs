@@ -5,8 +5,8 @@ use crate::device::MULTIPROCESSORS;
 use crate::handles::Handles;
 use crate::stream::{Work, stream_of};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// A kernel as `kernels.cpp` lists it.
 #[repr(C)]
@@ -41,6 +41,8 @@ pub struct Launch {
     threads: u64,
 }
 
+static LAUNCHES_BLOCK: LazyLock<bool> =
+    LazyLock::new(|| std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| !["", "0"].contains(&value.trim())));
 const MOST_SHARED_BYTES: c_int = 48 << 10;
 const MOST_SHARED_BYTES_IF_ASKED: c_int = 227 << 10;
 const ATTRIBUTE_MOST_DYNAMIC_SHARED: c_int = 8;
@@ -90,7 +92,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
         });
         let threads = u64::from(grid_x) * u64::from(block_x);
         stream.enqueue(Work::Kernel(Arc::new(Launch { kernel, parameters: copied.collect(), threads })));
-        Ok(())
+        // A debugging aid of the driver: a kernel that waits for its own host then waits for ever.
+        let is_captured = stream.capture.lock().unwrap().is_some();
+        if *LAUNCHES_BLOCK && !is_captured { stream.synchronize() } else { Ok(()) }
     })
 }
 
