@@ -22,6 +22,8 @@ pub struct Request {
     pub srun_mpi: Option<String>,
     /// Whether the user is root.
     pub root: bool,
+    /// Whether ranks have threads of a library beside their own, such as NCCL's, which move data too and need processors of their own.
+    pub has_threads: bool,
     /// Words for the launcher, placed after ours.
     pub launcher_arguments: Vec<String>,
     /// The program that every rank runs.
@@ -68,7 +70,7 @@ impl LaunchCommand {
 /// How ranks and cores go together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// A core for each rank: each is bound to its own.
+    /// A core for each rank: each is bound to its own, unless its threads need several.
     Enough,
     /// More ranks than cores: they take turns, unbound.
     Shared,
@@ -178,6 +180,8 @@ fn bind(request: &Request, room: Room, flag: &str, arguments: &mut Vec<String>) 
         return;
     }
     match room {
+        // Threads inherit the binding of their process; NCCL then puts its own near the GPU, on what it may use.
+        Room::Enough | Room::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
         Room::Enough => push(arguments, &[flag, "core"]),
         Room::Shared => push(arguments, &[flag, "none"]),
         Room::Unknown => {}
@@ -216,6 +220,7 @@ fn slurm(
     }
     let bound = settled(request, &["cpu-bind"]);
     match room {
+        Room::Enough | Room::Unknown if !bound && request.has_threads => push(arguments, &["--cpu-bind=none"]),
         Room::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
         Room::Shared => {
             push(arguments, &["--overcommit"]);

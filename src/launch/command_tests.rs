@@ -28,6 +28,23 @@ fn line(family: Family, request: &Request) -> String {
 }
 
 #[test]
+fn ranks_whose_library_has_threads_are_not_bound_to_single_cores() {
+    use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
+    for (family, hosts, expected) in [
+        (OpenMpi4, None, "mpirun -n 4 --bind-to none suite 'a b'"),
+        (OpenMpi5, Some("a:2,b:2"), "mpirun -n 4 --host a:2,b:2 --bind-to none suite 'a b'"),
+        (Mpich, None, "mpiexec -n 4 -bind-to none suite 'a b'"),
+        (Slurm, None, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=none suite 'a b'"),
+    ] {
+        let request = Request { has_threads: true, hosts: hosts.map(str::to_owned), ..request(4, false) };
+        assert_eq!(line(family, &request), expected);
+    }
+    let own = ["--bind-to".to_owned(), "numa".to_owned()].to_vec();
+    let request = Request { has_threads: true, launcher_arguments: own, ..request(4, false) };
+    assert_eq!(line(OpenMpi4, &request), "mpirun -n 4 --bind-to numa suite 'a b'");
+}
+
+#[test]
 fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
     use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
     let four = "mpirun -n 4 --bind-to core suite 'a b'";

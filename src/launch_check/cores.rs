@@ -14,6 +14,8 @@ pub(super) struct RankCores<'a> {
     pub usable: u32,
     /// Those of the host.
     pub online: u32,
+    /// Whether it has a GPU, and with it the threads of a library that work beside it.
+    pub has_device: bool,
 }
 
 /// How the ranks of a host lie on its cores.
@@ -48,7 +50,12 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
             note: None,
         };
     }
+    let have_devices = ranks.iter().any(|rank| rank.has_device);
     if masks.len() == 1 && ranks.len() > 1 {
+        // As it should be: NCCL puts its threads near the GPU itself.
+        if have_devices {
+            return fine("not bound".to_owned());
+        }
         let note = format!(
             "ranks of host {host} are not bound to cores: all {} may run on cores {list}, so they move and meet; bind them \
              (mpirun --bind-to core, mpiexec -bind-to core, srun --cpu-bind=cores)",
@@ -73,6 +80,14 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
             );
             return Binding { label: "overlapping".to_owned(), doubt: Some(doubt), note: None };
         }
+    }
+    if let Some((list, _)) = masks.iter().find(|(_, mask)| have_devices && mask.count() == 1) {
+        let note = format!(
+            "{} of host {host} may run on core {list} alone, which it shares with the threads by which NCCL moves data over a network: do not \
+             bind to single cores (mpirun --bind-to none, mpiexec -bind-to none, srun --cpus-per-task)",
+            named(&lists[list])
+        );
+        return Binding { label: "own cores".to_owned(), doubt: None, note: Some(note) };
     }
     let groups = lists.values().any(|ranks| ranks.len() > 1);
     fine(match (groups, all.len()) {
@@ -164,8 +179,10 @@ mod tests {
             (&["0-1", "1-2"], 2, "overlapping", Some("rank 0 may run on 0-1, rank 1 on 1-2")),
             (&["0", "0", "1-3"], 1, "shared cores", Some("ranks 0, 1 of host h are all bound to cores 0")),
         ] {
-            let ranks: Vec<RankCores> =
-                (0..).zip(lists).map(|(rank, list)| RankCores { rank, list, usable, online: 4 }).collect();
+            let ranks: Vec<RankCores> = (0..)
+                .zip(lists)
+                .map(|(rank, list)| RankCores { rank, list, usable, online: 4, has_device: false })
+                .collect();
             let binding = binding("h", &ranks);
             assert_eq!(binding.label, label, "{lists:?}");
             // Ranks that move are noisier, and their numbers are still theirs.
@@ -175,6 +192,24 @@ mod tests {
                 (Some(expected), Some(text)) if text.contains(expected) => {}
                 other => panic!("{lists:?}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn ranks_with_gpus_are_to_have_several_cores_and_need_not_be_bound() {
+        for (lists, label, note) in [
+            (["0-3", "0-3"], "not bound", None),
+            (["0-1", "2-3"], "own cores", None),
+            (["0", "1"], "own cores", Some("rank 0 of host h may run on core 0 alone")),
+        ] {
+            let ranks: Vec<RankCores> = (0..)
+                .zip(&lists)
+                .map(|(rank, list)| RankCores { rank, list, usable: 4, online: 4, has_device: true })
+                .collect();
+            let binding = binding("h", &ranks);
+            assert_eq!((binding.label.as_str(), binding.doubt.is_none()), (label, true), "{lists:?}");
+            assert_eq!(binding.note.is_some(), note.is_some(), "{lists:?}: {:?}", binding.note);
+            assert!(note.is_none_or(|words| binding.note.is_some_and(|text| text.contains(words))));
         }
     }
 

@@ -156,8 +156,10 @@ fn lowest<'a>(host: &'a str, ranks: &[u32], all: &[Compact]) -> HostLimits<'a> {
 
 fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
     let cores = |rank: &u32| {
-        let (list, usable, online) = &all.get(*rank as usize)?.1;
-        Some(RankCores { rank: *rank, list, usable: *usable, online: *online })
+        let compact = all.get(*rank as usize)?;
+        let (list, usable, online) = &compact.1;
+        let has_device = compact.hash(Fact::DeviceUuid) != 0;
+        Some(RankCores { rank: *rank, list, usable: *usable, online: *online, has_device })
     };
     ranks.iter().filter_map(cores).collect()
 }

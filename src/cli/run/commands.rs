@@ -1,7 +1,7 @@
 //! The launch commands of `commgauge run`: of a new run, and of one that goes on as its record says that it was started.
 
 use super::super::places;
-use super::arguments::RunArguments;
+use super::arguments::{Backend, RunArguments};
 use super::resume::Again;
 use super::{allocation, work};
 use crate::error::{Error, Result};
@@ -91,6 +91,7 @@ fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words
         cores: slurm_cores.unwrap_or_else(launch::host::cores),
         srun_mpi: allocation::mpi_of_srun(arguments, launcher)?,
         root: launch::host::is_root(),
+        has_threads: arguments.backend == Backend::Nccl,
         launcher_arguments: arguments.launcher_arguments.clone(),
         program,
         program_arguments: words,
