@@ -141,10 +141,8 @@ impl<'b> NcclCall<'b> {
             trouble: RefCell::new(None),
             what,
         };
-        for copy in 0..rotation.copies {
-            for place in call.places(copy) {
-                call.data.write_inputs(place, call.tools())?;
-            }
+        if let (Some(first), Some(last)) = (call.places(0).next(), call.places(rotation.copies - 1).last()) {
+            call.data.write_all_inputs(first, last.shift, call.tools())?;
         }
         call.wait(FILLING)?;
         Ok(call)

@@ -127,6 +127,17 @@ impl Data {
         self.inputs.iter().try_for_each(|known| self.fill(known, place, tools, false))
     }
 
+    /// Writes the inputs of the first copy of the buffers and of all others, the last of which lies so many elements on. Data go on from copy
+    /// to copy, so that it is a single launch: a million copies of a small message leave the cache of a large device, and as many
+    /// launches would take seconds.
+    pub fn write_all_inputs(&self, first: Place, elements_to_last: u64, tools: Tools) -> Result<()> {
+        debug_assert!(self.inputs.len() <= 1, "a second input would write over copies of the first");
+        self.inputs.iter().try_for_each(|known| {
+            let elements = known.segment.elements + elements_to_last;
+            self.fill(&Known { segment: Segment { elements, ..known.segment }, ..*known }, first, tools, false)
+        })
+    }
+
     /// Poisons the outputs, so that what no message overwrites is found wrong.
     pub fn poison_outputs(&self, place: Place, tools: Tools) -> Result<()> {
         self.outputs.iter().try_for_each(|known| self.fill(known, place, tools, true))
