@@ -116,20 +116,59 @@ fn what_found_no_time_is_missing_and_so_is_a_pass() {
     );
 }
 
+/// Puts played programs in the way, which keep a log.
+fn play(command: &mut Command, folder: &Path, log: &Path) {
+    for (name, text) in PLAYED {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut paths = vec![folder.join("bin")];
+    paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    command.env("PATH", std::env::join_paths(paths).unwrap()).env("PYTHONPATH", folder).env("PLAYED_LOG", log);
+}
+
+#[test]
+fn where_mps_starts_and_does_not_serve_ranks_take_turns() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let played = |command: &mut Command, folder: &Path| {
+        play(command, folder, log.path());
+        command.env("COMMGAUGE_DOUBLE_MPS_REFUSES", "1").args(["--budget", "12"]);
+    };
+    let Some((_, report)) = checked(1, played) else { return };
+    assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "started\nquit\n");
+    assert_says(
+        &report,
+        &["MPS does not start (cuInit answers 805); ranks that share a GPU take turns", "| doctor | ok |"],
+    );
+    assert_says(&report, &["| data, 1 ranks | ok |"]);
+}
+
+#[test]
+fn a_bundle_for_other_gpus_or_a_newer_driver_is_told_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bundle.json"), r#"{"arch": 80, "nccl": "2.30.7", "cuda": 13}"#).unwrap();
+    let look = "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import bundle; folder = pathlib.Path(sys.argv[2]); \
+                print(*bundle.misfits(folder, bundle.environment(folder, {})), sep='\\n')";
+    let mut command = Command::new("python3");
+    command
+        .args(["-B", "-c", look])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check.d"))
+        .arg(folder.path());
+    let Ok(output) = with_doubles(&mut command, 1).output() else { return skipped("gpu_check", "there is no python3") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_says(
+        &said,
+        &["was built with CUDA 13, and the driver serves CUDA 12.8", "compute capability 9.0", "--arch 90"],
+    );
+}
+
 #[test]
 fn ranks_that_share_a_gpu_run_through_mps_and_other_tools_are_compared_in_turn() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let played = |command: &mut Command, folder: &Path| {
-        for (name, text) in PLAYED {
-            let path = folder.join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        let mut paths = vec![folder.join("bin")];
-        paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-        command.env("PATH", std::env::join_paths(paths).unwrap()).env("PYTHONPATH", folder);
-        command.env("PLAYED_LOG", log.path());
+        play(command, folder, log.path());
     };
     let Some((ran, report)) = checked(1, played) else { return };
     ran.ended_with(3);

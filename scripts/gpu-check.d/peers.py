@@ -59,6 +59,9 @@ def torch():
         code, out, err = check.run(words, min(check.left(), 90))
         if code != 0:
             raise Missing(f"torch.distributed ends with {code}: {err.strip()[-200:]}")
+        for line in out.splitlines():
+            if line.startswith("commgauge-nccl "):
+                check.note(f"torch.distributed ran on NCCL {line.removeprefix('commgauge-nccl ')}")
         pairs = (line.split() for line in out.splitlines() if line.startswith("commgauge-peer "))
         return {int(size): float(seconds) for _, size, seconds in pairs}
     return Peer("torch.distributed", "", times)

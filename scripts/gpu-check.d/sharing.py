@@ -4,9 +4,22 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+from pathlib import Path
+
+from launch import Missing
 
 CONTROL = "nvidia-cuda-mps-control"
+# A process that does what every user of a GPU does first.
+CLIENT = """
+import ctypes, sys
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+for name, *words in [("cuInit", 0), ("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)]:
+    code = getattr(cuda, name)(*words)
+    if code != 0:
+        sys.exit(f"{name} answers {code}")
+"""
 
 
 class Sharing:
@@ -31,24 +44,45 @@ class Sharing:
         self.folder = tempfile.mkdtemp(prefix="gpu-check-mps-")
         mine = {"CUDA_MPS_PIPE_DIRECTORY": self.folder, "CUDA_MPS_LOG_DIRECTORY": self.folder}
         self.check.environment.update(mine)
-        ran = subprocess.run([CONTROL, "-d"], env=self.check.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
-        if ran.returncode == 0:
+        refused = self.daemon_refused() or self.refused()
+        if refused is None:
             self.check.note("ranks that share a GPU run through MPS")
             return
+        self.end()
         for name in mine:
             self.check.environment.pop(name)
-        self.check.note(f"doubt: MPS does not start ({ran.stderr.strip() or ran.returncode}); ranks that share a GPU take turns")
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder = None
+        self.check.note(f"doubt: MPS does not start ({refused}); ranks that share a GPU take turns")
+
+    def daemon_refused(self):
+        # Into a file: the daemon keeps what it was given open, and the end of a pipe would never come.
+        words = Path(self.folder) / "control.txt"
+        with open(words, "w") as to:
+            try:
+                ran = subprocess.run([CONTROL, "-d"], env=self.check.environment, stdin=subprocess.DEVNULL, stdout=to, stderr=to, timeout=20)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return str(error)
+        return None if ran.returncode == 0 else words.read_text().strip() or f"code {ran.returncode}"
+
+    def refused(self):
+        """Why no process gets a GPU through MPS: the daemon answers at once, and its server starts with the first process."""
+        try:
+            code, _, err = self.check.run([sys.executable, "-c", CLIENT], min(20, self.check.left()))
+        except Missing as missing:
+            return str(missing)
+        return None if code == 0 else err.strip()[-200:] or f"a process that uses it ends with {code}"
 
     def __exit__(self, *_):
-        if self.folder is None:
-            return
+        if self.folder is not None:
+            self.end()
+
+    def end(self):
         try:
-            subprocess.run([CONTROL], input="quit\n", env=self.check.environment, capture_output=True, text=True, timeout=20)
-        except subprocess.TimeoutExpired:
-            self.check.note("doubt: MPS did not end within 20 s")
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            subprocess.run([CONTROL], input="quit\n", env=self.check.environment, text=True, timeout=20, **quiet)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self.check.note(f"doubt: MPS was not ended: {error}")
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder = None
 
 
 def devices():

@@ -32,6 +32,11 @@ def main():
         if dist.get_rank() == 0:
             print("commgauge-peer", size, slowest.item(), flush=True)
         del tensor
+    if dist.get_rank() == 0:
+        # LD_LIBRARY_PATH may have put another in the way of its own.
+        with open("/proc/self/maps") as maps:
+            files = {line.split()[-1] for line in maps if "/libnccl" in line}
+        print("commgauge-nccl", ".".join(map(str, torch.cuda.nccl.version())), *sorted(files), flush=True)
     dist.destroy_process_group()
 
 

@@ -1,0 +1,22 @@
+"""What on this host would spoil the check before anything is measured: a bundle for other GPUs, little shared memory, a GPU that is
+another's."""
+
+import shutil
+
+import bundle
+
+# NCCL's shared memory between two ranks is some 10 MB for each channel where GPUs do not reach each other directly.
+SHARED_MEMORY_BYTES_PER_RANK = 128 << 20
+
+
+def look(check, folder, most_ranks):
+    told = [(7, misfit) for misfit in bundle.misfits(folder, check.environment)]
+    try:
+        free = shutil.disk_usage("/dev/shm").free
+    except OSError as error:
+        check.note(f"doubt: /dev/shm cannot be used ({error}); NCCL and MPI pass data between processes through it")
+    else:
+        if free < most_ranks * SHARED_MEMORY_BYTES_PER_RANK:
+            check.note(f"doubt: {free >> 20} MiB are free in /dev/shm; NCCL may want {most_ranks * SHARED_MEMORY_BYTES_PER_RANK >> 20} MiB for "
+                       f"{most_ranks} ranks (docker run --shm-size=8g)")
+    return told or [(0, "nothing speaks against it")]
