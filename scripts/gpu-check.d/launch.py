@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 
@@ -75,6 +76,8 @@ class Check:
         self.end = time.monotonic() + budget
         self.budget, self.begun = budget, time.monotonic()
         self.parts, self.notes, self.environment = [], [], {**WITHOUT_PRIVILEGES, **environment}
+        # Without one Open MPI 5 does not start.
+        self.environment["HOME"] = environment.get("HOME") or tempfile.gettempdir()
         self.doctor_text, self.devices, self.synthetic = "", 0, False
 
     def left(self):
