@@ -130,7 +130,9 @@ class Check:
             part.record = path.name
             if code != 0:
                 # Out of time is missing; codes of launchers are failures.
-                part.add(7 if code == 75 else code if code in GRAVITY else 6, f"exit code {code}: {last_word(err)}")
+                log = path.with_suffix(".stderr.txt")
+                log.write_text(err)
+                part.add(7 if code == 75 else code if code in GRAVITY else 6, f"exit code {code}: {last_word(err)} (all of it: {log.name})")
             return self.read(path)
         part, record = self.part(name, work)
         if record is None and part.code == 0:
