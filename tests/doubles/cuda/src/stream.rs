@@ -67,6 +67,9 @@ pub static STREAMS: Handles<Stream> = Handles::new();
 /// The streams that are always there, by device.
 static DEFAULTS: Mutex<BTreeMap<c_int, Arc<Stream>>> = Mutex::new(BTreeMap::new());
 
+/// Whoever enqueues more waits: the driver has room for about so many launches before the device has begun them.
+const MOST_PENDING: usize = 1024;
+
 /// A waiting thread looks this often whether the device was lost meanwhile.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -94,7 +97,12 @@ impl Stream {
             capture.add(work);
             return;
         }
-        self.queue.lock().unwrap().work.push_back(work);
+        let mut queue = self.queue.lock().unwrap();
+        // A host that must still do something for the work before it, as release a held stream, waits here for ever; as on a GPU.
+        while queue.work.len() >= MOST_PENDING && lost().is_none() {
+            queue = self.changed.wait_timeout(queue, LOOK_AGAIN).unwrap().0;
+        }
+        queue.work.push_back(work);
         self.changed.notify_all();
     }
 
@@ -135,6 +143,9 @@ impl Stream {
                 continue;
             };
             queue.busy = true;
+            if queue.work.len() + 1 == MOST_PENDING {
+                self.changed.notify_all();
+            }
             drop(queue);
             if lost().is_none() {
                 carry_out(work);
