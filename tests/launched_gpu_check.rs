@@ -150,7 +150,8 @@ fn a_bundle_for_other_gpus_or_a_newer_driver_is_told_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bundle.json"), r#"{"arch": 80, "nccl": "2.30.7", "cuda": 13}"#).unwrap();
     let look = "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import bundle; folder = pathlib.Path(sys.argv[2]); \
-                print(*bundle.misfits(folder, bundle.environment(folder, {})), sep='\\n')";
+                import device; \
+                print(*bundle.misfits(folder, bundle.environment(folder, {}), device.look()), sep='\\n')";
     let mut command = Command::new("python3");
     command
         .args(["-B", "-c", look])

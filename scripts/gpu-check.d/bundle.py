@@ -1,11 +1,9 @@
 """The bundle that this check came in, where it did: what its programs need in the environment, and whether its NCCL fits this host."""
 
-import ctypes
 import json
 
 # The first CUDA of drivers that run what a toolkit of that number built.
 FIRST_CUDA = {12: 12000, 13: 13000}
-CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
 
 def environment(folder, outer):
@@ -19,7 +17,7 @@ def environment(folder, outer):
     return {**outer, **beside, **prefixes, "COMMGAUGE_NCCL_LIBRARY": nccl}
 
 
-def misfits(folder, environment):
+def misfits(folder, environment, gpus):
     """Why the bundle's NCCL cannot run on this host; nothing where another is used, or the check came in no bundle."""
     try:
         facts = json.loads((folder / "bundle.json").read_text())
@@ -27,26 +25,14 @@ def misfits(folder, environment):
         return []
     if environment.get("COMMGAUGE_NCCL_LIBRARY") != str(folder / "lib/libnccl.so.2"):
         return []
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return ["there is no NVIDIA driver"]
-    version, devices = ctypes.c_int(), ctypes.c_int()
-    cuda.cuDriverGetVersion(ctypes.byref(version))
+    other = "or name the host's NCCL by COMMGAUGE_NCCL_LIBRARY"
     told = []
-    if version.value < FIRST_CUDA.get(facts["cuda"], 0):
-        told.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {version.value // 1000}."
-                    f"{version.value % 1000 // 10}: pack one with --cuda 12, or name the host's NCCL by COMMGAUGE_NCCL_LIBRARY")
-    if cuda.cuInit(0) == 0:
-        cuda.cuDeviceGetCount(ctypes.byref(devices))
-    for number in range(devices.value):
-        parts = []
-        for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
-            value = ctypes.c_int()
-            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
-            parts.append(value.value)
-        if 10 * parts[0] + parts[1] != facts["arch"]:
-            told.append(f"device {number} has compute capability {parts[0]}.{parts[1]}, and NCCL of the bundle has code for {facts['arch']} "
-                        f"alone: pack one with --arch {parts[0]}{parts[1]}, or name the host's NCCL by COMMGAUGE_NCCL_LIBRARY")
+    if gpus["cuda"] < FIRST_CUDA.get(facts["cuda"], 0):
+        told.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {gpus['cuda'] // 1000}."
+                    f"{gpus['cuda'] % 1000 // 10}: pack one with --cuda 12, {other}")
+    for number, gpu in enumerate(gpus["devices"]):
+        if gpu["capability"] != facts["arch"]:
+            told.append(f"device {number} has compute capability {gpu['capability'] / 10}, and NCCL of the bundle has code for "
+                        f"{facts['arch'] / 10} alone: pack one with --arch {gpu['capability']}, {other}")
             break
     return told

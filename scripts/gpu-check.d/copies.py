@@ -1,7 +1,6 @@
 """The physical limit: a device-to-device copy by the driver, timed by events, beside an all_reduce of one rank, which is such a copy."""
 
-import ctypes
-
+import device
 import judge
 from launch import Missing
 
@@ -9,7 +8,7 @@ from launch import Missing
 MOST_ABOVE_COPY = 0.05
 # Below, what starts a call is in the time of both.
 JUDGED_FROM_BYTES = 256 << 20
-COPIES, ROUNDS = 10, 5
+LONGEST_SECONDS = 30
 
 
 def compare(check):
@@ -21,7 +20,7 @@ def compare(check):
     if not ours:
         raise Missing("no all_reduce was measured")
     for size in sorted(ours):
-        seconds = copy_seconds(size)
+        seconds = copy_seconds(check, size)
         # Bytes read and bytes written.
         rate, share = 2 * size / seconds, seconds / ours[size]
         told.append((0, f"{size} B: copy {rate / 1e9:.0f} GB/s read and written, all_reduce at {100 * share:.1f} % of it"))
@@ -32,41 +31,8 @@ def compare(check):
     return told
 
 
-def copy_seconds(size):
-    """The median over rounds of a copy's time, in one process that ends its context afterwards."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-
-    def call(name, *arguments):
-        code = getattr(cuda, name)(*arguments)
-        if code != 0:
-            raise Missing(f"{name} answers {code} for {size} B")
-
-    device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-    source, target = ctypes.c_uint64(), ctypes.c_uint64()
-    events = [ctypes.c_void_p(), ctypes.c_void_p()]
-    call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    try:
-        call("cuCtxSetCurrent", context)
-        call("cuStreamCreate", ctypes.byref(stream), 1)
-        for address in (source, target):
-            call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
-            call("cuMemsetD8Async", address, ctypes.c_ubyte(0x5A), ctypes.c_size_t(size), stream)
-        for event in events:
-            call("cuEventCreate", ctypes.byref(event), 0)
-        rounds, milliseconds = [], ctypes.c_float()
-        for _ in range(ROUNDS + 1):
-            call("cuEventRecord", events[0], stream)
-            for _ in range(COPIES):
-                call("cuMemcpyDtoDAsync_v2", target, source, ctypes.c_size_t(size), stream)
-            call("cuEventRecord", events[1], stream)
-            call("cuStreamSynchronize", stream)
-            call("cuEventElapsedTime", ctypes.byref(milliseconds), *events)
-            rounds.append(milliseconds.value * 1e-3 / COPIES)
-        for address in (source, target):
-            call("cuMemFree_v2", address)
-        # The first round warms up.
-        return max(judge.median(rounds[1:]), 1e-9)
-    finally:
-        cuda.cuDevicePrimaryCtxRelease_v2(device)
+def copy_seconds(check, size):
+    seconds, why = device.asked(check, min(LONGEST_SECONDS, check.left()), "copy", size)
+    if seconds is None:
+        raise Missing(f"there is no copy of {size} B: {why}")
+    return float(seconds)

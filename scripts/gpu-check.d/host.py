@@ -5,12 +5,18 @@ import shutil
 
 import bundle
 
+# Values of CUcomputemode.
+PROHIBITED, EXCLUSIVE = 2, 3
 # NCCL's shared memory between two ranks is some 10 MB for each channel where GPUs do not reach each other directly.
 SHARED_MEMORY_BYTES_PER_RANK = 128 << 20
 
 
 def look(check, folder, most_ranks):
-    told = [(7, misfit) for misfit in bundle.misfits(folder, check.environment)]
+    told = [(7, misfit) for misfit in bundle.misfits(folder, check.environment, check.gpus)]
+    modes = {gpu["compute_mode"] for gpu in check.gpus["devices"]}
+    if PROHIBITED in modes or (EXCLUSIVE in modes and most_ranks > check.devices and "CUDA_MPS_PIPE_DIRECTORY" not in check.environment):
+        told.append((7, "a GPU is in a compute mode that lets no process, or one alone, have it: nvidia-smi -c DEFAULT, or choose others with "
+                        "CUDA_VISIBLE_DEVICES"))
     try:
         free = shutil.disk_usage("/dev/shm").free
     except OSError as error:

@@ -9,8 +9,11 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 
+import device
+
 # Kept for writing the report.
 RESERVE_SECONDS = 5
+LONGEST_LOOK_SECONDS = 40
 # No single launch may take the time of the others: by suite.
 LONGEST_SECONDS = {"data": 80, "times": 75, "variants": 60, "copy": 60, "peers": 30}
 DOUBLE = "commgauge double"
@@ -79,6 +82,7 @@ class Check:
         # Without one Open MPI 5 does not start.
         self.environment["HOME"] = environment.get("HOME") or tempfile.gettempdir()
         self.doctor_text, self.devices, self.synthetic = "", 0, False
+        self.gpus = {"cuda": 0, "devices": []}
 
     def left(self):
         return self.end - RESERVE_SECONDS - time.monotonic()
@@ -100,6 +104,17 @@ class Check:
             raise Missing(f"not done within {seconds:.0f} s") from None
         finally:
             end_all(child)
+
+    def look(self):
+        """What GPUs there are, by a process that may hang on a broken driver."""
+        try:
+            said, why = device.asked(self, min(LONGEST_LOOK_SECONDS, self.left()), "look")
+            self.gpus = json.loads(said) if said else self.gpus
+        except Missing as missing:
+            why = str(missing)
+        if why:
+            self.note(f"doubt: the driver does not tell its devices: {why}")
+        self.devices = len(self.gpus["devices"])
 
     def part(self, name, work):
         """Does a part, whatever becomes of it, and returns it with what `work`, which is given the part, gave."""

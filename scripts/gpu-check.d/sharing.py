@@ -1,25 +1,16 @@
-"""Several ranks on one GPU: how many GPUs there are, and NVIDIA's MPS, in a folder of its own, for as long as the check runs."""
+"""Several ranks on one GPU: NVIDIA's MPS, in a folder of its own, for as long as the check runs."""
 
-import ctypes
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+import device
 from launch import Missing
 
 CONTROL = "nvidia-cuda-mps-control"
-# A process that does what every user of a GPU does first.
-CLIENT = """
-import ctypes, sys
-cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-for name, *words in [("cuInit", 0), ("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)]:
-    code = getattr(cuda, name)(*words)
-    if code != 0:
-        sys.exit(f"{name} answers {code}")
-"""
+LONGEST_SECONDS = 20
 
 
 class Sharing:
@@ -30,7 +21,7 @@ class Sharing:
 
     def __enter__(self):
         check = self.check
-        check.devices = devices()
+        check.look()
         if check.devices == 0 or self.most_ranks <= check.devices:
             return
         if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
@@ -58,7 +49,7 @@ class Sharing:
         words = Path(self.folder) / "control.txt"
         with open(words, "w") as to:
             try:
-                ran = subprocess.run([CONTROL, "-d"], env=self.check.environment, stdin=subprocess.DEVNULL, stdout=to, stderr=to, timeout=20)
+                ran = subprocess.run([CONTROL, "-d"], env=self.check.environment, stdin=subprocess.DEVNULL, stdout=to, stderr=to, timeout=LONGEST_SECONDS)
             except (OSError, subprocess.TimeoutExpired) as error:
                 return str(error)
         return None if ran.returncode == 0 else words.read_text().strip() or f"code {ran.returncode}"
@@ -66,10 +57,10 @@ class Sharing:
     def refused(self):
         """Why no process gets a GPU through MPS: the daemon answers at once, and its server starts with the first process."""
         try:
-            code, _, err = self.check.run([sys.executable, "-c", CLIENT], min(20, self.check.left()))
+            said, why = device.asked(self.check, min(LONGEST_SECONDS, self.check.left()), "use")
         except Missing as missing:
             return str(missing)
-        return None if code == 0 else err.strip()[-200:] or f"a process that uses it ends with {code}"
+        return None if said is not None else why
 
     def __exit__(self, *_):
         if self.folder is not None:
@@ -78,20 +69,8 @@ class Sharing:
     def end(self):
         try:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            subprocess.run([CONTROL], input="quit\n", env=self.check.environment, text=True, timeout=20, **quiet)
+            subprocess.run([CONTROL], input="quit\n", env=self.check.environment, text=True, timeout=LONGEST_SECONDS, **quiet)
         except (OSError, subprocess.TimeoutExpired) as error:
             self.check.note(f"doubt: MPS was not ended: {error}")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder = None
-
-
-def devices():
-    """GPUs that this process may see; 0 also where there is no driver."""
-    count = ctypes.c_int()
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
