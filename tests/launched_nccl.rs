@@ -252,6 +252,19 @@ const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 
 #[test]
+fn a_step_whose_streams_would_share_queues_to_the_device_is_not_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (record, model) = (record_in(&folder), folder.path().join("config.json"));
+    std::fs::write(&model, TINY).unwrap();
+    let how = "--pp 2 --sequence 16 --micro-batches 2 --replay --replay-repetitions 1 --forward-per-layer 20us";
+    let mut command = nccl(2, 2, STEP, &format!("--model {} {how} {QUICKLY}", model.display()), &record);
+    Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", "1"), 60).ended_with(6);
+    let lines = lines(&record);
+    let reason = of_kind(&lines, "replay")[0]["outcome"]["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("CUDA_DEVICE_MAX_CONNECTIONS=1") && reason.contains("unset it"), "{reason}");
+}
+
+#[test]
 fn a_replayed_step_moves_the_listed_bytes_on_streams_and_two_axes_are_timed_at_once() {
     for (layout, more) in [("--tp 2 --pp 2", ""), ("--dp 2 --pp 2", ""), ("--tp 2 --dp 2", "--interfere tp,dp")] {
         let folder = tempfile::tempdir().unwrap();

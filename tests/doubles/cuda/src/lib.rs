@@ -3,6 +3,7 @@
 
 mod answer;
 mod capture;
+mod connection;
 mod context;
 mod device;
 mod event;

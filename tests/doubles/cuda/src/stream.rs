@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, INVALID_HANDLE, in_host_function, lost};
 use crate::capture::Capture;
+use crate::connection::Connection;
 use crate::context::current_device;
 use crate::event::Event;
 use crate::handles::Handles;
@@ -51,13 +52,15 @@ pub struct Stream {
     pub priority: c_int,
     queue: Mutex<Queue>,
     changed: Condvar,
+    connection: &'static Connection,
     /// The capture that takes what is enqueued instead of the queue.
     pub capture: Mutex<Option<Arc<Capture>>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    work: VecDeque<Work>,
+    /// Each with its place in the queue to the device.
+    work: VecDeque<(u64, Work)>,
     busy: bool,
     closed: bool,
 }
@@ -81,6 +84,7 @@ impl Stream {
             priority,
             queue: Mutex::default(),
             changed: Condvar::new(),
+            connection: Connection::take(),
             capture: Mutex::default(),
         });
         let worker = stream.clone();
@@ -102,7 +106,7 @@ impl Stream {
         while queue.work.len() >= MOST_PENDING && lost().is_none() {
             queue = self.changed.wait_timeout(queue, LOOK_AGAIN).unwrap().0;
         }
-        queue.work.push_back(work);
+        queue.work.push_back((self.connection.place(), work));
         self.changed.notify_all();
     }
 
@@ -135,8 +139,9 @@ impl Stream {
     fn serve(&self) {
         let mut queue = self.queue.lock().unwrap();
         loop {
-            let Some(work) = queue.work.pop_front() else {
+            let Some((place, work)) = queue.work.pop_front() else {
                 if queue.closed {
+                    self.connection.give_back();
                     return;
                 }
                 queue = self.changed.wait(queue).unwrap();
@@ -147,9 +152,11 @@ impl Stream {
                 self.changed.notify_all();
             }
             drop(queue);
-            if lost().is_none() {
-                carry_out(work);
-            }
+            self.connection.in_turn(place, || {
+                if lost().is_none() {
+                    carry_out(work);
+                }
+            });
             queue = self.queue.lock().unwrap();
             queue.busy = false;
             if queue.work.is_empty() {
