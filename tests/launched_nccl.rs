@@ -150,6 +150,8 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     refused(2, 2, "--device-map 1,1", nothing, 7, &["ranks 0, 1 of host", "are on one device", "--share-gpu"]);
     let blocking = ("CUDA_LAUNCH_BLOCKING", "1");
     refused(2, 2, "", blocking, 2, &["CUDA_LAUNCH_BLOCKING=1 makes every launch wait", "unset it"]);
+    let no_fabric = ("COMMGAUGE_DOUBLE_INIT", "919");
+    refused(2, 2, "", no_fabric, 2, &["cuInit failed with error 919; the system is not ready", "nvidia-fabricmanager"]);
     refused(2, 2, "--nccl-library libc.so.6", nothing, 2, &["libc.so.6 is not NCCL"]);
     refused(2, 2, "--algorithm ring", ("NCCL_ALGO", "Tree"), 2, &["--algorithm asks for Ring", "NCCL_ALGO=Tree"]);
 

@@ -6,7 +6,7 @@ use super::library::file_of;
 use crate::device_probe::advice;
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 
 pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
@@ -18,25 +18,29 @@ const NO_DRIVER: &str =
 /// Turns a result into an error that names the call.
 #[inline(always)]
 pub(super) fn check(code: sys::CUresult, call: &'static str) -> Result<()> {
-    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(code, call)) }
+    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(code as c_int, call)) }
 }
 
+/// A code as any number, as newer drivers have newer ones.
 #[cold]
-fn failure(code: sys::CUresult, call: &'static str) -> Error {
-    let (mut name, mut text) = (null(), null());
-    // SAFETY: both take the address of a pointer, which they set to a text that lasts, or leave alone.
-    unsafe {
-        let _ = sys::cuGetErrorName(code, &mut name);
-        let _ = sys::cuGetErrorString(code, &mut text);
-    }
-    let said = [name, text].into_iter().filter(|text| !text.is_null()).map(|text| {
-        // SAFETY: not null, so a text of the driver's own.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-    });
-    let said: Vec<String> = said.collect();
-    let said = if said.is_empty() { format!("error {}", code as i32) } else { said.join(": ") };
-    let mend = advice(code as i32).map_or_else(String::new, |mend| format!("; {mend}"));
+fn failure(code: c_int, call: &'static str) -> Error {
+    let said: Vec<String> =
+        [c"cuGetErrorName", c"cuGetErrorString"].into_iter().filter_map(|of| said_of(code, of)).collect();
+    let said = if said.is_empty() { format!("error {code}") } else { said.join(": ") };
+    let mend = advice(code).map_or_else(String::new, |mend| format!("; {mend}"));
     Error::environment(format!("{call} failed with {said}{mend}"))
+}
+
+/// The driver's own words for a code.
+fn said_of(code: c_int, function: &CStr) -> Option<String> {
+    type Said = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
+    let mut text = null();
+    // SAFETY: both take the address of a pointer, which they set to a text that lasts, or to null (CUDA driver API, 6.1).
+    unsafe {
+        let of = sys::culib().get::<Said>(function.to_bytes_with_nul()).ok()?;
+        of(code, &mut text);
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+    }
 }
 
 /// Starts the driver and counts the devices that this process may see.
@@ -56,21 +60,24 @@ pub(super) fn start() -> Result<u32> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::usage(NO_DRIVER));
     }
-    // SAFETY: the library is there; no flags (CUDA driver API, 6.3).
-    let started = unsafe { sys::cuInit(0) };
+    // Any number may come back, which the bindings' own type does not allow for.
+    type Init = unsafe extern "C" fn(c_uint) -> c_int;
+    // SAFETY: the library is there, and cuInit takes flags, of which there are none (CUDA driver API, 6.3).
+    let started = unsafe { sys::culib().get::<Init>(b"cuInit\0").map(|init| init(0)) };
+    let started =
+        started.map_err(|_| Error::usage("the library found as libcuda is no CUDA driver: it has no cuInit"))?;
     let mut devices = 0;
     let counted = match started {
         // SAFETY: the int is ours.
-        sys::CUresult::CUDA_SUCCESS => unsafe { sys::cuDeviceGetCount(&mut devices) },
+        0 => unsafe { sys::cuDeviceGetCount(&mut devices) as c_int },
         refused => refused,
     };
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"));
     let visible = visible.unwrap_or_default();
+    const NO_DEVICE: c_int = sys::CUresult::CUDA_ERROR_NO_DEVICE as c_int;
     match counted {
-        sys::CUresult::CUDA_SUCCESS if devices > 0 => Ok(devices as u32),
-        sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_NO_DEVICE => {
-            Err(Error::usage(format!("the CUDA driver is there and finds no device{visible}")))
-        }
+        0 if devices > 0 => Ok(devices as u32),
+        0 | NO_DEVICE => Err(Error::usage(format!("the CUDA driver is there and finds no device{visible}"))),
         refused => Err(Error::usage(format!("{}{visible}", failure(refused, "cuInit")))),
     }
 }
