@@ -33,7 +33,8 @@ def nccl_tests(folder):
     def times(check, ranks):
         # Older versions do not say which collective they measure; commgauge then takes it from the file's name.
         log = check.folder / "all_reduce.nccl-tests.txt"
-        words = [found, "-b", SIZES[0], "-e", SIZES[1], "-f", SIZES[2], "-g", ranks, "-d", "float", "-o", "sum", "-w", "5", "-n", "20"]
+        # A thread for each GPU: one thread that starts the calls of all of them in turn would be timed at small sizes.
+        words = [found, "-b", SIZES[0], "-e", SIZES[1], "-f", SIZES[2], "-t", ranks, "-g", "1", "-d", "float", "-o", "sum", "-w", "5", "-n", "20"]
         code, out, err = check.run(words, min(check.left(), 60))
         if code != 0:
             raise Missing(f"all_reduce_perf ends with {code}: {err.strip()[-200:]}")
@@ -49,7 +50,9 @@ def nccl_tests(folder):
     return Peer("nccl-tests", "", times)
 
 
-def torch():
+def torch(devices):
+    if devices < 2:
+        return Peer("torch.distributed", "its all_reduce is in place, which on one rank moves nothing")
     if importlib.util.find_spec("torch") is None:
         return Peer("torch.distributed", f"{sys.executable} has no module torch")
 
