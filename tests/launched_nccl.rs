@@ -144,7 +144,17 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     let nothing = ("COMMGAUGE_TEST_NOTHING", "");
     refused(2, 0, "", nothing, 2, &["--backend nccl: host ", "finds no device"]);
     refused(2, 1, "", nothing, 2, &["has 2 ranks and 1 CUDA devices", "--share-gpu"]);
-    refused(2, 2, "", ("CUDA_VISIBLE_DEVICES", "1"), 2, &["has 2 ranks and 1 CUDA devices (CUDA_VISIBLE_DEVICES=1)"]);
+    let both = ("CUDA_VISIBLE_DEVICES", "0,1");
+    refused(3, 4, "", both, 2, &["has 3 ranks and 2 CUDA devices (CUDA_VISIBLE_DEVICES=0,1)"]);
+    let the_same = ("CUDA_VISIBLE_DEVICES", "1");
+    refused(
+        2,
+        2,
+        "",
+        the_same,
+        7,
+        &["ranks 0, 1 of host", "are on one device", "is CUDA_VISIBLE_DEVICES the same for all?"],
+    );
     let hidden = ("CUDA_VISIBLE_DEVICES", "0,1");
     refused(2, 4, "--device-map 0,3", hidden, 2, &["device 3 is not on host", "(CUDA_VISIBLE_DEVICES=0,1)", "0 to 1"]);
     refused(2, 2, "--device-map 1,1", nothing, 7, &["ranks 0, 1 of host", "are on one device", "--share-gpu"]);
@@ -178,6 +188,22 @@ fn ranks_that_share_a_gpu_are_verified_and_marked_and_what_stand_ins_measured_is
     expect.arg(folder.path().join("expected.toml")).arg(&record);
     let refused = expect.output().unwrap();
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("synthetic"), "{refused:?}");
+}
+
+#[test]
+fn ranks_that_see_one_gpu_each_take_the_one_that_they_see() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let mut command = launcher(2);
+    let shown = r#"CUDA_VISIBLE_DEVICES=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?}} exec "$@""#;
+    command.args(["sh", "-c", shown, "sh", SWEEP]).args(words(&format!("all_reduce -b 8 -e 8 {QUICKLY}")));
+    command.args(["--backend", "nccl", "--quiet", "--record"]).arg(&record);
+    Ran::of(with_doubles(&mut command, 2), 60).ended_with(0);
+    let (_, cases, header) = read(&record);
+    assert!(cases.iter().all(|case| case["outcome"]["verified"] == true), "{cases:?}");
+    let devices: BTreeSet<String> =
+        header["ranks"].as_array().unwrap().iter().map(|rank| rank["device"].to_string()).collect();
+    assert_eq!(devices.len(), 2, "{header}");
 }
 
 #[test]

@@ -28,9 +28,12 @@ impl Placing {
     /// # Errors
     /// Where there are too few, or the map names one that is not there.
     pub fn device(&self, devices: u32) -> Result<u32> {
+        self.device_among(devices, std::env::var("CUDA_VISIBLE_DEVICES").ok())
+    }
+
+    fn device_among(&self, devices: u32, shown: Option<String>) -> Result<u32> {
         let Placing { local_rank, ranks_on_host, host, .. } = self;
-        let visible = std::env::var("CUDA_VISIBLE_DEVICES").map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"));
-        let visible = visible.unwrap_or_default();
+        let visible = shown.as_ref().map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})")).unwrap_or_default();
         let there = match devices {
             1 => "there is one device, number 0".to_owned(),
             many => format!("there are {many} devices, 0 to {}", many - 1),
@@ -51,6 +54,11 @@ impl Placing {
         }
         if self.share_gpu {
             return Ok(local_rank % devices);
+        }
+        // Slurm (--gpus-per-task) and scripts around a rank show it its own device alone. Whether two ranks have the same one, the devices'
+        // names tell when all are known.
+        if devices == 1 && shown.is_some() {
+            return Ok(0);
         }
         if *ranks_on_host > devices {
             return Err(Error::usage(format!(
@@ -186,7 +194,7 @@ mod tests {
             (map(&[0, 4], 1), 4, "--device-map: device 4 is not on host a; there are 4 devices, 0 to 3"),
             (map(&[0, 1], 1), 1, "there is one device, number 0"),
         ] {
-            let error = placing.device(devices).expect_err(words);
+            let error = placing.device_among(devices, None).expect_err(words);
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(words), "{error}");
         }
@@ -194,8 +202,9 @@ mod tests {
 
     #[test]
     fn ranks_take_the_device_of_their_place_on_the_host_or_of_the_map() {
-        assert_eq!(placing(1, 2).device(2).unwrap(), 1);
-        assert_eq!(Placing { device_map: Some(vec![3, 1]), ..placing(0, 2) }.device(4).unwrap(), 3);
-        assert_eq!(Placing { share_gpu: true, ..placing(5, 6) }.device(4).unwrap(), 1);
+        assert_eq!(placing(1, 2).device_among(2, None).unwrap(), 1);
+        assert_eq!(Placing { device_map: Some(vec![3, 1]), ..placing(0, 2) }.device_among(4, None).unwrap(), 3);
+        assert_eq!(Placing { share_gpu: true, ..placing(5, 6) }.device_among(4, None).unwrap(), 1);
+        assert_eq!(placing(3, 8).device_among(1, Some("3".into())).unwrap(), 0, "the one that it was shown");
     }
 }
