@@ -9,11 +9,6 @@ use std::env;
 pub(super) const SHARING: [(&str, &str); 3] =
     [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0"), ("NCCL_MAX_CTAS", "4")];
 
-/// What the driver reads when it starts: the queues through which streams reach the device, at most 32, of which it makes 8 by itself.
-/// Streams that share one wait for each other's kernels, and a replay has a send and a receive on streams of their own, which must be
-/// under way together.
-pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
-
 /// What NCCL reads from its environment.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -43,9 +38,6 @@ impl Environment {
                 }
                 _ => set(name, value),
             }
-        }
-        if env::var_os(QUEUES.0).is_none() {
-            set(QUEUES.0, &QUEUES.1.to_string());
         }
         if self.share_gpu {
             for (name, value) in SHARING {

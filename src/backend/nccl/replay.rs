@@ -10,7 +10,6 @@ use super::channels::Route;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
-use super::environment::QUEUES;
 use super::prepared::{Prepared, result_offset};
 use super::replay_times::{Intervals, Span};
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
@@ -83,6 +82,9 @@ pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&
     let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
     binding.plan.program_of_rank(rank).ok_or_else(missing)
 }
+
+/// By what the user sets the queues to the device, and as many as there can be.
+const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
 
 /// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
 fn refuse_shared_queues(streams: usize, queues: Option<String>) -> Result<()> {
