@@ -18,6 +18,7 @@ mod graph;
 mod hold;
 mod kernels;
 mod library;
+mod log;
 mod memory;
 mod multiplied;
 mod open;
@@ -32,6 +33,7 @@ mod waived;
 pub use device::Placing;
 pub use environment::Environment;
 pub use library::Library;
+pub use log::Log;
 pub use open::{Deadlines, DeviceFacts, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
@@ -106,6 +108,8 @@ pub struct NcclBackend {
     gives_way: bool,
     facts: BackendFacts,
     reader: NvmlReader,
+    /// What NCCL says that it chooses, where it was asked.
+    log: Option<Log>,
     /// For matrix products: its file where one was named, and the library once it was asked for.
     cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
