@@ -76,6 +76,15 @@ fn asked_for(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<St
     Ok(Launcher { program: choice.to_owned(), family, version })
 }
 
+/// The first words of a launcher that does not tell its version, which say what it lacks.
+fn what_it_says(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric));
+    let line: String = line.unwrap_or("nothing").chars().take(100).collect();
+    // Open MPI 5 starts nothing without one.
+    let mend = if text.contains("home directory") { ", so set HOME" } else { "" };
+    format!(": it says `{line}`{mend}")
+}
+
 /// The first launcher on the search path that fits; both MPIs use the same names, so each one is asked.
 fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
     let names: &[&str] = match flavor {
@@ -91,7 +100,7 @@ fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Re
                 return Ok(Launcher { program: (*name).to_owned(), family, version });
             }
             Some((family, version)) => others.push(format!("{name} is of {} {version}", family.name())),
-            None => others.push(format!("{name} is not a launcher that commgauge knows")),
+            None => others.push(format!("{name} is not a launcher that commgauge knows{}", what_it_says(&text))),
         }
     }
     let built = flavor.map_or("an MPI", Flavor::name);
@@ -117,6 +126,8 @@ mod tests {
     const OPEN_MPI: &str = "mpirun (Open MPI) 4.1.4\n";
     const MPICH: &str = "HYDRA build details:\n    Version:      4.0.2\n";
     const SLURM: &str = "slurm 23.11.4\n";
+    const NO_HOME: &str =
+        "\n[vm:1] Error: Unable to get the user home directory\n----\nIt looks like opal_init failed\n";
 
     fn check(choice: &str, in_slurm: bool, flavor: Option<Flavor>, machine: &[(&str, &str)]) -> Result<String> {
         let probe = |name: &str| machine.iter().find(|entry| entry.0 == name).map(|entry| entry.1.to_owned());
@@ -130,6 +141,14 @@ mod tests {
             ("auto", false, open, &[][..], 6, &["mpirun, mpiexec", "openmpi-bin"][..]),
             ("auto", false, mpich, &[("mpirun", OPEN_MPI)], 6, &["no launcher of MPICH", "4.1.4", "package mpich"]),
             ("auto", true, open, &[("mpirun", OPEN_MPI)], 6, &["SLURM_JOB_ID", "srun"]),
+            (
+                "auto",
+                false,
+                open,
+                &[("mpirun", NO_HOME)],
+                6,
+                &["`[vm:1] Error: Unable to get the user home", "set HOME"],
+            ),
             ("srun", false, open, &[], 6, &["slurm-client"]),
             ("/opt/x/mpirun", false, open, &[], 6, &["/opt/x/mpirun: there is no such program;"]),
             ("mpirun", false, mpich, &[("mpirun", OPEN_MPI)], 2, &["every rank would be alone", "MPICC"]),
