@@ -64,7 +64,7 @@ def torch(devices):
             raise Missing(f"torch.distributed ends with {code}: {err.strip()[-200:]}")
         for line in out.splitlines():
             if line.startswith("commgauge-nccl "):
-                check.note(f"torch.distributed ran on NCCL {line.removeprefix('commgauge-nccl ')}")
+                check.note(f"torch.distributed ran on NCCL {line.split(maxsplit=1)[1]}")
         pairs = (line.split() for line in out.splitlines() if line.startswith("commgauge-peer "))
         return {int(size): float(seconds) for _, size, seconds in pairs}
     return Peer("torch.distributed", "", times)
