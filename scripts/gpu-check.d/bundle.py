@@ -1,6 +1,8 @@
 """The bundle that this check came in, where it did: what its programs need in the environment, and whether its NCCL fits this host."""
 
+import importlib.util
 import json
+import os
 
 # The first CUDA of drivers that run what a toolkit of that number built.
 FIRST_CUDA = {12: 12000, 13: 13000}
@@ -15,6 +17,17 @@ def environment(folder, outer):
     prefixes = dict.fromkeys(["COMMGAUGE_BUNDLE", "OPAL_PREFIX", "PRTE_PREFIX", "PMIX_PREFIX"], str(folder))
     nccl = outer.get("COMMGAUGE_NCCL_LIBRARY") or str(folder / "lib/libnccl.so.2")
     return {**outer, **beside, **prefixes, "COMMGAUGE_NCCL_LIBRARY": nccl}
+
+
+def other_nccls():
+    """NCCLs of this host: of its packages, and of Python's beside torch."""
+    folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64"]
+    try:
+        spec = importlib.util.find_spec("nvidia.nccl")
+    except ImportError:
+        spec = None
+    folders += [f"{place}/lib" for place in (spec.submodule_search_locations or [] if spec else [])]
+    return [f"{folder}/libnccl.so.2" for folder in folders if os.path.exists(f"{folder}/libnccl.so.2")]
 
 
 def misfits(folder, environment, gpus):

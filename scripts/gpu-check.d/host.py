@@ -13,6 +13,9 @@ SHARED_MEMORY_BYTES_PER_RANK = 128 << 20
 
 def look(check, folder, most_ranks):
     told = [(7, misfit) for misfit in bundle.misfits(folder, check.environment, check.gpus)]
+    if (folder / "bundle.json").exists():
+        for nccl in bundle.other_nccls():
+            check.note(f"another NCCL is here: where that of the bundle misbehaves, COMMGAUGE_NCCL_LIBRARY={nccl} gpu-check runs on it")
     modes = {gpu["compute_mode"] for gpu in check.gpus["devices"]}
     if PROHIBITED in modes or (EXCLUSIVE in modes and most_ranks > check.devices and "CUDA_MPS_PIPE_DIRECTORY" not in check.environment):
         told.append((7, "a GPU is in a compute mode that lets no process, or one alone, have it: nvidia-smi -c DEFAULT, or choose others with "
