@@ -3,11 +3,40 @@
 use crate::error::{Error, Result};
 use std::env;
 
-/// What is set for ranks that share GPUs, each only where the user has not set it: NCCL accepts several ranks on a device, does
-/// without the multicast that needs a device for itself, and takes so few blocks that the kernels of all ranks are resident together
-/// (one that is not would be waited for for ever by those that are).
-pub(super) const SHARING: [(&str, &str); 3] =
-    [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0"), ("NCCL_MAX_CTAS", "4")];
+/// What is set for ranks that share GPUs, each only where the user has not set it: NCCL accepts several ranks on a device, and does
+/// without the multicast that needs a device for itself.
+pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
+
+/// Thread blocks that NCCL's kernels take on shared GPUs unless the user says otherwise: so few that the kernels of all ranks are resident
+/// together (one that is not would be waited for for ever by those that are). Not from the environment, which is above what cases ask for.
+pub(super) const SHARING_CTAS: u32 = 4;
+
+/// Fewest and most thread blocks that the environment asks for. NCCL puts it above the configuration of every communicator
+/// (`src/init.cc`, `envConfigOverride`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ForcedCtas {
+    least: Option<i64>,
+    most: Option<i64>,
+}
+
+impl ForcedCtas {
+    /// As it is now.
+    pub fn read() -> ForcedCtas {
+        let number = |name| env::var(name).ok().and_then(|value: String| value.trim().parse().ok());
+        ForcedCtas { least: number("NCCL_MIN_CTAS"), most: number("NCCL_MAX_CTAS") }
+    }
+
+    /// Why limits would not hold; none where they do.
+    pub fn against(&self, (least, most): (Option<u32>, Option<u32>)) -> Option<String> {
+        let limits = [("NCCL_MIN_CTAS", self.least, least), ("NCCL_MAX_CTAS", self.most, most)];
+        limits.into_iter().find_map(|(name, forced, asked)| {
+            let (forced, asked) = (forced?, asked?);
+            (forced != i64::from(asked)).then(|| {
+                format!("{asked} is asked for, and the environment has {name}={forced}, which NCCL puts above it")
+            })
+        })
+    }
+}
 
 /// What NCCL reads from its environment.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +53,7 @@ impl Environment {
     /// Writes it down. Must be called while the process has a single thread, so before MPI starts.
     ///
     /// # Errors
-    /// Where the environment already asks for another algorithm or protocol.
+    /// Where the environment already asks for another algorithm or protocol, or for calls that return before they are enqueued.
     pub fn prepare(&self) -> Result<()> {
         for (flag, name, value) in
             [("--algorithm", "NCCL_ALGO", self.algorithm), ("--protocol", "NCCL_PROTO", self.protocol)]
@@ -38,6 +67,12 @@ impl Environment {
                 }
                 _ => set(name, value),
             }
+        }
+        if env::var("NCCL_COMM_BLOCKING").is_ok_and(|value| value.trim() == "0") {
+            return Err(Error::usage(
+                "the environment has NCCL_COMM_BLOCKING=0: NCCL would start a thread for every call, and enqueue it after its time was \
+                 taken; leave it out",
+            ));
         }
         if self.share_gpu {
             for (name, value) in SHARING {
@@ -53,4 +88,19 @@ impl Environment {
 fn set(name: &str, value: &str) {
     // SAFETY: the only thread of the process calls this, as `prepare` says (std::env::set_var).
     unsafe { env::set_var(name, value) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_the_environment_overrides_are_named() {
+        let forced = ForcedCtas { least: None, most: Some(4) };
+        for holds in [(None, None), (Some(8), None), (None, Some(4))] {
+            assert_eq!(forced.against(holds), None);
+        }
+        let told = forced.against((Some(1), Some(8))).expect("8 is not 4");
+        assert_eq!(told, "8 is asked for, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
+    }
 }

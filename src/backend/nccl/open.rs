@@ -5,6 +5,7 @@ use super::communicator::{self, Maker};
 use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver;
+use super::environment::ForcedCtas;
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{Library, Version};
@@ -16,7 +17,9 @@ use crate::backend::mpi::host;
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::mpi_call;
+use crate::sample::Located;
 use crate::variant::Buffers;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -92,6 +95,9 @@ impl Opened {
                 library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
             }
         }
+        if let Some(reason) = ForcedCtas::read().against(options.ctas) {
+            return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
+        }
         if placing.share_gpu && library.version < SHARES_FROM {
             let text = format!("--share-gpu needs NCCL 2.30, found {} ({})", library.version, library.file);
             return Err(needs(Error::usage(text)));
@@ -143,8 +149,15 @@ impl Opened {
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
-        let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
+        // The same on all ranks, also on those with a device for themselves, or their numbers of channels would differ.
+        let most = options.ctas.1.or(placing.share_gpu.then_some(environment::SHARING_CTAS));
+        let ctas = (options.ctas.0.map(|few| few as i32), most.map(|many| many as i32));
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
+        let mut cold =
+            [Located { value: (device.cache_bytes / u64::from(ranks_on_device)) as f64, rank: world.rank() as i32 }];
+        world.all_max(&mut cold)?;
+        // Whole numbers far below 2^53.
+        let cold_bytes = cold[0].value as u64;
         let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
             world,
@@ -160,12 +173,15 @@ impl Opened {
             receive: Arena::default(),
             scratch: Scratch::default(),
             registration: None,
+            forced_ctas: ForcedCtas::read(),
+            windows: RefCell::default(),
             events: Vec::new(),
             axis_streams: Vec::new(),
             channels: HashMap::new(),
             clock,
             hold: Hold::new()?,
             ranks_on_device,
+            cold_bytes,
             driver: self.driver_version,
             gives_way: ranks_on_host > host::processors(),
             facts,
@@ -201,8 +217,9 @@ impl Opened {
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
-                "{ranks_on_device} ranks share a GPU (--share-gpu, {}): data is carried for real, times say nothing of a network",
-                set.join(" ")
+                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing of a network",
+                set.join(" "),
+                environment::SHARING_CTAS
             ));
         }
         BackendFacts {

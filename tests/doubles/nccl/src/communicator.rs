@@ -1,11 +1,12 @@
 //! A communicator: its ranks, its state, and the order in which its calls are carried out.
 
 use crate::driver;
+use crate::op::Connection;
 use crate::operator::Made;
 use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Trouble, VERSION, trouble};
 use crate::segment::{self, Segment};
 use settings::{Kind, SETTINGS};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
@@ -23,6 +24,10 @@ pub struct Communicator {
     pub blocking: bool,
     pub operators: Mutex<Vec<Option<Made>>>,
     pub registered: Mutex<HashMap<usize, usize>>,
+    /// What was called and not captured, so that it is connected.
+    pub connected: Mutex<HashSet<Connection>>,
+    /// Messages of a simulated group are still queued.
+    pub has_left_over: AtomicBool,
     uuid: [u8; 16],
     segment: OnceLock<Segment>,
     /// 0, in progress, or the asynchronous error.
@@ -82,6 +87,8 @@ impl Communicator {
             blocking,
             operators: Mutex::default(),
             registered: Mutex::default(),
+            connected: Mutex::default(),
+            has_left_over: AtomicBool::new(false),
             uuid,
             segment: OnceLock::new(),
             state: AtomicI32::new(IN_PROGRESS),

@@ -4,7 +4,7 @@ use crate::communicator::Communicator;
 use crate::driver;
 use crate::exchange::Exchange;
 use crate::op::Call;
-use crate::result::{Answer, Trouble, trouble};
+use crate::result::{Answer, Trouble, UNHANDLED_CUDA_ERROR, trouble};
 use settings::{Fault, Kind, SETTINGS};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -74,6 +74,7 @@ impl Job {
     /// Puts the job into a stream.
     pub fn enqueue(mut self, stream: usize) -> Answer {
         let captured = driver::is_capturing(stream)?;
+        self.connect(captured)?;
         self.number = if captured { None } else { Some(self.communicator.issue()) };
         let (function, number): (unsafe extern "C" fn(*mut c_void), _) =
             if captured { (run_captured, None) } else { (run_once, self.number) };
@@ -86,6 +87,21 @@ impl Job {
                 communicator.in_turn(number, || {});
             }
         })
+    }
+
+    /// NCCL connects what a call needs when it is first called. Within a capture that allocates and sets memory, which may spoil it.
+    fn connect(&self, captured: bool) -> Answer {
+        let mut connected = self.communicator.connected.lock().unwrap();
+        for call in self.calls.iter().map(|planned| &planned.call) {
+            if !captured {
+                connected.insert(call.connection());
+            } else if !connected.contains(&call.connection()) {
+                let what =
+                    format!("{} of {} bytes is captured before it was ever called", call.kind.name(), call.bytes());
+                return trouble(UNHANDLED_CUDA_ERROR, format!("{what}: it would be connected within the capture"));
+            }
+        }
+        Ok(())
     }
 
     fn run(&self) {
