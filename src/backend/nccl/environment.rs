@@ -7,6 +7,9 @@ use std::env;
 /// without the multicast that needs a device for itself.
 pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
 
+/// As many queues to the device as there can be, which are 8 unless set (CUDA programming guide, "CUDA Environment Variables").
+const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+
 /// Thread blocks that NCCL's kernels take on shared GPUs unless the user says otherwise: so few that the kernels of all ranks are resident
 /// together (one that is not would be waited for for ever by those that are). Not from the environment, which is above what cases ask for.
 pub(super) const SHARING_CTAS: u32 = 4;
@@ -73,6 +76,11 @@ impl Environment {
                 "the environment has NCCL_COMM_BLOCKING=0: NCCL would start a thread for every call, and enqueue it after its time was \
                  taken; leave it out",
             ));
+        }
+        // What streams enqueue behind one another in one of few queues waits for one another, though no stream asks for it: a replay has
+        // a stream for each axis and each channel of messages, and two ranks could wait for each other for ever.
+        if env::var_os(QUEUES.0).is_none() {
+            set(QUEUES.0, QUEUES.1);
         }
         if self.share_gpu {
             for (name, value) in SHARING {

@@ -71,8 +71,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use waived::Grounds;
 
-/// Memory that stays free for what NCCL allocates itself when it connects.
+/// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
+/// more than a gibibyte of eighty, and never less than this.
 const KEPT_FREE_BYTES: u64 = 256 << 20;
+const KEPT_FREE_PART: u64 = 32;
 
 /// Carries ops out with NCCL on the memory of a GPU.
 pub struct NcclBackend {
@@ -199,7 +201,8 @@ impl NcclBackend {
 
     /// Device memory that may be had besides what is held already.
     fn free_bytes(&self) -> u64 {
-        let kept = KEPT_FREE_BYTES * u64::from(self.ranks_on_device);
+        let whole = driver::memory().map_or(0, |(_, total)| total);
+        let kept = KEPT_FREE_BYTES.max(whole / KEPT_FREE_PART) * u64::from(self.ranks_on_device);
         self.maker.device.free_bytes().saturating_sub(kept) / u64::from(self.ranks_on_device)
     }
 }
