@@ -63,13 +63,13 @@ use product::{DeviceProduct, Means};
 use readings::NvmlReader;
 use registration::Registration;
 use replay::NcclReplayer;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use waived::Grounds;
+use windows::Windows;
 
 /// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
 /// more than a gibibyte of eighty, and never less than this.
@@ -94,8 +94,9 @@ pub struct NcclBackend {
     /// Of the case that was bound last.
     registration: Option<Registration>,
     forced_ctas: ForcedCtas,
-    /// Whether there are symmetric windows for the groups of a number, as far as that was asked.
-    windows: RefCell<HashMap<usize, bool>>,
+    windows: Windows,
+    /// The host of each rank.
+    hosts: Vec<String>,
     events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     axis_streams: Vec<CUstream>,
@@ -182,6 +183,9 @@ impl NcclBackend {
         let communicator = self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
         let (buffers, arenas) = (binding.variant.buffers, [&self.send, &self.receive]);
         self.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
+        if buffers == Buffers::Symmetric {
+            self.windows.use_two((binding.groups_number, binding.variant.max_ctas), bytes);
+        }
         Ok(())
     }
 

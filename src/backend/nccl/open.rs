@@ -11,6 +11,7 @@ use super::kernels::Kernels;
 use super::library::{Library, Version};
 use super::memory::Arena;
 use super::readings::NvmlReader;
+use super::windows::Windows;
 use super::{NcclBackend, environment, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
@@ -19,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::mpi_call;
 use crate::sample::Located;
 use crate::variant::Buffers;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -138,6 +138,7 @@ impl Opened {
         let all = String::from_utf8_lossy(&all).into_owned();
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
         one_version(&ranks)?;
+        let hosts = ranks.iter().map(|rank| rank.get(1).copied().unwrap_or_default().to_owned()).collect();
         let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
         let mut facts = self.facts(placing, ranks_on_device);
         let (stream, mut clock) = (driver::create_stream()?, DeviceClock::new()?);
@@ -174,7 +175,8 @@ impl Opened {
             scratch: Scratch::default(),
             registration: None,
             forced_ctas: ForcedCtas::read(),
-            windows: RefCell::default(),
+            windows: Windows::default(),
+            hosts,
             events: Vec::new(),
             axis_streams: Vec::new(),
             channels: HashMap::new(),

@@ -2,9 +2,9 @@
 
 use crate::communicator::{self, Communicator};
 use crate::driver;
-#[cfg(since_2_27)]
-use crate::result::IN_PROGRESS;
 use crate::result::{Answer, INVALID_ARGUMENT, code_of, trouble};
+#[cfg(since_2_27)]
+use crate::result::{IN_PROGRESS, VERSION};
 #[cfg(since_2_27)]
 use crate::split::all_say;
 use std::collections::HashMap;
@@ -50,10 +50,30 @@ fn is_off(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "0")
 }
 
-fn register(communicator: &Arc<Communicator>, address: usize, bytes: usize, what: &str) -> Answer<usize> {
+/// Registers a buffer, or counts once more what is registered already.
+fn register(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> Answer<usize> {
+    let what = "a buffer to register";
     driver::check_buffer(address, bytes, what)?;
+    allocation(address, what)?;
+    let mut registered = communicator.registered.lock().unwrap();
+    if let Some((handle, times)) = registered
+        .iter_mut()
+        .find(|(_, (known, times))| *known == address && *times > 0)
+        .map(|(handle, (_, times))| (*handle, times))
+    {
+        *times += 1;
+        return Ok(handle);
+    }
     let handle = NEXT.fetch_add(0x10, Ordering::Relaxed);
-    communicator.registered.lock().unwrap().insert(handle, address);
+    registered.insert(handle, (address, 1));
+    Ok(handle)
+}
+
+#[cfg(since_2_27)]
+fn make_window(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> Answer<usize> {
+    driver::check_buffer(address, bytes, "a window")?;
+    let handle = NEXT.fetch_add(0x10, Ordering::Relaxed);
+    communicator.registered.lock().unwrap().insert(handle, (address, 0));
     Ok(handle)
 }
 
@@ -62,10 +82,14 @@ fn deregister(communicator: usize, handle: usize, what: &str) -> Answer {
         return Ok(());
     }
     // Also where the communicator has an error: cleaning up must be possible.
-    match communicator::find(communicator)?.registered.lock().unwrap().remove(&handle) {
-        Some(_) => Ok(()),
-        None => trouble(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
+    let communicator = communicator::find(communicator)?;
+    let mut registered = communicator.registered.lock().unwrap();
+    match registered.get_mut(&handle) {
+        Some((_, times)) if *times > 1 => *times -= 1,
+        Some(_) => drop(registered.remove(&handle)),
+        None => return trouble(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
     }
+    Ok(())
 }
 
 #[cfg(since_2_19)]
@@ -80,8 +104,7 @@ pub unsafe extern "C" fn ncclCommRegister(
         let communicator = communicator::ready(communicator)?;
         *handle = 0;
         if !is_off("NCCL_LOCAL_REGISTER") {
-            allocation(address, "a buffer to register")?;
-            *handle = register(&communicator, address, bytes, "a buffer to register")?;
+            *handle = register(&communicator, address, bytes)?;
         }
         Ok(())
     })())
@@ -114,6 +137,10 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
             return trouble(INVALID_ARGUMENT, format!("window flags {flags} are not known"));
         }
         if is_off("NCCL_WIN_ENABLE") {
+            // Before 2.29 there is something else instead of nothing.
+            if VERSION < 22_900 {
+                *window = register(&communicator, address, bytes)?;
+            }
             return Ok(());
         }
         if !address.is_multiple_of(WINDOW_ALIGNMENT) {
@@ -123,7 +150,7 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
             );
         }
         meet(&communicator, [allocation(address, "a window")?, bytes, flags as usize])?;
-        *window = register(&communicator, address, bytes, "a window")?;
+        *window = make_window(&communicator, address, bytes)?;
         Ok(())
     })())
 }

@@ -23,7 +23,8 @@ pub struct Communicator {
     pub device: c_int,
     pub blocking: bool,
     pub operators: Mutex<Vec<Option<Made>>>,
-    pub registered: Mutex<HashMap<usize, usize>>,
+    /// By handle: the address, and how often it was registered; windows not at all.
+    pub registered: Mutex<HashMap<usize, (usize, u32)>>,
     /// What was called and not captured, so that it is connected.
     pub connected: Mutex<HashSet<Connection>>,
     /// Messages of a simulated group are still queued.
