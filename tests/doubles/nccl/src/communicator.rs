@@ -8,7 +8,7 @@ use crate::segment::{self, Segment};
 use settings::{Kind, SETTINGS};
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Communicator {
     pub registered: Mutex<HashMap<usize, (usize, u32)>>,
     /// What was called and not captured, so that it is connected.
     pub connected: Mutex<HashSet<Connection>>,
+    /// Captured calls in graphs that are still there.
+    pub in_graphs: AtomicU32,
     /// Messages of a simulated group are still queued.
     pub has_left_over: AtomicBool,
     uuid: [u8; 16],
@@ -89,6 +91,7 @@ impl Communicator {
             operators: Mutex::default(),
             registered: Mutex::default(),
             connected: Mutex::default(),
+            in_graphs: AtomicU32::new(0),
             has_left_over: AtomicBool::new(false),
             uuid,
             segment: OnceLock::new(),
@@ -170,6 +173,13 @@ impl Communicator {
     pub fn abort(&self) {
         self.aborted.store(true, Ordering::SeqCst);
         self.turned.notify_all();
+    }
+
+    /// Waits until no graph holds a call, as NCCL does before it ends a communicator or gives it up (`commDestroySync` in its src/init.cc).
+    pub fn outlive_graphs(&self) {
+        while self.in_graphs.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Takes the next number.

@@ -8,6 +8,7 @@ use crate::result::{Answer, Trouble, UNHANDLED_CUDA_ERROR, trouble};
 use settings::{Fault, Kind, SETTINGS};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -80,7 +81,13 @@ impl Job {
             if captured { (run_captured, None) } else { (run_once, self.number) };
         let communicator = self.communicator.clone();
         let job = Box::into_raw(Box::new(self));
-        driver::launch_host_function(stream, function, job.cast()).inspect_err(|_| {
+        let enqueued = driver::launch_host_function(stream, function, job.cast());
+        if captured && enqueued.is_ok() {
+            communicator.in_graphs.fetch_add(1, Ordering::SeqCst);
+            let held = Arc::into_raw(communicator.clone());
+            driver::when_graph_goes(stream, left_graph, held.cast_mut().cast())?;
+        }
+        enqueued.inspect_err(|_| {
             // SAFETY: the stream did not take it.
             drop(unsafe { Box::from_raw(job) });
             if let Some(number) = number {
@@ -179,6 +186,11 @@ impl Job {
 
 unsafe extern "C" fn run_once(job: *mut c_void) {
     Box::from_raw(job.cast::<Job>()).run();
+}
+
+/// A graph is gone that held a call of a communicator.
+unsafe extern "C" fn left_graph(communicator: *mut c_void) {
+    Arc::from_raw(communicator.cast::<Communicator>()).in_graphs.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// The graph may begin it again: it stays for ever.
