@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Unless the user says otherwise: making a communicator of many ranks takes seconds; one that takes longer than this is not being made.
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+/// Unless the user says otherwise: making a communicator of thousands of ranks may take a minute; one that takes longer than this is not
+/// being made. Less than the watchdog allows for what comes before the first case, as this tells more.
+pub(super) const DEADLINE: Duration = Duration::from_secs(100);
 
 /// Giving one up frees what waits for it; where even that does not come back, the launch ends without it.
 const ABORT_DEADLINE: Duration = Duration::from_secs(5);
