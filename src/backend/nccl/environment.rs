@@ -1,6 +1,7 @@
 //! What NCCL must find in the environment before it is loaded: algorithms that were asked for, and what ranks on one GPU need.
 
 use crate::error::{Error, Result};
+use rustix::fs::FileType;
 use std::env;
 
 /// What is set for ranks that share GPUs, each only where the user has not set it: NCCL accepts several ranks on a device, and does
@@ -82,6 +83,7 @@ impl Environment {
         if env::var_os(QUEUES.0).is_none() {
             set(QUEUES.0, QUEUES.1);
         }
+        keep_log_from_standard_output();
         if self.share_gpu {
             for (name, value) in SHARING {
                 if env::var_os(name).is_none() {
@@ -90,6 +92,16 @@ impl Environment {
             }
         }
         Ok(())
+    }
+}
+
+/// NCCL writes its log to standard output unless a file is named. There are our data, so that the log goes to standard error; but not where
+/// that is a file, which NCCL would begin anew (`src/debug.cc`).
+fn keep_log_from_standard_output() {
+    let has_log = env::var_os("NCCL_DEBUG").is_some() && env::var_os("NCCL_DEBUG_FILE").is_none();
+    let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
+    if has_log && matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) {
+        set("NCCL_DEBUG_FILE", "/dev/stderr");
     }
 }
 
