@@ -10,6 +10,8 @@ pub mod element;
 pub mod error;
 pub mod host_clock;
 pub mod progress;
+pub mod random;
+pub mod rank_list;
 pub mod shared_memory;
 pub mod units;
 pub mod variant;

@@ -23,7 +23,7 @@ fn folder() -> tempfile::TempDir {
 fn rows(command: &mut Command, flags: &str, status: &str) -> Vec<Value> {
     let folder = folder();
     command.args(words(flags)).args(["--format", "json", "--record"]).arg(record_in(&folder));
-    let ran = Ran::of(command, 120).ended_with(0);
+    let ran = Ran::alone(command, 120).ended_with(0);
     let report: Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
     let rows = report["rows"].as_array().expect("rows").clone();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["status"] == status), "{}", ran.stdout);

@@ -105,7 +105,7 @@ fn measured(cluster: &VirtualCluster, folder: &tempfile::TempDir, calls: &str, s
     let (suite, record) = (folder.path().join("calls.toml"), folder.path().join("calls.jsonl"));
     std::fs::write(&suite, format!("{MEASURE}{calls}")).unwrap();
     let mut command = launch(cluster, SUITE, sends_at_once);
-    Ran::of(command.arg(&suite).arg("--record").arg(&record), 240).ended_with(0);
+    Ran::alone(command.arg(&suite).arg("--record").arg(&record), 240).ended_with(0);
     Record::read(&record).expect("a record")
 }
 
@@ -209,7 +209,7 @@ fn replayed(cluster: &VirtualCluster, folder: &tempfile::TempDir, step: &Known, 
     let mut command = launch(cluster, STEP, step.sends_at_once);
     command.args(["--model", step.model, "--layers", &step.layers.to_string()]).args(words(flags));
     command.args(words("--replay --replay-repetitions 5 --replicates 2 --iters 2 --check 0"));
-    Ran::of(command.arg("--record").arg(&path), 240).ended_with(0);
+    Ran::alone(command.arg("--record").arg(&path), 240).ended_with(0);
     let record = Record::read(&path).expect("a record");
     std::fs::remove_file(&path).expect("the record is there");
     record

@@ -46,7 +46,7 @@ impl Placement {
 }
 
 fn report(command: &mut Command) -> Value {
-    let ran = Ran::of(command, 120).ended_with(0);
+    let ran = Ran::alone(command, 120).ended_with(0);
     serde_json::from_str(&ran.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", ran.stdout))
 }
 

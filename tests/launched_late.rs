@@ -49,7 +49,7 @@ fn measure(record: &Path) -> Vec<Value> {
         .args(words(flags))
         .args(["--warm-buffers", "--quiet", "--inject-delay"])
         .arg(format!("{}:2ms", ranks_and_late().1));
-    Ran::of(command.arg("--record").arg(record), 60).ended_with(0);
+    Ran::alone(command.arg("--record").arg(record), 60).ended_with(0);
     let lines = lines(record);
     of_kind(&lines, "case").into_iter().cloned().collect()
 }

@@ -93,7 +93,7 @@ fn isolated_iterations_on_cold_buffers_come_out_verified_and_the_late_rank_is_na
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let mut command = nccl(2, 2, SWEEP, flags, &record);
-    Ran::of(command.args(["--inject-delay", "1:20ms"]), 120).ended_with(0);
+    Ran::alone(command.args(["--inject-delay", "1:20ms"]), 120).ended_with(0);
     let (_, cases, _) = read(&record);
     for case in cases.iter().filter(|case| case["outcome"]["status"] == "measured") {
         assert_eq!(case["outcome"]["verified"], true);

@@ -46,7 +46,7 @@ fn as_rank() -> Result<()> {
     let rank = world.process();
     let placing = Placing { local_rank: rank, ranks_on_host: RANKS, host: "here".to_owned(), ..Placing::default() };
     let options = Options::default();
-    let mut backend = Opened::find(&options, &placing)?.into_backend(&options, &placing)?;
+    let mut backend = Opened::find(&options, &placing)?.into_backend(&options, &placing, None)?;
     let groups = Groups::world(RANKS);
     backend.connect(0, &groups)?;
     let (settings, interrupted) = (RunSettings::default(), AtomicBool::new(false));

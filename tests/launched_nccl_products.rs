@@ -6,7 +6,7 @@
 mod common;
 
 use common::doubles::{with_cublas, with_doubles};
-use common::{COMMGAUGE, Ran, SUITE, Started, alone, ending, launcher, lines, of_kind, record_in, start, words};
+use common::{COMMGAUGE, Ran, SUITE, Started, beside, ending, launcher, lines, of_kind, record_in, start, words};
 use std::path::Path;
 use std::process::Command;
 
@@ -39,7 +39,7 @@ fn products_of_a_model_come_out_right_on_gpus_in_every_type_and_serve_a_plan() {
     let types = ["float16", "bfloat16", "float32", "float64"];
     let record = record_in(&folder);
     {
-        let _alone = alone();
+        let _beside = beside();
         let listed = types.map(|name| format!("'{name}'")).join(", ");
         ending(products(folder.path(), "run", &listed, "", "", true), 60).ended_with(0);
     }
@@ -74,7 +74,7 @@ fn products_of_a_model_come_out_right_on_gpus_in_every_type_and_serve_a_plan() {
 #[test]
 fn what_goes_wrong_in_products_on_gpus_or_is_missing_is_named_and_has_its_code() {
     let folder = tempfile::tempdir().unwrap();
-    let _alone = alone();
+    let _beside = beside();
     let named = "product of 16 x ";
     let device = "rank 1, host ";
     for wave in [

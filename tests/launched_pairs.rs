@@ -46,7 +46,7 @@ fn every_pair_of_two_three_and_four_ranks_is_measured_with_verified_data() {
         let mut command = launcher(ranks as u32);
         command.arg(PAIRS).arg("--record").arg(&record);
         command.args(words(&format!("--bandwidth-bytes 64K -n 20 -w 2 --replicates 2 --warm-buffers{more}")));
-        let ran = Ran::of(&mut command, 30).ended_with(0);
+        let ran = Ran::alone(&mut command, 30).ended_with(0);
         let pairs = ranks * (ranks - 1) / 2;
         assert!(ran.stdout.contains(&format!("{pairs} of {pairs} pairs of {ranks} ranks on 1 host")), "{}", ran.stdout);
         assert!(ran.stdout.contains("verified"), "{}", ran.stdout);

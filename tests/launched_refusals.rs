@@ -63,7 +63,10 @@ fn flags_that_cannot_be_are_refused_by_name() {
         ),
         ("all_reduce -b 8 -e 8 --timeout 2 --no-watchdog", &["--timeout with --no-watchdog is for --backend nccl"]),
         ("all_reduce -b 8 -e 8 --share-gpu", &["--share-gpu is for --backend nccl; leave it out"]),
-        ("all_reduce -b 8 -e 8 --backend nccl --algorithm rign", &["[possible values: ring, tree, collnet-direct"]),
+        (
+            "all_reduce -b 8 -e 8 --backend nccl --algorithm rign",
+            &["[possible values: any, ring, tree, collnet-direct"],
+        ),
         ("all_reduce -b 8 -e 8 --inject-delay 4:2ms", &["--inject-delay: rank 4 is not in this launch; the last is 3"]),
         ("all_reduce -b 8 -e 8 --inject-panic 9", &["--inject-panic: rank 9 is not in this launch; the last is 3"]),
     ] {
@@ -185,8 +188,8 @@ fn a_disk_that_fills_up_ends_the_run_and_leaves_a_record_that_reads() {
     let ran = Ran::of(&mut command, 30).ended_with(6);
     assert!(ran.stderr.contains("cannot append to the record"), "{}", ran.stderr);
     assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
-    let cases = common::of_kind(&common::lines(&record), "case").len();
-    assert!(cases > 0, "some fitted");
+    // The launcher may have ended the writer before it could take its last, torn line away.
+    assert!(common::count_so_far(&record, "case") > 0, "some fitted");
     let report = Ran::of(Command::new(COMMGAUGE).arg("report").arg(&record), 20);
     assert!(report.stdout.contains("all_reduce") && report.stdout.contains("missing"), "{}", report.stdout);
     drop(unmount);

@@ -7,7 +7,7 @@ mod common;
 
 use commgauge::record::{Record, Seal};
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
     signal, start, still_running, wait_until, words,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -109,7 +109,7 @@ fn killed_at(moments: u32, seed: u64) -> (u32, u32) {
         let record = record_in(&folder);
         let _ = std::fs::remove_file(&record);
         let mut command = commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display()));
-        let _alone = alone();
+        let _beside = beside();
         let mut reported = Vec::new();
         loop {
             let child = start(&mut command);
@@ -162,7 +162,7 @@ fn a_job_killed_at_a_hundred_random_moments_goes_on_and_loses_no_case() {
 fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let alone = alone();
+    let beside = beside();
     let child =
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
     wait_until(120, "three cases are measured", || count_so_far(&record, "case") >= 3);
@@ -180,7 +180,7 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     );
     // What a signal cut short is measured again, so not every line need stay.
     let before = Record::read(&record).unwrap().measured_lines();
-    drop(alone);
+    drop(beside);
     let ran = Ran::of(&mut commgauge_run(folder.path(), &format!("--resume {}", record.display())), 180).ended_with(0);
     ran.said(&format!("holds {before} of ")).said("--resume");
     assert_whole(&record);
@@ -231,7 +231,7 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
 fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let alone = alone();
+    let beside = beside();
     let resume = format!("--resume {}", record.display());
     let child =
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
@@ -240,7 +240,7 @@ fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
     second.said("the run that writes it is still going on");
     signal(child.id(), "TERM");
     ending(child, 15).ended_with(143);
-    drop(alone);
+    drop(beside);
     // 5 ms are over before the launch is.
     let limited = Ran::of(&mut commgauge_run(folder.path(), &format!("{resume} --time-limit 5ms")), 40).ended_with(75);
     limited.said("the time limit of").said("go on with: commgauge run --resume");

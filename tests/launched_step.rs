@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{COMMGAUGE, Ran, STEP, alone, launcher, lines, of_kind, record_in, words};
+use common::{COMMGAUGE, Ran, STEP, launcher, lines, of_kind, record_in, words};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -52,7 +52,6 @@ fn identity(op: &Value) -> Vec<String> {
 }
 
 fn listed(ranks: u32, flags: &str) -> Vec<Vec<String>> {
-    let _alone = alone();
     let mut command = Command::new(COMMGAUGE);
     command.arg("ops").args(words(flags)).args(["--format", "json", "--world", &ranks.to_string()]);
     let output = command.output().unwrap();

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{
-    COMMGAUGE, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, shared_memory_of,
+    COMMGAUGE, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, pids, record_in, shared_memory_of,
     signal, start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ fn assert_reads_and_nothing_is_left(record: &Path, ranks: &[u32], shared: &BTree
 fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _alone = alone();
+    let _beside = beside();
     let child = long_run(folder.path(), &record);
     wait_for_cases(&record);
     let ranks = pids(&record);
@@ -65,7 +65,7 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
 fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _alone = alone();
+    let _beside = beside();
     let flags = "all_reduce -b 64 -e 4K -f 2 --precision 0.0001 --budget 200ms --replicates 40 --quiet";
     let mut command = launcher(3);
     let child = start(command.arg(SWEEP).args(words(flags)).arg("--record").arg(&record));
@@ -83,7 +83,7 @@ fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
 fn a_killed_rank_is_named_with_its_host_and_the_others_end() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _alone = alone();
+    let _beside = beside();
     let child = long_run(folder.path(), &record);
     wait_for_cases(&record);
     let ranks = pids(&record);

@@ -255,6 +255,43 @@ fn windows_are_as_long_on_all_ranks_whatever_cases_each_has_had_before() {
 }
 
 #[test]
+fn what_nccl_chooses_is_read_from_its_log_for_every_case_that_has_a_choice_and_the_times_count_as_doubtful() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let logs = folder.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let flags =
+        format!("all_reduce send_recv all_gather -b 1K -e 1M -f 1024 --placement out --submit stream,graph {QUICKLY}");
+    let mut command = nccl(3, SWEEP, &format!("{flags} --tell-algorithm"), &record);
+    Ran::of(command.env("TMPDIR", &logs), 60).ended_with(0);
+    // The law of the stand-in.
+    let expected =
+        |bytes: &Value| if bytes.as_u64().unwrap() <= 1024 { ("tree", "ll", 1) } else { ("ring", "simple", 4) };
+    let cases = by_name(&record);
+    assert_eq!(cases.len(), 24);
+    for (name, (facts, line)) in cases {
+        let choice = &line["library_choice"];
+        if facts["collective"] == "send_recv" {
+            assert!(choice.is_null(), "{name}: messages have no algorithm: {choice}");
+            continue;
+        }
+        let (algorithm, protocol, channels) = expected(&facts["bytes_total"]);
+        assert_eq!((&choice["algorithm"], &choice["protocol"]), (&algorithm.into(), &protocol.into()), "{name}");
+        assert_eq!(choice["channels"], channels, "{name}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&logs).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!left.iter().any(|path| path.to_string_lossy().contains("commgauge-nccl")), "{left:?}");
+    let output = Command::new(COMMGAUGE).arg("report").arg(&record).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("tree ll x1"), "{shown}");
+    let header = &lines(&record)[0];
+    assert!(header["warnings"].to_string().contains("(--tell-algorithm): times are longer"), "{header}");
+    assert!(!header["notes"].to_string().contains("NCCL_DEBUG"), "the same settings on all ranks: {header}");
+    let mut command = nccl(2, SWEEP, "all_reduce -b 1K -e 1K --tell-algorithm", &folder.path().join("a.jsonl"));
+    Ran::of(command.env("NCCL_DEBUG", "WARN"), 60).ended_with(2).said("the environment has NCCL_DEBUG");
+}
+
+#[test]
 fn sums_of_what_is_multiplied_first_and_reductions_of_eight_bit_floats_come_out_verified_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -295,12 +332,21 @@ fn algorithms_and_protocols_are_launched_one_by_one_and_compared_and_what_nccl_r
     let end = SUITE_OF_VARIANTS.find("buffers").unwrap();
     std::fs::write(&suite, &SUITE_OF_VARIANTS[..end]).unwrap();
     let mut run = Command::new(COMMGAUGE);
-    run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "2", "--backend", "nccl", "--algorithm", "ring,nvls"]);
+    run.env("NO_COLOR", "1").arg("run").arg(&suite).args([
+        "-n",
+        "2",
+        "--backend",
+        "nccl",
+        "--algorithm",
+        "any,ring,nvls",
+    ]);
     run.args(["--protocol", "ll,simple", "--record"]).arg(folder.path().join("a.jsonl"));
     let ran = Ran::of(with_doubles(&mut run, 2), 120).ended_with(0);
     let ran = ran.said("NCCL refuses nvls ll, and the others go on").said("no algorithm/protocol available");
     let table = ran.stdout.split("Algorithms and protocols").nth(1).expect("a table at the end");
-    for words in ["world/all_reduce/sum/float32/1024", "*", "ring ll", "ring simple", "nvls simple", "SYNTHETIC"] {
+    for words in
+        ["world/all_reduce/sum/float32/1024", "*", "any ll", "ring ll", "ring simple", "nvls simple", "SYNTHETIC"]
+    {
         assert!(table.contains(words), "{words}: {table}");
     }
     assert!(!table.contains("nvls ll"), "{table}");

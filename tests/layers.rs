@@ -11,7 +11,21 @@ use std::path::Path;
 
 /// Floors from the ground up: a room imports only rooms of lower floors.
 const FLOORS: [(u32, &[&str]); 10] = [
-    (1, &["units", "error", "element", "host_clock", "digest", "progress", "shared_memory", "variant"]),
+    (
+        1,
+        &[
+            "units",
+            "error",
+            "element",
+            "host_clock",
+            "digest",
+            "progress",
+            "shared_memory",
+            "variant",
+            "random",
+            "rank_list",
+        ],
+    ),
     (
         2,
         &[

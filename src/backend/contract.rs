@@ -13,7 +13,7 @@ use crate::layout::{Axis, Groups};
 use crate::pattern::segments::View;
 use crate::progress::Progress;
 use crate::units::{Bytes, Seconds};
-use crate::variant::Variant;
+use crate::variant::{LibraryChoice, Variant};
 use crate::workload::replay::ReplayPlan;
 use crate::workload::{Op, ProductShape, of_nccl_alone};
 use std::ops::Range;
@@ -277,6 +277,11 @@ pub trait Call {
 
     /// What the library itself estimates that one call takes; `None` where it estimates nothing. Untimed, and nothing is carried out.
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        Ok(None)
+    }
+
+    /// What the library chose for the calls of this binding, where it was asked and told this rank. Untimed.
+    fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
         Ok(None)
     }
 

@@ -2,13 +2,14 @@
 
 use super::launched_arguments::LaunchedArguments;
 use super::launched_check;
+use super::nccl_arguments::{Algorithm, Protocol};
 use super::places;
 use super::programs::Work;
 use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
 use crate::backend;
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{Deadlines, Environment, Opened, Options, Placing};
+use crate::backend::nccl::{Deadlines, Environment, Log, Opened, Options, Placing};
 use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
@@ -45,16 +46,17 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         }
         return error.exit_code();
     }
-    if let Err(error) = prepare(work.launched()) {
-        return tell_once(&error);
-    }
+    let log = match prepare(work.launched()) {
+        Ok(log) => log,
+        Err(error) => return tell_once(&error),
+    };
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
         Ok(started) => started,
         Err(error) => abort(&error),
     };
     let mut watch = Watch::default();
-    let (exit_code, why) = match measure(&work, program, (&world, begun), &mut watch) {
+    let (exit_code, why) = match measure(&work, (program, log), (&world, begun), &mut watch) {
         Ok(exit_code) => (exit_code, String::new()),
         Err(error) if error.is_shared() => {
             if world.process() == 0 {
@@ -74,7 +76,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
 }
 
 /// What must stand in the environment before any library has started threads.
-fn prepare(arguments: &LaunchedArguments) -> Result<()> {
+fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
     let nccl = &arguments.nccl;
     let is_nccl = arguments.backend == Backend::Nccl;
     nccl.check(is_nccl)?;
@@ -85,10 +87,11 @@ fn prepare(arguments: &LaunchedArguments) -> Result<()> {
     }
     let environment = Environment {
         share_gpu: nccl.share_gpu,
-        algorithm: nccl.algorithm.map(|algorithm| algorithm.name()),
-        protocol: nccl.protocol.map(|protocol| protocol.name()),
+        algorithm: nccl.algorithm.and_then(Algorithm::name),
+        protocol: nccl.protocol.and_then(Protocol::name),
+        tell_algorithm: nccl.tell_algorithm,
     };
-    if is_nccl { environment.prepare() } else { Ok(()) }
+    if is_nccl { environment.prepare() } else { Ok(None) }
 }
 
 /// Whether this copy is the one that speaks for all before MPI says who is who.
@@ -132,7 +135,7 @@ fn abort(error: &Error) -> ! {
 
 fn measure<W: Work>(
     work: &W,
-    program: &'static str,
+    (program, log): (&'static str, Option<Log>),
     (world, begun): (&MpiWorld, Instant),
     watch: &mut Watch,
 ) -> Result<i32> {
@@ -167,7 +170,7 @@ fn measure<W: Work>(
     }
     request.watch = watch.clone();
     tell_of_panics(watch);
-    let mut backend = backend(arguments, watch, opened)?;
+    let mut backend = backend(arguments, watch, opened, log)?;
     let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
     let end = match &replay {
@@ -262,12 +265,13 @@ fn backend(
     arguments: &LaunchedArguments,
     watch: &Watch,
     (opened, placing): (Option<Opened>, Placing),
+    log: Option<Log>,
 ) -> Result<Box<dyn backend::Backend>> {
     let mut options = options(arguments);
     options.deadlines.replay = watch.timeout().map(|timeout| watch.patience(timeout));
     match opened {
         None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
-        Some(opened) => Ok(Box::new(opened.into_backend(&options, &placing)?)),
+        Some(opened) => Ok(Box::new(opened.into_backend(&options, &placing, log)?)),
     }
 }
 

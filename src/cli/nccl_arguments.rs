@@ -23,12 +23,16 @@ pub struct NcclArguments {
     /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing of a network, and the record says so
     #[arg(long)]
     pub share_gpu: bool,
-    /// Force one algorithm for every call that has it (NCCL_ALGO)
+    /// Force one algorithm for every call that has it (NCCL_ALGO); any leaves it to NCCL
     #[arg(long, value_enum, value_name = "NAME")]
     pub algorithm: Option<Algorithm>,
-    /// Force one protocol for every call that has it (NCCL_PROTO)
+    /// Force one protocol for every call that has it (NCCL_PROTO); any leaves it to NCCL
     #[arg(long, value_enum, value_name = "NAME")]
     pub protocol: Option<Protocol>,
+    /// Have NCCL tell the algorithm and protocol that it takes for each case, in its log: they come into the record. Writing the log
+    /// makes short calls longer, so that the times of such a launch count as doubtful
+    #[arg(long)]
+    pub tell_algorithm: bool,
     /// What NCCL is told of buffers, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
     /// symmetric (that they lie alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
@@ -54,6 +58,7 @@ type MostBlocks = Option<u32>;
 /// NCCL's algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Algorithm {
+    Any,
     Ring,
     Tree,
     CollnetDirect,
@@ -66,6 +71,7 @@ pub enum Algorithm {
 /// NCCL's protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
+    Any,
     Ll,
     Ll128,
     Simple,
@@ -77,16 +83,17 @@ impl Algorithm {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// As NCCL_ALGO has it.
-    pub fn name(self) -> &'static str {
+    /// As NCCL_ALGO has it, where one is forced.
+    pub fn name(self) -> Option<&'static str> {
         match self {
-            Algorithm::Ring => "Ring",
-            Algorithm::Tree => "Tree",
-            Algorithm::CollnetDirect => "CollnetDirect",
-            Algorithm::CollnetChain => "CollnetChain",
-            Algorithm::Nvls => "NVLS",
-            Algorithm::NvlsTree => "NVLSTree",
-            Algorithm::Pat => "PAT",
+            Algorithm::Any => None,
+            Algorithm::Ring => Some("Ring"),
+            Algorithm::Tree => Some("Tree"),
+            Algorithm::CollnetDirect => Some("CollnetDirect"),
+            Algorithm::CollnetChain => Some("CollnetChain"),
+            Algorithm::Nvls => Some("NVLS"),
+            Algorithm::NvlsTree => Some("NVLSTree"),
+            Algorithm::Pat => Some("PAT"),
         }
     }
 }
@@ -97,12 +104,13 @@ impl Protocol {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// As NCCL_PROTO has it.
-    pub fn name(self) -> &'static str {
+    /// As NCCL_PROTO has it, where one is forced.
+    pub fn name(self) -> Option<&'static str> {
         match self {
-            Protocol::Ll => "LL",
-            Protocol::Ll128 => "LL128",
-            Protocol::Simple => "Simple",
+            Protocol::Any => None,
+            Protocol::Ll => Some("LL"),
+            Protocol::Ll128 => Some("LL128"),
+            Protocol::Simple => Some("Simple"),
         }
     }
 }
@@ -111,8 +119,8 @@ impl NcclArguments {
     /// What sets the cases of a run with these flags apart from the same cases without.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let set = [
-            ("algorithm", self.algorithm.map(|algorithm| algorithm.name().to_owned())),
-            ("protocol", self.protocol.map(|protocol| protocol.name().to_owned())),
+            ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
+            ("protocol", self.protocol.and_then(Protocol::name).map(str::to_owned)),
             ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
         ];
         set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
@@ -167,6 +175,7 @@ impl NcclArguments {
             ("--share-gpu", self.share_gpu),
             ("--algorithm", self.algorithm.is_some()),
             ("--protocol", self.protocol.is_some()),
+            ("--tell-algorithm", self.tell_algorithm),
             ("--buffers", !self.buffers.is_empty()),
             ("--submit", !self.submit.is_empty()),
             ("--aggregate", !self.aggregate.is_empty()),
@@ -204,8 +213,8 @@ mod tests {
     #[test]
     fn what_nccl_does_not_know_is_refused_with_what_it_does() {
         for (line, words) in [
-            ("--algorithm rign", "possible values: ring, tree, collnet-direct"),
-            ("--protocol ll256", "possible values: ll, ll128, simple"),
+            ("--algorithm rign", "possible values: any, ring, tree, collnet-direct"),
+            ("--protocol ll256", "possible values: any, ll, ll128, simple"),
             ("--device-map 0,x", "invalid digit"),
             ("--max-ctas 0", "1 to 64 thread blocks, or any"),
             ("--submit graphs", "stream, graph, or graph:CALLS"),

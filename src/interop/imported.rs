@@ -260,6 +260,7 @@ fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
         pairs: None,
         buffer_copies: 1,
         library_estimate_seconds: None,
+        library_choice: None,
         warnings: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Whether the ranks of a host have cores of their own: bound or free to wander, overlapping, or more ranks than cores.
 
-use super::rank_list::named;
+use crate::rank_list::named;
 use std::collections::BTreeMap;
 
 /// The cores of one rank.

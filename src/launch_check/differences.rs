@@ -1,9 +1,9 @@
 //! Where ranks differ, from the hashes of all and the texts of one rank for each value. Pure.
 
 use super::fact::{Fact, Weight};
-use super::rank_list::{named, ranges};
 use super::report::{Difference, Shared, Value};
 use super::sheet::Compact;
+use crate::rank_list::{self, named};
 use std::collections::{BTreeMap, HashMap};
 
 /// Different values of one fact whose texts are asked for; the others are told as one.
@@ -109,8 +109,11 @@ impl Compared {
                 self.refusals.push(format!("the ranks do not {what}: {each}"));
             }
         }
-        let value =
-            |(value, ranks): (String, Vec<u32>)| Value { value, ranks: ranges(&ranks), rank_count: ranks.len() as u32 };
+        let value = |(value, ranks): (String, Vec<u32>)| Value {
+            value,
+            ranks: rank_list::shortened(&ranks),
+            rank_count: ranks.len() as u32,
+        };
         let what = if line.is_empty() { fact.short_name().to_owned() } else { line.to_owned() };
         let values = values.into_iter().map(value).collect();
         self.differences.push(Difference { what, refused: weight >= Weight::Mixed, values });

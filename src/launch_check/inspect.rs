@@ -5,10 +5,10 @@ use super::differences::{MOST_VALUES, Texts, compare, holders};
 use super::fact::Fact;
 use super::limits::{self, HostLimits};
 use super::place::Places;
-use super::rank_list::{named, ranges};
 use super::report::{HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
 use super::sheet::{Compact, Sheet};
 use crate::error::{Error, Result};
+use crate::rank_list::{named, shortened};
 use crate::world::World;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
@@ -99,7 +99,7 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
         let lists: Vec<&str> = cores.iter().map(|one| one.list).collect();
         rows.push(HostRow {
             host: (*host).to_owned(),
-            ranks: ranges(ranks),
+            ranks: shortened(ranks),
             rank_count: ranks.len() as u32,
             processors: cores::count(&lists.join(",")) as u32,
             binding: binding.label,

@@ -10,7 +10,6 @@ mod fact;
 mod inspect;
 mod limits;
 mod place;
-mod rank_list;
 mod report;
 mod sheet;
 mod told;

@@ -4,9 +4,9 @@
 //! Two ranks count as on one host only where host name, boot id, MPI and the shared memory all say so. Where the sources
 //! disagree, that is told.
 
-use super::rank_list::named;
 use crate::digest::sha256;
 use crate::error::{Error, Result};
+use crate::rank_list::named;
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

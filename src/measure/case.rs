@@ -12,11 +12,12 @@ use super::stop::precision_reached;
 use super::warm_up::warm_up;
 use crate::backend::Call;
 use crate::collective::Placement;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Axis;
 use crate::record::line::{CaseLine, Outcome, RankHistogram, Samples, StopReason};
 use crate::sample::Cadence;
 use crate::units::Seconds;
+use crate::variant::LibraryChoice;
 use crate::workload::Case;
 use crate::world::Located;
 
@@ -44,6 +45,8 @@ pub struct CaseResult {
     pub buffer_copies: u32,
     /// What the library estimates that a call takes.
     pub library_estimate: Option<Seconds>,
+    /// What the library chose for the calls.
+    pub library_choice: Option<LibraryChoice>,
     /// Doubts that concern the case as a whole.
     pub warnings: Vec<String>,
 }
@@ -62,6 +65,7 @@ impl CaseResult {
             rank_times: Vec::new(),
             buffer_copies,
             library_estimate: None,
+            library_choice: None,
             warnings: Vec::new(),
         }
     }
@@ -83,6 +87,7 @@ impl CaseResult {
             pairs: None,
             buffer_copies: self.buffer_copies,
             library_estimate_seconds: self.library_estimate,
+            library_choice: self.library_choice.map(Box::new),
             warnings: self.warnings,
         }
     }
@@ -110,7 +115,7 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, own_times, &mut batch)?;
 
     // Before the last check, which would find an estimate that did more than estimate.
-    let library_estimate = library_estimate(context, call)?;
+    let (library_estimate, library_choice) = of_library(context, call)?;
     if let Some(corrupt) = check_after(context, call, case)? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
@@ -136,16 +141,30 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         rank_times,
         buffer_copies: copies,
         library_estimate,
+        library_choice,
         warnings,
     })
 }
 
-/// What the library estimates that a call takes: the longest of all ranks, the same on every process.
-fn library_estimate(context: &MeasureContext, call: &mut dyn Call) -> Result<Option<Seconds>> {
-    let mine = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
-    let mut longest = [Located { value: mine, rank: context.local_ranks.start as i32 }];
-    context.world.all_max(&mut longest)?;
-    Ok((longest[0].value > 0.0).then(|| Seconds(longest[0].value)))
+/// What the library says of the calls: the longest estimate of all ranks, and what was chosen, as the first rank says that was told. The
+/// same on every process.
+fn of_library(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
+    let choice = call.library_choice()?;
+    let estimate = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
+    let rank = context.local_ranks.start as i32;
+    let mut most = [estimate, f64::from(u8::from(choice.is_some()))].map(|value| Located { value, rank });
+    context.world.all_max(&mut most)?;
+    let choice = if most[1].value > 0.0 { first_of_all(context, choice)? } else { None };
+    Ok(((most[0].value > 0.0).then(|| Seconds(most[0].value)), choice))
+}
+
+fn first_of_all(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
+    let unreadable = |cause| Error::environment(format!("what the library chose cannot be passed on: {cause}"));
+    let mine = serde_json::to_vec(&mine).map_err(unreadable)?;
+    let all = context.world.gather(&mine)?;
+    let mut told = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
+    context.world.broadcast(&mut told)?;
+    serde_json::from_slice(&told).map_err(unreadable)
 }
 
 /// The buffers as the timed iterations left them, where a repeated call leaves what one call leaves; and once more with

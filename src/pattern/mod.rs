@@ -16,6 +16,7 @@ pub use segments::{Buffer, Segment, Source};
 
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
+use crate::random::scramble;
 use table::Table;
 
 #[cfg(target_endian = "big")]
@@ -188,13 +189,6 @@ pub fn entry_at(seed: u64, index: u64, length: usize) -> usize {
 fn table_index(salt: u64, index: u64, length: usize) -> usize {
     let mixed = (index ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     ((mixed * length as u64) >> 32) as usize
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds become unrelated numbers.
-fn scramble(seed: u64) -> u64 {
-    let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Table {
         // What is multiplied first is at most doubled.
         let limit = element.largest_exact_integer() / if op == ReduceOp::PreMulSum { 2 } else { 1 };
         let length = FEWEST_ENTRIES + 2 * n;
-        let hashed = |index: u64| super::scramble(index + 1) >> 8;
+        let hashed = |index: u64| crate::random::scramble(index + 1) >> 8;
         let sparse = |index: u64, per_window: u64| u64::from(index.is_multiple_of(n / per_window + 1));
         // Of n neighbours in the ring at most one.
         let is_lone = |index: u64| index.is_multiple_of(n) && index + n <= length;

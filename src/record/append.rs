@@ -2,13 +2,14 @@
 
 use super::journal::finite_json;
 use super::line::End;
+use super::lock::lock;
 use super::reader::Whole;
 use super::{Line, path_error};
 use crate::error::{Error, Result};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Adds lines and an end line to a record that has none, once its writer has let go of it. A torn last line is cut off. True
 /// where that was done; false where there is no record, or where it has its end line already.
@@ -39,23 +40,6 @@ pub fn conclude_cut_off(path: &Path, lines: &[Line], end: &End, patience: Durati
     added.push(b'\n');
     file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(&added)).and_then(|()| file.sync_data()).map_err(failed)?;
     Ok(true)
-}
-
-/// Waits until nobody else writes. File systems without locks have only their order of writing.
-fn lock(file: &File, path: &Path, patience: Duration) -> Result<()> {
-    let deadline = Instant::now() + patience;
-    loop {
-        match file.try_lock() {
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-            Err(TryLockError::WouldBlock) => {
-                let shown = path.display();
-                return Err(Error::environment(format!(
-                    "the record {shown} is still held by the process that writes it"
-                )));
-            }
-        }
-    }
 }
 
 /// The whole lines of a file. None where nothing may be added: there is no line yet, or the last one is an end line.

@@ -27,6 +27,9 @@ pub struct HangLine {
     pub suspects: String,
     /// Every rank, by what it did; the ranges of all entries together are all ranks.
     pub ranks: Vec<RanksHeld>,
+    /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<RankPlace>,
     /// Counts of NCCL's RAS service, or why there are none; absent where NCCL was not at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_ras: Option<String>,
@@ -75,6 +78,18 @@ pub struct RanksHeld {
     pub count: u64,
     /// The hosts of the first few.
     pub hosts: Vec<String>,
+}
+
+/// A rank, its host, and its device where it has one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankPlace {
+    /// Rank in the launch.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// The device that it works with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 /// Where a rank stood when the watchdog fired.

@@ -2,10 +2,11 @@
 //!
 //! It knows nothing of what the lines mean; reading is in `reader` and `follower`.
 
+use super::lock::{READERS, lock};
 use super::seal::Sealing;
 use super::{Line, path_error};
 use crate::error::{Error, Result};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ impl Journal {
             .create_new(true)
             .open(path)
             .map_err(|cause| explain_refusal(path, &cause))?;
-        if let Err(error) = lock(&file, path) {
+        if let Err(error) = lock(&file, path, READERS) {
             // The file is ours and empty; the error to tell is that of the lock.
             let _ = std::fs::remove_file(path);
             return Err(error);
@@ -184,25 +185,6 @@ fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
     Error::usage(format!("cannot create the record {shown}: {problem}"))
 }
 
-/// A reader that looks whether a run is going on holds the lock for an instant, hence the second tries. Some parallel
-/// file systems have no locks at all; there `create_new` alone keeps two runs apart and a run that is going on looks
-/// like one that was cut off.
-pub(super) fn lock(file: &File, path: &Path) -> Result<()> {
-    for _ in 0..100 {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
-            Err(TryLockError::Error(cause)) if no_locks_here(&cause) => return Ok(()),
-            Err(TryLockError::Error(cause)) => return Err(Error::file("lock the record", path, cause)),
-        }
-    }
-    Err(Error::environment(format!("the record {} is locked by another process", path.display())))
-}
-
-fn no_locks_here(cause: &io::Error) -> bool {
-    cause.kind() == ErrorKind::Unsupported || cause.raw_os_error() == Some(libc::ENOLCK)
-}
-
 /// The line as JSON, refused where a number is not finite: it would become `null` and make the line unreadable.
 pub(super) fn finite_json(line: &Line) -> serde_json::Result<Vec<u8>> {
     use serde::Serialize;
@@ -226,6 +208,7 @@ mod tests {
     use super::super::line::{End, EndStatus};
     use super::*;
     use crate::units::Seconds;
+    use std::fs::TryLockError;
     use std::sync::{Arc, Mutex};
 
     fn end(seconds: f64) -> Line {

@@ -19,6 +19,7 @@ use crate::geometry::Splits;
 use crate::layout::{Axis, Locality};
 use crate::sample::Cadence;
 use crate::units::{Bytes, Rate, Seconds};
+use crate::variant::LibraryChoice;
 use crate::workload::when::When;
 use crate::workload::{StepFacts, Style};
 use schemars::JsonSchema;
@@ -356,6 +357,11 @@ pub struct CaseLine {
     /// where it estimates nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_estimate_seconds: Option<Seconds>,
+    /// What the library chose for the calls by itself, on the first rank of the groups that told; absent where it was not asked or
+    /// does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // Boxed as `pairs`.
+    pub library_choice: Option<Box<LibraryChoice>>,
     /// Doubts that concern the case as a whole, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -15,6 +15,7 @@ pub mod hang_line;
 pub mod interference_line;
 mod journal;
 pub mod line;
+mod lock;
 mod pair_times;
 pub mod product_line;
 pub mod product_times;

@@ -3,8 +3,9 @@
 //! Nothing of the file is touched before [`Reopened::go_on`]: whoever finds that the launch does not fit leaves it as it was.
 
 use super::calibration_line::PlanGrowth;
-use super::journal::{Journal, lock};
+use super::journal::Journal;
 use super::line::Plan;
+use super::lock::{READERS, lock};
 use super::reader::Whole;
 use super::{Line, Record, Seal, path_error};
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ pub struct Reopened {
 pub fn reopen(path: &Path) -> Result<Reopened> {
     let unusable = |cause| path_error("go on with the record", path, &cause);
     let file = OpenOptions::new().read(true).append(true).open(path).map_err(unusable)?;
-    lock(&file, path)?;
+    lock(&file, path, READERS)?;
     let (mut plan, mut growths) = (None, Vec::new());
     let mut keep = |line: &Line| match line {
         Line::Plan(first) => plan = Some(first.clone()),
@@ -195,7 +196,7 @@ mod tests {
         std::fs::write(&path, SAMPLE.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
         let first = reopen(&path).unwrap();
         let error = reopen(&path).err().expect("locked");
-        assert!(error.exit_code() == 6 && error.to_string().contains("locked by another process"), "{error}");
+        assert!(error.exit_code() == 6 && error.to_string().contains("held by another process"), "{error}");
         let journal = first.go_on().unwrap();
         assert!(reopen(&path).is_err(), "the journal holds the lock");
         drop(journal);

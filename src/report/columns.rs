@@ -28,6 +28,7 @@ enum Column {
     Interval,
     P99,
     Estimate,
+    Choice,
     Algbw,
     Busbw,
     Bound,
@@ -36,14 +37,14 @@ enum Column {
 }
 
 /// How many columns there are.
-const COLUMNS: usize = 18;
+const COLUMNS: usize = 19;
 
 use Column::*;
 
 impl Column {
     const ALL: [Column; COLUMNS] = [
         Collective, Size, Element, Reduce, Place, Variant, PerStep, Samples, Replicates, Median, Interval, P99,
-        Estimate, Algbw, Busbw, Bound, Share, Check,
+        Estimate, Choice, Algbw, Busbw, Bound, Share, Check,
     ];
 
     /// The first to go where the width does not suffice. What is not listed always stays.
@@ -66,6 +67,7 @@ impl Column {
             Interval => ("interval", "95 %, us"),
             P99 => ("p99", "us"),
             Estimate => ("NCCL's", "est., us"),
+            Choice => ("NCCL's", "choice"),
             Algbw => ("algbw", "GB/s"),
             Busbw => ("busbw", "GB/s"),
             Bound => ("bound", "GB/s"),
@@ -75,7 +77,7 @@ impl Column {
     }
 
     fn is_text(self) -> bool {
-        matches!(self, Collective | Element | Reduce | Place | Variant | Check)
+        matches!(self, Collective | Element | Reduce | Place | Variant | Choice | Check)
     }
 
     fn cell(self, row: &Row, note: Option<usize>) -> String {
@@ -98,6 +100,7 @@ impl Column {
             }),
             P99 => latency.map(|latency| latency.p99.map_or_else(|| "n/a".to_owned(), microseconds)),
             Estimate => row.library_estimate.map(microseconds),
+            Choice => row.library_choice(),
             Algbw => row.algbw.map(|rate| three_digits(rate.gigabytes_per_second())),
             Busbw => row.busbw.map(|rate| three_digits(rate.gigabytes_per_second())),
             Bound => facts.bound_bytes_per_second.map(|rate| three_digits(rate.gigabytes_per_second())),
@@ -191,8 +194,10 @@ impl Section<'_> {
     fn settle(&mut self) {
         for column in Column::ALL {
             let cells: Vec<String> = self.rows.iter().map(|(row, note)| column.cell(row, *note)).collect();
-            if matches!(column, Element | Reduce | Place | Variant | PerStep | Bound | Share | Estimate | Algbw | Busbw)
-                && cells.iter().all(|cell| cell == "-")
+            if matches!(
+                column,
+                Element | Reduce | Place | Variant | PerStep | Bound | Share | Estimate | Choice | Algbw | Busbw
+            ) && cells.iter().all(|cell| cell == "-")
             {
                 continue;
             }

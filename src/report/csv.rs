@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::units::{Rate, Seconds};
 use crate::variant;
 
-const COLUMNS: [&str; 48] = [
+const COLUMNS: [&str; 49] = [
     "case",
     "axis",
     "style",
@@ -62,6 +62,7 @@ const COLUMNS: [&str; 48] = [
     "run_id",
     "variant",
     "library_estimate_seconds",
+    "library_choice",
 ];
 
 /// The rows, with a row of names above them.
@@ -128,6 +129,7 @@ fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()]
         harmless(&view.header.run_id),
         harmless(&variant::shown(&facts.labels)),
         seconds(row.library_estimate),
+        harmless(&row.library_choice().unwrap_or_default()),
     ]
 }
 

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::record::calibration_line::CalibrationLine;
 use crate::record::line::{CaseFacts, ClockLine, End, Header};
 use crate::units::{Rate, Seconds};
+use crate::variant::LibraryChoice;
 use serde::Serialize;
 
 /// Version of this document; raised when a field changes its meaning or goes away.
@@ -64,6 +65,8 @@ struct JsonRow<'a> {
     latency_seconds_p999: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     library_estimate_seconds: Option<Seconds>,
+    #[serde(skip_serializing_if = "<[LibraryChoice]>::is_empty")]
+    library_choices: &'a [LibraryChoice],
     precision_reached: Option<f64>,
     algbw_bytes_per_second: Option<Rate>,
     busbw_bytes_per_second: Option<Rate>,
@@ -133,6 +136,7 @@ fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
         latency_seconds_p99: latency.and_then(|latency| latency.p99),
         latency_seconds_p999: latency.and_then(|latency| latency.p999),
         library_estimate_seconds: row.library_estimate,
+        library_choices: &row.library_choices,
         precision_reached: row.precision_reached,
         algbw_bytes_per_second: row.algbw,
         busbw_bytes_per_second: row.busbw,

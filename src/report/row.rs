@@ -5,6 +5,7 @@
 use crate::record::line::{CaseFacts, CaseLine, Outcome};
 use crate::stats::{Interval, median, median_interval, percentile, sorted};
 use crate::units::{Rate, Seconds};
+use crate::variant::LibraryChoice;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -37,6 +38,8 @@ pub struct Row {
     pub bound_share: Option<f64>,
     /// What the library itself estimates for a call (of one way where a call has several): no measurement.
     pub library_estimate: Option<Seconds>,
+    /// What the library chose by itself; several where replicates differ.
+    pub library_choices: Vec<LibraryChoice>,
     /// Worst precision that a replicate reached: half width of its interval over its median.
     pub precision_reached: Option<f64>,
     /// What came of it.
@@ -131,12 +134,6 @@ impl Row {
             .filter(|_| facts.bytes_accounted.0 > 0);
         let busbw = algbw.zip(facts.bus_factor).map(|(rate, factor)| Rate(rate.0 * factor));
         let bound = facts.bound_bytes_per_second.filter(|bound| bound.0 > 0.0);
-        let mut warnings: Vec<String> = Vec::new();
-        for warning in lines.iter().flat_map(|line| &line.warnings) {
-            if !warnings.contains(warning) {
-                warnings.push(warning.clone());
-            }
-        }
         Row {
             facts: facts.clone(),
             samples,
@@ -158,16 +155,33 @@ impl Row {
                 .map(|estimate| Seconds(estimate.0 / f64::from(facts.transfers_per_call.max(1))))
                 .reduce(|one, other| if one.0 >= other.0 { one } else { other })
                 .filter(|_| !withheld),
+            library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
             status,
-            warnings,
+            warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),
         }
+    }
+
+    /// What the library chose by itself, in words.
+    pub fn library_choice(&self) -> Option<String> {
+        let choices: Vec<String> = self.library_choices.iter().map(LibraryChoice::to_string).collect();
+        (!choices.is_empty()).then(|| choices.join(" or "))
     }
 
     /// True where fewer replicates were measured than asked for, and nothing else is wrong with the case.
     pub fn is_incomplete(&self) -> bool {
         self.latency.is_some() && self.replicates < self.replicates_planned
     }
+}
+
+/// Each once, in the order in which they come.
+fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut found, one| {
+        if !found.contains(one) {
+            found.push(one.clone());
+        }
+        found
+    })
 }
 
 /// Indices and values of the samples that count.

@@ -168,5 +168,9 @@ fn legend(view: &View) -> String {
     if view.rows.iter().any(|row| row.library_estimate.is_some()) {
         legend += " NCCL's est.: what NCCL itself estimates (ncclGroupSimulateEnd); no measurement.";
     }
+    if view.rows.iter().any(|row| !row.library_choices.is_empty()) {
+        legend +=
+            " NCCL's choice: algorithm, protocol and channels as its log tells them, which lengthens short calls.";
+    }
     legend
 }

@@ -96,6 +96,7 @@ impl<'a> Rehearsal<'a> {
             pairs: None,
             buffer_copies: 1,
             library_estimate_seconds: None,
+            library_choice: None,
             warnings: Vec::new(),
         };
         let geometry = match &planned.geometry {

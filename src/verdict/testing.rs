@@ -70,6 +70,7 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
         pairs: None,
         buffer_copies: 1,
         library_estimate_seconds: None,
+        library_choice: None,
         warnings: Vec::new(),
     }
 }

@@ -8,7 +8,6 @@
 mod activity;
 pub mod collector;
 mod deadline;
-mod ranges;
 mod reporter;
 mod start;
 mod watched;
@@ -16,7 +15,6 @@ pub mod wire;
 
 pub use activity::Activity;
 pub use deadline::{SETUP_DEADLINE, deadline_of_case, deadline_of_product, deadline_of_replay};
-pub use ranges::ranges;
 pub use start::{Setup, start};
 pub use watched::{WatchedCall, WatchedWorld};
 

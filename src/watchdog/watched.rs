@@ -5,6 +5,7 @@ use crate::backend::{Call, Marks, Mismatch};
 use crate::error::Result;
 use crate::progress::{Doing, Progress};
 use crate::units::Seconds;
+use crate::variant::LibraryChoice;
 use crate::world::{Located, World};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,6 +127,10 @@ impl Call for WatchedCall<'_> {
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {
         self.relax();
         self.call.library_estimate()
+    }
+
+    fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
+        self.call.library_choice()
     }
 
     fn blocks(&self) -> bool {

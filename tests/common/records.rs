@@ -111,6 +111,7 @@ impl Made {
             pairs: None,
             buffer_copies: 1,
             library_estimate_seconds: None,
+            library_choice: None,
             warnings: Vec::new(),
         }
     }

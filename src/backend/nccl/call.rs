@@ -6,6 +6,7 @@ use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::graph::Graph;
+use super::log::Log;
 use super::multiplied::Multiplied;
 use super::prepared::{Prepared, result_offset};
 use crate::backend::mpi::Rotation;
@@ -16,7 +17,7 @@ use crate::host_clock;
 use crate::pattern::multiplier;
 use crate::pattern::segments::View;
 use crate::units::Seconds;
-use crate::variant::Variant;
+use crate::variant::{LibraryChoice, Variant};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -112,6 +113,7 @@ impl<'b> NcclCall<'b> {
         view: &View,
         rotation: Rotation,
     ) -> Result<NcclCall<'b>> {
+        backend.log.as_mut().map_or(Ok(()), Log::skip)?;
         let op = binding.op;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let variant = binding.variant;
@@ -414,6 +416,10 @@ impl Call for NcclCall<'_> {
         let microseconds = f64::from(estimated.map_err(|error| self.told(&error))?);
         let usable = microseconds.is_finite() && microseconds > 0.0;
         Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.aggregate as f64)))
+    }
+
+    fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
+        self.backend.log.as_mut().map_or(Ok(None), Log::last_choice)
     }
 
     fn buffer_copies(&self) -> u32 {

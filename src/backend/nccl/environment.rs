@@ -1,8 +1,10 @@
 //! What NCCL must find in the environment before it is loaded: algorithms that were asked for, and what ranks on one GPU need.
 
+use super::log::Log;
 use crate::error::{Error, Result};
 use rustix::fs::FileType;
 use std::env;
+use std::ffi::OsStr;
 
 /// What is set for ranks that share GPUs, each only where the user has not set it: NCCL accepts several ranks on a device, and does
 /// without the multicast that needs a device for itself.
@@ -51,14 +53,18 @@ pub struct Environment {
     pub algorithm: Option<&'static str>,
     /// The protocol to take for every call, as NCCL writes it.
     pub protocol: Option<&'static str>,
+    /// NCCL shall tell what it chooses for every call.
+    pub tell_algorithm: bool,
 }
 
 impl Environment {
-    /// Writes it down. Must be called while the process has a single thread, so before MPI starts.
+    /// Writes it down. Must be called while the process has a single thread, so before MPI starts. Gives the log of choices, where
+    /// there is to be one.
     ///
     /// # Errors
-    /// Where the environment already asks for another algorithm or protocol, or for calls that return before they are enqueued.
-    pub fn prepare(&self) -> Result<()> {
+    /// Where the environment already asks for another algorithm or protocol, for calls that return before they are enqueued, or for a log
+    /// of its own where there is to be one.
+    pub fn prepare(&self) -> Result<Option<Log>> {
         for (flag, name, value) in
             [("--algorithm", "NCCL_ALGO", self.algorithm), ("--protocol", "NCCL_PROTO", self.protocol)]
         {
@@ -69,7 +75,7 @@ impl Environment {
                         "{flag} asks for {value}, and the environment for {name}={set}; leave one out"
                     )));
                 }
-                _ => set(name, value),
+                _ => set(name, OsStr::new(value)),
             }
         }
         if env::var("NCCL_COMM_BLOCKING").is_ok_and(|value| value.trim() == "0") {
@@ -81,17 +87,19 @@ impl Environment {
         // What streams enqueue behind one another in one of few queues waits for one another, though no stream asks for it: a replay has
         // a stream for each axis and each channel of messages, and two ranks could wait for each other for ever.
         if env::var_os(QUEUES.0).is_none() {
-            set(QUEUES.0, QUEUES.1);
+            set(QUEUES.0, OsStr::new(QUEUES.1));
         }
-        keep_log_from_standard_output();
+        if !self.tell_algorithm {
+            keep_log_from_standard_output();
+        }
         if self.share_gpu {
             for (name, value) in SHARING {
                 if env::var_os(name).is_none() {
-                    set(name, value);
+                    set(name, OsStr::new(value));
                 }
             }
         }
-        Ok(())
+        self.tell_algorithm.then(|| Log::prepare(set)).transpose()
     }
 }
 
@@ -101,11 +109,11 @@ fn keep_log_from_standard_output() {
     let has_log = env::var_os("NCCL_DEBUG").is_some() && env::var_os("NCCL_DEBUG_FILE").is_none();
     let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
     if has_log && matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) {
-        set("NCCL_DEBUG_FILE", "/dev/stderr");
+        set("NCCL_DEBUG_FILE", OsStr::new("/dev/stderr"));
     }
 }
 
-fn set(name: &str, value: &str) {
+fn set(name: &str, value: &OsStr) {
     // SAFETY: the only thread of the process calls this, as `prepare` says (std::env::set_var).
     unsafe { env::set_var(name, value) };
 }

@@ -18,6 +18,7 @@ mod graph;
 mod hold;
 mod kernels;
 mod library;
+mod log;
 mod memory;
 mod multiplied;
 mod open;
@@ -33,6 +34,7 @@ mod windows;
 pub use device::Placing;
 pub use environment::Environment;
 pub use library::Library;
+pub use log::Log;
 pub use open::{Deadlines, DeviceFacts, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
@@ -117,6 +119,8 @@ pub struct NcclBackend {
     gives_way: bool,
     facts: BackendFacts,
     reader: NvmlReader,
+    /// What NCCL says that it chooses, where it was asked.
+    log: Option<Log>,
     /// For matrix products: its file where one was named, and the library once it was asked for.
     cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }

@@ -9,6 +9,7 @@ use super::environment::ForcedCtas;
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{Library, Version};
+use super::log::Log;
 use super::memory::Arena;
 use super::readings::NvmlReader;
 use super::windows::Windows;
@@ -124,11 +125,11 @@ impl Opened {
         }
     }
 
-    /// The backend. Called by all ranks.
+    /// The backend. Called by all ranks, each with the log of its NCCL, where there is one.
     ///
     /// # Errors
     /// Where ranks have different libraries, or share a device without having asked for it.
-    pub fn into_backend(self, options: &Options, placing: &Placing) -> Result<NcclBackend> {
+    pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
         let Opened { device, library, .. } = &self;
         let world = mpi_call::Communicator::world()?;
         let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
@@ -141,6 +142,13 @@ impl Opened {
         let hosts = ranks.iter().map(|rank| rank.get(1).copied().unwrap_or_default().to_owned()).collect();
         let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
         let mut facts = self.facts(placing, ranks_on_device);
+        if log.is_some() {
+            facts.warnings.push(
+                "NCCL wrote its log during the timed calls, as it was to tell what it chooses (--tell-algorithm): times are longer \
+                 than without"
+                    .to_owned(),
+            );
+        }
         let (stream, mut clock) = (driver::create_stream()?, DeviceClock::new()?);
         clock.anchor(stream)?;
         let error_microseconds = clock.error_nanoseconds() as f64 / 1e3;
@@ -163,6 +171,7 @@ impl Opened {
         Ok(NcclBackend {
             world,
             reader,
+            log,
             maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
             replay_deadline: options.deadlines.replay,
             base: None,

@@ -8,6 +8,7 @@ use crate::collective::Collective;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::Groups;
+use crate::random::{split_mix, uniform};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -71,13 +72,9 @@ pub(super) fn present(fleet: &Fleet, seed: u64, now: u64, noise: &mut Noise) -> 
     there.fold(0, |present, (bit, _)| present | 1 << bit)
 }
 
-/// A number from 0 to 1 that looks drawn but depends on what is given only: SplitMix64 (G. L. Steele, D. Lea and C. H. Flood,
-/// "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// A number from 0 to 1 that looks drawn but depends on what is given only.
 fn share_of(seed: u64, window: u64) -> f64 {
-    let mut mixed = seed.wrapping_add(window.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) >> 11) as f64 * 2f64.powi(-53)
+    uniform(split_mix(seed, window))
 }
 
 #[cfg(test)]

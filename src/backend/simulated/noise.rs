@@ -1,6 +1,7 @@
 //! Seeded scatter of simulated times: a factor for each call of a group, a delay for each arrival.
 
 use crate::config::machine;
+use crate::random::normal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -66,13 +67,9 @@ fn threshold(probability: f64) -> u64 {
     (probability * 2f64.powi(32)) as u64
 }
 
-/// Box and Muller's transform; each deviate comes with its negative, so that the median is 1 whatever was drawn.
+/// Each deviate comes with its negative, so that the median is 1 whatever was drawn.
 fn log_normal(sigma: f64, generator: &mut Xoshiro256PlusPlus) -> Vec<f64> {
-    let mut uniform = || (generator.next_u64() >> 11) as f64 * 2f64.powi(-53);
-    let deviates = std::iter::repeat_with(|| {
-        let radius = (-2.0 * (1.0 - uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * uniform()).cos()
-    });
+    let deviates = std::iter::repeat_with(|| normal([generator.next_u64(), generator.next_u64()]));
     deviates.take(FACTORS / 2).flat_map(|deviate| [(sigma * deviate).exp(), (-sigma * deviate).exp()]).collect()
 }
 

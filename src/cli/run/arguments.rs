@@ -46,7 +46,8 @@ pub struct RunArguments {
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
-    /// With --backend nccl: algorithms to force, a list with commas; one launch for each, and a table that compares them.
+    /// With --backend nccl: algorithms to force, a list with commas, any being NCCL's own choice; one launch for each, and a table that
+    /// compares them.
     #[arg(long = "algorithm", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
     pub algorithms: Vec<Algorithm>,
     /// With --backend nccl: protocols to force, a list with commas; one launch for each, and for each algorithm.

@@ -33,6 +33,11 @@ pub(super) fn check(arguments: &RunArguments) -> Result<()> {
     if arguments.backend != Backend::Nccl {
         return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
     }
+    if arguments.extra.iter().any(|word| word == "--tell-algorithm") {
+        return Err(Error::usage(format!(
+            "{flag} and --tell-algorithm: what is forced needs no telling, and NCCL's log would be in the times; launch it by itself"
+        )));
+    }
     if arguments.launches > 1 {
         return Err(Error::usage(format!(
             "{flag} and --launches: each combination is launched once; leave --launches out"
@@ -165,8 +170,8 @@ mod tests {
     #[test]
     fn what_nccl_does_not_know_is_refused_with_what_it_does_and_so_is_what_makes_no_sense() {
         for (line, words) in [
-            ("s.toml --backend nccl --algorithm ring,rign", "possible values: ring, tree, collnet-direct"),
-            ("s.toml --backend nccl --protocol ll256", "possible values: ll, ll128, simple"),
+            ("s.toml --backend nccl --algorithm ring,rign", "possible values: any, ring, tree, collnet-direct"),
+            ("s.toml --backend nccl --protocol ll256", "possible values: any, ll, ll128, simple"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");
@@ -174,6 +179,7 @@ mod tests {
         for (line, words) in [
             ("s.toml --algorithm ring", "--algorithm is for --backend nccl"),
             ("s.toml --backend nccl --protocol ll --launches 2", "--protocol and --launches"),
+            ("s.toml --backend nccl --algorithm any,ring -- --tell-algorithm", "--algorithm and --tell-algorithm"),
         ] {
             let error = check(&parse(line).unwrap()).expect_err(line);
             assert!(error.exit_code() == 2 && error.to_string().contains(words), "{error}");
@@ -189,6 +195,10 @@ mod tests {
         assert_eq!(names, ["ring ll", "ring simple", "tree ll", "tree simple"]);
         assert_eq!(all[3].2, Path::new("runs/a-tree-simple.jsonl"));
         assert_eq!(all[3].1.extra, ["--warm-buffers", "--algorithm", "tree", "--protocol", "simple"]);
+        let own = parse("s.toml --backend nccl --algorithm any,ring").unwrap();
+        let all = launches(&own, Path::new("a.jsonl"));
+        assert_eq!((all[0].0.as_str(), all[0].2.as_path()), ("any", Path::new("a-any.jsonl")));
+        assert_eq!(all[0].1.extra, ["--algorithm", "any"]);
         let one = parse("s.toml --backend nccl --protocol ll").unwrap();
         assert_eq!(launches(&one, Path::new("a"))[0].2, Path::new("a-ll"));
     }

@@ -7,6 +7,7 @@ use super::calls::{Answer, PreparedStep};
 use super::{Asked, Pricer};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
+use crate::random::{normal, split_mix};
 use crate::workload::step::TrainingStep;
 
 /// Standard deviations from the middle to an end of a 95 % interval.
@@ -37,29 +38,20 @@ fn seconds(answer: &Answer, draw: u32) -> f64 {
         return answer.seconds;
     }
     let deviation = (answer.high / answer.low).ln() / (2.0 * DEVIATIONS_TO_END);
-    answer.seconds * (deviation * normal(curve(&answer.call), draw)).exp()
+    answer.seconds * (deviation * deviate(curve(&answer.call), draw)).exp()
 }
 
 /// A number for the curve that a call is read from.
 fn curve(call: &RatedCall) -> u64 {
     let place = &call.locality;
     let parts = [call.ranks, place.nodes_spanned, place.concurrent_groups_per_node, place.stride];
-    parts.iter().fold(call.collective as u64, |sum, part| mixed(sum ^ u64::from(*part)))
+    parts.iter().fold(call.collective as u64, |sum, part| split_mix(sum ^ u64::from(*part), 0))
 }
 
-/// A standard normal number that depends on both alone (Box and Muller).
-fn normal(curve: u64, draw: u32) -> f64 {
-    let first = mixed(curve ^ (u64::from(draw) << 32));
-    let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    (-2.0 * uniform(first).ln()).sqrt() * (std::f64::consts::TAU * uniform(mixed(first))).cos()
-}
-
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-fn mixed(seed: u64) -> u64 {
-    let a = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let b = (a ^ (a >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let c = (b ^ (b >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    c ^ (c >> 31)
+/// A standard normal number that depends on both alone.
+fn deviate(curve: u64, draw: u32) -> f64 {
+    let first = split_mix(curve ^ (u64::from(draw) << 32), 0);
+    normal([first, split_mix(first, 0)])
 }
 
 #[cfg(test)]
@@ -68,10 +60,10 @@ mod tests {
 
     #[test]
     fn draws_are_standard_normal_and_the_same_for_the_same_curve() {
-        let all: Vec<f64> = (0..4000).map(|draw| normal(7, draw)).collect();
+        let all: Vec<f64> = (0..4000).map(|draw| deviate(7, draw)).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64;
         assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.06, "{mean} {variance}");
-        assert_eq!((normal(7, 3), normal(8, 3) == normal(7, 3)), (all[3], false));
+        assert_eq!((deviate(7, 3), deviate(8, 3) == deviate(7, 3)), (all[3], false));
     }
 }

@@ -7,6 +7,7 @@
 use super::{Priced, RankOptions};
 use crate::collective::Collective;
 use crate::layout::{Axis, Locality};
+use crate::random::normal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -52,21 +53,15 @@ impl Draws {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(self.options.seed);
                 // Far apart on the generator's cycle, in the order in which they are first asked for.
                 (0..self.known.len()).for_each(|_| random.jump());
-                let drawn = (0..self.options.resamples.max(1)).map(|_| normal(&mut random)).collect();
+                let drawn = (0..self.options.resamples.max(1))
+                    .map(|_| normal([random.next_u64(), random.next_u64()]))
+                    .collect();
                 self.known.push((key, drawn));
                 self.known.len() - 1
             }
         };
         &self.known[index].1
     }
-}
-
-/// A standard normal number (G. E. P. Box and M. E. Muller, 1958).
-fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
-    // 53 bits, never 0.
-    let mut uniform = || ((random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (uniform(), uniform());
-    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
 /// The share of resamples in which something holds.

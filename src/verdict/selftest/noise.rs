@@ -1,6 +1,7 @@
 //! How made-up runs scatter: the kinds of noise under which the rules are tried.
 
-use rand::RngExt;
+use crate::random::{normal, uniform};
+use rand::{Rng, RngExt};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,12 +50,12 @@ impl Noise {
             .map(|index| {
                 let position = (index as f64 + 0.5) / count;
                 let deviate = match self {
-                    Noise::Normal => normal(random),
+                    Noise::Normal => deviate(random),
                     // The median of 1 + ln u is 1 - ln 2.
-                    Noise::LeftSkewed => uniform(random).ln() + std::f64::consts::LN_2,
-                    Noise::Bimodal => normal(random) * 0.25 + if random.random_bool(0.5) { 0.97 } else { -0.97 },
-                    Noise::DriftingWithinRuns => normal(random) * 0.5 + 3.0 * (position - 0.5),
-                    Noise::DriftingOn => normal(random) * 0.5 + 3.0 * (position - 0.5 + run as f64),
+                    Noise::LeftSkewed => uniform(random.next_u64()).ln() + std::f64::consts::LN_2,
+                    Noise::Bimodal => deviate(random) * 0.25 + if random.random_bool(0.5) { 0.97 } else { -0.97 },
+                    Noise::DriftingWithinRuns => deviate(random) * 0.5 + 3.0 * (position - 0.5),
+                    Noise::DriftingOn => deviate(random) * 0.5 + 3.0 * (position - 0.5 + run as f64),
                 };
                 1.0 + sigma * deviate
             })
@@ -62,12 +63,8 @@ impl Noise {
     }
 }
 
-fn uniform(random: &mut Xoshiro256PlusPlus) -> f64 {
-    1.0 - random.random::<f64>()
-}
-
-fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
-    (-2.0 * uniform(random).ln()).sqrt() * (std::f64::consts::TAU * uniform(random)).cos()
+fn deviate(random: &mut Xoshiro256PlusPlus) -> f64 {
+    normal([random.next_u64(), random.next_u64()])
 }
 
 #[cfg(test)]

@@ -163,6 +163,7 @@ fn case_line(case: usize, name: &str, replicate: usize, time: f64) -> CaseLine {
         pairs: None,
         buffer_copies: 1,
         library_estimate_seconds: None,
+        library_choice: None,
         warnings: Vec::new(),
     }
 }

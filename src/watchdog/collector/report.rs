@@ -1,15 +1,15 @@
 //! Who holds the others up: from where every rank stands to a line of the record and a text. Pure.
 
-use super::super::ranges;
 use super::table::{Entry, Standing, Trigger};
 use crate::progress::{Doing, NO_GROUP};
-use crate::record::hang_line::{HangLine, HangReason, HeldState, HungActivity, RanksHeld};
+use crate::rank_list::ranges;
+use crate::record::hang_line::{HangLine, HangReason, HeldState, HungActivity, RankPlace, RanksHeld};
 use crate::units::Seconds;
 use std::fmt::Write;
 
 /// Hosts that are named for a set of ranks.
 const MOST_HOSTS: usize = 4;
-/// Ranks that are told one by one on a terminal.
+/// Ranks that are told one by one.
 const MOST_DETAILS: usize = 8;
 
 /// A rank, as the collector sees it when it reports.
@@ -152,6 +152,7 @@ pub fn hang_line(
         group_ranks,
         suspects: ranges(&suspects),
         ranks: by_state(&held),
+        places: told(&suspects, seen).map(place).collect(),
         nccl_ras,
         report,
     }
@@ -192,6 +193,20 @@ fn by_state(held: &Held) -> Vec<RanksHeld> {
         .collect()
 }
 
+/// The ranks that are told one by one: the suspects, or, where nobody stands out, those of which at least a device is known.
+fn told<'s, 'a>(suspects: &[u32], seen: &'s [Seen<'a>]) -> impl Iterator<Item = &'s Seen<'a>> {
+    let of_interest = move |seen: &&Seen| match suspects {
+        [] => seen.entry.device.is_some(),
+        some => some.contains(&seen.entry.rank),
+    };
+    seen.iter().filter(of_interest).take(MOST_DETAILS)
+}
+
+fn place(seen: &Seen) -> RankPlace {
+    let device = seen.entry.device.as_deref().map(str::to_owned);
+    RankPlace { rank: seen.entry.rank, host: seen.host.to_owned(), device }
+}
+
 /// What people read on a terminal: the sentence, the states, and the suspects one by one.
 pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
     let mut text = format!("{}\n", line.sentence());
@@ -206,13 +221,7 @@ pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
         let ranks = cut(&of.ranks, 60);
         let _ = writeln!(text, "  {:<23} rank{} {ranks} on {}", of.state.name(), plural(of.count), shown_hosts(of));
     }
-    let suspects = held.suspects();
-    // Where nobody stands out, at least on which devices the first few wait.
-    let told = |seen: &&Seen| match suspects.as_slice() {
-        [] => seen.entry.device.is_some(),
-        some => some.contains(&seen.entry.rank),
-    };
-    for seen in seen.iter().filter(told).take(MOST_DETAILS) {
+    for seen in told(&held.suspects(), seen) {
         let place = match seen.entry.device.as_deref() {
             Some(device) => format!(" on {}, {}", shown_host(seen.host), shown_host(device)),
             None => String::new(),

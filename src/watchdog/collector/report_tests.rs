@@ -260,6 +260,9 @@ fn where_nobody_stands_out_devices_are_told_and_who_came_through_alone() {
         };
         let line = hang_line(LATE, &seen, activity, None, None);
         assert!(line.sentence().contains(sentence), "{}", line.sentence());
+        let places: Vec<(u32, &str, Option<&str>)> =
+            line.places.iter().map(|place| (place.rank, place.host.as_str(), place.device.as_deref())).collect();
+        assert_eq!(places, [0, 1].map(|rank| (rank, "a", Some("device\u{1b}0"))));
         let text = short_text(&line, &seen);
         assert!(text.contains("\n  rank 0 on a, device?0: in call 2"), "{text}");
         assert!(text.contains("\n  rank 1 on a, device?0: "), "{text}");

@@ -3,6 +3,7 @@
 use crate::communicator::{self, Communicator};
 use crate::driver;
 use crate::job::{Job, Planned};
+use crate::log;
 use crate::op::{Call, Kind};
 use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, code_of, trouble};
 use std::cell::RefCell;
@@ -159,6 +160,7 @@ fn begin(calls: Vec<Gathered>) -> Answer {
 }
 
 fn post(mut calls: Vec<Gathered>) -> Answer {
+    calls.iter().for_each(|gathered| log::tell(&gathered.planned.call, gathered.communicator.rank));
     while let Some(first) = calls.first() {
         let communicator = first.communicator.clone();
         let stream = first.stream;

@@ -13,6 +13,7 @@ mod exchange;
 mod fp8;
 mod group;
 mod job;
+mod log;
 mod op;
 mod operator;
 mod result;

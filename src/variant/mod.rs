@@ -1,6 +1,10 @@
 //! The ways in which the same call can be handed to a library: which buffers, from a stream or a graph, how many at once, on how many
 //! thread blocks. What a backend makes of them is not here.
 
+mod choice;
+
+pub use choice::LibraryChoice;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
