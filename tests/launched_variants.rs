@@ -205,6 +205,16 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
         "of thread blocks at most 8 is asked for, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it";
     assert!(name.contains("max-ctas-8") && line["outcome"]["reason"] == reason && cases.len() == 3, "{name}: {line}");
 
+    let (suite, record) = (folder.path().join("limits.toml"), folder.path().join("limits.jsonl"));
+    let end = SUITE_OF_VARIANTS.find("buffers").unwrap();
+    std::fs::write(&suite, format!("{}max_ctas = [\"any\", 4]\n", &SUITE_OF_VARIANTS[..end])).unwrap();
+    // On shared devices the limit of their ranks is not below the least that is asked for.
+    let flags = format!("{} --min-ctas 8 --share-gpu", suite.display());
+    Ran::of(&mut nccl(2, SUITE, &flags, &record), 60).ended_with(0);
+    let outcomes: Vec<String> = by_name(&record).values().map(|case| case.1["outcome"].to_string()).collect();
+    assert!(outcomes.len() == 2 && outcomes[0].contains("measured"), "{outcomes:?}");
+    assert!(outcomes[1].contains("at most 4 thread blocks are fewer than --min-ctas 8"), "{outcomes:?}");
+
     for (flags, variable, said) in [
         ("--max-ctas 8", "NCCL_MAX_CTAS", "8 is asked for, and the environment has NCCL_MAX_CTAS=0"),
         ("--min-ctas 8", "NCCL_MIN_CTAS", "8 is asked for, and the environment has NCCL_MIN_CTAS=0"),

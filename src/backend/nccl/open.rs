@@ -159,7 +159,8 @@ impl Opened {
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
         // The same on all ranks, also on those with a device for themselves, or their numbers of channels would differ.
-        let most = options.ctas.1.or(placing.share_gpu.then_some(environment::SHARING_CTAS));
+        let sharing = environment::SHARING_CTAS.max(options.ctas.0.unwrap_or(0));
+        let most = options.ctas.1.or(placing.share_gpu.then_some(sharing));
         let ctas = (options.ctas.0.map(|few| few as i32), most.map(|many| many as i32));
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
         let mut cold =
