@@ -85,8 +85,9 @@ impl Environment {
             ));
         }
         // What streams enqueue behind one another in one of few queues waits for one another, though no stream asks for it: a replay has
-        // a stream for each axis and each channel of messages, and two ranks could wait for each other for ever.
-        if env::var_os(QUEUES.0).is_none() {
+        // a stream for each axis and each channel of messages, and two ranks could wait for each other for ever. Ranks that share a device
+        // share its queues, of which the first would take all (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
+        if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
             set(QUEUES.0, OsStr::new(QUEUES.1));
         }
         if !self.tell_algorithm {
