@@ -183,6 +183,16 @@ fn ranks_that_share_a_gpu_are_verified_and_marked_and_what_stand_ins_measured_is
     assert!(cases.iter().all(|case| case["outcome"]["verified"] == true));
     let warnings = header["warnings"].to_string();
     assert!(warnings.contains("2 ranks share a GPU (--share-gpu, NCCL_MULTI_RANK_GPU_ENABLE=1"), "{warnings}");
+    // Of three ranks on two devices, the cache of one is shared: all go through as many copies of their buffers.
+    let uneven = folder.path().join("uneven.jsonl");
+    let flags =
+        "all_reduce -b 64K -e 64K --share-gpu --cadence streaming -n 12 -w 1 --replicates 1 --buffers plain,symmetric";
+    Ran::of(&mut nccl(3, 2, SWEEP, flags, &uneven), 60).ended_with(0);
+    let (_, cases, _) = read(&uneven);
+    assert!(
+        cases.iter().all(|case| case["outcome"]["verified"] == true && case["buffer_copies"].as_u64() > Some(1)),
+        "{cases:?}"
+    );
     let mut expect = Command::new(COMMGAUGE);
     expect.args(["expect", "learn", "--name", "none", "--like", "h100-nvswitch-ndr", "--output"]);
     expect.arg(folder.path().join("expected.toml")).arg(&record);

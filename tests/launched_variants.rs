@@ -7,7 +7,7 @@
 mod common;
 
 use common::doubles::{with_doubles, with_nccl};
-use common::{COMMGAUGE, Ran, SUITE, SWEEP, launcher, lines, of_kind, record_in, words};
+use common::{COMMGAUGE, PAIRS, Ran, SUITE, SWEEP, launcher, lines, of_kind, record_in, words};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -171,6 +171,97 @@ fn what_nccl_estimates_stands_beside_what_was_measured_and_is_absent_where_it_es
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(shown.contains("no measurement"), estimate.is_some(), "{shown}");
     }
+}
+
+#[test]
+fn messages_are_not_estimated_and_the_next_ones_are_carried_as_they_were_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let flags = format!("send_recv all_to_all gather all_reduce -b 1K -e 4K --placement out {QUICKLY}");
+    Ran::of(&mut nccl(3, SWEEP, &flags, &record), 60).ended_with(0);
+    for (name, (facts, line)) in by_name(&record) {
+        assert_eq!(line["outcome"]["verified"], true, "{name}: {line}");
+        assert_eq!(line["library_estimate_seconds"].is_number(), facts["collective"] == "all_reduce", "{name}");
+    }
+}
+
+#[test]
+fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment_is_above_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let sweep = |more: &str| format!("all_reduce -b 1K -e 1K --placement out --cadence streaming {QUICKLY} {more}");
+    Ran::of(nccl(2, SWEEP, &sweep("--min-ctas 2"), &record).env("NCCL_DEBUG", "WARN"), 60).ended_with(0);
+    // Its log is kept away from our data.
+    assert_eq!(lines(&record)[0]["environment"]["NCCL_DEBUG_FILE"], "/dev/stderr");
+    assert!(by_name(&record).values().all(|case| case.1["outcome"]["verified"] == true));
+
+    let record = folder.path().join("overridden.jsonl");
+    let mut command = nccl(2, SWEEP, &sweep("--max-ctas any,4,8"), &record);
+    Ran::of(command.env("NCCL_MAX_CTAS", "4"), 60).ended_with(0);
+    let cases = by_name(&record);
+    let waived: Vec<_> = cases.iter().filter(|(_, case)| status(case) == "waived").collect();
+    let [(name, (_, line))] = waived[..] else { panic!("{waived:?}") };
+    let reason =
+        "of thread blocks at most 8 is asked for, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it";
+    assert!(name.contains("max-ctas-8") && line["outcome"]["reason"] == reason && cases.len() == 3, "{name}: {line}");
+
+    let (suite, record) = (folder.path().join("limits.toml"), folder.path().join("limits.jsonl"));
+    let end = SUITE_OF_VARIANTS.find("buffers").unwrap();
+    std::fs::write(&suite, format!("{}max_ctas = [\"any\", 4]\n", &SUITE_OF_VARIANTS[..end])).unwrap();
+    // On shared devices the limit of their ranks is not below the least that is asked for.
+    let flags = format!("{} --min-ctas 8 --share-gpu", suite.display());
+    Ran::of(&mut nccl(2, SUITE, &flags, &record), 60).ended_with(0);
+    let outcomes: Vec<String> = by_name(&record).values().map(|case| case.1["outcome"].to_string()).collect();
+    assert!(outcomes.len() == 2 && outcomes[0].contains("measured"), "{outcomes:?}");
+    assert!(outcomes[1].contains("at most 4 thread blocks are fewer than --min-ctas 8"), "{outcomes:?}");
+
+    for (flags, variable, said) in [
+        ("--max-ctas 8", "NCCL_MAX_CTAS", "8 is asked for, and the environment has NCCL_MAX_CTAS=0"),
+        ("--min-ctas 8", "NCCL_MIN_CTAS", "8 is asked for, and the environment has NCCL_MIN_CTAS=0"),
+        ("", "NCCL_COMM_BLOCKING", "the environment has NCCL_COMM_BLOCKING=0"),
+    ] {
+        let mut command = nccl(2, SWEEP, &sweep(flags), &folder.path().join("none.jsonl"));
+        Ran::of(command.env(variable, "0"), 60).ended_with(2).said(said);
+    }
+}
+
+#[test]
+fn buffers_of_which_nccl_makes_nothing_are_not_measured_under_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |buffers: &str, variable: &str, version: &str, code| {
+        let record = folder.path().join(format!("{buffers}-{version}.jsonl"));
+        let flags = format!("all_reduce send_recv -b 1K -e 1K --placement out --buffers plain,{buffers} {QUICKLY}");
+        let mut command = nccl(2, SWEEP, &flags, &record);
+        Ran::of(with_nccl(command.env(variable, "0"), 2, version), 60).ended_with(code);
+        let cases = by_name(&record);
+        let (named, others): (Vec<_>, Vec<_>) = cases.into_iter().partition(|(name, _)| name.contains(buffers));
+        assert!(others.iter().all(|(_, case)| case.1["outcome"]["verified"] == true), "{others:?}");
+        let outcomes =
+            named.into_iter().map(|(_, case)| (status(&case).to_owned(), case.1["outcome"]["reason"].to_string()));
+        outcomes.collect::<BTreeSet<_>>()
+    };
+    let told = of("registered", "NCCL_LOCAL_REGISTER", "2.30.7", 6);
+    assert!(
+        told.iter().all(|(status, reason)| status == "failed" && reason.contains("ncclCommRegister registers nothing")),
+        "{told:?}"
+    );
+    // Older versions give something else than a window where they make none.
+    for version in ["2.30.7", "2.28.9", "2.27.3"] {
+        let told = of("symmetric", "NCCL_WIN_ENABLE", version, 0);
+        let waived = |reason: &str| reason.contains("makes no symmetric windows");
+        assert!(told.iter().all(|(status, reason)| status == "waived" && waived(reason)), "{version}: {told:?}");
+    }
+}
+
+#[test]
+fn windows_are_as_long_on_all_ranks_whatever_cases_each_has_had_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    // Of three ranks one has no partner in each round. In this order a rank with long buffers meets one that has not had any.
+    let flags = "--bandwidth-bytes 64K -n 2 -w 0 --replicates 1 --warm-buffers --buffers symmetric --seed 4";
+    Ran::of(&mut nccl(3, PAIRS, flags, &record), 120).ended_with(0);
+    let cases = by_name(&record);
+    assert!(!cases.is_empty() && cases.values().all(|case| case.1["outcome"]["verified"] == true), "{cases:?}");
 }
 
 #[test]

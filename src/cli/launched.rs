@@ -126,8 +126,10 @@ fn tell_usage(message: &clap::Error) -> i32 {
 
 /// Ends the whole launch for an error that only this rank knows of.
 fn abort(error: &Error) -> ! {
-    let host = provenance::rank_facts(0).host;
-    eprintln!("commgauge: {}host {host}: {error}", mpi_call::rank_of_this_process());
+    let (rank, host, text) = (mpi_call::rank_of_this_process(), provenance::rank_facts(0).host, error.to_string());
+    // What happens on a device is told with its place.
+    let place = if text.starts_with("rank ") { String::new() } else { format!("{rank}host {host}: ") };
+    eprintln!("commgauge: {place}{text}");
     // MPICH's launcher, when it is busy, throws away what a rank wrote the moment before it aborts.
     std::thread::sleep(UNTIL_PASSED_ON);
     mpi_call::abort(error.exit_code())

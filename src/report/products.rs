@@ -12,28 +12,37 @@ use serde::Serialize;
 /// The table of all products, where there are any.
 pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
     let first = view.products.first()?;
+    // What all rows agree in stands above them.
+    let one_type = view.products.iter().all(|time| time.product.element_type == first.product.element_type);
+    let all_right = view.products.iter().all(|time| time.trouble.is_none());
     let columns = [
         Column::left("layer", 0),
         Column::right("m", 0),
         Column::right("n", 0),
         Column::right("k", 0),
-        Column::left("type", 3),
+        Column::left("type", if one_type { 3 } else { 0 }),
         Column::right("repl.", 2),
         Column::right("time", 0),
         Column::left("[95 %]", 1),
-        Column::right("GFLOP/s of a rank", 0),
-        Column::left("check", 2),
+        Column::right("GFLOP/s", 0),
+        Column::left("check", if all_right { 2 } else { 0 }),
     ];
-    let rows: Vec<Vec<String>> = view.products.iter().map(cells).collect();
+    let rows: Vec<Vec<String>> = view.products.iter().map(|time| cells(time, view.header.backend.synthetic)).collect();
     let title = format!(
-        "matrix products of m x k by k x n: time of the slowest of {} ranks on a host that compute at once; {}",
+        "matrix products of m x k by k x n{}: time of the slowest of {} ranks on a host that compute at once, and its rate; {}",
+        if one_type { format!(" in {}", first.product.element_type) } else { String::new() },
         first.ranks_per_host,
         visible(&first.library)
     );
     Some(Part { title, body: table(&columns, &rows), below: false })
 }
 
-fn cells(time: &ProductTime) -> Vec<String> {
+/// What a product is called that came out right.
+fn right(synthetic: bool) -> &'static str {
+    if synthetic { "synthetic" } else { "right" }
+}
+
+fn cells(time: &ProductTime, synthetic: bool) -> Vec<String> {
     let dash = || "-".to_owned();
     let product = &time.product;
     let layer = match product.uses.as_slice() {
@@ -42,7 +51,7 @@ fn cells(time: &ProductTime) -> Vec<String> {
         [first, others @ ..] => format!("{} and {} more", visible(first), others.len()),
     };
     let check = match &time.trouble {
-        None => "right".to_owned(),
+        None => right(synthetic).to_owned(),
         Some(Outcome::Corrupt { rank, element, .. }) => format!("WRONG on rank {rank}, element {element}"),
         Some(Outcome::Waived { .. }) => "waived".to_owned(),
         Some(Outcome::Failed { reason }) => format!("failed: {}", visible(reason)),
@@ -60,6 +69,24 @@ fn cells(time: &ProductTime) -> Vec<String> {
         time.flops_per_second().map_or_else(dash, |rate| three_digits(rate * 1e-9)),
         check,
     ]
+}
+
+/// How many came to which end, as `12 products: 12 right`; nothing where there are none.
+pub(super) fn summary(products: &[ProductTime], synthetic: bool) -> Option<String> {
+    let ends = [right(synthetic), "WRONG", "failed", "waived"];
+    let of = |time: &ProductTime| match &time.trouble {
+        Some(Outcome::Corrupt { .. }) => ends[1],
+        Some(Outcome::Failed { .. }) => ends[2],
+        Some(Outcome::Waived { .. }) => ends[3],
+        None | Some(Outcome::Measured { .. }) => ends[0],
+    };
+    let counted = |end: &str| {
+        let count = products.iter().filter(|time| of(time) == end).count();
+        (count > 0).then(|| format!("{count} {end}"))
+    };
+    let parts: Vec<String> = ends.into_iter().filter_map(counted).collect();
+    let plural = if products.len() == 1 { "" } else { "s" };
+    (!products.is_empty()).then(|| format!("{} product{plural}: {}", products.len(), parts.join(", ")))
 }
 
 /// A product in the report's JSON document.

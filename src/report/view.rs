@@ -5,6 +5,7 @@ use super::devices;
 use super::interference::Disturbed;
 use super::late::{self, Late};
 use super::pairs::PairsView;
+use super::products;
 use super::provenance;
 use super::row::{Row, Status};
 use super::step::StepView;
@@ -133,7 +134,7 @@ impl View {
         replays.chain(products).chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref())).any(wanted)
     }
 
-    /// How many rows there are of each kind, in one sentence.
+    /// How many rows and products there are of each kind, in one sentence.
     pub fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for label in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "waived"] {
@@ -148,7 +149,12 @@ impl View {
             1 => "1 case".to_owned(),
             cases => format!("{cases} cases"),
         };
-        if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) }
+        let cases = if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) };
+        match products::summary(&self.products, self.header.backend.synthetic) {
+            Some(products) if self.rows.is_empty() => products,
+            Some(products) => format!("{cases}; {products}"),
+            None => cases,
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub type RawStream = *mut c_void;
 pub const SUCCESS: Code = 0;
 /// `ncclInProgress`: what a call that does not block has not done yet.
 pub const IN_PROGRESS: Code = 7;
+/// `NCCL_WIN_COLL_SYMMETRIC`.
+pub const SYMMETRIC: c_int = 1;
 /// `NCCL_SPLIT_NOCOLOR`: the rank takes part in the split and gets no communicator.
 pub const NO_COLOR: c_int = -1;
 
@@ -35,10 +37,8 @@ pub struct Config {
     version: c_uint,
     blocking: c_int,
     cga_cluster_size: c_int,
-    /// `minCTAs`.
-    pub least_ctas: c_int,
-    /// `maxCTAs`.
-    pub most_ctas: c_int,
+    least_ctas: c_int,
+    most_ctas: c_int,
     network: *const c_char,
     split_share: c_int,
 }
@@ -53,15 +53,19 @@ impl Config {
     ///
     /// Blocking on purpose. From 2.27 on `ncclGroupEnd` starts a thread for every call of a communicator that does not block
     /// (`src/group.cc`, `ncclGroupEndInternal`), and that thread's start would be in every time.
-    pub fn blocking() -> Config {
+    ///
+    /// With limits to the thread blocks of its kernels (`minCTAs`, `maxCTAs`). A most that is not given would be less than any least to
+    /// NCCL (`src/init.cc`, `parseCommConfig`), which brings down what is more than it has.
+    pub fn blocking((least_ctas, most_ctas): (Option<c_int>, Option<c_int>)) -> Config {
+        let all = if least_ctas.is_some() { c_int::MAX } else { UNDEFINED };
         Config {
             size: size_of::<Config>(),
             magic: CONFIG_MAGIC,
             version: CONFIG_VERSION,
             blocking: 1,
             cga_cluster_size: UNDEFINED,
-            least_ctas: UNDEFINED,
-            most_ctas: UNDEFINED,
+            least_ctas: least_ctas.unwrap_or(UNDEFINED),
+            most_ctas: most_ctas.unwrap_or(all),
             network: std::ptr::null(),
             split_share: UNDEFINED,
         }
@@ -149,10 +153,21 @@ mod tests {
 
     #[test]
     fn the_configuration_is_laid_out_as_in_the_header_of_2_18() {
-        let config = Config::blocking();
+        let config = Config::blocking((None, None));
         assert_eq!((size_of::<Config>(), config.size), (48, 48));
         assert_eq!(std::mem::offset_of!(Config, network), 32);
         assert_eq!((config.magic, config.version), (0xcafe_beef, 21_800));
+    }
+
+    #[test]
+    fn a_least_number_of_blocks_alone_is_not_more_than_the_most() {
+        let blocks = |limits| {
+            let config = Config::blocking(limits);
+            (config.least_ctas, config.most_ctas)
+        };
+        assert_eq!(blocks((None, None)), (UNDEFINED, UNDEFINED));
+        assert_eq!(blocks((Some(8), None)), (8, c_int::MAX));
+        assert_eq!(blocks((None, Some(4))), (UNDEFINED, 4));
     }
 
     #[test]

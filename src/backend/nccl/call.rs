@@ -53,12 +53,22 @@ struct Graphs {
     /// The one whose data are checked.
     once: Option<Graph>,
     last_copy: u64,
+    /// The call was made outside of a capture.
+    is_connected: bool,
 }
 
 impl Graphs {
     fn of(calls: u32, copies: u64) -> Graphs {
         let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
-        Graphs { calls, wanted, captured: Vec::with_capacity(wanted), next: 0, once: None, last_copy: 0 }
+        Graphs {
+            calls,
+            wanted,
+            captured: Vec::with_capacity(wanted),
+            next: 0,
+            once: None,
+            last_copy: 0,
+            is_connected: false,
+        }
     }
 
     #[inline]
@@ -191,9 +201,21 @@ impl<'b> NcclCall<'b> {
         })
     }
 
+    /// Makes the call once as it is where it will be captured: NCCL connects at the first call, which allocates and sets memory.
+    fn connect_before_capture(&mut self) -> Result<()> {
+        let Some(graphs) = &mut self.graphs else { return Ok(()) };
+        if std::mem::replace(&mut graphs.is_connected, true) {
+            return Ok(());
+        }
+        let issued = self.issue_on(self.rotation.upcoming());
+        issued.map_err(|error| self.told(&error))?;
+        self.wait(self.backend.maker.deadline)
+    }
+
     /// Captures the graphs of the timed loop, unless they are there.
     fn capture(&mut self) -> Result<()> {
         let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
+        self.connect_before_capture()?;
         while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
             let stream = self.backend.stream;
             let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
@@ -275,6 +297,7 @@ impl Call for NcclCall<'_> {
     }
 
     fn fill(&mut self) -> Result<()> {
+        self.connect_before_capture()?;
         for place in self.places(self.rotation.upcoming()) {
             self.data.poison_outputs(place, self.tools())?;
             // After the poison: in place the two overlap.
@@ -296,6 +319,7 @@ impl Call for NcclCall<'_> {
         if self.graphs.is_none() {
             return self.enqueue();
         }
+        self.connect_before_capture()?;
         let stream = self.backend.stream;
         let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
         let last_copy = self.rotation.last_used();
@@ -383,6 +407,9 @@ impl Call for NcclCall<'_> {
 
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {
         let Some(simulate_end) = self.backend.maker.library.call.simulate_end else { return Ok(None) };
+        if !self.prepared.is_estimated() {
+            return Ok(None);
+        }
         let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.last_copy()));
         let microseconds = f64::from(estimated.map_err(|error| self.told(&error))?);
         let usable = microseconds.is_finite() && microseconds > 0.0;
@@ -399,6 +426,11 @@ impl Call for NcclCall<'_> {
 
     fn abort(&mut self) {
         self.backend.hold.give_up();
+        // A communicator does not end before the graphs that hold its calls are gone (NCCL, `src/init.cc`, `commDestroySync`).
+        if let Some(graphs) = &mut self.graphs {
+            graphs.captured.clear();
+            graphs.once = None;
+        }
         self.backend.maker.abort(&self.communicator);
     }
 }

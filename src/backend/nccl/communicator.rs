@@ -2,19 +2,20 @@
 //!
 //! Their calls block (see [`super::abi::Config::blocking`]), so those that wait for other ranks run in a thread of their own.
 
-use super::abi::{Code, Config, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, UniqueId};
+use super::abi::{Code, Config, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, SYMMETRIC, UniqueId};
 use super::device::Device;
 use super::library::Library;
 use crate::error::{Error, Kind, Result};
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Unless the user says otherwise: making a communicator of many ranks takes seconds; one that takes longer than this is not being made.
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+/// Unless the user says otherwise: making a communicator of thousands of ranks may take a minute; one that takes longer than this is not
+/// being made. Less than the watchdog allows for what comes before the first case, as this tells more.
+pub(super) const DEADLINE: Duration = Duration::from_secs(100);
 
 /// Giving one up frees what waits for it; where even that does not come back, the launch ends without it.
 const ABORT_DEADLINE: Duration = Duration::from_secs(5);
@@ -67,6 +68,7 @@ impl Maker {
             let code = unsafe { init(&mut raw, ranks, id, rank, &mut config.0) };
             (code, Handle(raw))
         })
+        .map(|made| self.communicator(made))
     }
 
     /// The communicator of the ranks that come with the same colour, ordered by key; none for those that come without one. Called
@@ -83,7 +85,7 @@ impl Maker {
             let code = unsafe { split(from.0, number, key, &mut raw, &mut config.0) };
             (code, Handle(raw))
         })?;
-        Ok(color.map(|_| made))
+        Ok(color.map(|_| self.communicator(made)))
     }
 
     /// Ends a communicator in order: what is under way is waited for. Called by all its ranks.
@@ -128,14 +130,42 @@ impl Maker {
     }
 
     fn config(&self) -> SendConfig {
-        let mut config = Config::blocking();
-        if let Some(least) = self.ctas.0 {
-            config.least_ctas = least;
-        }
-        if let Some(most) = self.ctas.1 {
-            config.most_ctas = most;
-        }
-        SendConfig(config)
+        SendConfig(Config::blocking(self.ctas))
+    }
+
+    /// Makes memory known to all ranks of a communicator as a window; none where NCCL cannot, which is no error of its. Called by all
+    /// ranks, with memory of NCCL's own that is as long on all of them.
+    ///
+    /// # Safety
+    /// The memory stays until the window is deregistered.
+    pub(super) unsafe fn register_window(
+        &self,
+        communicator: &Communicator,
+        address: u64,
+        bytes: usize,
+    ) -> Result<Option<*mut c_void>> {
+        let register = self.library.newer(self.library.call.window_register, "ncclCommWindowRegister")?;
+        let of = Handle(communicator.raw());
+        let made = self.waited_for("ncclCommWindowRegister", self.deadline, move || {
+            let of = of;
+            let mut window = null_mut();
+            // SAFETY: the communicator lives, as `waited_for` returns only when this is done or the launch ends; the memory is promised
+            // by the caller, the handle is ours.
+            let code = unsafe { register(of.0, address as *mut c_void, bytes, &mut window, SYMMETRIC) };
+            (code, Handle(window))
+        })?;
+        Ok((!made.0.is_null()).then_some(made.0))
+    }
+
+    /// Takes a window back.
+    pub(super) fn deregister_window(&self, communicator: &Communicator, window: *mut c_void) -> Result<()> {
+        let deregister = self.library.newer(self.library.call.window_deregister, "ncclCommWindowDeregister")?;
+        // SAFETY: the window is one of `register_window` and not used again.
+        self.library.check(unsafe { deregister(communicator.raw(), window) }, "ncclCommWindowDeregister")
+    }
+
+    fn communicator(&self, handle: Handle) -> Communicator {
+        Communicator { library: self.library, raw: Cell::new(handle.0) }
     }
 
     /// Runs a call that waits for other ranks, at most for the deadline.
@@ -144,7 +174,7 @@ impl Maker {
         call: &'static str,
         deadline: Duration,
         work: impl FnOnce() -> (Code, Handle) + Send + 'static,
-    ) -> Result<Communicator> {
+    ) -> Result<Handle> {
         let (sender, receiver) = channel();
         let device = self.device.clone();
         std::thread::spawn(move || {
@@ -154,7 +184,11 @@ impl Maker {
         });
         let place = &self.place;
         match receiver.recv_timeout(deadline) {
-            Ok(Ok((SUCCESS, handle))) => Ok(Communicator { library: self.library, raw: Cell::new(handle.0) }),
+            Ok(Ok((SUCCESS, handle))) => Ok(handle),
+            Ok(Ok((IN_PROGRESS, _))) => Err(Error::environment(format!(
+                "{place}: {call} does not block: NCCL_COMM_BLOCKING=0 is in a file that NCCL reads (/etc/nccl.conf, ~/.nccl.conf), and \
+                 calls would be enqueued after their times were taken; take it out, or set NCCL_COMM_BLOCKING=1"
+            ))),
             Ok(Ok((code, _))) => {
                 let cause = self.library.failure(code, call);
                 Err(Error::environment(format!("{place}: {cause}")))

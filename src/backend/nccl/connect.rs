@@ -70,6 +70,7 @@ impl NcclBackend {
     /// Ends all communicators, in the same order on all ranks.
     pub(super) fn disconnect_all(&mut self) -> Result<()> {
         self.end_registration()?;
+        self.windows.forget();
         self.close_channels()?;
         let mut numbers: Vec<usize> = self.communicators.keys().copied().collect();
         numbers.sort_unstable();

@@ -6,13 +6,13 @@ use super::library::Library;
 use crate::error::{Error, Result};
 use crate::units::Bytes;
 
-/// A stretch of plain device memory. Never from a pool and never managed, so that NCCL may register it; given back when it must grow,
-/// and by the driver when the process ends.
+/// A stretch of plain device memory, never from a pool and never managed, or of NCCL's own; given back when it must grow, and by the
+/// driver when the process ends.
 #[derive(Default)]
 pub(super) struct Arena {
     address: CUdeviceptr,
     bytes: usize,
-    /// Where NCCL allocates it instead of the driver, which symmetric windows need.
+    /// Where NCCL allocates it instead of the driver, which it needs to make use of registered buffers and of symmetric windows.
     from_nccl: Option<&'static Library>,
 }
 
@@ -54,6 +54,14 @@ impl Arena {
         })?;
         self.bytes = bytes;
         Ok(())
+    }
+
+    /// So many bytes, and no more: as many as other ranks have.
+    pub fn reserve_exactly(&mut self, bytes: u64) -> Result<()> {
+        if self.len() != bytes {
+            self.give_back()?;
+        }
+        self.reserve(bytes)
     }
 
     /// Gives everything back.

@@ -29,6 +29,7 @@ mod registration;
 mod replay;
 mod replay_times;
 mod waived;
+mod windows;
 
 pub use device::Placing;
 pub use environment::Environment;
@@ -44,6 +45,7 @@ use crate::host_clock;
 use crate::layout::{Axis, Groups};
 use crate::mpi_call;
 use crate::pattern::segments::View;
+use crate::sample::Located;
 use crate::units::Bytes;
 use crate::variant::Buffers;
 use crate::workload::ProductShape;
@@ -55,6 +57,7 @@ use communicator::{Communicator, Maker};
 use cublas::Cublas;
 use data::Scratch;
 use driver::{CUevent, CUstream};
+use environment::ForcedCtas;
 use hold::Hold;
 use kernels::Kernels;
 use memory::Arena;
@@ -68,9 +71,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use waived::Grounds;
+use windows::Windows;
 
-/// Memory that stays free for what NCCL allocates itself when it connects.
+/// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
+/// more than a gibibyte of eighty, and never less than this.
 const KEPT_FREE_BYTES: u64 = 256 << 20;
+const KEPT_FREE_PART: u64 = 32;
 
 /// Carries ops out with NCCL on the memory of a GPU.
 pub struct NcclBackend {
@@ -89,6 +95,10 @@ pub struct NcclBackend {
     scratch: Scratch,
     /// Of the case that was bound last.
     registration: Option<Registration>,
+    forced_ctas: ForcedCtas,
+    windows: Windows,
+    /// The host of each rank.
+    hosts: Vec<String>,
     events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     axis_streams: Vec<CUstream>,
@@ -102,6 +112,9 @@ pub struct NcclBackend {
     replay_deadline: Option<Duration>,
     /// Ranks that have this rank's device, this one with them.
     ranks_on_device: u32,
+    /// What the copies of a call's buffers must be longer than to leave the cache of any rank's device. The same on all ranks, which
+    /// must go through as many copies: the data tell them apart, and windows are as long on all.
+    cold_bytes: u64,
     /// The newest CUDA that the driver serves.
     driver: (i32, i32),
     /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
@@ -117,8 +130,7 @@ pub struct NcclBackend {
 impl NcclBackend {
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
     fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let cold =
-            if binding.warm_buffers { 0 } else { self.maker.device.cache_bytes / u64::from(self.ranks_on_device) };
+        let cold = if binding.warm_buffers { 0 } else { self.cold_bytes };
         call::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
     }
 
@@ -138,6 +150,51 @@ impl NcclBackend {
         Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
     }
 
+    /// Reserves the buffers of a case; nothing on ranks that are in none of its groups.
+    fn take_buffers<'b>(&mut self, binding: &Binding<'b>) -> Result<Option<(View<'b>, Rotation)>> {
+        if binding.groups.place_of(self.world.rank()).is_none() {
+            return Ok(None);
+        }
+        let view = binding.view(self.world.rank())?;
+        let rotation = self.rotation(binding, &view);
+        let (send, receive) = view.buffer_elements();
+        self.end_registration()?;
+        let buffers = binding.variant.buffers;
+        let nccl = (buffers != Buffers::Plain).then_some(self.maker.library);
+        self.send.take_from(nccl)?;
+        self.receive.take_from(nccl)?;
+        if buffers == Buffers::Symmetric {
+            // NCCL lays the memory of all ranks side by side: it must be as long everywhere, also where there is nothing to send, and
+            // whatever the cases before needed.
+            self.send.reserve_exactly(rotation.bytes())?;
+            self.receive.reserve_exactly(rotation.bytes())?;
+        } else {
+            // NCCL has no barrier; what stands for one moves a byte.
+            let all = binding.op.collective == Collective::Barrier;
+            self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
+            self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
+        }
+        Ok(Some((view, rotation)))
+    }
+
+    /// Whether something went well on all ranks. Called by all of them.
+    fn all_succeeded(&self, mine: bool) -> Result<bool> {
+        let mut worst = [Located { value: if mine { 0.0 } else { 1.0 }, rank: self.world.rank() as i32 }];
+        self.world.all_max(&mut worst)?;
+        Ok(worst[0].value == 0.0)
+    }
+
+    /// Tells NCCL of the first bytes of the buffers.
+    fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
+        let communicator = self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
+        let (buffers, arenas) = (binding.variant.buffers, [&self.send, &self.receive]);
+        self.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
+        if buffers == Buffers::Symmetric {
+            self.windows.use_two((binding.groups_number, binding.variant.max_ctas), bytes);
+        }
+        Ok(())
+    }
+
     /// Takes back what NCCL was told of the buffers of the last case.
     fn end_registration(&mut self) -> Result<()> {
         self.registration.take().map_or(Ok(()), Registration::end)
@@ -154,7 +211,8 @@ impl NcclBackend {
 
     /// Device memory that may be had besides what is held already.
     fn free_bytes(&self) -> u64 {
-        let kept = KEPT_FREE_BYTES * u64::from(self.ranks_on_device);
+        let whole = driver::memory().map_or(0, |(_, total)| total);
+        let kept = KEPT_FREE_BYTES.max(whole / KEPT_FREE_PART) * u64::from(self.ranks_on_device);
         self.maker.device.free_bytes().saturating_sub(kept) / u64::from(self.ranks_on_device)
     }
 }
@@ -200,8 +258,18 @@ impl Backend for NcclBackend {
     }
 
     fn waiver(&self, binding: &Binding) -> Option<String> {
+        // First, as all ranks take part in it and may have different reasons below.
+        if let Some(reason) = self.against_windows(binding) {
+            return Some(reason);
+        }
         let Maker { library, device, .. } = &self.maker;
-        let grounds = Grounds { library, driver: self.driver, capability: device.capability };
+        let grounds = Grounds {
+            library,
+            driver: self.driver,
+            capability: device.capability,
+            least_ctas: self.maker.ctas.0.and_then(|least| u32::try_from(least).ok()),
+            forced_ctas: self.forced_ctas,
+        };
         if let Some(reason) = grounds.against(binding) {
             return Some(reason);
         }
@@ -215,30 +283,14 @@ impl Backend for NcclBackend {
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
-        self.limit(binding)?;
-        if binding.groups.place_of(self.world.rank()).is_none() {
+        let prepared = self.limit(binding).and_then(|()| self.take_buffers(binding));
+        // Windows are made by all ranks together: one that got no memory would leave the others waiting.
+        let all_have_buffers = binding.variant.buffers != Buffers::Symmetric || self.all_succeeded(prepared.is_ok())?;
+        let Some((view, rotation)) = prepared? else {
             return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, self.gives_way)));
-        }
-        let view = binding.view(self.world.rank())?;
-        let rotation = self.rotation(binding, &view);
-        let (send, receive) = view.buffer_elements();
-        self.end_registration()?;
-        // A window needs the same memory on all ranks, also where one of them has nothing to send.
-        let buffers = binding.variant.buffers;
-        let all = buffers == Buffers::Symmetric;
-        let nccl = all.then_some(self.maker.library);
-        self.send.take_from(nccl)?;
-        self.receive.take_from(nccl)?;
-        // NCCL has no barrier; what stands for one moves a byte.
-        let all = all || binding.op.collective == Collective::Barrier;
-        self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
-        self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
-        if buffers != Buffers::Plain {
-            let communicator =
-                self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
-            let (library, arenas) = (self.maker.library, [&self.send, &self.receive]);
-            let begun = Registration::begin(library, communicator, buffers, arenas, rotation.bytes())?;
-            self.registration = Some(begun);
+        };
+        if binding.variant.buffers != Buffers::Plain && all_have_buffers {
+            self.register(binding, rotation.bytes())?;
         }
         Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
     }

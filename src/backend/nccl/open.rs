@@ -5,18 +5,21 @@ use super::communicator::{self, Maker};
 use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver;
+use super::environment::ForcedCtas;
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{Library, Version};
 use super::log::Log;
 use super::memory::Arena;
 use super::readings::NvmlReader;
+use super::windows::Windows;
 use super::{NcclBackend, environment, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::mpi_call;
+use crate::sample::Located;
 use crate::variant::Buffers;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -93,6 +96,9 @@ impl Opened {
                 library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
             }
         }
+        if let Some(reason) = ForcedCtas::read().against(options.ctas) {
+            return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
+        }
         if placing.share_gpu && library.version < SHARES_FROM {
             let text = format!("--share-gpu needs NCCL 2.30, found {} ({})", library.version, library.file);
             return Err(needs(Error::usage(text)));
@@ -133,6 +139,7 @@ impl Opened {
         let all = String::from_utf8_lossy(&all).into_owned();
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
         one_version(&ranks)?;
+        let hosts = ranks.iter().map(|rank| rank.get(1).copied().unwrap_or_default().to_owned()).collect();
         let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
         let mut facts = self.facts(placing, ranks_on_device);
         if log.is_some() {
@@ -151,8 +158,16 @@ impl Opened {
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
-        let ctas = (options.ctas.0.map(|few| few as i32), options.ctas.1.map(|many| many as i32));
+        // The same on all ranks, also on those with a device for themselves, or their numbers of channels would differ.
+        let sharing = environment::SHARING_CTAS.max(options.ctas.0.unwrap_or(0));
+        let most = options.ctas.1.or(placing.share_gpu.then_some(sharing));
+        let ctas = (options.ctas.0.map(|few| few as i32), most.map(|many| many as i32));
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
+        let mut cold =
+            [Located { value: (device.cache_bytes / u64::from(ranks_on_device)) as f64, rank: world.rank() as i32 }];
+        world.all_max(&mut cold)?;
+        // Whole numbers far below 2^53.
+        let cold_bytes = cold[0].value as u64;
         let reader = NvmlReader::new(&device.uuid, &device.pci);
         Ok(NcclBackend {
             world,
@@ -169,6 +184,9 @@ impl Opened {
             receive: Arena::default(),
             scratch: Scratch::default(),
             registration: None,
+            forced_ctas: ForcedCtas::read(),
+            windows: Windows::default(),
+            hosts,
             events: Vec::new(),
             axis_streams: Vec::new(),
             computing_stream: None,
@@ -176,6 +194,7 @@ impl Opened {
             clock,
             hold: Hold::new()?,
             ranks_on_device,
+            cold_bytes,
             driver: self.driver_version,
             gives_way: ranks_on_host > host::processors(),
             facts,
@@ -211,8 +230,9 @@ impl Opened {
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
-                "{ranks_on_device} ranks share a GPU (--share-gpu, {}): data is carried for real, times say nothing of a network",
-                set.join(" ")
+                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing of a network",
+                set.join(" "),
+                environment::SHARING_CTAS
             ));
         }
         BackendFacts {

@@ -2,7 +2,7 @@
 //!
 //! What NCCL has no function for is a group of its own sends, receives, reductions or broadcasts; [`Prepared::how`] says so.
 
-use super::abi::{self, RawStream, SimulationInfo};
+use super::abi::{self, RawStream};
 use super::communicator::Communicator;
 use super::library::Library;
 use crate::collective::{Collective, Placement};
@@ -20,6 +20,7 @@ pub struct Prepared {
     root: c_int,
     element_bytes: usize,
     in_place: bool,
+    is_estimated: bool,
 }
 
 enum Kind {
@@ -64,8 +65,6 @@ enum Kind {
     Nothing,
 }
 
-/// `ncclGroupSimulateEnd`.
-type SimulateEnd = unsafe extern "C" fn(*mut SimulationInfo) -> c_int;
 type AllToAll =
     unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, abi::RawCommunicator, RawStream) -> c_int;
 type Rooted =
@@ -103,9 +102,11 @@ impl Prepared {
         // A barrier is an all_reduce of one byte, whatever type it was asked for with.
         let element = if view.collective == Collective::Barrier { ElementType::Uint8 } else { element };
         let of = Of { view, bytes: element.size() as usize };
+        let call = of.kind(library);
         Ok(Prepared {
             library,
-            call: of.kind(library),
+            is_estimated: view.geometry.ranks() > 1 && call.is_made_of_collectives(),
+            call,
             datatype: abi::datatype(element, view.collective.reduces()),
             operation,
             root: view.root as c_int,
@@ -126,6 +127,7 @@ impl Prepared {
             root: 0,
             element_bytes: element.size() as usize,
             in_place: false,
+            is_estimated: false,
         }
     }
 
@@ -204,18 +206,6 @@ impl Prepared {
         // SAFETY: the group was started above. Also after an error, or the thread's group would stay open for the abort.
         let ended = library.check(unsafe { (call.group_end)() }, "ncclGroupEnd");
         called.and(ended)
-    }
-
-    /// What NCCL estimates that calls in one group take, in microseconds; none of them is carried out.
-    pub fn simulated(&self, end: SimulateEnd, calls: impl FnOnce() -> Result<()>) -> Result<f32> {
-        let library = self.library;
-        // SAFETY: takes nothing, and is ended below.
-        library.check(unsafe { (library.call.group_start)() }, "ncclGroupStart")?;
-        let called = calls();
-        let mut info = SimulationInfo::empty();
-        // SAFETY: the group was started above, the structure is ours. Also after an error, or the group would stay open.
-        let ended = library.check(unsafe { end(&mut info) }, "ncclGroupSimulateEnd");
-        called.and(ended).map(|()| info.estimated_microseconds)
     }
 
     /// # Safety
@@ -422,6 +412,9 @@ impl Of<'_> {
         pieces
     }
 }
+
+#[path = "prepared_estimate.rs"]
+mod estimate;
 
 #[cfg(test)]
 #[path = "prepared_tests.rs"]

@@ -1,5 +1,6 @@
 //! What NCCL, its version, the driver or the device cannot carry out, in sentences.
 
+use super::environment::ForcedCtas;
 use super::graph;
 use super::library::{Library, Version};
 use crate::backend::Binding;
@@ -13,6 +14,9 @@ pub(super) struct Grounds<'a> {
     pub driver: (i32, i32),
     /// Of the device.
     pub capability: (u32, u32),
+    /// The fewest thread blocks of all cases, where limited.
+    pub least_ctas: Option<u32>,
+    pub forced_ctas: ForcedCtas,
 }
 
 impl Grounds<'_> {
@@ -47,11 +51,21 @@ impl Grounds<'_> {
         match variant.buffers {
             Buffers::Plain => {}
             _ if collective == Collective::Barrier => return Some("a barrier has no buffers".to_owned()),
-            Buffers::Registered if call.register.is_none() => return needs("registered", "ncclCommRegister", "2.19"),
+            Buffers::Registered if call.register.is_none() || call.memory_allocate.is_none() => {
+                return needs("registered", "ncclCommRegister", "2.19");
+            }
             Buffers::Symmetric if call.window_register.is_none() => {
                 return needs("symmetric", "ncclCommWindowRegister", "2.27");
             }
             Buffers::Registered | Buffers::Symmetric => {}
+        }
+        if let Some(reason) = self.forced_ctas.against((None, variant.max_ctas)) {
+            return Some(format!("of thread blocks at most {reason}"));
+        }
+        if let (Some(most), Some(least)) =
+            (variant.max_ctas, self.least_ctas.filter(|least| variant.max_ctas < Some(*least)))
+        {
+            return Some(format!("at most {most} thread blocks are fewer than --min-ctas {least}"));
         }
         if variant.aggregate > 1 && collective == Collective::PingPong {
             return Some(

@@ -44,6 +44,20 @@ pub enum Work {
     Record(Arc<Event>, u64),
     Wait(Arc<Event>, u64),
     Free(usize),
+    /// Of a graph: something that lives as long as it, and as long as it runs.
+    Held(Arc<Held>),
+}
+
+/// Tells when it is let go.
+pub struct Held {
+    pub function: HostFunction,
+    pub data: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        unsafe { (self.function)(self.data as *mut c_void) }
+    }
 }
 
 pub struct Stream {
@@ -177,6 +191,7 @@ fn carry_out(work: Work) {
         Work::Record(event, generation) => event.happened(generation),
         Work::Wait(event, generation) => event.wait_for(generation),
         Work::Free(address) => memory::release(address),
+        Work::Held(held) => drop(held),
     }
 }
 

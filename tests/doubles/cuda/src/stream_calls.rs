@@ -3,8 +3,9 @@
 use crate::answer::{INVALID_VALUE, NOT_READY, NOT_SUPPORTED, answer};
 use crate::context::current_device;
 use crate::event::EVENTS;
-use crate::stream::{HostFunction, STREAMS, Stream, Work, stream_of};
+use crate::stream::{Held, HostFunction, STREAMS, Stream, Work, stream_of};
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(handle: *mut usize, flags: c_uint) -> c_int {
@@ -102,4 +103,19 @@ pub unsafe extern "C" fn cuLaunchHostFunc(handle: usize, function: Option<HostFu
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamAttachMemAsync(_handle: usize, _address: usize, _bytes: usize, _flags: c_uint) -> c_int {
     answer(|| Err(NOT_SUPPORTED))
+}
+
+/// For the stand-in for NCCL, of a stream that is captured: calls a function when the graph is gone, and no launch of it runs any more.
+/// Not a function of the driver, where user objects do this.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commgauge_double_when_graph_goes(
+    handle: usize,
+    function: Option<HostFunction>,
+    data: *mut c_void,
+) -> c_int {
+    answer(|| {
+        let function = function.ok_or(INVALID_VALUE)?;
+        stream_of(handle)?.enqueue(Work::Held(Arc::new(Held { function, data: data as usize })));
+        Ok(())
+    })
 }

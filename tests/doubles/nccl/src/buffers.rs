@@ -1,40 +1,95 @@
 //! Buffers that NCCL allocates or is told of beforehand. Nothing becomes faster here; wrong use is found.
 
-use crate::communicator;
+use crate::communicator::{self, Communicator};
 use crate::driver;
 use crate::result::{Answer, INVALID_ARGUMENT, code_of, trouble};
+#[cfg(since_2_27)]
+use crate::result::{IN_PROGRESS, VERSION};
+#[cfg(since_2_27)]
+use crate::split::all_say;
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 
 static NEXT: AtomicUsize = AtomicUsize::new(0x10);
+/// What NCCL allocated, with its length.
+static ALLOCATED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Default::default);
+/// What virtual memory is made of. Less than that of a device, that small capacities suffice.
+const GRANULARITY: usize = 4096;
 
 #[cfg(since_2_19)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclMemAlloc(address: *mut usize, bytes: usize) -> c_int {
-    // As NCCL rounds up to what virtual memory is made of; less here, that small capacities suffice.
-    code_of(driver::allocate(bytes.next_multiple_of(4096)).map(|allocated| *address = allocated))
+    let bytes = bytes.next_multiple_of(GRANULARITY);
+    code_of(driver::allocate(bytes).map(|allocated| {
+        ALLOCATED.lock().unwrap().insert(allocated, bytes);
+        *address = allocated;
+    }))
 }
 
 #[cfg(since_2_19)]
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclMemFree(address: usize) -> c_int {
+    ALLOCATED.lock().unwrap().remove(&address);
     code_of(driver::free(address))
 }
 
-fn register(communicator: usize, address: usize, bytes: usize, what: &str) -> Answer<usize> {
-    let communicator = communicator::ready(communicator)?;
+/// The length of what NCCL allocated around a buffer. Of other memory it registers nothing, without a word, or cannot make a window.
+fn allocation(address: usize, what: &str) -> Answer<usize> {
+    let allocated = ALLOCATED.lock().unwrap();
+    let around = allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address));
+    around.map_or_else(
+        || trouble(INVALID_ARGUMENT, format!("{what} at 0x{address:x} is no memory of ncclMemAlloc")),
+        |(_, bytes)| Ok(*bytes),
+    )
+}
+
+/// Whether the environment switches something off that is on otherwise; NCCL then says nothing and gives no handle.
+fn is_off(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| value == "0")
+}
+
+/// Registers a buffer, or counts once more what is registered already.
+fn register(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> Answer<usize> {
+    let what = "a buffer to register";
     driver::check_buffer(address, bytes, what)?;
+    allocation(address, what)?;
+    let mut registered = communicator.registered.lock().unwrap();
+    if let Some((handle, times)) = registered
+        .iter_mut()
+        .find(|(_, (known, times))| *known == address && *times > 0)
+        .map(|(handle, (_, times))| (*handle, times))
+    {
+        *times += 1;
+        return Ok(handle);
+    }
     let handle = NEXT.fetch_add(0x10, Ordering::Relaxed);
-    communicator.registered.lock().unwrap().insert(handle, address);
+    registered.insert(handle, (address, 1));
+    Ok(handle)
+}
+
+#[cfg(since_2_27)]
+fn make_window(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> Answer<usize> {
+    driver::check_buffer(address, bytes, "a window")?;
+    let handle = NEXT.fetch_add(0x10, Ordering::Relaxed);
+    communicator.registered.lock().unwrap().insert(handle, (address, 0));
     Ok(handle)
 }
 
 fn deregister(communicator: usize, handle: usize, what: &str) -> Answer {
-    // Also where the communicator has an error: cleaning up must be possible.
-    match communicator::find(communicator)?.registered.lock().unwrap().remove(&handle) {
-        Some(_) => Ok(()),
-        None => trouble(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
+    if handle == 0 {
+        return Ok(());
     }
+    // Also where the communicator has an error: cleaning up must be possible.
+    let communicator = communicator::find(communicator)?;
+    let mut registered = communicator.registered.lock().unwrap();
+    match registered.get_mut(&handle) {
+        Some((_, times)) if *times > 1 => *times -= 1,
+        Some(_) => drop(registered.remove(&handle)),
+        None => return trouble(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
+    }
+    Ok(())
 }
 
 #[cfg(since_2_19)]
@@ -45,7 +100,14 @@ pub unsafe extern "C" fn ncclCommRegister(
     bytes: usize,
     handle: *mut usize,
 ) -> c_int {
-    code_of(register(communicator, address, bytes, "a buffer to register").map(|made| *handle = made))
+    code_of((|| {
+        let communicator = communicator::ready(communicator)?;
+        *handle = 0;
+        if !is_off("NCCL_LOCAL_REGISTER") {
+            *handle = register(&communicator, address, bytes)?;
+        }
+        Ok(())
+    })())
 }
 
 #[cfg(since_2_19)]
@@ -58,6 +120,7 @@ pub extern "C" fn ncclCommDeregister(communicator: usize, handle: usize) -> c_in
 #[cfg(since_2_27)]
 const WINDOW_ALIGNMENT: usize = 4096;
 
+/// All ranks call it, with as much of an allocation of the same length. Where windows cannot be, that is no error, and there is none.
 #[cfg(since_2_27)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommWindowRegister(
@@ -68,8 +131,17 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
     flags: c_int,
 ) -> c_int {
     code_of((|| {
+        let communicator = communicator::ready(communicator)?;
+        *window = 0;
         if !(0..=15).contains(&flags) {
             return trouble(INVALID_ARGUMENT, format!("window flags {flags} are not known"));
+        }
+        if is_off("NCCL_WIN_ENABLE") {
+            // Before 2.29 there is something else instead of nothing.
+            if VERSION < 22_900 {
+                *window = register(&communicator, address, bytes)?;
+            }
+            return Ok(());
         }
         if !address.is_multiple_of(WINDOW_ALIGNMENT) {
             return trouble(
@@ -77,9 +149,25 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
                 format!("a window at 0x{address:x} is not aligned to {WINDOW_ALIGNMENT}"),
             );
         }
-        *window = register(communicator, address, bytes, "a window")?;
+        meet(&communicator, [allocation(address, "a window")?, bytes, flags as usize])?;
+        *window = make_window(&communicator, address, bytes)?;
         Ok(())
     })())
+}
+
+/// NCCL maps every rank's whole allocation at the same place of a space of its own: all must be of one length.
+#[cfg(since_2_27)]
+fn meet(communicator: &Arc<Communicator>, mine: [usize; 3]) -> Answer {
+    let mine: Vec<u8> = mine.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    let number = communicator.issue();
+    let mut said = trouble(IN_PROGRESS, "");
+    communicator.in_turn(number, || said = all_say(communicator, &mine));
+    match said?.iter().position(|other| *other != mine) {
+        Some(other) => {
+            trouble(INVALID_ARGUMENT, format!("rank {other} has a window of another length, or in other memory"))
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(since_2_27)]

@@ -1,13 +1,14 @@
 //! A communicator: its ranks, its state, and the order in which its calls are carried out.
 
 use crate::driver;
+use crate::op::Connection;
 use crate::operator::Made;
 use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Trouble, VERSION, trouble};
 use crate::segment::{self, Segment};
 use settings::{Kind, SETTINGS};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -22,7 +23,14 @@ pub struct Communicator {
     pub device: c_int,
     pub blocking: bool,
     pub operators: Mutex<Vec<Option<Made>>>,
-    pub registered: Mutex<HashMap<usize, usize>>,
+    /// By handle: the address, and how often it was registered; windows not at all.
+    pub registered: Mutex<HashMap<usize, (usize, u32)>>,
+    /// What was called and not captured, so that it is connected.
+    pub connected: Mutex<HashSet<Connection>>,
+    /// Captured calls in graphs that are still there.
+    pub in_graphs: AtomicU32,
+    /// Messages of a simulated group are still queued.
+    pub has_left_over: AtomicBool,
     uuid: [u8; 16],
     segment: OnceLock<Segment>,
     /// 0, in progress, or the asynchronous error.
@@ -82,6 +90,9 @@ impl Communicator {
             blocking,
             operators: Mutex::default(),
             registered: Mutex::default(),
+            connected: Mutex::default(),
+            in_graphs: AtomicU32::new(0),
+            has_left_over: AtomicBool::new(false),
             uuid,
             segment: OnceLock::new(),
             state: AtomicI32::new(IN_PROGRESS),
@@ -162,6 +173,13 @@ impl Communicator {
     pub fn abort(&self) {
         self.aborted.store(true, Ordering::SeqCst);
         self.turned.notify_all();
+    }
+
+    /// Waits until no graph holds a call, as NCCL does before it ends a communicator or gives it up (`commDestroySync` in its src/init.cc).
+    pub fn outlive_graphs(&self) {
+        while self.in_graphs.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Takes the next number.

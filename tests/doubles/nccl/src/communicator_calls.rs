@@ -105,6 +105,7 @@ pub extern "C" fn ncclCommFinalize(handle: usize) -> c_int {
 
 fn finalize(communicator: &Arc<Communicator>, number: u64) -> Answer {
     let mut met = Ok(());
+    communicator.outlive_graphs();
     communicator.in_turn(number, || met = group::control(Kind::Barrier).run(communicator).map(|_| ()));
     communicator.settle(met)
 }
@@ -129,7 +130,10 @@ pub extern "C" fn ncclCommAbort(handle: usize) -> c_int {
     if handle == 0 {
         return 0;
     }
-    code_of(communicator::remove(handle).map(|communicator| communicator.abort()))
+    code_of(communicator::remove(handle).map(|communicator| {
+        communicator.abort();
+        communicator.outlive_graphs();
+    }))
 }
 
 #[unsafe(no_mangle)]

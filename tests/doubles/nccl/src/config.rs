@@ -2,6 +2,7 @@
 
 use crate::result::{Answer, INVALID_ARGUMENT, trouble};
 use std::ffi::{c_char, c_int};
+use std::sync::LazyLock;
 
 /// The part of `ncclConfig_t` that every version since 2.18 has.
 #[repr(C)]
@@ -16,6 +17,13 @@ pub struct Config {
     network: *const c_char,
     split_share: c_int,
 }
+
+/// What the environment puts above every configuration.
+static FORCED: LazyLock<Option<bool>> = LazyLock::new(|| match std::env::var("NCCL_COMM_BLOCKING").ok()?.as_str() {
+    "0" => Some(false),
+    "1" => Some(true),
+    _ => None,
+});
 
 const MAGIC: u32 = 0xcafe_beef;
 const UNDEFINED: c_int = c_int::MIN;
@@ -37,14 +45,19 @@ pub unsafe fn blocks(config: *const Config, otherwise: bool) -> Answer<bool> {
                 return trouble(INVALID_ARGUMENT, format!("{name} is {value}"));
             }
         }
-        if given(config.fewest_ctas) && given(config.most_ctas) && config.fewest_ctas > config.most_ctas {
-            return trouble(INVALID_ARGUMENT, "minCTAs is more than maxCTAs");
+        // As NCCL compares them (`parseCommConfig` in its src/init.cc): what is not given is the least number there is.
+        if config.fewest_ctas > config.most_ctas {
+            return trouble(
+                INVALID_ARGUMENT,
+                format!("minCTAs {} is more than maxCTAs {}", config.fewest_ctas, config.most_ctas),
+            );
         }
     }
-    match config.blocking {
-        UNDEFINED => Ok(otherwise),
-        0 => Ok(false),
-        1 => Ok(true),
-        other => trouble(INVALID_ARGUMENT, format!("blocking is {other}")),
-    }
+    let asked = match config.blocking {
+        UNDEFINED => otherwise,
+        0 => false,
+        1 => true,
+        other => return trouble(INVALID_ARGUMENT, format!("blocking is {other}")),
+    };
+    Ok(FORCED.unwrap_or(asked))
 }

@@ -56,6 +56,7 @@ driver! {
     cuMemFree_v2(address: usize);
     cuMemGetAddressRange_v2(start: *mut usize, bytes: *mut usize, address: usize);
     commgauge_double_lose_device(code: c_int);
+    commgauge_double_when_graph_goes(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
 }
 
 static DRIVER: LazyLock<Result<Driver, String>> = LazyLock::new(Driver::load);
@@ -133,6 +134,11 @@ pub fn check_buffer(address: usize, bytes: usize, what: &str) -> Answer {
         );
     }
     Ok(())
+}
+
+/// Has a function called when the graph that a stream captures is gone.
+pub fn when_graph_goes(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Answer {
+    unsafe { commgauge_double_when_graph_goes(stream, function, data) }
 }
 
 pub fn lose_device(code: c_int) {

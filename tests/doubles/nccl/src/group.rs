@@ -9,6 +9,7 @@ use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, code_o
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 #[derive(Default)]
@@ -28,6 +29,18 @@ struct Gathered {
     planned: Planned,
 }
 
+impl Gathered {
+    fn is_enqueued_at_once(&self) -> bool {
+        self.communicator.ranks == 1 && !self.planned.call.is_message()
+    }
+
+    /// Whether NCCL has an estimate of it.
+    #[cfg(since_2_22)]
+    fn is_estimated(&self) -> bool {
+        !self.is_enqueued_at_once() && !self.planned.call.is_made_of_messages()
+    }
+}
+
 thread_local! {
     static GROUP: RefCell<Group> = RefCell::default();
 }
@@ -36,6 +49,12 @@ thread_local! {
 pub fn call(handle: usize, stream: usize, call: Call) -> Answer {
     inside(|| {
         let communicator = communicator::ready(handle)?;
+        if call.is_made_of_messages() && communicator.has_left_over.load(Ordering::SeqCst) {
+            return trouble(
+                INVALID_USAGE,
+                "messages of a group that was only simulated are still queued and would be carried first",
+            );
+        }
         if call.peer >= communicator.ranks {
             return trouble(INVALID_ARGUMENT, format!("rank {} of {} ranks is named", call.peer, communicator.ranks));
         }
@@ -103,10 +122,21 @@ fn end(launch: bool) -> Answer {
     if let Some(code) = group.failed {
         return trouble(code, "a call of the group failed, and none of it was begun");
     }
-    if launch && !group.calls.is_empty() {
-        return begin(group.calls);
+    let calls = if launch { group.calls } else { simulated(group.calls) };
+    if !calls.is_empty() {
+        return begin(calls);
     }
     if group.any_non_blocking { trouble(IN_PROGRESS, "") } else { Ok(()) }
+}
+
+/// What is carried out of a group that is only simulated: collectives of one rank, which NCCL enqueues when they are called
+/// (`taskAppend` in its src/enqueue.cc). Messages stay in the queues of their peers, which NCCL empties only by carrying them out
+/// (`ncclGroupCommJoin` in its src/include/group.h keeps `planner.peers`).
+fn simulated(calls: Vec<Gathered>) -> Vec<Gathered> {
+    let (alone, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(Gathered::is_enqueued_at_once);
+    let messages = others.iter().filter(|gathered| gathered.planned.call.is_made_of_messages());
+    messages.for_each(|gathered| gathered.communicator.has_left_over.store(true, Ordering::SeqCst));
+    alone
 }
 
 /// Posts the calls of each communicator. Where one of them does not block, from another thread, and the call says that it
@@ -176,13 +206,18 @@ pub struct Simulation {
 pub unsafe extern "C" fn ncclGroupSimulateEnd(simulation: *mut Simulation) -> c_int {
     code_of((|| {
         let bytes = |gathered: &Gathered| gathered.planned.call.bytes();
-        let bytes: usize = GROUP.with_borrow(|group| group.calls.iter().map(bytes).sum());
+        let estimated = |group: &mut Group| -> Vec<usize> {
+            group.calls.iter().filter(|gathered| gathered.is_estimated()).map(bytes).collect()
+        };
+        let bytes = GROUP.with_borrow_mut(estimated);
         if let Some(simulation) = simulation.as_mut() {
             if simulation.magic != 0x7468_5283 || simulation.size < size_of::<Simulation>() {
                 return trouble(INVALID_ARGUMENT, "the simulation info was not initialised");
             }
             // A law that a test can compute: 10 us and 10 GB/s.
-            simulation.estimated_microseconds = 10.0 + bytes as f32 * 1e-4;
+            if !bytes.is_empty() {
+                simulation.estimated_microseconds = 10.0 + bytes.iter().sum::<usize>() as f32 * 1e-4;
+            }
         }
         end(false)
     })())

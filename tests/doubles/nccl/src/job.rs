@@ -4,10 +4,11 @@ use crate::communicator::Communicator;
 use crate::driver;
 use crate::exchange::Exchange;
 use crate::op::Call;
-use crate::result::{Answer, Trouble, trouble};
+use crate::result::{Answer, Trouble, UNHANDLED_CUDA_ERROR, trouble};
 use settings::{Fault, Kind, SETTINGS};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -74,18 +75,40 @@ impl Job {
     /// Puts the job into a stream.
     pub fn enqueue(mut self, stream: usize) -> Answer {
         let captured = driver::is_capturing(stream)?;
+        self.connect(captured)?;
         self.number = if captured { None } else { Some(self.communicator.issue()) };
         let (function, number): (unsafe extern "C" fn(*mut c_void), _) =
             if captured { (run_captured, None) } else { (run_once, self.number) };
         let communicator = self.communicator.clone();
         let job = Box::into_raw(Box::new(self));
-        driver::launch_host_function(stream, function, job.cast()).inspect_err(|_| {
+        let enqueued = driver::launch_host_function(stream, function, job.cast());
+        if captured && enqueued.is_ok() {
+            communicator.in_graphs.fetch_add(1, Ordering::SeqCst);
+            let held = Arc::into_raw(communicator.clone());
+            driver::when_graph_goes(stream, left_graph, held.cast_mut().cast())?;
+        }
+        enqueued.inspect_err(|_| {
             // SAFETY: the stream did not take it.
             drop(unsafe { Box::from_raw(job) });
             if let Some(number) = number {
                 communicator.in_turn(number, || {});
             }
         })
+    }
+
+    /// NCCL connects what a call needs when it is first called. Within a capture that allocates and sets memory, which may spoil it.
+    fn connect(&self, captured: bool) -> Answer {
+        let mut connected = self.communicator.connected.lock().unwrap();
+        for call in self.calls.iter().map(|planned| &planned.call) {
+            if !captured {
+                connected.insert(call.connection());
+            } else if !connected.contains(&call.connection()) {
+                let what =
+                    format!("{} of {} bytes is captured before it was ever called", call.kind.name(), call.bytes());
+                return trouble(UNHANDLED_CUDA_ERROR, format!("{what}: it would be connected within the capture"));
+            }
+        }
+        Ok(())
     }
 
     fn run(&self) {
@@ -163,6 +186,11 @@ impl Job {
 
 unsafe extern "C" fn run_once(job: *mut c_void) {
     Box::from_raw(job.cast::<Job>()).run();
+}
+
+/// A graph is gone that held a call of a communicator.
+unsafe extern "C" fn left_graph(communicator: *mut c_void) {
+    Arc::from_raw(communicator.cast::<Communicator>()).in_graphs.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// The graph may begin it again: it stays for ever.

@@ -7,7 +7,7 @@ use crate::exchange::{Exchange, Tag};
 use crate::operator::{Named, Operator};
 use crate::result::Answer;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     AllReduce,
     Reduce,
@@ -56,6 +56,9 @@ pub struct Call {
     pub peer: u32,
 }
 
+/// Kind, bytes and peer of a call.
+pub type Connection = (Kind, usize, u32);
+
 /// Reductions are carried out in pieces of so many bytes for each rank.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -98,6 +101,16 @@ impl Call {
 
     pub fn is_message(&self) -> bool {
         matches!(self.kind, Send | Receive)
+    }
+
+    /// Whether NCCL carries it as sends and receives.
+    pub fn is_made_of_messages(&self) -> bool {
+        matches!(self.kind, Send | Receive | AllToAll | Gather | Scatter)
+    }
+
+    /// What NCCL connects for it, at the latest when it is called.
+    pub fn connection(&self) -> Connection {
+        (self.kind, self.bytes(), self.peer)
     }
 
     /// Bytes that the rank reads from the send buffer, and that it writes to the receive buffer.

@@ -78,7 +78,7 @@ fn talk(parent: &Arc<Communicator>, colour: c_int, key: c_int) -> Answer<Option<
 }
 
 /// Everybody says as many bytes to everybody.
-fn all_say(parent: &Communicator, mine: &[u8]) -> Answer<Vec<Vec<u8>>> {
+pub fn all_say(parent: &Communicator, mine: &[u8]) -> Answer<Vec<Vec<u8>>> {
     let heard = vec![vec![0u8; mine.len()]; parent.ranks as usize];
     let mut exchange = Exchange::new(parent.ranks);
     for (peer, place) in (0..).zip(&heard) {

@@ -1,0 +1,47 @@
+//! What NCCL itself estimates of a call, and of which calls it may be asked.
+
+use super::{Kind, Part, Prepared};
+use crate::backend::nccl::abi::SimulationInfo;
+use crate::error::Result;
+use std::ffi::c_int;
+
+/// `ncclGroupSimulateEnd`.
+type SimulateEnd = unsafe extern "C" fn(*mut SimulationInfo) -> c_int;
+
+impl Prepared {
+    /// Whether NCCL may be asked what it estimates of the call. Not of messages: it has no estimate of them, and what a simulated group
+    /// leaves in the queues of its peers would be carried by the next one (`src/include/group.h`, `ncclGroupCommJoin`). Nor of calls
+    /// of one rank, which it carries out as they are made (`src/enqueue.cc`, `taskAppend`).
+    pub fn is_estimated(&self) -> bool {
+        self.is_estimated
+    }
+
+    /// What NCCL estimates that calls in one group take, in microseconds; none of them is carried out.
+    pub fn simulated(&self, end: SimulateEnd, calls: impl FnOnce() -> Result<()>) -> Result<f32> {
+        let library = self.library;
+        // SAFETY: takes nothing, and is ended below.
+        library.check(unsafe { (library.call.group_start)() }, "ncclGroupStart")?;
+        let called = calls();
+        let mut info = SimulationInfo::empty();
+        // SAFETY: the group was started above, the structure is ours. Also after an error, or the group would stay open.
+        let ended = library.check(unsafe { end(&mut info) }, "ncclGroupSimulateEnd");
+        called.and(ended).map(|()| info.estimated_microseconds)
+    }
+}
+
+impl Kind {
+    /// Whether NCCL carries it without sends and receives, which all_to_all, gather and scatter are to it as well.
+    pub(super) fn is_made_of_collectives(&self) -> bool {
+        match self {
+            Kind::AllReduce { .. }
+            | Kind::AllGather { .. }
+            | Kind::ReduceScatter { .. }
+            | Kind::Broadcast { .. }
+            | Kind::Reduce { .. } => true,
+            Kind::Group(pieces) => pieces.iter().all(|piece| matches!(piece.what, Part::Reduce { .. })),
+            Kind::AllToAll { .. } | Kind::Gather { .. } | Kind::Scatter { .. } | Kind::Turns(_) | Kind::Nothing => {
+                false
+            }
+        }
+    }
+}
