@@ -85,16 +85,18 @@ pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&
 
 /// By what the user sets the queues to the device, and as many as there can be.
 const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
+/// Those that the driver makes where it is not told, as where ranks share GPUs.
+const USUAL_QUEUES: usize = 8;
 
 /// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
 fn refuse_shared_queues(streams: usize, queues: Option<String>) -> Result<()> {
-    let Some(queues) = queues.and_then(|text| text.trim().parse::<usize>().ok()) else { return Ok(()) };
+    let queues = queues.and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_QUEUES);
     if streams <= queues || queues >= QUEUES.1 {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "this step has {streams} streams, and {}={queues} leaves them {queues} queues to the device: calls would wait for one another, and \
-         may for ever; unset it",
+        "this step has {streams} streams and {queues} queues to the device: calls would wait for one another, and may for ever; \
+         set {}=32, or leave it out unless ranks share GPUs",
         QUEUES.0
     )))
 }
@@ -383,12 +385,15 @@ mod tests {
             (9, Some("8"), true),
             (8, Some("8"), false),
             (40, Some("32"), false),
-            (40, None, false),
+            (9, None, true),
+            (8, None, false),
         ] {
             let told = refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
             assert_eq!(told.is_some(), refused, "{streams}, {queues:?}");
             assert!(
-                told.is_none_or(|text| text.contains("this step has") && text.contains("CUDA_DEVICE_MAX_CONNECTIONS="))
+                told.is_none_or(
+                    |text| text.contains("this step has") && text.contains("CUDA_DEVICE_MAX_CONNECTIONS=32")
+                )
             );
         }
     }
