@@ -59,7 +59,8 @@ pub(super) fn compared(
         sheet.set(Fact::DeviceModel, device.model);
         sheet.set(Fact::DeviceUuid, device.uuid);
         sheet.set(Fact::GpuDriver, device.driver);
-        sheet.set(Fact::NcclLibrary, device.library);
+        sheet.set(Fact::NcclVersion, device.nccl_version);
+        sheet.set(Fact::NcclFile, device.nccl_file);
     }
     let asked = Asked { mixed: arguments.allow_mixed, shared_devices: arguments.nccl.share_gpu };
     inspect(world, &sheet, places, asked)

@@ -47,8 +47,10 @@ pub(super) struct Compared {
     pub refusals: Vec<String>,
     pub warnings: Vec<String>,
     pub notes: Vec<String>,
-    /// Whether a refusal could have been allowed.
+    /// Whether the refusals could have been allowed, all of them.
     pub could_be_allowed: bool,
+    /// Refusals that could be.
+    mixed: usize,
 }
 
 /// Compares all ranks; `allows_mixed` turns the refusals that may be waived into warnings.
@@ -82,6 +84,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
             }
         }
     }
+    compared.could_be_allowed = compared.mixed > 0 && compared.mixed == compared.refusals.len();
     compared
 }
 
@@ -105,7 +108,7 @@ impl Compared {
             Weight::Note => self.notes.push(format!("the ranks do not {what}: {each}")),
             Weight::Warning => self.warnings.push(format!("the ranks do not {what}: {each}")),
             Weight::Mixed | Weight::Refusal => {
-                self.could_be_allowed |= weight == Weight::Mixed;
+                self.mixed += usize::from(weight == Weight::Mixed);
                 self.refusals.push(format!("the ranks do not {what}: {each}"));
             }
         }

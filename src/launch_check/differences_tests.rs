@@ -75,8 +75,17 @@ fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
     assert!(compared(&ranks, false).could_be_allowed);
     let allowed = compared(&ranks, true);
     assert_eq!((allowed.refusals.len(), allowed.warnings.len()), (0, 1));
-    let programs = compared(&[&[(Fact::Program, "a")], &[(Fact::Program, "b")]], true);
-    assert_eq!((programs.refusals.len(), programs.could_be_allowed), (1, false));
+    for never in [Fact::Program, Fact::NcclVersion] {
+        let refused = compared(&[&[(never, "a")], &[(never, "b")]], true);
+        assert_eq!((refused.refusals.len(), refused.could_be_allowed), (1, false));
+    }
+    // What would not help is not offered.
+    let both: [&[(Fact, &str)]; 2] = [
+        &[(Fact::NcclVersion, "2.30.7"), (Fact::NcclFile, "/a")],
+        &[(Fact::NcclVersion, "2.27.3"), (Fact::NcclFile, "/b")],
+    ];
+    let refused = compared(&both, false);
+    assert_eq!((refused.refusals.len(), refused.could_be_allowed), (2, false));
 }
 
 #[test]

@@ -13,8 +13,10 @@ pub enum Fact {
     Settings,
     /// The MPI library that was loaded, with its version.
     MpiLibrary,
-    /// The NCCL library that was loaded, with its version and file.
-    NcclLibrary,
+    /// Version of the NCCL that was loaded.
+    NcclVersion,
+    /// Its file.
+    NcclFile,
     /// Version of the GPU driver.
     GpuDriver,
     /// Variables that steer MPI, NCCL, their transports and the threads, one on each line.
@@ -46,12 +48,13 @@ pub(super) enum Weight {
 
 impl Fact {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Fact; 11] = [
+    pub const ALL: [Fact; 12] = [
         Fact::Program,
         Fact::Suite,
         Fact::Settings,
         Fact::MpiLibrary,
-        Fact::NcclLibrary,
+        Fact::NcclVersion,
+        Fact::NcclFile,
         Fact::GpuDriver,
         Fact::Environment,
         Fact::DeviceModel,
@@ -67,7 +70,8 @@ impl Fact {
             Fact::Suite => "suite (SHA-256 of it and the files it names)",
             Fact::Settings => "settings",
             Fact::MpiLibrary => "MPI library",
-            Fact::NcclLibrary => "NCCL library",
+            Fact::NcclVersion => "version of NCCL",
+            Fact::NcclFile => "file of NCCL",
             Fact::GpuDriver => "GPU driver",
             Fact::Environment => "environment",
             Fact::DeviceModel => "device",
@@ -94,8 +98,9 @@ impl Fact {
     /// What follows where ranks differ; of lists, where a line of this name differs.
     pub(super) fn weight(self, line: &str) -> Weight {
         match self {
-            Fact::Program | Fact::Suite | Fact::Settings => Weight::Refusal,
-            Fact::MpiLibrary | Fact::NcclLibrary | Fact::GpuDriver => Weight::Mixed,
+            // NCCL connects no ranks of different versions (`src/init.cc`, "Mismatched NCCL version detected").
+            Fact::Program | Fact::Suite | Fact::Settings | Fact::NcclVersion => Weight::Refusal,
+            Fact::MpiLibrary | Fact::NcclFile | Fact::GpuDriver => Weight::Mixed,
             Fact::Environment => super::variables::weight(line),
             Fact::DeviceModel | Fact::Processor => Weight::Warning,
             Fact::DeviceUuid | Fact::Kernel => Weight::Shown,

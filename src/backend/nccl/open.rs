@@ -74,8 +74,10 @@ pub struct DeviceFacts {
     pub uuid: String,
     /// The newest CUDA that the driver serves.
     pub driver: String,
-    /// NCCL's version and file.
-    pub library: String,
+    /// NCCL's version.
+    pub nccl_version: String,
+    /// NCCL's file.
+    pub nccl_file: String,
 }
 
 impl Opened {
@@ -121,26 +123,28 @@ impl Opened {
             model: self.device.name.clone(),
             uuid: self.device.uuid.clone(),
             driver: format!("for CUDA {}.{}", self.driver_version.0, self.driver_version.1),
-            library: format!("NCCL {version} ({file})"),
+            nccl_version: version.to_string(),
+            nccl_file: file.clone(),
         }
     }
 
     /// The backend. Called by all ranks, each with the log of its NCCL, where there is one.
     ///
+    /// Whether the ranks have the same library, and a device each, is known before ([`crate::launch_check`]).
+    ///
     /// # Errors
-    /// Where ranks have different libraries, or share a device without having asked for it.
+    /// What MPI or the driver says.
     pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
         let Opened { device, library, .. } = &self;
         let world = mpi_call::Communicator::world()?;
         let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
-        let mine = format!("{}\n{name}\n{}\n{}", library.version, device.uuid, device);
+        let mine = format!("{name}\n{}", device.uuid);
         let mut all = world.gather_bytes(mine.as_bytes())?.join(&b'\0');
         world.broadcast_bytes(&mut all)?;
         let all = String::from_utf8_lossy(&all).into_owned();
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
-        one_version(&ranks)?;
-        let hosts = ranks.iter().map(|rank| rank.get(1).copied().unwrap_or_default().to_owned()).collect();
-        let ranks_on_device = sharing(&ranks, world.rank() as usize, placing.share_gpu)?;
+        let hosts = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default().to_owned()).collect();
+        let ranks_on_device = sharing(&ranks, world.rank() as usize);
         let mut facts = self.facts(placing, ranks_on_device);
         if log.is_some() {
             facts.warnings.push(
@@ -247,68 +251,19 @@ impl Opened {
     }
 }
 
-/// All ranks must have loaded the same version; communicators of different ones do not come about.
-fn one_version(ranks: &[Vec<&str>]) -> Result<()> {
-    let version = |rank: &Vec<&str>| rank.first().copied().unwrap_or_default().to_owned();
-    let first = ranks.first().map(version).unwrap_or_default();
-    let others = ranks.iter().enumerate().filter(|(_, rank)| version(rank) != first);
-    let others: Vec<String> = others
-        .map(|(number, rank)| format!("rank {number} on host {} {}", rank.get(1).unwrap_or(&""), version(rank)))
-        .collect();
-    if others.is_empty() {
-        return Ok(());
-    }
-    let text = format!("the ranks do not load the same NCCL: rank 0 has {first}; {}", others.join("; "));
-    Err(Error::mismatch(text).shared())
-}
-
-/// Ranks that have this rank's device; more than one only where that was asked for.
-fn sharing(ranks: &[Vec<&str>], me: usize, share_gpu: bool) -> Result<u32> {
-    let device = |rank: &Vec<&str>| {
-        (rank.get(1).copied().unwrap_or("").to_owned(), rank.get(2).copied().unwrap_or("").to_owned())
-    };
-    let mut taken: HashMap<(String, String), Vec<usize>> = HashMap::new();
-    for (number, rank) in ranks.iter().enumerate() {
-        taken.entry(device(rank)).or_default().push(number);
-    }
-    let shared = taken.values().filter(|those| those.len() > 1).min();
-    if let (Some(those), false) = (shared, share_gpu) {
-        let rank = &ranks[those[0]];
-        let text = format!(
-            "ranks {} and {} on host {} have the same GPU, {}; give each its own with --device-map, or say --share-gpu",
-            those[0],
-            those[1],
-            rank.get(1).unwrap_or(&""),
-            rank.get(3).unwrap_or(&"")
-        );
-        return Err(Error::mismatch(text).shared());
-    }
-    Ok(ranks.get(me).and_then(|rank| taken.get(&device(rank))).map_or(1, |those| those.len() as u32))
+/// How many ranks have the device of rank `me`, of each rank's host and device.
+fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
+    let mine = ranks.get(me);
+    ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ranks(texts: &[&'static str]) -> Vec<Vec<&'static str>> {
-        texts.iter().map(|text| text.split(' ').collect()).collect()
-    }
-
     #[test]
-    fn ranks_with_different_libraries_are_named_and_refused_by_all() {
-        let error = one_version(&ranks(&["2.30.7 a u0 d", "2.27.3 b u1 d"])).expect_err("different");
-        assert!(error.is_shared());
-        assert_eq!(error.exit_code(), 7);
-        assert!(error.to_string().contains("rank 0 has 2.30.7; rank 1 on host b 2.27.3"), "{error}");
-        assert!(one_version(&ranks(&["2.30.7 a u0 d", "2.30.7 b u1 d"])).is_ok());
-    }
-
-    #[test]
-    fn two_ranks_on_one_device_are_refused_unless_asked_for() {
-        let four = ranks(&["v a u0 d0", "v a u1 d1", "v a u1 d1", "v b u1 d1"]);
-        let error = sharing(&four, 0, false).expect_err("shared");
-        assert_eq!((error.exit_code(), error.is_shared()), (7, true));
-        assert!(error.to_string().contains("ranks 1 and 2 on host a have the same GPU, d1"), "{error}");
-        assert_eq!([0, 1, 3].map(|me| sharing(&four, me, true).unwrap()), [1, 2, 1]);
+    fn ranks_share_a_device_where_host_and_device_are_the_same() {
+        let four = [["a", "u0"], ["a", "u1"], ["a", "u1"], ["b", "u1"]].map(Vec::from);
+        assert_eq!([0, 1, 3].map(|me| sharing(&four, me)), [1, 2, 1]);
     }
 }
