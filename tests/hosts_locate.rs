@@ -33,7 +33,7 @@ fn assert_accused(cluster: &VirtualCluster, expected: &[Value]) {
     let (suite, record) = (folder.path().join("pairs.toml"), record_in(&folder));
     std::fs::write(&suite, PAIRS_OF_HOSTS).unwrap();
     let mut command = cluster.command(4, 1, SUITE);
-    Ran::alone(command.arg(&suite).arg("--record").arg(&record).arg("--quiet"), 180).ended_with(0);
+    Ran::of(command.arg(&suite).arg("--record").arg(&record).arg("--quiet"), 180).ended_with(0);
     let (document, text, code) = located(&record);
     eprintln!("{text}");
     let suspects = document["suspects"].as_array().expect("suspects");

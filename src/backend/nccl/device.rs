@@ -61,8 +61,9 @@ impl Placing {
             return Ok(0);
         }
         if *ranks_on_host > devices {
+            let plural = if devices == 1 { "" } else { "s" };
             return Err(Error::usage(format!(
-                "host {host} has {ranks_on_host} ranks and {devices} CUDA devices{visible}; start one rank for each device, or \
+                "host {host} has {ranks_on_host} ranks and {devices} CUDA device{plural}{visible}; start one rank for each device, or \
                  let ranks share them with --share-gpu (NCCL 2.30 or newer), which is marked in the record"
             )));
         }
