@@ -20,9 +20,9 @@ fn note_commit() {
             println!("cargo:rerun-if-changed={path}");
         }
     }
-    if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
-        println!("cargo:rustc-env=COMMGAUGE_COMMIT={commit}");
-    }
+    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets the version");
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]).map_or_else(String::new, |commit| format!(" ({commit})"));
+    println!("cargo:rustc-env=COMMGAUGE_VERSION={version}{commit}");
 }
 
 fn git(words: &[&str]) -> Option<String> {

@@ -87,11 +87,18 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
         &report,
         &["# gpu-check: NOT PASSED: not proven (exit code 3)", "carried out by stand-ins", "2 GPUs; ranks 1, 2."],
     );
-    for part in
-        ["doctor", "data, 1 ranks", "data, 2 ranks", "times, 2 ranks", "graphs, groups and kinds of buffers, 2 ranks"]
-    {
+    for part in [
+        "doctor",
+        "data, 1 ranks",
+        "data, 2 ranks",
+        "times, 2 ranks",
+        "graphs, groups and kinds of buffers, 2 ranks",
+        "what NCCL chooses, 2 ranks",
+    ] {
         assert_says(&report, &[&format!("| {part} | ok |")]);
     }
+    // The law of the stand-in.
+    assert_says(&report, &["65536 B: ring simple x4"]);
     for peer in ["nccl-tests", "torch.distributed"] {
         assert_says(&report, &[&format!("| comparison with {peer} | ok |"), "65536 B: ours / theirs"]);
     }

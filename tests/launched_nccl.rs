@@ -143,7 +143,7 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     };
     let nothing = ("COMMGAUGE_TEST_NOTHING", "");
     refused(2, 0, "", nothing, 2, &["--backend nccl: host ", "finds no device"]);
-    refused(2, 1, "", nothing, 2, &["has 2 ranks and 1 CUDA devices", "--share-gpu"]);
+    refused(2, 1, "", nothing, 2, &["has 2 ranks and 1 CUDA device;", "--share-gpu"]);
     let both = ("CUDA_VISIBLE_DEVICES", "0,1");
     refused(3, 4, "", both, 2, &["has 3 ranks and 2 CUDA devices (CUDA_VISIBLE_DEVICES=0,1)"]);
     let the_same = ("CUDA_VISIBLE_DEVICES", "1");

@@ -45,7 +45,7 @@ pub fn examine(system: &dyn System) -> DoctorDocument {
     DoctorDocument {
         format: DOCTOR_FORMAT.to_owned(),
         version: DOCTOR_VERSION,
-        program_version: crate::record::provenance::program_version(),
+        program_version: crate::record::provenance::PROGRAM_VERSION.to_owned(),
         host: system.host(),
         backends: backends::verdicts(&launching.ready, &cuda.ready, &nccl.ready),
         sections,

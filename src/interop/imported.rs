@@ -160,7 +160,7 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
         run_id: run_id.to_owned(),
         started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         program: "commgauge import".to_owned(),
-        program_version: provenance::program_version(),
+        program_version: provenance::PROGRAM_VERSION.to_owned(),
         program_sha256: String::new(),
         command_line: std::env::args().collect(),
         launch_command: None,

@@ -98,13 +98,8 @@ pub fn file_sha256(path: &Path) -> Result<String> {
     Ok(digest::sha256(bytes))
 }
 
-/// Version and commit of this program.
-pub fn program_version() -> String {
-    match option_env!("COMMGAUGE_COMMIT") {
-        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
-        None => env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
+/// Version of this program, and its commit where it was built from a checkout.
+pub const PROGRAM_VERSION: &str = env!("COMMGAUGE_VERSION");
 
 fn processor_name() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

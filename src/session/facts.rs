@@ -20,7 +20,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         run_id: request.run_id.clone(),
         started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         program: request.program.to_owned(),
-        program_version: provenance::program_version(),
+        program_version: provenance::PROGRAM_VERSION.to_owned(),
         program_sha256: ranks.program_sha256.clone(),
         command_line: std::env::args().collect(),
         launch_command: request.launch_command.clone(),

@@ -24,6 +24,7 @@ use super::super::selftest::SelfTestCommand;
 use super::super::simulate::SimulateCommand;
 use super::super::validate::ValidateCommand;
 use crate::error::Result;
+use crate::record::provenance::PROGRAM_VERSION;
 use clap::{Parser, Subcommand};
 
 /// What to read next.
@@ -31,7 +32,7 @@ const MORE: &str = "Start with `commgauge list`, then `commgauge run quick -n 4`
 
 /// Measure the communication that training and serving a large model really does on a cluster
 #[derive(Debug, Parser)]
-#[command(name = "commgauge", version, arg_required_else_help = true, after_help = MORE)]
+#[command(name = "commgauge", version = PROGRAM_VERSION, arg_required_else_help = true, after_help = MORE)]
 pub struct Commgauge {
     /// What to do.
     #[command(subcommand)]

@@ -5,6 +5,7 @@ use super::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
 use crate::record::line::SuiteFacts;
+use crate::record::provenance::PROGRAM_VERSION;
 use crate::workload::WorkPlan;
 use clap::Parser;
 
@@ -12,7 +13,7 @@ use clap::Parser;
 ///
 /// mpirun -np 16 commgauge-pairs
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-pairs", version)]
+#[command(name = "commgauge-pairs", version = PROGRAM_VERSION)]
 pub struct PairsRun {
     #[command(flatten)]
     pairs: PairsArguments,

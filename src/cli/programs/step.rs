@@ -6,6 +6,7 @@ use super::Work;
 use crate::config::{LayoutTable, RunSettings};
 use crate::error::Result;
 use crate::record::line::SuiteFacts;
+use crate::record::provenance::PROGRAM_VERSION;
 use crate::workload::replay::ReplayOptions;
 use crate::workload::{Interference, WorkPlan};
 use clap::Parser;
@@ -14,7 +15,7 @@ use clap::Parser;
 ///
 /// mpirun -np 4 commgauge-step --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 1024 --micro-batches 4
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-step", version)]
+#[command(name = "commgauge-step", version = PROGRAM_VERSION)]
 pub struct StepRun {
     #[command(flatten)]
     step: StepArguments,

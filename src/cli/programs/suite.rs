@@ -7,6 +7,7 @@ use crate::config::RunSettings;
 use crate::error::Result;
 use crate::layout::Nodes;
 use crate::record::line::SuiteFacts;
+use crate::record::provenance::PROGRAM_VERSION;
 use crate::workload::WorkPlan;
 use clap::Parser;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 ///
 /// mpirun -np 4 commgauge-suite suites/quick.toml
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-suite", version)]
+#[command(name = "commgauge-suite", version = PROGRAM_VERSION)]
 pub struct SuiteRun {
     /// Suite file (suites/*.toml), or the name of one in suites/
     suite: PathBuf,

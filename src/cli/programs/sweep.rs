@@ -6,6 +6,7 @@ use super::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
 use crate::record::line::SuiteFacts;
+use crate::record::provenance::PROGRAM_VERSION;
 use crate::workload::WorkPlan;
 use clap::Parser;
 
@@ -13,7 +14,7 @@ use clap::Parser;
 ///
 /// mpirun -np 4 commgauge-sweep all_reduce -b 8 -e 64M -f 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-sweep", version)]
+#[command(name = "commgauge-sweep", version = PROGRAM_VERSION)]
 pub struct Sweep {
     #[command(flatten)]
     sweep: SweepArguments,
