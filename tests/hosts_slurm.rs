@@ -242,6 +242,7 @@ fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_
 #[track_caller]
 fn goes_on_by_itself(slurm: &Slurm, job: &str) {
     let (facts, out) = slurm.ended(job, 200);
+    assert!(slurm.record(job).exists(), "{facts}\n{out}");
     let read = lines(&slurm.record(job));
     assert!(!of_kind(&read, "resume").is_empty(), "{facts}\n{out}");
     let turns = of_kind(&read, "resume").len();
