@@ -25,6 +25,7 @@ use crate::config::Machine;
 use crate::error::{Error, Result};
 use crate::launch::{self, Allocation, GRACE};
 use crate::layout::Nodes;
+use crate::record::hang_line::HangReason;
 use crate::record::line::{End, EndStatus, RankFacts};
 use crate::record::{Line, Record};
 use crate::report::View;
@@ -301,6 +302,8 @@ struct Seen {
     out_of_memory_kills: (String, u64),
     /// Processes of this host's ranks that ended before all others; several where it was too close to call.
     first_gone: Vec<u32>,
+    /// The one rank that the watchdog saw die.
+    died: Option<u32>,
 }
 
 impl Seen {
@@ -322,6 +325,7 @@ impl Seen {
             Line::Header(header) => self.header = Some(header.ranks),
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
             Line::Case(_) | Line::Product(_) => self.cases += 1,
+            Line::Hang(hang) if hang.reason == HangReason::Death => self.died = hang.suspects.parse().ok(),
             Line::Resume(resume) => self.header = Some(resume.ranks),
             Line::End(end) => self.end = Some(end),
             Line::PlanGrowth(growth) => {

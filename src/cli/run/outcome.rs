@@ -108,8 +108,11 @@ fn launcher_end(ending: &Ending) -> String {
 fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
     let ranks = seen.header.as_deref().unwrap_or_default();
     for mut death in deaths(&ending.output) {
-        // Without a rank it is MPICH, whose process may be one that was ended after the first.
-        if death.rank.is_none() {
+        // Without a rank it is MPICH, whose process may be one that was ended after the first. A rank that crashes is gone for the system
+        // only when all of it is taken down; the watchdog heard of it before.
+        if death.rank.is_none() && seen.died.is_some() {
+            (death.rank, death.pid) = (seen.died, None);
+        } else if death.rank.is_none() {
             match seen.first_gone[..] {
                 [] => {}
                 [pid] => death.pid = Some(pid),
@@ -205,7 +208,7 @@ mod tests {
     }
 
     fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
-        check_with(code, interrupted_by, output, end, &[])
+        check_with(code, interrupted_by, output, end, (&[], None))
     }
 
     fn check_with(
@@ -213,7 +216,7 @@ mod tests {
         interrupted_by: Option<i32>,
         output: &str,
         end: Option<End>,
-        first_gone: &[u32],
+        (first_gone, died): (&[u32], Option<u32>),
     ) -> (i32, String) {
         let signal = code.is_none().then_some(9);
         let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
@@ -226,6 +229,7 @@ mod tests {
             end,
             out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
             first_gone: first_gone.to_vec(),
+            died,
         };
         let verdict = conclude(&ending, &seen);
         (verdict.exit_code, verdict.sentences.join("\n"))
@@ -289,15 +293,17 @@ mod tests {
 
     #[test]
     fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
-        for (first_gone, expected) in [
-            (&[][..], "rank 1 (process 101 on vm.cluster) was killed"),
-            (&[100], "rank 0 (process 100 on vm.cluster) was killed"),
-            (&[100, 101], "one of these ended badly, and the others with it: rank 0 (process 100"),
+        for (first_gone, died, expected) in [
+            (&[][..], None, "rank 1 (process 101 on vm.cluster) was killed"),
+            (&[100], None, "rank 0 (process 100 on vm.cluster) was killed"),
+            (&[100, 101], None, "one of these ended badly, and the others with it: rank 0 (process 100"),
+            // The watchdog knows better.
+            (&[101], Some(0), "rank 0 (process 100 on vm.cluster) was killed"),
         ] {
-            let text = check_with(Some(9), None, MPICH, None, first_gone).1;
+            let text = check_with(Some(9), None, MPICH, None, (first_gone, died)).1;
             assert!(text.contains(expected), "{text}");
         }
-        let text = check_with(Some(137), None, OPEN_MPI, None, &[100]).1;
+        let text = check_with(Some(137), None, OPEN_MPI, None, (&[100], Some(0))).1;
         assert!(text.contains("rank 1 (process 101 on vm.cluster)"), "Open MPI knows: {text}");
     }
 
