@@ -10,8 +10,9 @@ use std::ffi::OsStr;
 /// without the multicast that needs a device for itself.
 pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
 
-/// As many queues to the device as there can be, which are 8 unless set (CUDA programming guide, "CUDA Environment Variables").
-const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+/// By what queues to the device are set, and as many as there can be, which are 8 unless set (CUDA programming guide, "CUDA Environment
+/// Variables").
+pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
 
 /// Thread blocks that NCCL's kernels take on shared GPUs unless the user says otherwise: so few that the kernels of all ranks are resident
 /// together (one that is not would be waited for for ever by those that are). Not from the environment, which is above what cases ask for.
@@ -88,7 +89,7 @@ impl Environment {
         // a stream for each axis and each channel of messages, and two ranks could wait for each other for ever. Ranks that share a device
         // share its queues, of which the first would take all (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
         if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
-            set(QUEUES.0, OsStr::new(QUEUES.1));
+            set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
         }
         if !self.tell_algorithm {
             keep_log_from_standard_output();

@@ -10,6 +10,7 @@ use super::channels::Route;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
+use super::environment::QUEUES;
 use super::prepared::{Prepared, result_offset};
 use super::replay_times::{Intervals, Span};
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
@@ -83,8 +84,6 @@ pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&
     binding.plan.program_of_rank(rank).ok_or_else(missing)
 }
 
-/// By what the user sets the queues to the device, and as many as there can be.
-const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
 /// Those that the driver makes where it is not told, as where ranks share GPUs.
 const USUAL_QUEUES: usize = 8;
 
@@ -96,8 +95,8 @@ fn refuse_shared_queues(streams: usize, queues: Option<String>) -> Result<()> {
     }
     Err(Error::usage(format!(
         "this step has {streams} streams and {queues} queues to the device: calls would wait for one another, and may for ever; \
-         set {}=32, or leave it out unless ranks share GPUs",
-        QUEUES.0
+         set {}={}, or leave it out unless ranks share GPUs",
+        QUEUES.0, QUEUES.1
     )))
 }
 

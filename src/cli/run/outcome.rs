@@ -110,13 +110,12 @@ fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
     for mut death in deaths(&ending.output) {
         // Without a rank it is MPICH, whose process may be one that was ended after the first. A rank that crashes is gone for the system
         // only when all of it is taken down; the watchdog heard of it before.
-        if death.rank.is_none() && seen.died.is_some() {
-            (death.rank, death.pid) = (seen.died, None);
-        } else if death.rank.is_none() {
-            match seen.first_gone[..] {
-                [] => {}
-                [pid] => death.pid = Some(pid),
-                [..] => {
+        if death.rank.is_none() {
+            match (seen.died, &seen.first_gone[..]) {
+                (Some(rank), _) => (death.rank, death.pid) = (Some(rank), None),
+                (None, []) => {}
+                (None, [pid]) => death.pid = Some(*pid),
+                (None, [..]) => {
                     sentences.push(one_of(&seen.first_gone, ranks));
                     continue;
                 }
