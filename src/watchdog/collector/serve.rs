@@ -222,7 +222,10 @@ impl Serving {
                 }
             }
             Speaker::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
-                self.peers[at].connection.queue(&Frame::Query);
+                // Who comes while all are asked has not heard the question.
+                if matches!(self.stage, Stage::Asking { .. }) {
+                    self.peers[at].connection.queue(&Frame::Query);
+                }
             }
             _ => return false,
         }

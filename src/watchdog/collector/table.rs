@@ -141,6 +141,13 @@ impl RankTable {
         self.entries.iter().filter(late).map(deadline).min().map(Trigger::Deadline)
     }
 
+    /// What was answered to an earlier question is no answer to the next.
+    pub fn forget_answers(&mut self) {
+        for entry in &mut self.entries {
+            (entry.detail, entry.sleeps) = (None, false);
+        }
+    }
+
     /// After the collector itself could not run for a while, nobody is blamed for the time.
     pub fn forgive(&mut self, now: Instant) {
         self.entries.iter_mut().for_each(|entry| entry.heard = now);

@@ -1,7 +1,12 @@
 //! A collector that hears of 16,384 ranks on 2,048 hosts, over real connections: it stays small, and names the one that hangs.
-//! One process plays the other hosts. Strangers on its port cost it nothing.
+//! One process plays the other hosts, and tells how long their ranks have stood still, so that no clock of a busy machine counts.
+//! Strangers on its port cost it nothing.
 
 #![cfg(feature = "mpi")]
+
+mod common;
+
+use common::wait_until;
 
 use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
@@ -18,7 +23,7 @@ const HOSTS: u32 = 2_048;
 const RANKS_PER_HOST: u32 = 8;
 const HUNG: u32 = 9_999;
 const TOKEN: Token = [9; 32];
-const DEADLINE: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Collector {
     child: Child,
@@ -73,30 +78,64 @@ fn greet(port: u16, speaker: Speaker) -> TcpStream {
     stream
 }
 
-fn state(rank: u32, step: u64, stuck: Duration) -> Frame {
+fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
     let shown = Shown { activity: 1, step, calls: step / 2 + 1, doing: Doing::CALL.0, peer: None, group: 0 };
     Frame::State(RankState {
         rank,
         shown,
         stuck_milliseconds: stuck.as_millis() as u32,
-        deadline_milliseconds: DEADLINE.as_millis() as u32,
+        deadline_milliseconds: deadline.as_millis() as u32,
         ..RankState::default()
     })
 }
 
-/// Every rank's state over its connection: the ranks of the first host have one each, those of the others one for each host.
-fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, hung_since: Option<Instant>) {
+/// The ranks of the first host have a connection each, those of the others one for each host.
+fn streams_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
+    let first = (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, Speaker::Rank(rank)), vec![rank]));
+    let others = (1..HOSTS).map(|host| {
+        let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
+        (greet(answer.hosts_port, Speaker::Host(host)), ranks)
+    });
+    first.chain(others).collect()
+}
+
+/// Every rank's state over its connection: `steps` of the one that hangs, one more of the others once they stand still.
+fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, stuck: Duration) {
     for (stream, ranks) in streams {
         let mut bytes = Vec::new();
         for rank in &*ranks {
-            let frame = match hung_since {
-                None => state(*rank, steps, Duration::ZERO),
-                Some(since) if *rank == HUNG => state(*rank, steps, since.elapsed()),
-                Some(since) => state(*rank, steps + 1, since.elapsed()),
-            };
-            frame.encode(&mut bytes);
+            let waits = u64::from(!stuck.is_zero() && *rank != HUNG);
+            state(*rank, steps + waits, stuck, DEADLINE).encode(&mut bytes);
         }
         stream.write_all(&bytes).expect("it listens");
+    }
+}
+
+/// What every rank answers when it is asked.
+fn answer(streams: &mut [(TcpStream, Vec<u32>)]) {
+    for (stream, ranks) in streams {
+        let mut bytes = Vec::new();
+        for rank in &*ranks {
+            Frame::Detail(*rank, false, "its thread runs, 99 % busy".into()).encode(&mut bytes);
+        }
+        stream.write_all(&bytes).expect("it listens");
+    }
+}
+
+/// Reads until the collector says this.
+fn hear(stream: &mut TcpStream, wanted: &Frame) {
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let (mut heard, mut some) = (Vec::new(), [0; 64]);
+    loop {
+        let count = stream.read(&mut some).expect("an order");
+        assert!(count > 0, "the collector closed before it said {wanted:?}");
+        heard.extend(&some[..count]);
+        while let Ok(Some((frame, taken))) = Frame::decode(&heard) {
+            heard.drain(..taken);
+            if frame == *wanted {
+                return;
+            }
+        }
     }
 }
 
@@ -104,72 +143,82 @@ fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, hung_since: Option<In
 fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < u64::from(2 * HOSTS)) {
-        let _ = std::io::stderr().write_all(b"SKIPPED watchdog_scale: this system allows too few open files\n");
+        common::skipped("watchdog of 2,048 hosts", "this system allows too few open files");
         return;
     }
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
+    let _alone = common::alone();
     let folder = tempfile::tempdir().unwrap();
     let mut collector = Collector::start(HOSTS, folder.path().join("run.jsonl"));
     collector.begin();
-    let mut streams: Vec<(TcpStream, Vec<u32>)> =
-        (0..RANKS_PER_HOST).map(|rank| (greet(collector.answer.port, Speaker::Rank(rank)), vec![rank])).collect();
-    for host in 1..HOSTS {
-        let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
-        streams.push((greet(collector.answer.hosts_port, Speaker::Host(host)), ranks));
-    }
+    let mut streams = streams_of_all(&collector.answer);
     drop(collector.child.stdin.take());
     let mut activity = Vec::new();
     Frame::Activity(1, r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#.into()).encode(&mut activity);
     streams[0].0.write_all(&activity).unwrap();
-    for round in 0..6 {
-        tell(&mut streams, 200 + 2 * round, None);
-        std::thread::sleep(Duration::from_millis(500));
+    for steps in [200, 202, 204, 206, 208] {
+        tell(&mut streams, steps, Duration::ZERO);
     }
+    tell(&mut streams, 210, Duration::from_secs(1));
+    tell(&mut streams, 210, DEADLINE + Duration::from_secs(1));
     let since = Instant::now();
+    hear(&mut streams[0].0, &Frame::Query);
+    answer(&mut streams);
     let report = folder.path().join("run.hang.txt");
-    while !report.exists() {
-        tell(&mut streams, 210, Some(since));
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(since.elapsed() < Duration::from_secs(30), "nothing is reported");
-    }
-    let late = since.elapsed().saturating_sub(DEADLINE);
-    let peak = collector.peak_bytes();
-    let said = format!(
-        "watchdog_scale: report {:.2} s after the deadline, peak {} MB\n",
-        late.as_secs_f64(),
-        peak / 1_000_000
-    );
+    wait_until(60, "a report", || report.exists());
+    let (late, peak) = (since.elapsed().as_secs_f64(), collector.peak_bytes());
+    let said = format!("hosts_watchdog: report {late:.2} s after the deadline, peak {} MB\n", peak / 1_000_000);
     let _ = std::io::stderr().write_all(said.as_bytes());
     assert!(peak < 200_000_000, "{peak} bytes");
     let text = std::fs::read_to_string(&report).unwrap();
-    assert!(
-        text.starts_with("no progress within 2.00 s: rank 9999 on node-1249 never entered all_reduce"),
-        "{}",
-        &text[..300]
-    );
+    let begins = text.starts_with("no progress within 60.0 s: rank 9999 on node-1249 never entered all_reduce");
+    assert!(begins && text.contains("its thread runs, 99 % busy"), "{}", &text[..300]);
     assert!(text.lines().count() > 16_384);
     // All are told to end, and when they do the collector is gone.
-    let mut order = [0; 64];
-    let (stream, _) = &mut streams[2_000];
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut heard = Vec::new();
-    while !contains_abort(&heard) {
-        let count = stream.read(&mut order).expect("an order");
-        heard.extend(&order[..count]);
-    }
+    hear(&mut streams[2_000].0, &Frame::Abort(5));
     drop(streams);
     assert!(collector.child.wait().unwrap().success());
 }
 
-fn contains_abort(mut bytes: &[u8]) -> bool {
-    while let Ok(Some((frame, taken))) = Frame::decode(bytes) {
-        if frame == Frame::Abort(5) {
-            return true;
+#[test]
+fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let _alone = common::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start(1, folder.path().join("run.jsonl"));
+    collector.begin();
+    let mut ranks: Vec<TcpStream> =
+        (0..RANKS_PER_HOST).map(|rank| greet(collector.answer.port, Speaker::Rank(rank))).collect();
+    drop(collector.child.stdin.take());
+    let says = |ranks: &mut [TcpStream], steps: u64, stuck: Duration, deadline: Duration, detail: &str| {
+        for (rank, stream) in (0..).zip(ranks) {
+            let mut bytes = Vec::new();
+            state(rank, steps, stuck, deadline).encode(&mut bytes);
+            Frame::Detail(rank, false, detail.into()).encode(&mut bytes);
+            stream.write_all(&bytes).expect("it listens");
         }
-        bytes = &bytes[taken..];
-    }
-    false
+    };
+    says(&mut ranks, 200, Duration::ZERO, SHORT, "nobody has asked");
+    // Silent for longer than they may stand still, so that they are asked; then on with what they do.
+    hear(&mut ranks[0], &Frame::Query);
+    says(&mut ranks, 202, Duration::ZERO, DEADLINE, "it was away");
+    let mut said = String::new();
+    let mut errors = BufReader::new(collector.child.stderr.take().expect("piped"));
+    errors.read_line(&mut said).unwrap();
+    let wanted = "commgauge: nothing was heard of some ranks for 0.30 s, but all go on, and so does the launch\n";
+    assert_eq!(said, wanted);
+    let report = folder.path().join("run.hang.txt");
+    assert!(!report.exists());
+    // The watch goes on as well, and an answer to the earlier question is none to the next.
+    says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "too early");
+    hear(&mut ranks[0], &Frame::Query);
+    says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "it stands still");
+    hear(&mut ranks[0], &Frame::Abort(5));
+    let text = std::fs::read_to_string(&report).unwrap();
+    assert!(text.contains("it stands still") && !text.contains("it was away"), "{text}");
+    drop(ranks);
+    assert!(collector.child.wait().unwrap().success());
 }
 
 #[test]
