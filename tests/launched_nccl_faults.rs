@@ -47,7 +47,7 @@ const PLACE: &str = "device 1 (commgauge double (no GPU), 0000:20:00.0)";
 const OP: &str = "all_reduce of ";
 
 /// Each on rank 1, in the second replicate.
-const FAULTS: [Row; 14] = [
+const FAULTS: [Row; 15] = [
     row(
         "hang rank=1 op=20",
         "--timeout 2",
@@ -75,6 +75,15 @@ const FAULTS: [Row; 14] = [
         &["ncclCommSplit did not come to its end within 2 s", "rank 1, host ", PLACE],
     ),
     row("init_error rank=1 communicator=3", "", 6, &["ncclCommInitRankConfig failed with ncclSystemError", PLACE]),
+    Row {
+        kept: 0,
+        ..row(
+            "init_error rank=1 communicator=1 code=1",
+            "",
+            6,
+            &["built for a later CUDA than the driver serves", PLACE],
+        )
+    },
     row("async_error rank=1 op=20-", "--timeout 20", 6, &["ncclRemoteError", OP, "rank 1, host ", PLACE]),
     row(
         "error rank=1 op=20",

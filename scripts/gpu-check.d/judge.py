@@ -44,7 +44,7 @@ def choices(record):
     silent = [size for size, choice in chosen.items() if not choice]
     told = times(record)
     if silent:
-        told.append((7, f"its log does not tell what it takes for {len(silent)} of {len(chosen)} sizes; is NCCL older than 2.15?"))
+        told.append((7, f"its log does not tell what it takes for {len(silent)} of {len(chosen)} sizes"))
     told += [(0, f"{size} B: {in_words(choice)}") for size, choice in sorted(chosen.items()) if choice]
     return told
 

@@ -81,6 +81,8 @@ pub struct NcclAnswer {
     pub file: String,
     /// Its version, such as `2.30.7`.
     pub version: String,
+    /// The CUDA that it was built with, such as `12.9`; absent where its file does not tell.
+    pub cuda: Option<String>,
     /// Functions that are needed and not there.
     pub lacks: Vec<String>,
     /// Functions that came later and are not there.

@@ -1,7 +1,10 @@
-//! The questions to NCCL: its version, and which functions it has. Nothing of it is started.
+//! The questions to NCCL: its version, the CUDA that it was built with, and which functions it has. Nothing of it is started.
 
 use super::{NcclAnswer, load};
+use memchr::memmem;
 use std::ffi::c_int;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// What the backend cannot do without.
@@ -40,7 +43,8 @@ pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
         None => vec!["libnccl.so.2".into(), "libnccl.so".into()],
     };
     let (library, file) = load(&names)?;
-    let mut answer = NcclAnswer { file, ..NcclAnswer::default() };
+    let cuda = File::open(&file).ok().and_then(built_with);
+    let mut answer = NcclAnswer { file, cuda, ..NcclAnswer::default() };
     let mut code = 0;
     // SAFETY: `ncclResult_t ncclGetVersion(int *)` in every version; the int is ours.
     match unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"ncclGetVersion\0") } {
@@ -60,6 +64,36 @@ pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
     Ok(answer)
 }
 
+/// The CUDA in the banner of a library's file, such as `12.9`: `NCCL version 2.30.7+cuda12.9` (nccl, src/init.cc, `VERSION_STRING`). No
+/// function tells it. Read up to the banner, which stands before the code for devices, that is hundreds of megabytes.
+fn built_with(mut file: impl Read) -> Option<String> {
+    const BANNER: &[u8] = b"NCCL version ";
+    const LONGEST: usize = 64;
+    let finder = memmem::Finder::new(BANNER);
+    let (mut bytes, mut chunk) = (Vec::new(), vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut chunk).ok().filter(|count| *count > 0);
+        bytes.extend(&chunk[..count.unwrap_or(0)]);
+        // At the end of the file a banner may be shorter; before, the rest of it may be yet to come.
+        let is_whole = |at: &usize| count.is_none() || at + LONGEST <= bytes.len();
+        let banners = finder.find_iter(&bytes).filter(is_whole);
+        let found = banners.filter_map(|at| cuda_of(&bytes[at + BANNER.len()..])).next();
+        if found.is_some() || count.is_none() {
+            return found;
+        }
+        bytes.drain(..bytes.len().saturating_sub(LONGEST));
+    }
+}
+
+/// `12.9` of `2.30.7+cuda12.9` and whatever follows it.
+fn cuda_of(banner: &[u8]) -> Option<String> {
+    let words = banner.split(|byte| !byte.is_ascii_graphic()).next()?;
+    let (_, cuda) = std::str::from_utf8(words).ok()?.split_once("+cuda")?;
+    let (major, minor) = cuda.split_once('.')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(major) && digits(minor)).then(|| cuda.to_owned())
+}
+
 /// From the number that `ncclGetVersion` gives: 2.9 and later as 2_09_06, before that as 2_8_04.
 fn version(code: c_int) -> String {
     let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
@@ -74,6 +108,22 @@ mod tests {
     fn both_forms_of_a_version_number_are_read() {
         for (code, expected) in [(23_007, "2.30.7"), (22_703, "2.27.3"), (2_804, "2.8.4")] {
             assert_eq!(version(code), expected);
+        }
+    }
+
+    #[test]
+    fn the_cuda_of_a_library_is_read_from_its_banner_wherever_that_stands() {
+        let mebibyte = 1 << 20;
+        for before in [0, 1, mebibyte - 20, mebibyte - 1, 3 * mebibyte] {
+            for (banner, expected) in [
+                (&b"NCCL version 2.30.7+cuda13.3\0NCCL version 2.30.7 compiled with CUDA 13.3"[..], Some("13.3")),
+                (b"NCCL version %s\0NCCL version 2.21.5+cuda12.4", Some("12.4")),
+                (b"NCCL version 2.21.5+cudaX.4\0", None),
+                (b"no banner", None),
+            ] {
+                let bytes: Vec<u8> = std::iter::repeat_n(0xff, before).chain(banner.iter().copied()).collect();
+                assert_eq!(built_with(&bytes[..]).as_deref(), expected, "{before} bytes before");
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! cuBLAS, which matrix products on GPUs need and nothing else: which file, which version.
 
+use super::cuda::major_too_new;
 use super::document::{Finding, Section, State};
 use super::system::{Answer, Question, System};
 use crate::device_probe::{CublasAnswer, Probe};
@@ -34,18 +35,10 @@ fn library(answer: &CublasAnswer, driver_cuda: Option<&str>) -> Finding {
         let found = format!("{file} is cuBLAS {version}, which lacks {}", lacks.join(", "));
         return Finding::new("library", State::Warning, found).mend("cuBLAS 12 or newer is needed");
     }
-    let major = |text: &str| text.split('.').next().and_then(|part| part.parse::<u32>().ok());
     let found = format!("cuBLAS {version}, {file}");
-    match (major(version), driver_cuda.and_then(major)) {
-        (Some(library), Some(driver)) if library > driver => {
-            let served = driver_cuda.unwrap_or_default();
-            Finding::new(
-                "library",
-                State::Warning,
-                format!("{found}; the driver serves CUDA {served}, for which it is too new"),
-            )
-            .mend(format!("install a newer driver, or the Python package nvidia-cublas-cu{driver}"))
-        }
-        _ => Finding::new("library", State::Fine, found),
+    match driver_cuda.and_then(|driver| major_too_new(version, driver)) {
+        Some((driver, words)) => Finding::new("library", State::Warning, format!("{found}; {words}"))
+            .mend(format!("install a newer driver, or the Python package nvidia-cublas-cu{driver}")),
+        None => Finding::new("library", State::Fine, found),
     }
 }

@@ -29,6 +29,15 @@ pub(super) fn look(system: &dyn System) -> Cuda {
     Cuda { section, ready, devices }
 }
 
+/// Where a library was built with a CUDA of a later major number than the driver serves, so that it does not run: the driver's major
+/// number, and the trouble in words. Within a major number any driver runs any library (NVIDIA, CUDA Compatibility, minor versions).
+pub(super) fn major_too_new(built_with: &str, driver_cuda: &str) -> Option<(u32, String)> {
+    let major = |text: &str| text.split('.').next().and_then(|part| part.parse::<u32>().ok());
+    let driver = major(driver_cuda)?;
+    let words = || format!("the driver serves CUDA {driver_cuda}, for which it is too new");
+    (major(built_with)? > driver).then(|| (driver, words()))
+}
+
 fn kernel_module(system: &dyn System) -> Finding {
     let item = "kernel module";
     if let Some(text) = system.read("/proc/driver/nvidia/version") {

@@ -26,9 +26,9 @@ pub use system::{Answer, Question, System, Volume};
 pub fn examine(system: &dyn System) -> DoctorDocument {
     let launching = launching::look(system);
     let cuda = cuda::look(system);
-    let nccl = nccl_library::look(system);
     let gpus = cuda.devices;
     let driver_cuda = cuda.ready.as_ref().ok().map(|answer| answer.cuda.as_str());
+    let nccl = nccl_library::look(system, driver_cuda);
     let devices = devices::look(system, gpus);
     let cublas = cublas::look(system, driver_cuda);
     let sections = vec![

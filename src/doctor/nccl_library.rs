@@ -1,12 +1,14 @@
-//! NCCL: which file, which version, and what it lacks.
+//! NCCL: which file, which version, whether it fits the driver, and what it lacks.
 
+use super::cuda::major_too_new;
 use super::document::{Finding, Part, Section, State};
 use super::system::{Answer, Question, System};
 use crate::device_probe::{NcclAnswer, Probe};
 
-const INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Python package nvidia-nccl-cu13, and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_NCCL_LIBRARY";
+const INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Python package nvidia-nccl-cu13 (nvidia-nccl-cu12 where the driver serves CUDA 12), and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_NCCL_LIBRARY";
 
-pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
+/// `driver_cuda` is the newest CUDA that the driver serves, such as `12.8`, where there is one.
+pub(super) fn look(system: &dyn System, driver_cuda: Option<&str>) -> Part<NcclAnswer> {
     let (finding, answer) = match system.ask(Question::Library(Probe::Nccl)) {
         Answer::Absent(why) | Answer::Failed(why) => {
             (Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).mend(INSTALL), None)
@@ -15,7 +17,7 @@ pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
             (Finding::new("library", State::Broken, format!("asking NCCL ended badly: {how}")).mend(INSTALL), None)
         }
         Answer::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
-            Ok(answer) => (library(&answer), Some(answer)),
+            Ok(answer) => (library(&answer, driver_cuda), Some(answer)),
             Err(cause) => (Finding::new("library", State::Broken, format!("its answer does not read: {cause}")), None),
         },
     };
@@ -35,7 +37,7 @@ pub(super) fn look(system: &dyn System) -> Part<NcclAnswer> {
     Part { section, ready }
 }
 
-fn library(answer: &NcclAnswer) -> Finding {
+fn library(answer: &NcclAnswer, driver_cuda: Option<&str>) -> Finding {
     let file = &answer.file;
     if let Some(problem) = &answer.problem {
         return Finding::new("library", State::Broken, format!("{file}: {problem}")).mend(INSTALL);
@@ -46,5 +48,13 @@ fn library(answer: &NcclAnswer) -> Finding {
         return Finding::new("library", State::Broken, found)
             .mend("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
     }
-    Finding::new("library", State::Fine, format!("NCCL {version}, {file}"))
+    let Some(cuda) = &answer.cuda else {
+        return Finding::new("library", State::Fine, format!("NCCL {version}, {file}"));
+    };
+    let found = format!("NCCL {version} for CUDA {cuda}, {file}");
+    match driver_cuda.and_then(|driver| major_too_new(cuda, driver)) {
+        Some((driver, words)) => Finding::new("library", State::Broken, format!("{found}; {words}"))
+            .mend(format!("install a newer driver, or the Python package nvidia-nccl-cu{driver}")),
+        None => Finding::new("library", State::Fine, found),
+    }
 }

@@ -137,6 +137,7 @@ fn whole() -> Made {
         nccl: text(&NcclAnswer {
             file: "/usr/lib/libnccl.so.2.30.7".into(),
             version: "2.30.7".into(),
+            cuda: Some("13.3".into()),
             ..NcclAnswer::default()
         }),
         cublas: text(&CublasAnswer {
@@ -207,7 +208,7 @@ fn a_machine_with_everything_has_nothing_to_mend() {
 fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
     type Change = fn(&mut Made);
     type Case = (&'static str, Change, &'static str, State, &'static str, [bool; 2]);
-    let cases: [Case; 12] = [
+    let cases: [Case; 13] = [
         (
             "a library that crashes",
             |m| m.cuda = Some(Answer::Died("killed by signal 11 (SIGSEGV)".into())),
@@ -265,6 +266,14 @@ fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
             "library",
             State::Broken,
             "lacks ncclCommInitRankConfig",
+            [true, false],
+        ),
+        (
+            "an NCCL that was built for a later CUDA than the driver's",
+            |m| m.cuda = text(&CudaAnswer { cuda: "12.8".into(), ..cuda(8, true) }),
+            "library",
+            State::Broken,
+            "NCCL 2.30.7 for CUDA 13.3, /usr/lib/libnccl.so.2.30.7; the driver serves CUDA 12.8, for which it is too new",
             [true, false],
         ),
         ("no NCCL", |m| m.nccl = None, "library", State::Missing, "libnccl.so.2", [true, false]),

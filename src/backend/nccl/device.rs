@@ -109,10 +109,11 @@ impl Device {
         }
         use sys::CUdevice_attribute as Attribute;
         let attribute = |which| attribute(device, which);
+        let name = name(device)?;
         let opened = Device {
             number,
-            name: name(device)?,
-            uuid: uuid(device)?,
+            uuid: uuid(device, &name)?,
+            name,
             pci: format!(
                 "{:04x}:{:02x}:{:02x}.0",
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
@@ -165,7 +166,7 @@ fn name(device: sys::CUdevice) -> Result<String> {
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
 }
 
-fn uuid(device: sys::CUdevice) -> Result<String> {
+fn uuid(device: sys::CUdevice, name: &str) -> Result<String> {
     // SAFETY: all zeroes are a valid name; the call writes its 16 bytes.
     let uuid = unsafe {
         let mut uuid: sys::CUuuid = std::mem::zeroed();
@@ -174,12 +175,27 @@ fn uuid(device: sys::CUdevice) -> Result<String> {
     };
     let digits: String = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
     let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
-    Ok(format!("GPU-{}", parts.join("-")))
+    Ok(format!("{}-{}", kind(name), parts.join("-")))
+}
+
+/// What stands before the unique name, as NVML and `CUDA_VISIBLE_DEVICES` write it: a part of a divided device (MIG) has another, and only
+/// its name tells that it is one, such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
+fn kind(name: &str) -> &'static str {
+    if name.contains(" MIG ") { "MIG" } else { "GPU" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_divided_device_is_named_as_one() {
+        for (name, expected) in
+            [("NVIDIA H100 80GB HBM3", "GPU"), ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "MIG"), ("MIGHTY", "GPU")]
+        {
+            assert_eq!(kind(name), expected, "{name}");
+        }
+    }
 
     fn placing(local_rank: u32, ranks_on_host: u32) -> Placing {
         Placing { local_rank, ranks_on_host, host: "a".into(), ..Placing::default() }

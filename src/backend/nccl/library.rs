@@ -112,6 +112,11 @@ pub struct Library {
     error_string: Option<unsafe extern "C" fn(Code) -> *const c_char>,
 }
 
+/// What the CUDA runtime inside NCCL says where it is of a later major number than the driver's (cudaErrorInsufficientDriver).
+const TOO_NEW_FOR_DRIVER: &str = "driver version is insufficient";
+const MEND_OF_TOO_NEW: &str = ": this NCCL was built for a later CUDA than the driver serves (commgauge doctor shows both): install a newer \
+    driver, or NCCL for the driver's CUDA, such as the Python package nvidia-nccl-cu12";
+
 impl Library {
     /// Loads the file that was named, or else `libnccl.so.2`, then `libnccl.so`, from where the system looks for libraries.
     ///
@@ -195,6 +200,9 @@ impl Library {
         let last = unsafe { self.last_error.map(|of| text_at(of(std::ptr::null_mut()))) };
         for more in [said, last].into_iter().flatten().filter(|more| !more.is_empty()) {
             text.push_str(&format!(": {more}"));
+        }
+        if text.contains(TOO_NEW_FOR_DRIVER) {
+            text.push_str(MEND_OF_TOO_NEW);
         }
         Error::environment(text)
     }

@@ -63,6 +63,7 @@ pub struct Opened {
     kernels: Kernels,
     driver_version: (i32, i32),
     driver_file: String,
+    forced_ctas: ForcedCtas,
 }
 
 /// What a rank says of its device before it is used.
@@ -98,7 +99,8 @@ impl Opened {
                 library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
             }
         }
-        if let Some(reason) = ForcedCtas::read().against(options.ctas) {
+        let forced_ctas = ForcedCtas::read();
+        if let Some(reason) = forced_ctas.against(options.ctas) {
             return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
         }
         if placing.share_gpu && library.version < SHARES_FROM {
@@ -108,7 +110,7 @@ impl Opened {
         let device = Device::open(placing.device(devices)?).map_err(needs)?;
         let kernels = Kernels::load(&device).map_err(needs)?;
         let driver_version = driver::version().map_err(needs)?;
-        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file() })
+        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas })
     }
 
     /// The device in words, for reports.
@@ -188,7 +190,7 @@ impl Opened {
             receive: Arena::default(),
             scratch: Scratch::default(),
             registration: None,
-            forced_ctas: ForcedCtas::read(),
+            forced_ctas: self.forced_ctas,
             windows: Windows::default(),
             hosts,
             events: Vec::new(),

@@ -26,8 +26,11 @@ impl NvmlReader {
 
     fn device(&self) -> Option<Device<'_>> {
         let nvml = self.nvml.as_ref().ok()?;
-        // Names differ where a device is a part of one (MIG); its address is then that of the whole.
-        nvml.device_by_uuid(self.uuid.as_str()).or_else(|_| nvml.device_by_pci_bus_id(self.pci.as_str())).ok()
+        // A part of a divided device (MIG) has no clocks and no power of its own; its address is that of the whole, which has.
+        match self.uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(self.uuid.as_str())) {
+            Some(Ok(device)) => Some(device),
+            _ => nvml.device_by_pci_bus_id(self.pci.as_str()).ok(),
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::driver;
 use crate::op::Connection;
 use crate::operator::Made;
-use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Trouble, VERSION, trouble};
+use crate::result::{
+    Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Trouble, UNHANDLED_CUDA_ERROR, VERSION, trouble,
+};
 use crate::segment::{self, Segment};
 use settings::{Kind, SETTINGS};
 use std::collections::{HashMap, HashSet};
@@ -104,7 +106,7 @@ impl Communicator {
 
     /// Meets the other ranks under a name. Afterwards the state says how it went.
     pub fn connect(&self, name: &str) -> Answer {
-        let met = self.meet(name);
+        let met = self.meet(name).inspect_err(Trouble::keep);
         segment::retire(name, met.is_err());
         self.settle(met)
     }
@@ -112,7 +114,15 @@ impl Communicator {
     fn meet(&self, name: &str) -> Answer {
         let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(fault) = SETTINGS.fault(Kind::InitError, Some(self.rank), "", |_| number) {
-            return trouble(fault.code, "making a communicator fails, as was asked for");
+            return trouble(
+                fault.code,
+                match fault.code {
+                    UNHANDLED_CUDA_ERROR => {
+                        "Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'"
+                    }
+                    _ => "making a communicator fails, as was asked for",
+                },
+            );
         }
         if SETTINGS.fault(Kind::InitHang, Some(self.rank), "", |_| number).is_some() {
             self.wait_while(|| true)?;

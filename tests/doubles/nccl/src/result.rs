@@ -1,7 +1,7 @@
 //! NCCL's error codes, and the text of the last error.
 
-use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub const UNHANDLED_CUDA_ERROR: c_int = 1;
 pub const SYSTEM_ERROR: c_int = 2;
@@ -22,20 +22,27 @@ pub fn trouble<T>(code: c_int, text: impl Into<String>) -> Answer<T> {
     Err(Trouble { code, text: text.into() })
 }
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
+/// One for the process, as in NCCL (`ncclLastError` in its src/debug.cc): threads that connect in the background write it too.
+static LAST: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Trouble {
+    /// Keeps the text for `ncclGetLastError`.
+    pub fn keep(&self) {
+        let text = format!("commgauge double: {}", self.text);
+        if std::env::var_os("NCCL_DEBUG").is_some() {
+            eprintln!("{text}");
+        }
+        // Whoever asked for an earlier one may still read it, so that none is freed.
+        LAST.store(CString::new(text).unwrap_or_default().into_raw(), Ordering::SeqCst);
+    }
 }
 
-/// What the function of C returns, with the text kept for `ncclGetLastError`.
+/// What the function of C returns, with the text kept.
 pub fn code_of(answer: Answer) -> c_int {
     answer.map_or_else(
         |trouble| {
             if trouble.code != IN_PROGRESS {
-                let text = format!("commgauge double: {}", trouble.text);
-                if std::env::var_os("NCCL_DEBUG").is_some() {
-                    eprintln!("{text}");
-                }
-                LAST.with_borrow_mut(|last| *last = CString::new(text).unwrap_or_default());
+                trouble.keep();
             }
             trouble.code
         },
@@ -45,7 +52,8 @@ pub fn code_of(answer: Answer) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGetLastError(_communicator: usize) -> *const c_char {
-    LAST.with_borrow(|last| last.as_ptr())
+    let last = LAST.load(Ordering::SeqCst);
+    if last.is_null() { c"".as_ptr() } else { last }
 }
 
 #[unsafe(no_mangle)]
