@@ -222,10 +222,8 @@ impl Serving {
                 }
             }
             Speaker::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
-                // Who comes while all are asked has not heard the question.
-                if matches!(self.stage, Stage::Asking { .. }) {
-                    self.peers[at].connection.queue(&Frame::Query);
-                }
+                // By this a host knows that it was let in; nothing is to be answered.
+                self.peers[at].connection.queue(&Frame::Query);
             }
             _ => return false,
         }
