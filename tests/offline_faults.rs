@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 
 const MACHINE: &str = "name = 'quiet'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '10GB/s'\n\
     [between_nodes]\nlatency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '1GB/s'\n";
-const SUITE: &str = "name = 'small'\n[measure]\nminimum_samples = 5\nmaximum_samples = 5\ncase_budget = '1ms'\nreplicates = 2\n\
+const SUITE: &str = "name = 'small'\n[measure]\nminimum_samples = 5\nmaximum_samples = 5\ncase_budget = '1min'\nreplicates = 2\n\
     [[sweep]]\ncollectives = 'all_reduce'\nbytes = ['1KiB', '1MiB']\n";
 
 fn folder() -> tempfile::TempDir {

@@ -22,7 +22,7 @@ name = "page"
 [measure]
 minimum_samples = 12
 maximum_samples = 12
-case_budget = "5ms"
+case_budget = "1min"
 replicates = 6
 cadences = ["streaming", "isolated"]
 [model]

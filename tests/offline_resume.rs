@@ -14,7 +14,7 @@ const MACHINE: &str = "name = 'quiet'\nranks_per_node = 2\n[within_node]\nlatenc
 
 /// Chooses further sizes in two rounds, and has matrix products.
 const GROWING: &str = "name = 'grow'\n[measure]\nprecision = 0.05\nminimum_samples = 5\nmaximum_samples = 20\n\
-    case_budget = '1ms'\nreplicates = 2\ncadences = 'streaming'\n[calibrate]\nuntil_error = 0.02\nmost_sizes = 7\n\
+    case_budget = '1min'\nreplicates = 2\ncadences = 'streaming'\n[calibrate]\nuntil_error = 0.02\nmost_sizes = 7\n\
     budget = '10min'\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['1KiB', '32KiB', '1MiB']\n\
     placements = 'out-of-place'\n[[compute]]\nmodel = { preset = 'llama-3-8b' }\ntp = 4\nsequence = 64\nmicro_batch = 1\n";
 
