@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::wait_until;
+use common::{signal, wait_until};
 
 use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
@@ -24,6 +24,9 @@ const RANKS_PER_HOST: u32 = 8;
 const HUNG: u32 = 9_999;
 const TOKEN: Token = [9; 32];
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// As that of the hosts.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Collector {
     child: Child,
@@ -73,7 +76,7 @@ impl Collector {
 }
 
 fn greet(port: u16, speaker: Speaker) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).expect("it listens");
     stream.write_all(&Hello { speaker, pid: 0, process_start: 0 }.encode(&TOKEN)).unwrap();
     stream
 }
@@ -152,7 +155,10 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut collector = Collector::start(HOSTS, folder.path().join("run.jsonl"));
     collector.begin();
+    // All hosts come in one moment, in which nobody is let in: there must be room to wait in.
+    signal(collector.child.id(), "STOP");
     let mut streams = streams_of_all(&collector.answer);
+    signal(collector.child.id(), "CONT");
     drop(collector.child.stdin.take());
     let mut activity = Vec::new();
     Frame::Activity(1, r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#.into()).encode(&mut activity);

@@ -178,6 +178,7 @@ fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
         "TERM" => Signal::TERM,
         "KILL" => Signal::KILL,
         "STOP" => Signal::STOP,
+        "CONT" => Signal::CONT,
         "SEGV" => Signal::SEGV,
         other => panic!("the tests send no signal {other}"),
     };

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// How long one address of the first collector may take to answer.
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
+/// Connections that may wait until they are taken, beside those of hosts.
+const FEWEST_WAITING: i32 = 128;
 
 /// What a collector is told on its standard input; not on its command line, where every user of the host could read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     let token = config.token;
     let for_ranks = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut answer = FirstAnswer { port: for_ranks.local_addr()?.port(), ..FirstAnswer::default() };
-    let for_hosts = if config.node == 0 && config.nodes > 1 { Some(listen_to_hosts()?) } else { None };
+    let for_hosts = if config.node == 0 && config.nodes > 1 { Some(listen_to_hosts(config.nodes)?) } else { None };
     if let Some(listener) = &for_hosts {
         answer.hosts_port = listener.local_addr()?.port();
         answer.addresses = addresses::of_this_host();
@@ -122,9 +124,14 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     Ok(Serving::new(config, token, listeners, upstream?)?)
 }
 
-/// On all addresses, of both families where the system has both.
-fn listen_to_hosts() -> std::io::Result<TcpListener> {
-    TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))
+/// On all addresses, of both families where the system has both. All hosts come in the same moment: those for whom there is no room to
+/// wait in would try again after a second, all in the same moment again, and most of them in vain.
+fn listen_to_hosts(hosts: u32) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
+    // The system takes what is too much as its own greatest (net.core.somaxconn, 4096 unless set).
+    let room = i32::try_from(hosts).unwrap_or(i32::MAX).saturating_add(FEWEST_WAITING);
+    rustix::net::listen(&listener, room)?;
+    Ok(listener)
 }
 
 /// A connection for each of many hosts needs more files than shells usually allow; where the system refuses, the first that does
