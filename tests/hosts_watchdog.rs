@@ -6,12 +6,11 @@
 
 mod common;
 
-use common::{signal, wait_until};
-
 use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
 use commgauge::watchdog::collector::{Config, FirstAnswer};
 use commgauge::watchdog::wire::{Frame, Hello, RankState, Speaker, Token};
+use common::{signal, wait_until};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -92,37 +91,38 @@ fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
     })
 }
 
-/// The ranks of the first host have a connection each, those of the others one for each host.
+/// The ranks of the first host have a connection each.
+fn streams_of_ranks(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
+    (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, Speaker::Rank(rank)), vec![rank])).collect()
+}
+
+/// Those of the others one for each host.
 fn streams_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
-    let first = (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, Speaker::Rank(rank)), vec![rank]));
     let others = (1..HOSTS).map(|host| {
         let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
         (greet(answer.hosts_port, Speaker::Host(host)), ranks)
     });
-    first.chain(others).collect()
+    streams_of_ranks(answer).into_iter().chain(others).collect()
 }
 
-/// Every rank's state over its connection: `steps` of the one that hangs, one more of the others once they stand still.
+/// What every rank says, over its connection and in one piece.
+fn send<const N: usize>(streams: &mut [(TcpStream, Vec<u32>)], frames: impl Fn(u32) -> [Frame; N]) {
+    for (stream, ranks) in streams {
+        let mut bytes = Vec::new();
+        ranks.iter().flat_map(|rank| frames(*rank)).for_each(|frame| frame.encode(&mut bytes));
+        stream.write_all(&bytes).expect("it listens");
+    }
+}
+
+/// Every rank's state: `steps` of the one that hangs, one more of the others once they stand still.
 fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, stuck: Duration) {
-    for (stream, ranks) in streams {
-        let mut bytes = Vec::new();
-        for rank in &*ranks {
-            let waits = u64::from(!stuck.is_zero() && *rank != HUNG);
-            state(*rank, steps + waits, stuck, DEADLINE).encode(&mut bytes);
-        }
-        stream.write_all(&bytes).expect("it listens");
-    }
+    let waits = |rank| u64::from(!stuck.is_zero() && rank != HUNG);
+    send(streams, |rank| [state(rank, steps + waits(rank), stuck, DEADLINE)]);
 }
 
-/// What every rank answers when it is asked.
-fn answer(streams: &mut [(TcpStream, Vec<u32>)]) {
-    for (stream, ranks) in streams {
-        let mut bytes = Vec::new();
-        for rank in &*ranks {
-            Frame::Detail(*rank, false, "its thread runs, 99 % busy".into()).encode(&mut bytes);
-        }
-        stream.write_all(&bytes).expect("it listens");
-    }
+/// The answer of a rank that is asked what it does.
+fn detail(rank: u32, does: &str) -> Frame {
+    Frame::Detail(rank, false, does.into())
 }
 
 /// Reads until the collector says this.
@@ -170,7 +170,7 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     tell(&mut streams, 210, DEADLINE + Duration::from_secs(1));
     let since = Instant::now();
     hear(&mut streams[0].0, &Frame::Query);
-    answer(&mut streams);
+    send(&mut streams, |rank| [detail(rank, "its thread runs, 99 % busy")]);
     let report = folder.path().join("run.hang.txt");
     wait_until(60, "a report", || report.exists());
     let (late, peak) = (since.elapsed().as_secs_f64(), collector.peak_bytes());
@@ -194,20 +194,14 @@ fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mut collector = Collector::start(1, folder.path().join("run.jsonl"));
     collector.begin();
-    let mut ranks: Vec<TcpStream> =
-        (0..RANKS_PER_HOST).map(|rank| greet(collector.answer.port, Speaker::Rank(rank))).collect();
+    let mut ranks = streams_of_ranks(&collector.answer);
     drop(collector.child.stdin.take());
-    let says = |ranks: &mut [TcpStream], steps: u64, stuck: Duration, deadline: Duration, detail: &str| {
-        for (rank, stream) in (0..).zip(ranks) {
-            let mut bytes = Vec::new();
-            state(rank, steps, stuck, deadline).encode(&mut bytes);
-            Frame::Detail(rank, false, detail.into()).encode(&mut bytes);
-            stream.write_all(&bytes).expect("it listens");
-        }
+    let says = |ranks: &mut [_], steps: u64, stuck: Duration, deadline: Duration, does: &str| {
+        send(ranks, |rank| [state(rank, steps, stuck, deadline), detail(rank, does)]);
     };
     says(&mut ranks, 200, Duration::ZERO, SHORT, "nobody has asked");
     // Silent for longer than they may stand still, so that they are asked; then on with what they do.
-    hear(&mut ranks[0], &Frame::Query);
+    hear(&mut ranks[0].0, &Frame::Query);
     says(&mut ranks, 202, Duration::ZERO, DEADLINE, "it was away");
     let mut said = String::new();
     let mut errors = BufReader::new(collector.child.stderr.take().expect("piped"));
@@ -218,9 +212,9 @@ fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
     assert!(!report.exists());
     // The watch goes on as well, and an answer to the earlier question is none to the next.
     says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "too early");
-    hear(&mut ranks[0], &Frame::Query);
+    hear(&mut ranks[0].0, &Frame::Query);
     says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "it stands still");
-    hear(&mut ranks[0], &Frame::Abort(5));
+    hear(&mut ranks[0].0, &Frame::Abort(5));
     let text = std::fs::read_to_string(&report).unwrap();
     assert!(text.contains("it stands still") && !text.contains("it was away"), "{text}");
     drop(ranks);
