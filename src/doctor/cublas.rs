@@ -1,6 +1,6 @@
 //! cuBLAS, which matrix products on GPUs need and nothing else: which file, which version.
 
-use super::cuda::major_too_new;
+use super::cuda::fitting;
 use super::document::{Finding, Section, State};
 use super::system::{Answer, Question, System};
 use crate::device_probe::{CublasAnswer, Probe};
@@ -36,9 +36,5 @@ fn library(answer: &CublasAnswer, driver_cuda: Option<&str>) -> Finding {
         return Finding::new("library", State::Warning, found).mend("cuBLAS 12 or newer is needed");
     }
     let found = format!("cuBLAS {version}, {file}");
-    match driver_cuda.and_then(|driver| major_too_new(version, driver)) {
-        Some((driver, words)) => Finding::new("library", State::Warning, format!("{found}; {words}"))
-            .mend(format!("install a newer driver, or the Python package nvidia-cublas-cu{driver}")),
-        None => Finding::new("library", State::Fine, found),
-    }
+    fitting(found, version, driver_cuda, State::Warning, "nvidia-cublas-cu")
 }

@@ -29,13 +29,25 @@ pub(super) fn look(system: &dyn System) -> Cuda {
     Cuda { section, ready, devices }
 }
 
-/// Where a library was built with a CUDA of a later major number than the driver serves, so that it does not run: the driver's major
-/// number, and the trouble in words. Within a major number any driver runs any library (NVIDIA, CUDA Compatibility, minor versions).
-pub(super) fn major_too_new(built_with: &str, driver_cuda: &str) -> Option<(u32, String)> {
+/// The finding about a library that was built with this CUDA: `state` and a mend where that is of a later major number than the driver
+/// serves. Within a major number any driver runs any library (NVIDIA, CUDA Compatibility, minor versions). `package` is the Python
+/// package, less the driver's major number.
+pub(super) fn fitting(
+    found: String,
+    built_with: &str,
+    driver_cuda: Option<&str>,
+    state: State,
+    package: &str,
+) -> Finding {
     let major = |text: &str| text.split('.').next().and_then(|part| part.parse::<u32>().ok());
-    let driver = major(driver_cuda)?;
-    let words = || format!("the driver serves CUDA {driver_cuda}, for which it is too new");
-    (major(built_with)? > driver).then(|| (driver, words()))
+    match (major(built_with), driver_cuda, driver_cuda.and_then(major)) {
+        (Some(library), Some(served), Some(driver)) if library > driver => {
+            let found = format!("{found}; the driver serves CUDA {served}, for which it is too new");
+            Finding::new("library", state, found)
+                .mend(format!("install a newer driver, or the Python package {package}{driver}"))
+        }
+        _ => Finding::new("library", State::Fine, found),
+    }
 }
 
 fn kernel_module(system: &dyn System) -> Finding {

@@ -1,6 +1,6 @@
 //! NCCL: which file, which version, whether it fits the driver, and what it lacks.
 
-use super::cuda::major_too_new;
+use super::cuda::fitting;
 use super::document::{Finding, Part, Section, State};
 use super::system::{Answer, Question, System};
 use crate::device_probe::{NcclAnswer, Probe};
@@ -52,9 +52,5 @@ fn library(answer: &NcclAnswer, driver_cuda: Option<&str>) -> Finding {
         return Finding::new("library", State::Fine, format!("NCCL {version}, {file}"));
     };
     let found = format!("NCCL {version} for CUDA {cuda}, {file}");
-    match driver_cuda.and_then(|driver| major_too_new(cuda, driver)) {
-        Some((driver, words)) => Finding::new("library", State::Broken, format!("{found}; {words}"))
-            .mend(format!("install a newer driver, or the Python package nvidia-nccl-cu{driver}")),
-        None => Finding::new("library", State::Fine, found),
-    }
+    fitting(found, cuda, driver_cuda, State::Broken, "nvidia-nccl-cu")
 }
