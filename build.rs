@@ -48,7 +48,12 @@ fn build_mpi_shim() {
     if family == "open-mpi" {
         println!("cargo:rustc-cfg=commgauge_open_mpi");
     }
-    compiler.file("src/mpi_call/shim.c").compile("commgauge_mpi_shim");
+    compiler.file("src/mpi_call/shim.c");
+    if family == "mpich" {
+        println!("cargo:rerun-if-changed=src/mpi_call/yielding.c");
+        compiler.file("src/mpi_call/yielding.c");
+    }
+    compiler.compile("commgauge_mpi_shim");
 
     if env::var_os("CARGO_FEATURE_RAW_LOOP").is_some() {
         println!("cargo:rerun-if-changed=benches/raw_loop.c");

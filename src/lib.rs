@@ -2,7 +2,7 @@
 //!
 //! The way of the data: suite file -> `config` -> `layout` -> `workload` -> `backend` carried out by `measure`
 //! -> `record` -> `report`. Start reading at [`session`], then follow the names. The floors, and which room may
-//! import which, are listed in ARCHITECTURE.md and held by `tests/layers.rs`.
+//! import which, are listed in ARCHITECTURE.md and held by `tests/offline/layers.rs`.
 
 pub mod comma_separated;
 pub mod digest;

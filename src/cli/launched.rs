@@ -162,6 +162,7 @@ fn measure<W: Work>(
     if arguments.check_launch {
         return launched_check::show(world, arguments, report.as_ref());
     }
+    launched_check::yield_where_ranks_take_turns(world, report.as_ref())?;
     let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
     request.launch = LaunchFacts { hosts: hosts.clone(), warnings, notes };
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));

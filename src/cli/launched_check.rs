@@ -73,6 +73,15 @@ pub(super) fn refuse(world: &MpiWorld, report: Option<&LaunchReport>) -> Result<
     if text.is_empty() { Ok(()) } else { Err(Error::mismatch(String::from_utf8_lossy(&text)).shared()) }
 }
 
+/// Has all ranks give their processors away while they wait, where any of them share processors, and none where each has its own.
+/// Collective.
+pub(super) fn yield_where_ranks_take_turns(world: &MpiWorld, report: Option<&LaunchReport>) -> Result<()> {
+    let mut shared = [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_take_turns)))];
+    world.broadcast_u64(&mut shared)?;
+    mpi_call::yield_while_waiting(shared[0] != 0);
+    Ok(())
+}
+
 /// Shows the report, for `--check-launch`; the exit code is the same on all ranks. Collective.
 pub(super) fn show(world: &MpiWorld, arguments: &LaunchedArguments, report: Option<&LaunchReport>) -> Result<i32> {
     let mut refused = [report.map_or(0, |report| u64::from(!report.refusals.is_empty()))];

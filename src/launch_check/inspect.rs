@@ -103,6 +103,7 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
             rank_count: ranks.len() as u32,
             processors: cores::count(&lists.join(",")) as u32,
             binding: binding.label,
+            ranks_take_turns: binding.doubt.is_some(),
             memory_lock_bytes: limits.memory_lock_bytes,
             open_files: limits.open_files,
         });

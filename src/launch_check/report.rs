@@ -48,6 +48,9 @@ pub struct HostRow {
     pub processors: u32,
     /// How the ranks lie on them, in a few words.
     pub binding: String,
+    /// Whether ranks share processors, so that they have to take turns; absent where each has its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ranks_take_turns: bool,
     /// Memory that a rank may lock; absent where there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_lock_bytes: Option<u64>,

@@ -67,6 +67,22 @@ pub fn initialize() -> Result<Session> {
     Ok(Session { _universe: universe })
 }
 
+/// Says whether this process is to give its processor away while it waits for others, which ranks must do where they are more than the
+/// processors. It is on from the start; to be turned off before times are taken where each rank has a processor of its own. For MPICH,
+/// whose waiting knows no such thing (`yielding.c`); launchers tell Open MPI themselves.
+pub fn yield_while_waiting(yields: bool) {
+    #[cfg(not(commgauge_open_mpi))]
+    {
+        unsafe extern "C" {
+            fn commgauge_yield_while_waiting(on: c_int);
+        }
+        // SAFETY: the function stores a number, atomically.
+        unsafe { commgauge_yield_while_waiting(c_int::from(yields)) };
+    }
+    #[cfg(commgauge_open_mpi)]
+    let _ = yields;
+}
+
 /// Ends all processes of the launch with an exit code. Codes survive the launchers only through `MPI_Abort`.
 pub fn abort(exit_code: i32) -> ! {
     if mpi::environment::is_initialized() && !mpi::environment::is_finalized() {

@@ -10,7 +10,7 @@
 //!
 //! The four constants of [`Shape`] were chosen in sight of the curves in `tests/data/nccl`, on which the error is therefore told a
 //! little too well: steps of four, 11.9 % at the 95th percentile. Chosen on the kept half of the sizes alone it is 12.4 %
-//! (`tests/cost_figures.rs` does that), without the lines (the chord only) 14.2 %, interpolated in log-log 16.5 %.
+//! (`tests/offline/cost_figures.rs` does that), without the lines (the chord only) 14.2 %, interpolated in log-log 16.5 %.
 
 /// How the neighbours' lines shape an interval. What concerns distances in log time is for an interval that spans a factor of
 /// two, and grows with the interval's width.

@@ -1,0 +1,15 @@
+//! Ranks on several hosts: network namespaces of this machine.
+
+#![cfg(feature = "mpi")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calibrate;
+mod hangs;
+mod life;
+mod locate;
+mod placement;
+mod runs;
+mod slurm;
+mod watchdog;

@@ -1,0 +1,329 @@
+//! Jobs of a real Slurm on two virtual hosts: the job's state is the verdict, and no end of a job loses what was measured.
+//! Needs root, slurm-wlm and munge; skipped without.
+
+use crate::common;
+
+use common::hosts::{VirtualCluster, script};
+use common::{COMMGAUGE, Ran, SUITE, count_so_far, ending, lines, of_kind, start, wait_until};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn shipped(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm").join(file)
+}
+
+/// A suite that takes seconds, with replicates enough for a verdict.
+const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 5\nminimum_samples = 5\ncase_budget = '300ms'\n\
+    [[sweep]]\ncollectives = ['all_reduce']\nbytes = '64KiB'\ncadences = 'streaming'\n";
+/// A suite that takes about three quarters of a minute, and more than the half minute that it is given at a time.
+const TURNS: &str = "name = 'turns'\n[measure]\nreplicates = 6\nminimum_samples = 5\ncase_budget = '1200ms'\nprecision = 1e-6\n\
+    [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = '64KiB'\ncadences = 'streaming'\n";
+/// A suite that takes minutes.
+const LONG: &str = "name = 'long'\n[measure]\nreplicates = 1000\nminimum_samples = 5\ncase_budget = '20ms'\n\
+    [[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = '64KiB'\ncadences = 'streaming'\n";
+
+/// Slurm on two virtual hosts, with a folder that all of them see.
+struct Slurm {
+    cluster: VirtualCluster,
+    name: &'static str,
+    folder: tempfile::TempDir,
+}
+
+impl Slurm {
+    fn up(name: &'static str) -> Option<Slurm> {
+        Slurm::up_on(name, 2)
+    }
+
+    /// More hosts run more jobs at the same time.
+    fn up_on(name: &'static str, hosts: u32) -> Option<Slurm> {
+        let cluster = VirtualCluster::up_for_ranks(name, hosts, "1gbit", &[])?;
+        let ran = Ran::of(&mut script(&["slurm", "up", "--name", name]), 90);
+        match ran.code {
+            Some(0) => {}
+            Some(77) => {
+                common::skipped(name, ran.stderr.trim_start_matches("virtual-cluster: skipped: "));
+                return None;
+            }
+            code => panic!("slurm up ended with {code:?}: {}", ran.stderr),
+        }
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        fs::write(folder.path().join("short.toml"), SHORT).expect("written");
+        fs::write(folder.path().join("long.toml"), LONG).expect("written");
+        fs::write(folder.path().join("turns.toml"), TURNS).expect("written");
+        Some(Slurm { cluster, name, folder })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A shell line on `login`, from where jobs are given to Slurm.
+    #[track_caller]
+    fn ask(&self, line: &str, seconds: u64) -> Ran {
+        let mut command = self.cluster.on("login", "sh");
+        command.args(["-c", line]).env("COMMGAUGE", COMMGAUGE).env("COMMGAUGE_RECORDS", self.folder.path());
+        ending(start(&mut command), seconds)
+    }
+
+    /// Gives a shipped file to Slurm; the job's number.
+    #[track_caller]
+    fn submit(&self, file: &str, flags: &str, environment: &str) -> String {
+        let path = shipped(file);
+        let line = format!(
+            "{environment} sbatch --parsable --ntasks-per-node=2 --output={}/out-%j {flags} {}",
+            self.folder.path().display(),
+            path.display()
+        );
+        let ran = self.ask(&line, 30).ended_with(0);
+        ran.stdout.trim().to_owned()
+    }
+
+    fn facts(&self, job: &str) -> String {
+        self.ask(&format!("scontrol show job {job}"), 30).stdout
+    }
+
+    /// Waits for a job's end; its facts, as scontrol tells them, and what it printed.
+    #[track_caller]
+    fn ended(&self, job: &str, seconds: u64) -> (String, String) {
+        let mut facts = String::new();
+        wait_until(seconds, "the job ends", || {
+            facts = self.facts(job);
+            ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"]
+                .iter()
+                .any(|state| facts.contains(&format!("JobState={state}")))
+        });
+        (facts, fs::read_to_string(self.at(&format!("out-{job}"))).unwrap_or_default())
+    }
+
+    fn record(&self, job: &str) -> PathBuf {
+        self.at(&format!("commgauge-{job}.jsonl"))
+    }
+
+    /// Waits until a job has measured something.
+    #[track_caller]
+    fn measuring(&self, job: &str) {
+        let record = self.record(job);
+        wait_until(60, "the job measures", || count_so_far(&record, "case") > 2);
+    }
+}
+
+/// A machine whose links bound nothing, and on which all_reduce must reach a bus bandwidth.
+fn machine(floor: &str) -> String {
+    format!(
+        "name = 'two'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
+         latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[[expect]]\ncollective = 'all_reduce'\n\
+         ranks = 4\nbytes = '64KiB'\nfloor = '{floor}'\nsource = 'a test'\ndate = '2026'\n"
+    )
+}
+
+/// The end line of a record that must have one, and the number of its cases.
+#[track_caller]
+fn end_of(record: &Path) -> (String, u64, usize) {
+    let lines = lines(record);
+    let end = of_kind(&lines, "end").pop().expect("an end line");
+    (
+        end["status"].as_str().expect("a status").to_owned(),
+        end["exit_code"].as_u64().expect("a code"),
+        of_kind(&lines, "case").len(),
+    )
+}
+
+#[test]
+fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
+    let Some(slurm) = Slurm::up("slurm-srun") else { return };
+    let record = slurm.at("srun.jsonl");
+    let short = format!("{SUITE} {} --quiet --record {}", slurm.at("short.toml").display(), record.display());
+    slurm.ask(&format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {short}"), 120).ended_with(0);
+    let read = lines(&record);
+    let ranks = read[0]["ranks"].as_array().expect("a rank map");
+    let hosts: Vec<&str> = ranks.iter().map(|rank| rank["host"].as_str().expect("a host")).collect();
+    assert_eq!(hosts, ["host0", "host0", "host1", "host1"]);
+    let (status, code, cases) = end_of(&record);
+    let planned = of_kind(&read, "plan")[0]["case_lines"].as_u64().expect("a number");
+    assert_eq!((status.as_str(), code, cases as u64), ("complete", 0, planned));
+
+    let alone_each = slurm.at("copies.jsonl");
+    let copies = format!("srun -N2 -n4 --mpi=none {SUITE} smoke --record {}", alone_each.display());
+    slurm.ask(&copies, 60).ended_with(2).said("srun started 4 copies with nothing to join them by (--mpi=none)");
+    assert!(!alone_each.exists());
+    let twice = format!("srun -N2 -n2 {COMMGAUGE} run smoke");
+    slurm.ask(&twice, 60).ended_with(2).said("srun started `commgauge run` 2 times");
+}
+
+#[test]
+fn the_state_of_a_job_is_the_verdict() {
+    let Some(slurm) = Slurm::up("slurm-state") else { return };
+    fs::write(slurm.at("low.toml"), machine("1KB/s")).expect("written");
+    fs::write(slurm.at("high.toml"), machine("10GB/s")).expect("written");
+    for (file, limits, state, code) in [
+        ("commgauge.sbatch", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
+        ("commgauge.sbatch", "high.toml", "JobState=FAILED", "ExitCode=1:0"),
+        ("commgauge-mpirun.sbatch", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
+    ] {
+        let environment = format!(
+            "COMMGAUGE_SUITE={} COMMGAUGE_MACHINE={}",
+            slurm.at("short.toml").display(),
+            slurm.at(limits).display()
+        );
+        let ended = || {
+            let job = slurm.submit(file, "", &environment);
+            let (facts, out) = slurm.ended(&job, 180);
+            (job, facts, out)
+        };
+        let (mut job, mut facts, mut out) = ended();
+        // On a busy machine a call may still become faster when its warm-up is over, and then nothing passes.
+        for _ in 0..3 {
+            if facts.contains(state) || !out.contains("doubtful: ") {
+                break;
+            }
+            (job, facts, out) = ended();
+        }
+        assert!(facts.contains(state) && facts.contains(code), "{file} {limits}: {facts}\n{out}");
+        assert!(out.contains(&format!("Slurm job {job}: 4 ranks on 2 hosts (host[0-1])")), "{out}");
+        assert_eq!(end_of(&slurm.record(&job)).0, "complete");
+    }
+    let (facts, out) = {
+        // Without limits nothing can be judged, and a pair takes a host's only job.
+        let line = "--array=0-1 --ntasks-per-node=1";
+        let job = slurm.submit("commgauge-pairs.sbatch", line, "COMMGAUGE_BYTES=64KiB");
+        slurm.ended(&format!("{job}_0"), 180);
+        let (facts, _) = slurm.ended(&format!("{job}_1"), 180);
+        for index in 0..2 {
+            let record = slurm.at(&format!("commgauge-pairs-{job}-{index}.jsonl"));
+            assert_eq!(end_of(&record).0, "complete");
+        }
+        (facts, job)
+    };
+    assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=3:0"), "{facts}\n{out}");
+}
+
+#[test]
+fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_by_itself() {
+    let Some(slurm) = Slurm::up_on("slurm-ends", 6) else { return };
+    let long = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
+    // Slurm counts limits in minutes, and may warn up to a minute early. All jobs wait at the same time.
+    let once = format!("{long} COMMGAUGE_RESTARTS=0 COMMGAUGE_KEEP_SECONDS=0");
+    let at_its_limit: Vec<(&str, String)> = ["commgauge.sbatch", "commgauge-mpirun.sbatch"]
+        .map(|file| (file, slurm.submit(file, "--time=1 --signal=B:USR1@50", &once)))
+        .into();
+    let turns = format!(
+        "COMMGAUGE_SUITE={} COMMGAUGE_MACHINE={} COMMGAUGE_KEEP_SECONDS=54 COMMGAUGE_ALLOW_CHANGED=1",
+        slurm.at("turns.toml").display(),
+        slurm.at("low.toml").display()
+    );
+    fs::write(slurm.at("low.toml"), machine("1KB/s")).expect("written");
+    let in_turns = slurm.submit("commgauge.sbatch", "--time=1 --signal=B:USR1@1", &turns);
+    for (file, job) in &at_its_limit {
+        let (facts, out) = slurm.ended(job, 100);
+        let (status, code, cases) = end_of(&slurm.record(job));
+        assert_eq!((status.as_str(), code), ("interrupted", 143), "{file}: {out}");
+        assert!(cases > 0 && out.contains("measured cases are kept"), "{file}: {out}");
+        assert!(out.contains("restarted 0 times already; not put back into the queue"), "{file}: {out}");
+        // The verdict on a run that was stopped: something planned is missing.
+        assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=7:0"), "{file}: {facts}\n{out}");
+    }
+    let cancelled: Vec<(&str, String)> =
+        ["commgauge.sbatch", "commgauge-mpirun.sbatch"].map(|file| (file, slurm.submit(file, "", &long))).into();
+    for (file, job) in &cancelled {
+        slurm.measuring(job);
+        slurm.ask(&format!("scancel {job}"), 30).ended_with(0);
+        let (facts, out) = slurm.ended(job, 60);
+        assert!(facts.contains("JobState=CANCELLED"), "{file}: {facts}\n{out}");
+        let report = slurm.ask(&format!("{COMMGAUGE} report {}", slurm.record(job).display()), 60);
+        assert_eq!(report.code, Some(7), "{file}: {}", report.stderr);
+        assert_eq!(end_of(&slurm.record(job)).0, "interrupted", "{file}: {out}");
+    }
+    goes_on_by_itself(&slurm, &in_turns);
+}
+
+/// A job whose time is too short for its suite ends with all of it measured, in one record.
+#[track_caller]
+fn goes_on_by_itself(slurm: &Slurm, job: &str) {
+    let (facts, out) = slurm.ended(job, 200);
+    assert!(slurm.record(job).exists(), "{facts}\n{out}");
+    let read = lines(&slurm.record(job));
+    assert!(!of_kind(&read, "resume").is_empty(), "{facts}\n{out}");
+    let turns = of_kind(&read, "resume").len();
+    assert!(facts.contains(&format!("Restarts={turns} ")), "{facts}\n{out}");
+    assert_eq!(out.matches("is back in the queue, to go on with").count(), turns, "{out}");
+    let (status, code, cases) = end_of(&slurm.record(job));
+    let planned = of_kind(&read, "plan")[0]["case_lines"].as_u64().expect("a number");
+    assert_eq!((status.as_str(), code, cases as u64), ("complete", 0, planned), "{out}");
+    assert!(out.contains("the time limit of") && out.contains("gate: "), "{out}");
+}
+
+#[test]
+fn a_run_takes_what_the_allocation_gives_and_refuses_more() {
+    let Some(slurm) = Slurm::up("slurm-allocation") else { return };
+    let job = "salloc --quiet -N2 --ntasks-per-node=2";
+    let run = format!("{COMMGAUGE} run {} --dry-run", slurm.at("short.toml").display());
+    let shown = slurm.ask(&format!("{job} {run}"), 60).ended_with(0).said("4 ranks on 2 hosts (host[0-1])");
+    assert!(shown.stdout.starts_with("srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix "), "{}", shown.stdout);
+    let mpirun = slurm.ask(&format!("{job} {run} --launcher mpirun -n 2"), 60).ended_with(0);
+    assert!(mpirun.stdout.starts_with("mpirun --allow-run-as-root -n 2 "), "{}", mpirun.stdout);
+    mpirun.said("2 of its 4 ranks");
+    the_launch_is_checked(&slurm, job);
+    for (flags, words) in [
+        ("-n 5", "-n 5: Slurm job"),
+        ("--hosts host0:2,host2:2", "host2 is not of Slurm job"),
+        ("--hosts host0:3,host1:1", "has 2 ranks on host0, not 3"),
+    ] {
+        slurm.ask(&format!("{job} {run} {flags}"), 60).ended_with(2).said(words);
+    }
+}
+
+/// What the check of a launch says of the allocation: by srun itself, and through `commgauge run`.
+#[track_caller]
+fn the_launch_is_checked(slurm: &Slurm, job: &str) {
+    let suite = slurm.at("short.toml");
+    for line in [
+        format!("srun -N2 -n4 --ntasks-per-node=2 --mpi=pmix {SUITE} {} --check-launch --format json", suite.display()),
+        format!("{job} {COMMGAUGE} run {} --check-launch --format json", suite.display()),
+    ] {
+        let ran = slurm.ask(&line, 120).ended_with(0);
+        let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one document");
+        assert_eq!(report["refusals"].as_array().map(Vec::len), Some(0), "{line}: {report:#}");
+        let of = |host: usize| {
+            ["host", "ranks"].map(|key| report["hosts"][host][key].as_str().unwrap_or_default().to_owned())
+        };
+        assert_eq!(
+            (of(0), of(1)),
+            (["host0", "0, 1"].map(String::from), ["host1", "2, 3"].map(String::from)),
+            "{line}"
+        );
+        assert_eq!(
+            (&report["ranks"], &report["launcher_says"]),
+            (&4.into(), &"4 (SLURM_STEP_NUM_TASKS)".into()),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn slurm_ends_by_its_own_pid_files_and_comes_again() {
+    let Some(slurm) = Slurm::up("slurm-life") else { return };
+    Ran::of(&mut script(&["slurm", "up", "--name", slurm.name]), 30).ended_with(2).said("runs on slurm-life already");
+    let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join("virtual-clusters").join(slurm.name);
+    let daemons = || {
+        let mark = state.join("slurm").display().to_string();
+        let processes = fs::read_dir("/proc").expect("Linux").flatten();
+        processes
+            .filter(|process| {
+                let words = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                words.contains(&mark) && ["munged", "slurmctld", "slurmd"].contains(&name.trim())
+            })
+            .count()
+    };
+    assert_eq!(daemons(), 4, "munged, slurmctld and two slurmd");
+    // Also with a job that would go on.
+    slurm.ask("sbatch --quiet -N2 --output=/dev/null --wrap='sleep 1000'", 30).ended_with(0);
+    Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 60).ended_with(0);
+    assert_eq!(daemons(), 0);
+    assert_eq!(fs::read_dir(state.join("slurm")).expect("a folder").count(), 0);
+    Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 30).ended_with(0).said("no Slurm runs");
+    Ran::of(&mut script(&["slurm", "up", "--name", slurm.name]), 60).ended_with(0);
+    // A cluster that goes takes Slurm with it.
+    Ran::of(&mut script(&["down", "--name", slurm.name]), 60).ended_with(0);
+    assert_eq!(daemons(), 0);
+}

@@ -1,0 +1,252 @@
+//! A collector that hears of 16,384 ranks on 2,048 hosts, over real connections: it stays small, and names the one that hangs.
+//! One process plays the other hosts, and tells how long their ranks have stood still, so that no clock of a busy machine counts.
+//! Strangers on its port cost it nothing.
+
+use crate::common;
+
+use commgauge::progress::{Doing, Shown};
+use commgauge::watchdog::COLLECTOR_VARIABLE;
+use commgauge::watchdog::collector::{Config, FirstAnswer};
+use commgauge::watchdog::wire::{Frame, Hello, RankState, Speaker, Token};
+use common::{signal, wait_until};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_commgauge-sweep");
+const HOSTS: u32 = 2_048;
+const RANKS_PER_HOST: u32 = 8;
+const HUNG: u32 = 9_999;
+const TOKEN: Token = [9; 32];
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// As that of the hosts.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+struct Collector {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    answer: FirstAnswer,
+}
+
+impl Collector {
+    fn start(hosts: u32, record: std::path::PathBuf) -> Collector {
+        let config = Config {
+            token: TOKEN,
+            node: 0,
+            nodes: hosts,
+            node_of_rank: (0..hosts * RANKS_PER_HOST).map(|rank| rank / RANKS_PER_HOST).collect(),
+            hosts: (0..hosts).map(|host| format!("node-{host}")).collect(),
+            local_ranks: (0..RANKS_PER_HOST).collect(),
+            record,
+            backend: "mpi".into(),
+        };
+        let mut child = Command::new(PROGRAM)
+            .env(COLLECTOR_VARIABLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        writeln!(child.stdin.as_mut().expect("piped"), "{}", serde_json::to_string(&config).unwrap()).unwrap();
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        Collector { child, output, answer: serde_json::from_str(&line).unwrap() }
+    }
+
+    fn begin(&mut self) {
+        let first = serde_json::to_string(&self.answer).unwrap();
+        writeln!(self.child.stdin.as_mut().expect("piped"), "{first}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert!(line.contains("null"), "{line}");
+    }
+
+    fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peak.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+    }
+}
+
+fn greet(port: u16, speaker: Speaker) -> TcpStream {
+    let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).expect("it listens");
+    stream.write_all(&Hello { speaker, pid: 0, process_start: 0 }.encode(&TOKEN)).unwrap();
+    stream
+}
+
+fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
+    let shown = Shown { activity: 1, step, calls: step / 2 + 1, doing: Doing::CALL.0, peer: None, group: 0 };
+    Frame::State(RankState {
+        rank,
+        shown,
+        stuck_milliseconds: stuck.as_millis() as u32,
+        deadline_milliseconds: deadline.as_millis() as u32,
+        ..RankState::default()
+    })
+}
+
+/// The ranks of the first host have a connection each.
+fn streams_of_ranks(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
+    (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, Speaker::Rank(rank)), vec![rank])).collect()
+}
+
+/// Those of the others one for each host.
+fn streams_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
+    let others = (1..HOSTS).map(|host| {
+        let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
+        (greet(answer.hosts_port, Speaker::Host(host)), ranks)
+    });
+    streams_of_ranks(answer).into_iter().chain(others).collect()
+}
+
+/// What every rank says, over its connection and in one piece.
+fn send<const N: usize>(streams: &mut [(TcpStream, Vec<u32>)], frames: impl Fn(u32) -> [Frame; N]) {
+    for (stream, ranks) in streams {
+        let mut bytes = Vec::new();
+        ranks.iter().flat_map(|rank| frames(*rank)).for_each(|frame| frame.encode(&mut bytes));
+        stream.write_all(&bytes).expect("it listens");
+    }
+}
+
+/// Every rank's state: `steps` of the one that hangs, one more of the others once they stand still.
+fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, stuck: Duration) {
+    let waits = |rank| u64::from(!stuck.is_zero() && rank != HUNG);
+    send(streams, |rank| [state(rank, steps + waits(rank), stuck, DEADLINE)]);
+}
+
+/// The answer of a rank that is asked what it does.
+fn detail(rank: u32, does: &str) -> Frame {
+    Frame::Detail(rank, false, does.into())
+}
+
+/// Reads until the collector says this.
+fn hear(stream: &mut TcpStream, wanted: &Frame) {
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let (mut heard, mut some) = (Vec::new(), [0; 64]);
+    loop {
+        let count = stream.read(&mut some).expect("an order");
+        assert!(count > 0, "the collector closed before it said {wanted:?}");
+        heard.extend(&some[..count]);
+        while let Ok(Some((frame, taken))) = Frame::decode(&heard) {
+            heard.drain(..taken);
+            if frame == *wanted {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < u64::from(2 * HOSTS)) {
+        common::skipped("watchdog of 2,048 hosts", "this system allows too few open files");
+        return;
+    }
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let _alone = common::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start(HOSTS, folder.path().join("run.jsonl"));
+    collector.begin();
+    // All hosts come in one moment, in which nobody is let in: there must be room to wait in.
+    signal(collector.child.id(), "STOP");
+    let mut streams = streams_of_all(&collector.answer);
+    signal(collector.child.id(), "CONT");
+    drop(collector.child.stdin.take());
+    let mut activity = Vec::new();
+    Frame::Activity(1, r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#.into()).encode(&mut activity);
+    streams[0].0.write_all(&activity).unwrap();
+    for steps in [200, 202, 204, 206, 208] {
+        tell(&mut streams, steps, Duration::ZERO);
+    }
+    tell(&mut streams, 210, Duration::from_secs(1));
+    tell(&mut streams, 210, DEADLINE + Duration::from_secs(1));
+    let since = Instant::now();
+    hear(&mut streams[0].0, &Frame::Query);
+    send(&mut streams, |rank| [detail(rank, "its thread runs, 99 % busy")]);
+    let report = folder.path().join("run.hang.txt");
+    wait_until(60, "a report", || report.exists());
+    let (late, peak) = (since.elapsed().as_secs_f64(), collector.peak_bytes());
+    let said = format!("hosts_watchdog: report {late:.2} s after the deadline, peak {} MB\n", peak / 1_000_000);
+    let _ = std::io::stderr().write_all(said.as_bytes());
+    assert!(peak < 200_000_000, "{peak} bytes");
+    let text = std::fs::read_to_string(&report).unwrap();
+    let begins = text.starts_with("no progress within 60.0 s: rank 9999 on node-1249 never entered all_reduce");
+    assert!(begins && text.contains("its thread runs, 99 % busy"), "{}", &text[..300]);
+    assert!(text.lines().count() > 16_384);
+    // All are told to end, and when they do the collector is gone.
+    hear(&mut streams[2_000].0, &Frame::Abort(5));
+    drop(streams);
+    assert!(collector.child.wait().unwrap().success());
+}
+
+#[test]
+fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let _alone = common::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start(1, folder.path().join("run.jsonl"));
+    collector.begin();
+    let mut ranks = streams_of_ranks(&collector.answer);
+    drop(collector.child.stdin.take());
+    let says = |ranks: &mut [_], steps: u64, stuck: Duration, deadline: Duration, does: &str| {
+        send(ranks, |rank| [state(rank, steps, stuck, deadline), detail(rank, does)]);
+    };
+    says(&mut ranks, 200, Duration::ZERO, SHORT, "nobody has asked");
+    // Silent for longer than they may stand still, so that they are asked; then on with what they do.
+    hear(&mut ranks[0].0, &Frame::Query);
+    says(&mut ranks, 202, Duration::ZERO, DEADLINE, "it was away");
+    let mut said = String::new();
+    let mut errors = BufReader::new(collector.child.stderr.take().expect("piped"));
+    errors.read_line(&mut said).unwrap();
+    let wanted = "commgauge: nothing was heard of some ranks for 0.30 s, but all go on, and so does the launch\n";
+    assert_eq!(said, wanted);
+    let report = folder.path().join("run.hang.txt");
+    assert!(!report.exists());
+    // The watch goes on as well, and an answer to the earlier question is none to the next.
+    says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "too early");
+    hear(&mut ranks[0].0, &Frame::Query);
+    says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "it stands still");
+    hear(&mut ranks[0].0, &Frame::Abort(5));
+    let text = std::fs::read_to_string(&report).unwrap();
+    assert!(text.contains("it stands still") && !text.contains("it was away"), "{text}");
+    drop(ranks);
+    assert!(collector.child.wait().unwrap().success());
+}
+
+#[test]
+fn strangers_on_the_port_are_shown_out_and_a_rank_still_gets_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start(1, folder.path().join("run.jsonl"));
+    collector.begin();
+    let port = collector.answer.port;
+    let before = collector.peak_bytes();
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for round in 0..300u32 {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let word = [&b"GET / HTTP/1.1\r\n\r\n"[..], b"CGWD", b"", &[0xff; 4096]][round as usize % 4];
+        let _ = stranger.write_all(word);
+        strangers.push(stranger);
+    }
+    let mut wrong = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let hello = Hello { speaker: Speaker::Rank(0), pid: 0, process_start: 0 };
+    wrong.write_all(&hello.encode(&[8; 32])).unwrap();
+    wrong.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert!(matches!(wrong.read(&mut [0]), Ok(0) | Err(_)), "a wrong word opens nothing");
+    let mut rank = greet(port, Speaker::Rank(3));
+    drop(collector.child.stdin.take());
+    // A frame that is none ends the connection of whoever sends it, as if it had died.
+    rank.write_all(&[99, 0xff, 0xff, 1, 2, 3]).unwrap();
+    rank.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut rest = Vec::new();
+    let _ = rank.read_to_end(&mut rest);
+    drop(strangers);
+    let after = collector.peak_bytes();
+    assert!(collector.child.wait().unwrap().success());
+    assert!(after - before < 8_000_000, "{before} -> {after}");
+}

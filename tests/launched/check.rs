@@ -1,0 +1,160 @@
+//! The check of a launch, on ranks that really differ. Needs the launcher of the MPI that was built with.
+
+use crate::common;
+
+use common::{COMMGAUGE, FAMILY, Ran, SWEEP, doubles, launcher, lines, record_in, skipped, words};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+const SMALL: &str = "all_reduce -b 8 -e 8 -n 2 -w 0 --replicates 1 --warm-buffers";
+
+/// A rank for each shell command, in which `"$@"` stands for the program and its words.
+fn ranks(scripts: &[&str], flags: &str) -> Command {
+    let mut command = launcher(1);
+    for (index, script) in scripts.iter().enumerate() {
+        if index > 0 {
+            command.args([":", if FAMILY == "open-mpi" { "-np" } else { "-n" }, "1"]);
+        }
+        command.args(["sh", "-c", script, "sh", SWEEP]).args(words(SMALL)).args(words(flags));
+    }
+    command
+}
+
+/// The document of `--check-launch --format json`, once it is known to be what the schema says.
+fn document(text: &str) -> Value {
+    let schema: Value = serde_json::from_str(include_str!("../../docs/launch.schema.json")).unwrap();
+    let document: Value = serde_json::from_str(text).expect("one JSON document");
+    let errors: Vec<String> =
+        jsonschema::validator_for(&schema).unwrap().iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    document
+}
+
+/// The sentences of one kind, joined.
+fn said(document: &Value, kind: &str) -> String {
+    document[kind].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn ranks_with_another_environment_are_refused_by_variable_and_may_be_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let to = format!("--record {}", record.display());
+    let mixed =
+        [r#"NCCL_ALGO=Ring exec "$@""#, r#"OMP_NUM_THREADS=3 NCCL_ALGO=Tree exec "$@""#, r#"NCCL_ALGO=Ring exec "$@""#];
+    let ran = Ran::of(&mut ranks(&mixed, &to), 20).ended_with(7);
+    let ran = ran.said("the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 2; Tree on rank 1");
+    let ran = ran.said("OMP_NUM_THREADS  not set  0, 2").said("--allow-mixed");
+    assert_eq!((ran.stdout.as_str(), record.exists()), ("", false));
+
+    Ran::of(&mut ranks(&mixed, &format!("--allow-mixed --quiet {to}")), 30).ended_with(0);
+    let warnings = lines(&record)[0]["warnings"].to_string();
+    assert!(warnings.contains("do not have the same NCCL_ALGO: Ring on ranks 0, 2; Tree on rank 1"), "{warnings}");
+}
+
+#[test]
+fn a_check_of_the_launch_measures_nothing_and_tells_what_the_ranks_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let mut command = Command::new(COMMGAUGE);
+    command.args(["run", "smoke", "-n", "2", "--check-launch", "--format", "json", "--record"]).arg(&record);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    if FAMILY == "mpich" {
+        command.args(["--launcher", "mpiexec.mpich"]);
+    }
+    let document = document(&Ran::of(&mut command, 30).ended_with(0).stdout);
+    assert_eq!((document["ranks"].as_u64(), document["refusals"].as_array().unwrap().len()), (Some(2), 0));
+    assert_eq!(document["hosts"][0]["ranks"], "0, 1");
+    let shared = document["shared"].to_string();
+    assert!(shared.contains("program") && shared.contains("MPI library"), "{shared}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no record and no report stays behind");
+
+    let mut nothing = Command::new(COMMGAUGE);
+    nothing.args(["run", "smoke", "--backend", "simulated", "--machine", "h100-sxm", "--check-launch"]);
+    Ran::of(nothing.current_dir(env!("CARGO_MANIFEST_DIR")), 20).ended_with(2);
+}
+
+#[test]
+fn a_launcher_that_says_another_number_of_ranks_is_refused_where_it_is_not_an_inherited_word() {
+    let lie = r#"OMPI_COMM_WORLD_SIZE=8 exec "$@""#;
+    let ran = Ran::of(&mut ranks(&[lie, lie], "--check-launch --format json"), 20);
+    if FAMILY == "open-mpi" {
+        let ran = ran.ended_with(7);
+        let refusals = said(&document(&ran.stdout), "refusals");
+        assert!(refusals.contains("the launcher says 8 ranks (OMPI_COMM_WORLD_SIZE), MPI says 2"), "{refusals}");
+    } else {
+        // MPICH's own launcher says 2, and that is right.
+        document(&ran.ended_with(0).stdout);
+    }
+}
+
+/// Two hosts that are one machine: their kernel is the same, their names are not, or MPI does not share between them.
+fn two_hosts_of_one_machine(folder: &Path, flags: &str) -> Option<Command> {
+    let limited = r#"ulimit -n 200; exec "$@""#;
+    if FAMILY == "mpich" {
+        let mut command = ranks(&[r#"exec "$@""#, limited], flags);
+        command.env("MPIR_CVAR_NOLOCAL", "1");
+        return Some(command);
+    }
+    // Open MPI's remote shell, which gives each host a name of its own instead of going anywhere.
+    let agent = folder.join("agent");
+    let text =
+        "#!/bin/sh\nhost=$1; shift\nexec unshare --uts sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$host\" \"$@\"\n";
+    std::fs::write(&agent, text).unwrap();
+    std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    if !Command::new("unshare").args(["--uts", "true"]).status().is_ok_and(|status| status.success()) {
+        skipped("two hosts of one machine", "this user may not make host names of its own");
+        return None;
+    }
+    let mut command = Command::new("mpirun");
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_plm_rsh_agent", &agent);
+    command.env("OMPI_MCA_plm", "rsh").current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(["--bind-to", "none", "--oversubscribe"]);
+    for (index, (host, script)) in [("hosta", r#"exec "$@""#), ("hostb", limited)].into_iter().enumerate() {
+        if index > 0 {
+            command.arg(":");
+        }
+        command.args(["-np", "1", "--host", host, "sh", "-c", script, "sh", SWEEP]);
+        command.args(words(SMALL)).args(words(flags));
+    }
+    Some(command)
+}
+
+#[test]
+fn hosts_of_one_machine_are_told_apart_and_doubted_and_a_low_limit_is_named_with_its_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut command) = two_hosts_of_one_machine(folder.path(), "--check-launch --format json") else { return };
+    let document = document(&Ran::of(&mut command, 30).ended_with(0).stdout);
+    let hosts: Vec<&str> =
+        document["hosts"].as_array().unwrap().iter().map(|host| host["host"].as_str().unwrap()).collect();
+    let warnings = said(&document, "warnings");
+    if FAMILY == "mpich" {
+        assert!(hosts[0].ends_with("#1") && hosts[1].ends_with("#2"), "{hosts:?}");
+        assert!(warnings.contains("MPI finds no shared memory between some ranks"), "{warnings}");
+    } else {
+        assert_eq!(hosts, ["hosta", "hostb"]);
+        assert!(warnings.contains("hosts hosta, hostb have the same boot id"), "{warnings}");
+    }
+    assert!(warnings.contains(&format!("200 on {}", hosts[1])), "{warnings}");
+}
+
+#[test]
+fn two_ranks_on_one_device_are_refused_by_its_uuid_and_another_nccl_by_its_version() {
+    let flags = "--backend nccl --check-launch --format json";
+    let rank = r#"exec "$@""#;
+    let mut shared = ranks(&[rank, rank], &format!("{flags} --device-map 0,0"));
+    let ran = Ran::of(doubles::with_doubles(&mut shared, 2), 60).ended_with(7);
+    let refusals = said(&document(&ran.stdout), "refusals");
+    assert!(refusals.contains("ranks 0, 1 of host ") && refusals.contains("are on one device ("), "{refusals}");
+
+    let older = doubles::folder_with_nccl("2.27.3");
+    let other = format!(r#"LD_LIBRARY_PATH={}:$LD_LIBRARY_PATH exec "$@""#, older.display());
+    let mut mixed = ranks(&[rank, &other], flags);
+    let ran = Ran::of(doubles::with_doubles(&mut mixed, 2), 60).ended_with(7);
+    let refusals = said(&document(&ran.stdout), "refusals");
+    assert!(refusals.contains("the same version of NCCL: 2.30.7") && refusals.contains("2.27.3"), "{refusals}");
+}

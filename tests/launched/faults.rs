@@ -1,0 +1,230 @@
+//! Faults of a machine under a launch: whatever dies, stops or fails, every rank ends, what was measured is kept, and nothing is left
+//! behind. docs/faults.md lists them all. Needs the launcher of the MPI that was built with, and a C compiler.
+
+use crate::common;
+
+use commgauge::record::Record;
+use common::{
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, signal,
+    start, still_running, wait_until, words,
+};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A sweep that would go on for minutes.
+const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
+    case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'broadcast']\nbytes = ['64B', '1KiB']\n";
+
+/// The same with buffers that are made anew for each case.
+const LARGE: &str = "name = 'large'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
+    case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['4MiB', '8MiB']\n";
+
+/// A sweep that takes a moment.
+const SHORT: &str = "all_reduce -b 8 -e 64 -f 2 -n 3 -w 0 --replicates 2 --warm-buffers --quiet";
+
+struct Running {
+    child: Started,
+    record: PathBuf,
+    ranks: Vec<u32>,
+    shared: BTreeSet<String>,
+    /// Keeps others out until the end.
+    _alone: std::fs::File,
+    _folder: tempfile::TempDir,
+}
+
+/// `commgauge run` of the long sweep, of which some cases are measured.
+fn running() -> Running {
+    running_suite(LONG)
+}
+
+fn running_suite(text: &str) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record) = (folder.path().join("long.toml"), record_in(&folder));
+    std::fs::write(&suite, text).unwrap();
+    let alone = alone();
+    let mut command = Command::new(COMMGAUGE);
+    command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
+    let unbound = if FAMILY == "open-mpi" { "--bind-to" } else { "-bind-to" };
+    command.arg("run").arg(&suite).args(["-n", "4", "--launcher-arg", unbound, "--launcher-arg", "none", "--record"]);
+    let child = start(command.arg(&record));
+    wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
+    let ranks = pids(&record);
+    let shared = common::shared_memory_of(&ranks);
+    Running { child, record, ranks, shared, _alone: alone, _folder: folder }
+}
+
+impl Running {
+    /// The process that launched the ranks, a child of `commgauge run`.
+    fn launcher(&self) -> u32 {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let text = std::fs::read_to_string(children).unwrap();
+        text.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("commgauge run has a child")
+    }
+
+    /// Waits for the end, and sees to it that no rank and no shared memory is left and that the record reads and does not claim to be
+    /// complete.
+    #[track_caller]
+    fn ends_with(self, code: i32) -> (Ran, Vec<u32>) {
+        let ran = ending(self.child, 20).ended_with(code);
+        wait_until(5, "no rank runs", || still_running(&self.ranks).is_empty());
+        let left: Vec<&String> = self.shared.iter().filter(|path| Path::new(path).exists()).collect();
+        assert_eq!(left, Vec::<&String>::new());
+        let record = Record::read(&self.record).unwrap();
+        assert!(record.cases.len() >= 2 && !record.is_finished());
+        assert!(ran.stdout.contains("all_reduce"), "what was measured is shown: {}", ran.stdout);
+        assert!(ran.stderr.contains("go on with: commgauge run --resume"), "{}", ran.stderr);
+        (ran, self.ranks)
+    }
+}
+
+#[test]
+fn a_rank_that_crashes_is_named_with_its_signal() {
+    let run = running();
+    signal(run.ranks[1], "SEGV");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    // The first may only have taken away Rust's own handler, which looks for overflows of the stack; a true fault comes again by
+    // itself.
+    if !still_running(&run.ranks[1..2]).is_empty() {
+        signal(run.ranks[1], "SEGV");
+    }
+    let (ran, ranks) = run.ends_with(6);
+    // MPICH's launcher now and then names a rank that it ended itself. Then none is blamed for the signal but the right one.
+    if FAMILY == "open-mpi" {
+        ran.said(&format!("rank 1 (process {} on ", ranks[1])).said("was killed by SIGSEGV");
+    } else {
+        let blamed = |line: &&str| line.contains("(process ") && line.contains("was killed by SIGSEGV");
+        let wrong =
+            ran.stderr.lines().filter(blamed).find(|line| !line.contains(&format!("(process {} on ", ranks[1])));
+        assert_eq!(wrong, None, "{}", ran.stderr);
+        ran.said("died");
+    }
+}
+
+#[test]
+fn without_rank_0_the_others_end_and_the_record_can_be_gone_on_with() {
+    let run = running();
+    signal(run.ranks[0], "KILL");
+    let record = run.record.clone();
+    let ranks = run.ranks.clone();
+    let ran = ending(run.child, 20).ended_with(6);
+    ran.said(&format!("rank 0 (process {} on ", ranks[0])).said("go on with: commgauge run --resume");
+    wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
+    drop(run._alone);
+    let mut again = Command::new(COMMGAUGE);
+    again.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1");
+    again.args(["run", "--time-limit", "1s", "--resume"]).arg(&record).stdin(Stdio::null());
+    let before = Record::read(&record).unwrap().measured_lines();
+    Ran::of(&mut again, 60).ended_with(75);
+    assert!(Record::read(&record).unwrap().measured_lines() >= before);
+}
+
+#[test]
+fn ranks_end_where_their_launcher_was_killed() {
+    let run = running();
+    signal(run.launcher(), "KILL");
+    let (ran, _) = run.ends_with(6);
+    // Whether somebody was left to end the record depends on who dies first.
+    let told = ["and its ranks with it; ", "and the record has no end line; "]
+        .map(|end| format!("the launcher was ended by SIGKILL, {end}"));
+    let first = ran.stderr.lines().find(|line| line.starts_with("commgauge: ")).unwrap_or_default();
+    assert!(told.iter().any(|words| first.contains(words)), "{}", ran.stderr);
+}
+
+/// A group of processes that may use no more memory than it has; none where this user cannot make one. Taken away with the value.
+struct NoMemory(PathBuf);
+
+impl NoMemory {
+    fn new() -> Option<NoMemory> {
+        let name = format!("commgauge-test-{}", std::process::id());
+        let groups = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/unified", "memory.max"),
+        ];
+        let found = groups.into_iter().find_map(|(folder, limit)| {
+            let group = Path::new(folder).join(&name);
+            std::fs::create_dir(&group).ok()?;
+            let group = NoMemory(group);
+            std::fs::write(group.0.join(limit), "0").ok().map(|()| group)
+        });
+        if found.is_none() {
+            common::skipped(
+                "a rank without memory",
+                "no memory limit can be set here (needs root and a writable cgroup)",
+            );
+        }
+        found
+    }
+}
+
+impl Drop for NoMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_rank_that_the_system_kills_for_want_of_memory_is_named_with_that_reason() {
+    let Some(group) = NoMemory::new() else { return };
+    let run = running_suite(LARGE);
+    std::fs::write(group.0.join("cgroup.procs"), run.ranks[1].to_string()).unwrap();
+    let (ran, ranks) = run.ends_with(6);
+    let ran = ran.said(&format!("rank 1 (process {} on ", ranks[1]));
+    if FAMILY == "open-mpi" {
+        ran.said("ran out of memory meanwhile: the system killed 1 of its processes");
+    }
+}
+
+#[test]
+fn a_cancelled_run_with_a_stopped_rank_never_ends_as_if_nothing_had_happened() {
+    let run = running();
+    signal(run.ranks[2], "STOP");
+    signal(run.child.id(), "TERM");
+    let (ran, _) = run.ends_with(143);
+    ran.said("stopped by SIGTERM");
+}
+
+/// A sweep on which a rank has a fault.
+fn faulty(ranks: u32, (shim, record): (&Path, &Path), fault: (&str, &str), rank: u32, flags: &str) -> Command {
+    let mut command = launcher(ranks);
+    command.env("LD_PRELOAD", shim).env(fault.0, fault.1).env("FAULT_RANK", rank.to_string());
+    command.arg(SWEEP).args(words(flags)).arg("--record").arg(record);
+    command
+}
+
+#[test]
+fn a_rank_that_leaves_early_or_a_disk_that_fails_or_a_clock_that_steps_is_met() {
+    let Some(shim) = common::shim() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+
+    // A rank that leaves with 0 is no success.
+    let record = place("left.jsonl");
+    let long = "all_reduce -b 8 -e 64 -f 2 --precision 0.0001 --budget 200ms --replicates 40 --quiet";
+    let ran = Ran::of(&mut faulty(3, (&shim, &record), ("FAULT_LEAVE_MILLISECONDS", "2500"), 1, long), 60);
+    assert_ne!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!Record::read(&record).is_ok_and(|record| record.is_finished()));
+
+    // A file that cannot be brought to the disk is told, with the code of the environment.
+    for (errno, text) in [("28", "No space left on device"), ("5", "Input/output error")] {
+        let record = place(&format!("sync-{errno}.jsonl"));
+        let ran = Ran::of(&mut faulty(2, (&shim, &record), ("FAULT_SYNC_ERRNO", errno), 0, SHORT), 40).ended_with(6);
+        ran.said("cannot bring to the disk the record").said(text);
+        // How far it came until the disk was asked depends on how busy the machine is.
+        assert!(!lines(&record).is_empty());
+    }
+
+    // A wall clock that is an hour off on one host, and steps, is in no duration.
+    for rank in [0, 1] {
+        let record = place(&format!("clock-{rank}.jsonl"));
+        let flags = format!("{SHORT} --cadence both");
+        Ran::of(&mut faulty(2, (&shim, &record), ("FAULT_CLOCK_SECONDS", "3600"), rank, &flags), 40).ended_with(0);
+        let read = Record::read(&record).unwrap();
+        assert!(read.end.unwrap().elapsed_seconds.0 < 60.0);
+        let longest = read.cases.iter().flat_map(|case| &case.samples.slowest_nanoseconds).max().copied();
+        assert!(longest.is_some_and(|longest| longest < 30_000_000_000), "{longest:?}");
+        assert!(read.clocks.iter().all(|clock| clock.residual_nanoseconds < 1_000_000_000));
+    }
+    let _ = std::fs::remove_file(shim);
+}

@@ -1,0 +1,150 @@
+//! A rank that hangs, loops, is stopped or killed: the launch ends, the rank is named, what was measured is kept, nothing is left.
+//! Needs the launcher of the MPI that was built with.
+
+use crate::common;
+use crate::trial;
+
+use common::{
+    COMMGAUGE, FAMILY, alone, count_so_far, ending, launcher, lines, of_kind, pids, record_in, signal, start,
+    still_running, wait_until, words,
+};
+use std::process::Command;
+use trial::{Trial, sweep, trial};
+
+/// Fault, state of the suspect, exit code of the record's end.
+const FAULTS: [(&str, &str, i64); 5] = [
+    ("hang", "never_entered", 5),
+    ("loop", "never_entered", 5),
+    ("stop", "stopped_answering", 5),
+    ("kill", "died", 6),
+    ("exit", "died", 6),
+];
+
+#[track_caller]
+fn check(what: &str, rank: u32, state: &str, code: i64, trial: &Trial) {
+    let hang = trial.hang();
+    assert_eq!(hang["suspects"], rank.to_string(), "{what}: {}\n{}", trial.report, trial.stderr);
+    let held = hang["ranks"].as_array().expect("states").iter().find(|held| held["state"] == state);
+    assert_eq!(held.expect("the state")["ranks"], rank.to_string(), "{what}: {hang}");
+    let end = trial.end();
+    assert_eq!(
+        (&end["line"], &end["status"], &end["exit_code"]),
+        (&"end".into(), &"failed".into(), &code.into()),
+        "{what}"
+    );
+    assert!(!of_kind(&trial.lines, "case").is_empty(), "{what}: the cases before are kept");
+    let named = trial.report.lines().any(|line| line.starts_with(&format!("{rank}  ")));
+    assert!(named, "{what}: {}", trial.report);
+    assert!(trial.left.is_empty(), "{what}: {:?}", trial.left);
+    if code == 5 {
+        assert_eq!(trial.code, Some(5), "{what}: {}", trial.stderr);
+        assert!(hang["operation"].as_str().is_some_and(|text| text.starts_with("all_reduce of 64 B, call ")), "{hang}");
+    } else {
+        assert_ne!(trial.code, Some(0), "{what}");
+    }
+}
+
+#[test]
+fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
+    for (kind, state, code) in FAULTS {
+        let record = folder.path().join(format!("{kind}.jsonl"));
+        let trial = trial(sweep(&record, &format!("2:{kind}:40")), &record, code == 6);
+        check(kind, 2, state, code, &trial);
+    }
+}
+
+#[test]
+fn rank_0_may_be_the_one_that_is_stopped_and_commgauge_run_passes_the_deadline_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _alone = alone();
+    let mut run = Command::new(COMMGAUGE);
+    run.env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
+    run.args(["run", "suites/smoke.toml", "-n", "4", "--timeout", "2", "--record"]).arg(&record);
+    run.args(["--", "--inject-fault", "0:stop"]);
+    let trial = trial(run, &record, false);
+    assert_eq!(trial.code, Some(5), "{}", trial.stderr);
+    assert_eq!(trial.hang()["suspects"], "0", "{}", trial.stderr);
+    // What is said on standard error last, a launcher may not pass on; the file has it.
+    assert!(trial.report.contains("its process is stopped"), "{}", trial.report);
+    assert_eq!((&trial.end()["status"], &trial.end()["exit_code"]), (&"failed".into(), &5.into()));
+    assert!(trial.left.is_empty(), "{:?}", trial.left);
+}
+
+#[test]
+fn a_step_that_hangs_in_its_replay_names_the_rank_that_is_on_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _alone = alone();
+    let mut command = launcher(4);
+    command.arg(common::STEP).arg("--record").arg(&record);
+    let step = "--model llama-3-8b --layers 2 --tp 2 --pp 2 --sequence 64 --micro-batches 2 --style pipeline --replay -n 2 \
+                --replicates 1 --timeout 3 --inject-fault 1:hang:200";
+    let trial = trial(
+        {
+            command.args(words(step));
+            command
+        },
+        &record,
+        false,
+    );
+    assert_eq!((trial.code, &trial.hang()["suspects"]), (Some(5), &"1".into()), "{}", trial.stderr);
+}
+
+#[test]
+fn a_stopped_rank_that_the_launcher_wakes_when_it_is_told_to_end_makes_no_normal_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _alone = alone();
+    let mut command = launcher(4);
+    let flags = "all_reduce -b 64 -e 1K -f 2 -n 50 -w 5 --cadence streaming --warm-buffers --replicates 1000 --timeout 60 --record";
+    let child = start(command.arg(common::SWEEP).args(words(flags)).arg(&record));
+    wait_until(60, "a case is measured", || count_so_far(&record, "case") >= 1);
+    let ranks = pids(&record);
+    signal(ranks[1], "STOP");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(child.id(), "TERM");
+    let ran = ending(child, 40);
+    assert_ne!(ran.code, Some(0), "{}", ran.stderr);
+    wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
+    wait_until(5, "the record has its end", || count_so_far(&record, "end") == 1);
+    let last = lines(&record).pop().unwrap();
+    assert!(last["status"] == "interrupted" || last["status"] == "failed", "{last}");
+}
+
+/// The figures of docs/hangs.md: `scripts/watchdog-trials` runs it.
+#[test]
+#[ignore = "takes minutes: 20 launches of each fault"]
+fn twenty_trials_of_each_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = std::env::var("TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let _alone = alone();
+    let chosen = std::env::var("FAULT").ok();
+    for (kind, state, code) in FAULTS.into_iter().filter(|fault| chosen.as_deref().is_none_or(|kind| kind == fault.0)) {
+        let (mut report, mut gone) = (Vec::new(), Vec::new());
+        for index in 0..trials {
+            let record = folder.path().join(format!("{kind}-{index}.jsonl"));
+            let rank = index % 4;
+            let trial = trial(sweep(&record, &format!("{rank}:{kind}:40")), &record, code == 6);
+            check(&format!("{kind} {index}"), rank, state, code, &trial);
+            assert!(trial.gone_seconds < 5.0 && trial.report_seconds < 5.0, "{kind} {index}: {trial:?}");
+            eprintln!("{FAMILY}: {kind} {index}: gone after {:.2} s", trial.gone_seconds);
+            report.push(trial.report_seconds);
+            gone.push(trial.gone_seconds);
+        }
+        let worst = |seconds: &[f64]| seconds.iter().copied().fold(f64::MIN, f64::max);
+        let middle = |seconds: &mut Vec<f64>| {
+            seconds.sort_by(f64::total_cmp);
+            seconds[seconds.len() / 2]
+        };
+        eprintln!(
+            "{FAMILY}: {kind}: {trials} of {trials}; report after the deadline {:.2} s (at most {:.2}), all gone {:.2} s (at most {:.2})",
+            middle(&mut report),
+            worst(&report),
+            middle(&mut gone),
+            worst(&gone)
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! `commgauge run` as people and scripts use it: the shown command works, standard output is the summary and nothing else, and
+//! ranks on two hosts are told apart. Needs the launcher of the MPI that was built with.
+
+use crate::common;
+
+use common::{COMMGAUGE, FAMILY, Ran, SWEEP, launcher, lines, of_kind, record_in, words};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SUITE_TEXT: &str = "name = \"tiny\"\n[measure]\nminimum_samples = 5\nmaximum_samples = 20\ncase_budget = \"20ms\"\nreplicates = 1\nwarm_buffers = true\n[[sweep]]\ncollectives = [\"all_reduce\", \"all_gather\"]\nbytes = [\"1KiB\", \"4KiB\"]\n";
+
+fn tiny_suite(folder: &Path) -> PathBuf {
+    let suite = folder.join("tiny.toml");
+    fs::write(&suite, SUITE_TEXT).unwrap();
+    suite
+}
+
+fn run(suite: &Path, record: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(COMMGAUGE);
+    command.env("NO_COLOR", "1").arg("run").arg(suite).args(["-n", "2", "--record"]).arg(record).args(more);
+    command
+}
+
+#[test]
+fn a_dry_run_starts_nothing_and_shows_a_command_that_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record) = (tiny_suite(folder.path()), record_in(&folder));
+    let dry = Ran::of(&mut run(&suite, &record, &["--dry-run"]), 20).ended_with(0);
+    assert!(!record.exists());
+    let shown = dry.stdout.lines().next().unwrap();
+    Ran::of(Command::new("sh").args(["-c", shown]), 30).ended_with(0);
+    let lines = lines(&record);
+    assert_eq!(lines.last().unwrap()["status"], "complete");
+    let shared = dry.stdout.lines().filter(|line| line.starts_with("  world/")).count();
+    assert_eq!(of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().len(), shared, "the plan was the one shown");
+}
+
+#[test]
+fn a_dry_run_takes_the_nodes_from_the_host_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record, hosts) = (tiny_suite(folder.path()), record_in(&folder), folder.path().join("hosts"));
+    let host_file = hosts.display().to_string();
+    let dry = |text: &str, code| {
+        std::fs::write(&hosts, text).unwrap();
+        Ran::of(&mut run(&suite, &record, &["--dry-run", "--hostfile", &host_file]), 20).ended_with(code)
+    };
+    let two = dry("a slots=1\nb slots=1\n", 0).stdout;
+    assert!(two.contains(" on 2 ranks of 2 nodes"), "{two}");
+    let one = dry("a slots=2\nb slots=2\n", 0).stdout;
+    assert!(one.contains(" on 2 ranks\n"), "{one}");
+    let refused = dry("a slots=many\n", 2).stderr;
+    assert!(refused.contains("line 1: found `a slots=many`"), "{refused}");
+}
+
+#[test]
+fn standard_output_holds_the_format_that_was_asked_for_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = tiny_suite(folder.path());
+    let output = |format: &str| {
+        let record = folder.path().join(format!("{format}.jsonl"));
+        let ran = Ran::of(&mut run(&suite, &record, &["--format", format]), 30).ended_with(0);
+        (ran.stdout, lines(&record))
+    };
+    let (json, record) = output("json");
+    let _: serde_json::Value = serde_json::from_str(&json).expect("one JSON document");
+    let planned = of_kind(&record, "plan")[0]["cases"].as_array().unwrap().len();
+
+    let (csv, _) = output("csv");
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let columns = reader.headers().unwrap().len();
+    let rows: Vec<_> = reader.records().map(|row| row.expect("a row")).collect();
+    assert_eq!(rows.len(), planned);
+    assert!(columns > 5 && rows.iter().all(|row| row.len() == columns));
+
+    assert_reads_as_nccl_tests(&output("nccl-tests").0);
+}
+
+/// As people parse it: lines that do not begin with `#` are size, count, type, redop, root, and twice time, algbw, busbw, #wrong.
+#[track_caller]
+fn assert_reads_as_nccl_tests(text: &str) {
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows.len(), 4, "{text}");
+    for row in rows {
+        assert_eq!(row.len(), 13, "{row:?}");
+        let size: u64 = row[0].parse().expect("size");
+        let count: u64 = row[1].parse().expect("count");
+        assert_eq!((row[2], ["sum", "none"].contains(&row[3]), row[4]), ("float", true, "-1"), "{row:?}");
+        assert!(size >= 1024 && count * 4 <= size, "{row:?}");
+        for half in [&row[5..9], &row[9..13]] {
+            assert!(half[..3].iter().all(|number| number.parse::<f64>().is_ok_and(|number| number >= 0.0)), "{row:?}");
+            assert_eq!(half[3], "0", "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sweep_prints_what_a_parser_of_nccl_tests_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = launcher(2);
+    let flags =
+        "all_reduce -b 1K -e 8K -f 2 -n 20 -w 5 --replicates 1 --warm-buffers --cadence streaming --format nccl-tests";
+    let ran = Ran::of(command.arg(SWEEP).args(words(flags)).arg("--record").arg(record_in(&folder)), 30).ended_with(0);
+    assert_reads_as_nccl_tests(&ran.stdout);
+}
+
+/// Two hosts on this one: the launcher's remote shell is a new host name on the same machine.
+fn remote_shell(folder: &Path) -> Option<PathBuf> {
+    let probe = Command::new("unshare").args(["--uts", "hostname", "commgauge-probe"]).output();
+    if !probe.as_ref().is_ok_and(|probe| probe.status.success()) {
+        eprintln!("skipped: no namespace for a host name here ({probe:?}); it needs root");
+        return None;
+    }
+    let agent = folder.join("agent.sh");
+    // Hydra calls it as it would call ssh, with flags in front of the host.
+    let text = r#"#!/bin/sh
+while case $1 in -*) true ;; *) false ;; esac; do shift; done
+host=$1; shift
+exec unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' "$host" "$@"
+"#;
+    fs::write(&agent, text).unwrap();
+    fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    Some(agent)
+}
+
+#[test]
+fn ranks_on_two_hosts_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(agent) = remote_shell(folder.path()) else { return };
+    let record = record_in(&folder);
+    let agent = agent.to_str().unwrap();
+    let mut flags = words(if FAMILY == "open-mpi" {
+        "--launcher-arg=--mca --launcher-arg=plm --launcher-arg=rsh --launcher-arg=--mca --launcher-arg=plm_rsh_agent"
+    } else {
+        "--launcher-arg=-launcher --launcher-arg=ssh --launcher-arg=-launcher-exec"
+    });
+    flags.push(format!("--launcher-arg={agent}"));
+    let mut command = Command::new(COMMGAUGE);
+    command.env("NO_COLOR", "1").arg("run").arg(tiny_suite(folder.path())).args(["-n", "4"]);
+    command.args(["--hosts", "nodea:2,nodeb:2", "--record"]).arg(&record).args(flags);
+    let ran = Ran::of(&mut command, 60).ended_with(0);
+    assert!(ran.stdout.contains("4 ranks on 2 hosts"), "{}", ran.stdout);
+    let lines = lines(&record);
+    let ranks = lines[0]["ranks"].as_array().unwrap();
+    let hosts: Vec<(&str, u64)> =
+        ranks.iter().map(|rank| (rank["host"].as_str().unwrap(), rank["node"].as_u64().unwrap())).collect();
+    assert_eq!(hosts, [("nodea", 0), ("nodea", 0), ("nodeb", 1), ("nodeb", 1)]);
+    for case in of_kind(&lines, "plan")[0]["cases"].as_array().unwrap() {
+        assert_eq!(
+            (case["locality"]["nodes_spanned"].as_u64(), case["locality"]["ranks_per_node"].as_u64()),
+            (Some(2), Some(2))
+        );
+    }
+}

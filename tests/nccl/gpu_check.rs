@@ -1,0 +1,193 @@
+//! scripts/gpu-check through the stand-ins: one report, which says what it was made on and never passes there; wrong data and what
+//! found no time are named. Needs python3 and the launcher of the MPI that was built with.
+
+use crate::common;
+
+use common::doubles::with_doubles;
+use common::{COMMGAUGE, Ran, skipped};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const MEASURE: &str = "[measure]\niterations = 2\nwarm_up_iterations = 0\nreplicates = 1\nwarm_buffers = true\ncadences = ['streaming']\n[[sweep]]\n";
+
+/// What each suite of the check has in this test, beside the lines above.
+const SUITES: [(&str, &str); 5] = [
+    (
+        "data",
+        "collectives = ['all_reduce', 'all_to_all']\nelement_types = 'all'\nreduce_ops = 'all'\nbytes = ['1003B']\n",
+    ),
+    ("times", "collectives = ['all_reduce']\nbytes = ['1003B']\n"),
+    (
+        "variants",
+        "collectives = ['all_reduce']\nbytes = ['1003B']\nbuffers = ['plain', 'registered', 'symmetric']\n\
+         submit = ['stream', 'graph']\naggregate = [1, 4]\n",
+    ),
+    ("copy", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['out-of-place']\n"),
+    ("peers", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['out-of-place']\n"),
+];
+
+/// The programs beside the check that are played: what they are called, and what they do.
+const PLAYED: [(&str, &str); 4] = [
+    (
+        "bin/all_reduce_perf",
+        "#!/bin/sh\ncat <<'END'\n# nThread 1 nGpus 1 minBytes 65536 maxBytes 65536 step: 4(factor) warmup iters: 5 iters: 20 \
+         validation: 1\n#\n# Using devices\n#   Rank  0 Pid   2200 on      alpha device  0 [0x0a] Played\n#\n#       size         \
+         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n#        (B)    (elements)           \
+         (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n       65536         16384   float     sum    41.20    1.59    0.00  \
+         0e+00    40.90    1.60    0.00  0e+00\n# Avg bus bandwidth    : 0.0\n#\nEND\n",
+    ),
+    (
+        "bin/nvidia-cuda-mps-control",
+        "#!/bin/sh\nif [ \"$1\" = -d ]; then echo started >>\"$PLAYED_LOG\"; test -d \"$CUDA_MPS_PIPE_DIRECTORY\"; else cat \
+         >>\"$PLAYED_LOG\"; fi\n",
+    ),
+    ("torch/__init__.py", ""),
+    ("torch/distributed/run.py", "print('commgauge-peer 65536 0.0001')\n"),
+];
+
+/// The check on 1 and 2 ranks of a host with devices that are none: how it ended, and its report.
+fn checked(devices: u32, set_up: impl Fn(&mut Command, &Path)) -> Option<(Ran, String)> {
+    if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        skipped("gpu_check", "there is no python3");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (suites, report) = (folder.path().join("suites"), folder.path().join("report"));
+    std::fs::create_dir(&suites).unwrap();
+    for (name, more) in SUITES {
+        let text = format!("name = 'gpu-check-{name}'\n{MEASURE}{more}");
+        std::fs::write(suites.join(format!("{name}.toml")), text).unwrap();
+    }
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check"));
+    command.args(["--ranks", "1,2", "--commgauge", COMMGAUGE, "--suites"]).arg(&suites).arg("--report").arg(&report);
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1").env_remove("CUDA_MPS_PIPE_DIRECTORY");
+    set_up(with_doubles(&mut command, devices), folder.path());
+    let ran = Ran::of(&mut command, 100);
+    let text = std::fs::read_to_string(report.join("report.md")).unwrap_or_default();
+    Some((ran, text))
+}
+
+fn assert_says(report: &str, words: &[&str]) {
+    for words in words {
+        assert!(report.contains(words), "`{words}` is not in\n{report}");
+    }
+}
+
+#[test]
+fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let played = |command: &mut Command, folder: &Path| play(command, folder, log.path());
+    let Some((ran, report)) = checked(2, played) else { return };
+    ran.ended_with(3);
+    assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "", "each rank has its GPU, so that no MPS is started");
+    assert_says(
+        &report,
+        &["# gpu-check: NOT PASSED: not proven (exit code 3)", "carried out by stand-ins", "2 GPUs; ranks 1, 2."],
+    );
+    for part in [
+        "doctor",
+        "data, 1 ranks",
+        "data, 2 ranks",
+        "times, 2 ranks",
+        "graphs, groups and kinds of buffers, 2 ranks",
+        "what NCCL chooses, 2 ranks",
+    ] {
+        assert_says(&report, &[&format!("| {part} | ok |")]);
+    }
+    // The law of the stand-in.
+    assert_says(&report, &["65536 B: ring simple x4"]);
+    for peer in ["nccl-tests", "torch.distributed"] {
+        assert_says(&report, &[&format!("| comparison with {peer} | ok |"), "65536 B: ours / theirs"]);
+    }
+    assert_says(&report, &["GB/s read and written, all_reduce at"]);
+}
+
+#[test]
+fn wrong_data_is_the_gravest_and_named() {
+    let fault = |command: &mut Command, _: &Path| {
+        command.env("COMMGAUGE_DOUBLE_FAULTS", "corrupt rank=1 call=all_reduce");
+    };
+    let Some((ran, report)) = checked(2, fault) else { return };
+    ran.ended_with(4);
+    assert_says(&report, &["# gpu-check: NOT PASSED: wrong data (exit code 4)", "wrong data at rank 1, element"]);
+}
+
+#[test]
+fn what_found_no_time_is_missing_and_so_is_a_pass() {
+    let hurry = |command: &mut Command, _: &Path| {
+        command.args(["--budget", "6"]);
+    };
+    let Some((ran, report)) = checked(2, hurry) else { return };
+    assert!(ran.elapsed.as_secs() < 12, "{:?}", ran.elapsed);
+    ran.ended_with(7);
+    assert_says(
+        &report,
+        &["NOT PASSED: something is missing (exit code 7)", "times, 2 ranks: no time was left for it"],
+    );
+}
+
+/// Puts played programs in the way, which keep a log.
+fn play(command: &mut Command, folder: &Path, log: &Path) {
+    for (name, text) in PLAYED {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut paths = vec![folder.join("bin")];
+    paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    command.env("PATH", std::env::join_paths(paths).unwrap()).env("PYTHONPATH", folder).env("PLAYED_LOG", log);
+}
+
+#[test]
+fn where_mps_starts_and_does_not_serve_ranks_take_turns() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let played = |command: &mut Command, folder: &Path| {
+        play(command, folder, log.path());
+        command.env("COMMGAUGE_DOUBLE_MPS_REFUSES", "1").args(["--budget", "12"]);
+    };
+    let Some((_, report)) = checked(1, played) else { return };
+    assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "started\nquit\n");
+    assert_says(
+        &report,
+        &["MPS does not start (cuInit answers 805); ranks that share a GPU take turns", "| doctor | ok |"],
+    );
+    assert_says(&report, &["| data, 1 ranks | ok |"]);
+}
+
+#[test]
+fn a_bundle_for_other_gpus_or_a_newer_driver_is_told_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bundle.json"), r#"{"arch": 80, "nccl": "2.30.7", "cuda": 13}"#).unwrap();
+    let look = "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import bundle; folder = pathlib.Path(sys.argv[2]); \
+                import device; \
+                print(*bundle.misfits(folder, bundle.environment(folder, {}), device.look()), sep='\\n')";
+    let mut command = Command::new("python3");
+    command
+        .args(["-B", "-c", look])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check.d"))
+        .arg(folder.path());
+    let Ok(output) = with_doubles(&mut command, 1).output() else { return skipped("gpu_check", "there is no python3") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_says(
+        &said,
+        &["was built with CUDA 13, and the driver serves CUDA 12.8", "compute capability 9.0", "--arch 90"],
+    );
+}
+
+#[test]
+fn ranks_that_share_a_gpu_run_through_mps_and_a_tool_that_moves_nothing_there_is_not_compared() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let played = |command: &mut Command, folder: &Path| {
+        play(command, folder, log.path());
+    };
+    let Some((ran, report)) = checked(1, played) else { return };
+    ran.ended_with(3);
+    assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "started\nquit\n");
+    assert_says(&report, &["ranks that share a GPU run through MPS", "2 ranks share a GPU"]);
+    assert_says(
+        &report,
+        &["| comparison with nccl-tests | ok |", "not compared with torch.distributed: its all_reduce is in place"],
+    );
+}

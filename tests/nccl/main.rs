@@ -1,0 +1,13 @@
+//! The backend on NCCL, through the stand-ins for libcuda and libnccl.
+
+#![cfg(feature = "mpi")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cases;
+mod doubles_in_use;
+mod faults;
+mod gpu_check;
+mod products;
+mod variants;

@@ -1,0 +1,103 @@
+//! `commgauge history` and `commgauge compare` of one record as a user meets them: folders that are none, records without a
+//! say, runs that changed.
+
+use crate::offline;
+
+use offline::{commgauge, text};
+use serde_json::Value;
+use std::path::Path;
+
+/// The sample record as one of many runs: with another name and day, and every sample so many times as long. Doubts and
+/// trouble are taken out, so that all rows count.
+fn run(day: u32, factor: f64) -> String {
+    let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample-record.jsonl"));
+    let mut lines = String::new();
+    for line in sample.expect("the sample record").lines() {
+        let mut line: Value = serde_json::from_str(line).expect("JSON");
+        change(&mut line, day, factor);
+        lines += &format!("{line}\n");
+    }
+    lines
+}
+
+fn change(value: &mut Value, day: u32, factor: f64) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match key.as_str() {
+                    "run_id" => *value = format!("run-{day:02}").into(),
+                    "started_at" => *value = format!("2026-11-{day:02}T03:00:00+00:00").into(),
+                    "warnings" => *value = Value::Array(Vec::new()),
+                    "slowest_nanoseconds" => scale(value, factor),
+                    _ => change(value, day, factor),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| change(value, day, factor)),
+        _ => {}
+    }
+}
+
+fn scale(samples: &mut Value, factor: f64) {
+    for sample in samples.as_array_mut().expect("samples") {
+        *sample = ((sample.as_f64().expect("a number") * factor) as u64).into();
+    }
+}
+
+#[test]
+fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("empty")).expect("made");
+    std::fs::write(folder.path().join("run.jsonl"), run(1, 1.0)).expect("written");
+    for (arguments, expected) in [
+        (&["history"][..], "<DIR>"),
+        (&["history", "nowhere"], "nowhere is no folder and no file"),
+        (&["history", "empty"], "no record (*.jsonl) lies in empty"),
+        (&["history", "empty", "--relevant", "0"], "0.1 to 100"),
+        (&["history", "run.jsonl", "--plots", "run.jsonl/p"], "--plots: cannot make run.jsonl/p"),
+        (&["compare", "nowhere.jsonl"], "nowhere.jsonl"),
+        (&["compare", "run.jsonl", "--relevant", "5"], "<NEW>"),
+        (&["compare", "run.jsonl", "--output", "run.jsonl"], "is one of the inputs"),
+    ] {
+        let output = commgauge(folder.path(), arguments);
+        let (out, told) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(expected) && out.is_empty(), "{arguments:?}: {told}\n{out}");
+    }
+}
+
+#[test]
+fn runs_that_became_slower_end_with_1_and_files_without_a_say_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = folder.path().join("runs");
+    std::fs::create_dir(&runs).expect("made");
+    for day in 1..=12u32 {
+        let slow = if day > 7 { 1.3 } else { 1.0 };
+        let scatter = 1.0 + f64::from(day * 7 % 11) * 0.001;
+        std::fs::write(runs.join(format!("{day:02}.jsonl")), run(day, slow * scatter)).expect("written");
+    }
+    std::fs::write(runs.join("again.jsonl"), run(3, 1.0)).expect("written");
+    std::fs::write(runs.join("torn.jsonl"), "{\"kind\":").expect("written");
+    std::fs::write(runs.join("notes.txt"), "no record").expect("written");
+    let output = commgauge(folder.path(), &["history", "runs", "--plots", "pictures"]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}{}", text(&output.stderr));
+    for words in ["from run run-08 of 2026-11-08", "Left out: 2 files", "again.jsonl: is the same run as", "torn.jsonl"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    assert!(std::fs::read_dir(folder.path().join("pictures")).expect("made").count() > 0);
+    let few = commgauge(folder.path(), &["history", "runs/01.jsonl", "runs/02.jsonl", "--format", "csv"]);
+    assert_eq!(few.status.code(), Some(3), "two runs can show nothing");
+    assert!(text(&few.stdout).starts_with("suite,place,case,"));
+}
+
+#[test]
+fn a_record_alone_is_held_against_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("run.jsonl"), run(1, 1.0)).expect("written");
+    let output = commgauge(folder.path(), &["compare", "run.jsonl", "--format", "json"]);
+    let verdict: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(verdict["question"], "consistency");
+    assert_eq!(output.status.code().map(i64::from), verdict["exit_code"].as_i64());
+}

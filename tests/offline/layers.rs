@@ -1,0 +1,313 @@
+//! Holds who may import whom, where `unsafe` may stand, what the offline program may reach, and how long a file may be.
+//! The tables below are the rule; ARCHITECTURE.md explains it.
+
+mod scan;
+
+use scan::{blank, is_gated, line_of, occurrences, paths_below};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Floors from the ground up: a room imports only rooms of lower floors.
+const FLOORS: [(u32, &[&str]); 10] = [
+    (
+        1,
+        &[
+            "units",
+            "error",
+            "element",
+            "host_clock",
+            "digest",
+            "progress",
+            "shared_memory",
+            "variant",
+            "random",
+            "rank_list",
+        ],
+    ),
+    (
+        2,
+        &[
+            "stats",
+            "collective",
+            "geometry",
+            "sample",
+            "pattern",
+            "mpi_call",
+            "chart",
+            "comma_separated",
+            "device_probe",
+        ],
+    ),
+    (3, &["config"]),
+    (4, &["layout", "world"]),
+    (5, &["workload"]),
+    (6, &["backend", "record"]),
+    (7, &["measure", "cost", "launch_check", "watchdog"]),
+    (8, &["session", "launch", "planner", "verdict", "interop"]),
+    (9, &["report", "doctor"]),
+    (10, &["cli", "bin"]),
+];
+
+/// Imports between rooms of one floor, each with its reason. The arrows make no circle.
+const SIDEWAYS: [(&str, &str, &str); 7] = [
+    ("geometry", "collective", "what each rank sends and receives follows from the collective"),
+    ("pattern", "collective", "the expected result follows from the collective"),
+    ("pattern", "geometry", "the pattern fills and checks the buffers that the geometry lays out"),
+    ("mpi_call", "collective", "a call is prepared by what it does"),
+    ("mpi_call", "pattern", "buffers are laid out by the same view that fills and checks them"),
+    ("mpi_call", "sample", "ranks agree on values with their holders"),
+    ("bin", "cli", "a program is its flags"),
+];
+
+/// Places that talk to C. Their rooms exist only with the feature `mpi`, so that `commgauge` can do without libmpi.
+const LAUNCHED_ONLY: [&[&str]; 4] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"], &["backend", "nccl"]];
+/// Files in which `unsafe` may stand.
+const UNSAFE_ALLOWED: [&str; 5] =
+    ["src/mpi_call/", "src/backend/mpi/", "src/backend/mpi", "src/backend/nccl/", "src/device_probe/"];
+/// Programs that are started by a launcher; every other program works without MPI.
+const LAUNCHED_PROGRAMS: [&str; 4] = [
+    "src/bin/commgauge-suite.rs",
+    "src/bin/commgauge-sweep.rs",
+    "src/bin/commgauge-step.rs",
+    "src/bin/commgauge-pairs.rs",
+];
+/// No file is longer.
+const LONGEST_FILE_LINES: usize = 450;
+
+/// Sources by their path from the repository.
+type Sources = BTreeMap<String, String>;
+
+fn check(sources: &Sources) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, source) in sources {
+        let clean = blank(source);
+        let complaint = |offset: usize, text: String| format!("{path}:{}: {text}", line_of(source, offset));
+        complaints.extend(check_form(path, source));
+        for offset in occurrences(&clean, "unsafe") {
+            if !UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed)) {
+                complaints.push(complaint(offset, "`unsafe` outside the files that talk to C".into()));
+            }
+        }
+        if path != "src/lib.rs" {
+            complaints.extend(check_imports(path, &clean).into_iter().map(|(at, text)| complaint(at, text)));
+        }
+        if !is_launched_only(sources, path) {
+            complaints.extend(check_offline(path, source, &clean).into_iter().map(|(at, text)| complaint(at, text)));
+        }
+    }
+    complaints
+}
+
+fn check_form(path: &str, source: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if !source.starts_with("//!") {
+        complaints.push(format!("{path}:1: does not open with `//!` and what it answers"));
+    }
+    let lines = source.lines().count();
+    if lines > LONGEST_FILE_LINES {
+        complaints.push(format!("{path}: {lines} lines, more than {LONGEST_FILE_LINES}: divide it by subject"));
+    }
+    complaints
+}
+
+/// Everything that a file names of its own package.
+fn imports(path: &str, clean: &str) -> Vec<(usize, Vec<String>)> {
+    let mut found = paths_below(clean, "crate");
+    if room_of(path) == "bin" {
+        found.extend(paths_below(clean, "commgauge"));
+    }
+    found
+}
+
+fn check_imports(path: &str, clean: &str) -> Vec<(usize, String)> {
+    let own = room_of(path);
+    let Some(floor) = floor_of(own) else {
+        return vec![(
+            0,
+            format!("room `{own}` has no floor; give it one in tests/offline/layers.rs and ARCHITECTURE.md"),
+        )];
+    };
+    let mut complaints = Vec::new();
+    for (offset, segments) in imports(path, clean) {
+        let Some(room) = segments.first().filter(|room| *room != own) else { continue };
+        match floor_of(room) {
+            None => complaints.push((offset, format!("imports `{room}`, which is no room"))),
+            Some(other) if other > floor => {
+                complaints.push((offset, format!("`{own}` (floor {floor}) imports `{room}` (floor {other}) above it")));
+            }
+            Some(other) if other == floor && !SIDEWAYS.iter().any(|pair| pair.0 == own && pair.1 == room) => {
+                complaints.push((offset, format!("`{own}` imports `{room}` beside it, and SIDEWAYS gives no reason")));
+            }
+            Some(_) => {}
+        }
+    }
+    // From a room's first file, two steps up are outside the room, where the table above does not see them.
+    if path == format!("src/{own}.rs") || path == format!("src/{own}/mod.rs") {
+        let up = clean.match_indices("super::super").map(|(at, _)| (at, "write `crate::` for other rooms".to_owned()));
+        complaints.extend(up);
+    }
+    complaints
+}
+
+fn check_offline(path: &str, source: &str, clean: &str) -> Vec<(usize, String)> {
+    if LAUNCHED_PROGRAMS.contains(&path) {
+        return Vec::new();
+    }
+    let mut reached: Vec<(usize, String)> = imports(path, clean)
+        .into_iter()
+        .filter(|(_, segments)| LAUNCHED_ONLY.iter().any(|room| segments.starts_with(&room.map_to_strings())))
+        .map(|(at, segments)| (at, segments.join("::")))
+        .collect();
+    // The binding itself, and the `mod` lines that would bring the rooms in.
+    let bytes = clean.as_bytes();
+    for at in occurrences(clean, "mpi") {
+        let is_crate = clean[at..].starts_with("mpi::") && !clean[..at].ends_with("::");
+        if is_crate && (at == 0 || bytes[at - 1] != b'\'') {
+            reached.push((at, "the crate mpi".into()));
+        }
+    }
+    for module in ["mod mpi;", "mod mpi_call;", "mod nccl;"] {
+        reached.extend(clean.match_indices(module).map(|(at, _)| (at, module.to_owned())));
+    }
+    let ungated = reached.into_iter().filter(|(at, _)| !is_gated(source, clean, *at));
+    ungated.map(|(at, what)| (at, format!("reaches `{what}` without the feature mpi"))).collect()
+}
+
+/// Whether the file belongs to a room that is there only with the feature: by the table, or because the line that
+/// declares it, or its parent, says so.
+fn is_launched_only(sources: &Sources, path: &str) -> bool {
+    let stem = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    let segments: Vec<String> = stem.split('/').map(str::to_owned).collect();
+    if LAUNCHED_ONLY.iter().any(|room| segments.starts_with(&room.map_to_strings())) {
+        return true;
+    }
+    let Some((name, parents)) = segments.split_last() else { return false };
+    let folder = parents.iter().fold("src".to_owned(), |folder, part| format!("{folder}/{part}"));
+    let candidates = [format!("{folder}.rs"), format!("{folder}/mod.rs"), format!("{folder}/lib.rs")];
+    candidates.iter().filter(|parent| *parent != path).any(|parent| {
+        let Some(source) = sources.get(parent) else { return false };
+        let clean = blank(source);
+        let declared = clean.find(&format!("mod {name};"));
+        declared.is_some_and(|at| is_gated(source, &clean, at))
+            || (folder != "src" && is_launched_only(sources, parent))
+    })
+}
+
+trait ToStrings {
+    fn map_to_strings(&self) -> Vec<String>;
+}
+
+impl ToStrings for &[&str] {
+    fn map_to_strings(&self) -> Vec<String> {
+        self.iter().map(|part| (*part).to_owned()).collect()
+    }
+}
+
+fn room_of(path: &str) -> &str {
+    let inside = path.trim_start_matches("src/");
+    inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs")
+}
+
+fn floor_of(room: &str) -> Option<u32> {
+    FLOORS.iter().find(|(_, rooms)| rooms.contains(&room)).map(|(floor, _)| *floor)
+}
+
+fn read_sources(folder: &Path, sources: &mut Sources) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            read_sources(&path, sources);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let inside = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).expect("inside the repository");
+            sources.insert(inside.display().to_string(), fs::read_to_string(&path).expect("readable"));
+        }
+    }
+}
+
+#[test]
+fn every_file_keeps_to_its_floor() {
+    let mut sources = Sources::new();
+    read_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    assert!(sources.len() > 20, "only {} sources were found", sources.len());
+    let complaints = check(&sources);
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn the_arrows_between_rooms_of_one_floor_make_no_circle() {
+    let reaches = |from: &str, to: &str| SIDEWAYS.iter().any(|pair| pair.0 == from && pair.1 == to);
+    for (from, to, reason) in SIDEWAYS {
+        assert_eq!(floor_of(from), floor_of(to), "{from} -> {to} is not sideways");
+        assert!(!reason.is_empty());
+        for (middle, _, _) in SIDEWAYS {
+            assert!(!(reaches(to, from) || reaches(to, middle) && reaches(middle, from)), "{from} -> {to} is a circle");
+        }
+    }
+}
+
+#[test]
+fn what_breaks_a_rule_is_seen() {
+    for (path, body, expected) in [
+        ("src/units.rs", "use crate::report::Table;", Some("above it")),
+        ("src/layout/axes.rs", "use crate::{error::Error, session::{self, Run}};", Some("`session` (floor 8)")),
+        (
+            "src/layout/axes.rs",
+            "use crate::{\n    error::{Error, Result as R},\n    world::World,\n};",
+            Some("beside it"),
+        ),
+        ("src/stats/mod.rs", "mod tests {\n    fn f() { crate::config::x(); }\n}", Some("`config` (floor 3)")),
+        ("src/stats/mod.rs", "macro_rules! m { () => { $crate::cli::x() } }", Some("`cli` (floor 10)")),
+        ("src/stats/mod.rs", "use crate::nonsense::X;", Some("which is no room")),
+        ("src/attic.rs", "", Some("has no floor")),
+        ("src/stats/mod.rs", "use super::super::report::X;", Some("write `crate::`")),
+        ("src/launch/x.rs", "fn f() { unsafe { g() } }", Some("`unsafe` outside")),
+        ("src/session.rs", "use crate::backend::mpi::Mpi;", Some("without the feature mpi")),
+        ("src/session.rs", "use crate::{backend::{mpi, simulated}};", Some("without the feature mpi")),
+        ("src/session.rs", "#[cfg(not(feature = \"mpi\"))]\nuse crate::world::mpi::X;", Some("without the feature")),
+        (
+            "src/session.rs",
+            "#[cfg(feature = \"mpi\")]\nfn a() {}\nfn b() { crate::mpi_call::x() }",
+            Some("mpi_call::x"),
+        ),
+        ("src/world/mod.rs", "pub mod mpi;", Some("`mod mpi;`")),
+        ("src/cli/x.rs", "use mpi::traits::Communicator;", Some("the crate mpi")),
+        ("src/bin/commgauge.rs", "use commgauge::backend::mpi::X;", Some("without the feature mpi")),
+        ("src/session.rs", "#[cfg(feature = \"mpi\")]\nuse crate::backend::mpi::Mpi;", None),
+        ("src/session.rs", "#[cfg(feature = \"mpi\")]\nfn a() {\n  if x { y(); }\n  crate::mpi_call::x()\n}", None),
+        ("src/world/mod.rs", "#[cfg(feature = \"mpi\")]\npub mod mpi;", None),
+        ("src/bin/commgauge-suite.rs", "use commgauge::backend::mpi::X;", None),
+        ("src/backend/mpi/calls.rs", "use mpi::ffi; use crate::mpi_call; fn f() { unsafe { g() } }", None),
+        ("src/units.rs", "// use crate::report::X;\n/* crate::cli */ const A: &str = \"crate::cli::x unsafe\";", None),
+        (
+            "src/collective.rs",
+            "const A: &str = r#\"crate::cli::\"x\"#; const B: char = '\"'; fn f<'a>() { crate::error::x() }",
+            None,
+        ),
+        ("src/geometry.rs", "use crate::collective::Collective;", None),
+    ] {
+        let sources = Sources::from([(path.to_owned(), format!("//! Subject.\n{body}\n"))]);
+        let complaints = check(&sources).join("\n");
+        match expected {
+            Some(words) => {
+                assert!(complaints.contains(words), "{path}: {body}\nexpected {words}, found {complaints:?}")
+            }
+            None => assert_eq!(complaints, "", "{path}: {body}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_declared_under_the_feature_may_use_mpi() {
+    let live = ("src/session/live.rs".to_owned(), "//! Live.\nuse crate::backend::mpi::X;\n".to_owned());
+    let parent = |gate: &str| ("src/session/mod.rs".to_owned(), format!("//! Session.\n{gate}mod live;\n"));
+    assert_eq!(check(&Sources::from([live.clone(), parent("#[cfg(feature = \"mpi\")]\n")])), Vec::<String>::new());
+    assert_eq!(check(&Sources::from([live, parent("")])).len(), 1);
+}
+
+#[test]
+fn a_long_file_and_one_without_a_subject_are_seen() {
+    let long = format!("//! Subject.\n{}", "\n".repeat(LONGEST_FILE_LINES));
+    assert!(check(&Sources::from([("src/units.rs".into(), long)]))[0].contains("451 lines"));
+    assert!(check(&Sources::from([("src/units.rs".into(), "use std::fmt;\n".into())]))[0].contains("does not open"));
+}

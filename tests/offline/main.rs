@@ -1,0 +1,35 @@
+//! What needs no launcher: programs, files, figures, parsers and the rules of the sources.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/offline.rs"]
+mod offline;
+#[path = "../common/records.rs"]
+mod records;
+
+mod calibrate_figures;
+mod cost;
+mod cost_figures;
+mod cost_labels;
+mod cost_recovery;
+mod doctor;
+mod expect;
+mod export;
+mod faults;
+mod gate;
+mod gpu_bundle;
+mod history;
+mod html;
+mod import;
+mod kubernetes;
+mod launchers;
+mod layers;
+mod layout;
+mod links;
+mod locate;
+mod model;
+mod plan;
+mod rank;
+mod resume;
+mod selftest;
+mod worse;

@@ -1,0 +1,78 @@
+//! `commgauge model` as a user starts it: from any directory, into a pipe, with a wrong argument. Needs nothing.
+
+use crate::offline;
+
+use offline::{commgauge, text};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("lacking.json"), r#"{"model_type": "llama", "hidden_size": 64}"#)
+        .expect("written");
+    for (arguments, expected) in [
+        (&["model"][..], "<MODEL>"),
+        (&["model", "lama-3-8b"], "found no model `lama-3-8b`"),
+        (&["model", "lacking.json"], "lacking.json: num_attention_heads: is missing; also accepted: n_head"),
+        (&["model", "absent/config.json"], "there is no file absent/config.json"),
+        (&["model", "gpt2", "--format", "yaml"], "table, json"),
+        (&["schema", "poem"], "record, model"),
+    ] {
+        let output = commgauge(folder.path(), arguments);
+        let (out, told) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(expected) && out.is_empty(), "{arguments:?}: {told}\n{out}");
+    }
+}
+
+#[test]
+fn a_preset_is_shown_from_any_directory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = commgauge(folder.path(), &["model", "llama-3-8b", "--width", "80"]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(out.starts_with("llama-3-8b  (llama, ") && out.contains("8,030,261,248"), "{out}");
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn the_json_that_is_printed_fits_the_schema_that_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let schema = commgauge(root, &["schema", "model"]);
+    let schema: Value = serde_json::from_slice(&schema.stdout).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    for model in ["llama-3-8b", "suites/models/gpt-oss-20b", "suites/models/deepseek-v3/config.json"] {
+        let output = commgauge(root, &["model", model, "--format", "json"]);
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{model}: {errors:?}");
+        assert_eq!((&document["format"], &document["version"]), (&"commgauge-model".into(), &1.into()));
+    }
+    let output = commgauge(root, &["model", "gpt2", "--format", "json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for (field, expected) in [
+        ("parameters_total", 124_439_808u64),
+        ("parameters_active", 124_439_808),
+        ("parameters_per_layer", 7_087_872),
+        ("parameters_embedding", (50_257 + 1024) * 768),
+        ("parameters_output_projection", 0),
+    ] {
+        assert_eq!(document[field], expected, "{field}");
+    }
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_early_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_commgauge"))
+        .args(["model", "gpt2"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("commgauge starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}

@@ -1,0 +1,201 @@
+//! `commgauge plan` as a user starts it, from published rates and from a fit. Needs nothing.
+
+use crate::offline;
+
+use offline::{commgauge, text};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const SMALL: &str =
+    "--model gpt2 --gpus 8 --gpu-memory 16GB --global-batch 32 --sequence 1024 --peak-tflops 100 --efficiency 0.5";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::copy(root.join("suites/machines/h100-nvswitch-ndr.toml"), folder.path().join("machine.toml")).expect("copied");
+    fs::copy(root.join("tests/data/nccl/h100_sxm-nccl-2.29.2.csv"), folder.path().join("h100.csv")).expect("copied");
+    folder
+}
+
+fn plan(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
+    let arguments: Vec<&str> = std::iter::once("plan").chain(flags.split_whitespace()).collect();
+    let output = commgauge(folder, &arguments);
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+    let folder = folder();
+    let machine = "--machine machine.toml";
+    for (flags, expected) in [
+        (SMALL.to_owned(), "--fit <FILE>"),
+        (format!("{machine} {}", SMALL.replace("gpt2", "gpt-two")), "gpt2"),
+        (format!("{machine} {}", SMALL.replace("16GB", "1MB")), "GB too much; take more GPUs"),
+        (format!("{machine} {}", SMALL.replace("16GB", "0GB")), "found no memory"),
+        (format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 0")), "--gpus"),
+        (
+            format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 7 --only dp=7")),
+            "dp does not divide the global batch",
+        ),
+        (
+            format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 49999")),
+            "no layout of gpt2 on 49999 GPUs is legal",
+        ),
+        (format!("{machine} {}", SMALL.replace("1024", "4096")), "allows up to 1024"),
+        (format!("{machine} {SMALL} --only tp=3"), "is legal"),
+        (format!("{machine} {SMALL} --only tp=2 --explain tp=1 tp=2"), "cannot be used with"),
+        (format!("{machine} {SMALL} --only zero=2"), "did you mean `zero_stage`?"),
+        (format!("{machine} {}", SMALL.replace("0.5", "1.5")), "above 0 and up to 1"),
+        (format!("{machine} {SMALL} --explain tp=1 tp=2 --format csv"), "accepted: table, json"),
+        (format!("--fit none.json --ranks-per-node 8 {SMALL}"), "none.json"),
+        (format!("{machine} {}", SMALL.replace("0.5", "half")), "or `measured`"),
+        (format!("{machine} {}", SMALL.replace("0.5", "measured")), "--products is missing"),
+        (format!("{machine} {SMALL} --products products.jsonl"), "for --efficiency measured"),
+        (format!("{machine} {SMALL} --element-type int8"), "--element-type"),
+    ] {
+        let (code, stdout, stderr) = plan(folder.path(), &flags);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{flags}: {stderr}");
+        assert!(stderr.contains(expected), "{flags}: {stderr}");
+    }
+}
+
+#[test]
+fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
+    let folder = folder();
+    let (code, stdout, stderr) = plan(folder.path(), &format!("--machine machine.toml {SMALL} --format json"));
+    assert_eq!(code, Some(0), "{stderr}");
+    let document: Value = serde_json::from_str(&stdout).expect("JSON");
+    let schema: Value = serde_json::from_str(include_str!("../../docs/plan.schema.json")).expect("the schema");
+    assert!(jsonschema::is_valid(&schema, &document), "{stdout}");
+    // Nobody knows the errors of published rates; that two layouts take just as long can be told all the same.
+    let verdict = if document["order"]["relative_difference"] == 0.0 { "tie" } else { "unknown" };
+    assert_eq!((&document["calibrated"], &document["order"]["verdict"]), (&Value::from(false), &Value::from(verdict)));
+    assert!(document["order"]["probability"].is_null(), "{stdout}");
+    assert!(document["feasible"].as_u64() <= document["considered"].as_u64());
+    let layouts = document["layouts"].as_array().expect("layouts");
+    let seconds = |layout: &Value| layout["step_seconds"].as_f64().unwrap_or(f64::NAN);
+    assert!(layouts.len() == 10 && layouts.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])));
+    for layout in layouts {
+        let exposed = layout["exposed_communication_seconds"].as_object().expect("axes");
+        let parts =
+            ["compute_seconds", "host_seconds", "bubble_seconds", "optimizer_seconds"].map(|part| &layout[part]);
+        let sum: f64 = parts.into_iter().chain(exposed.values()).filter_map(Value::as_f64).sum();
+        assert!((sum / seconds(layout) - 1.0).abs() < 1e-9, "{layout}");
+    }
+    let (_, table, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL}"));
+    assert!(table.starts_with("NOT CALIBRATED"), "{table}");
+}
+
+/// A record with two products in float32, 1 and 2 TFLOP/s, and one that came out wrong.
+fn record_with_products(folder: &Path) {
+    let sample = include_str!("../data/sample-record.jsonl");
+    let product = |n: u64, nanoseconds: u64, outcome: &str| {
+        format!(
+            r#"{{"line":"product","product":{{"m":1024,"n":{n},"k":768,"element_type":"float32","uses":["gpt2 qkv, tp 1, micro-batch 1"]}},"replicate":0,"library":"test 1.0","ranks_per_host":4,"threads_per_rank":1,"outcome":{outcome},"warm_up_products":1,"slowest_nanoseconds":[{nanoseconds},{nanoseconds}],"slowest_rank":[0,1]}}"#
+        )
+    };
+    let good = r#"{"status":"measured","verified":true}"#;
+    let failed = r#"{"status":"failed","reason":"no memory"}"#;
+    let mut lines: Vec<String> = sample.lines().map(str::to_owned).collect();
+    let end = lines.pop().expect("an end");
+    // 2 m n k operations: 2304 columns in 3.62 ms are 1 TFLOP/s, 768 in 0.604 ms 2.
+    lines.extend([product(2304, 3_623_878, good), product(768, 603_980, good), product(3072, 1, failed), end]);
+    fs::write(folder.join("products.jsonl"), lines.join("\n") + "\n").expect("written");
+}
+
+#[test]
+fn measured_products_are_planned_on_and_those_of_another_type_are_not() {
+    let folder = folder();
+    record_with_products(folder.path());
+    fs::copy(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample-record.jsonl"),
+        folder.path().join("none.jsonl"),
+    )
+    .expect("copied");
+    let flags = |more: &str| {
+        let asked = SMALL.replace("--peak-tflops 100 --efficiency 0.5", "--efficiency measured");
+        format!("--machine machine.toml {asked} --products products.jsonl {more}")
+    };
+    for (more, expected) in [
+        ("", "no matrix product of bfloat16 was measured, of float32"),
+        ("--element-type float32 --peak-tflops 1.5", "the fastest product in products.jsonl reached 2.00 TFLOP/s"),
+    ] {
+        let (code, _, stderr) = plan(folder.path(), &flags(more));
+        assert_eq!(code, Some(2), "{more}: {stderr}");
+        assert!(stderr.contains(expected), "{more}: {stderr}");
+    }
+    let (code, _, stderr) =
+        plan(folder.path(), &flags("--element-type float32").replace("products.jsonl", "none.jsonl"));
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("none at all"), "{stderr}");
+
+    let (code, stdout, stderr) = plan(folder.path(), &flags("--element-type float32 --peak-tflops 4 --format json"));
+    assert_eq!(code, Some(0), "{stderr}");
+    let document: Value = serde_json::from_str(&stdout).expect("JSON");
+    let computing = document["computing"].as_str().expect("a text");
+    assert_eq!(
+        computing,
+        "measured on 2 matrix products of float32, 1.00 to 2.00 TFLOP/s a rank, 25.0 to 50.0 % of 4 TFLOP/s (given) \
+         (products.jsonl)"
+    );
+    let notes = document["notes"].to_string();
+    for expected in [
+        "with test 1.0 on 4 ranks of a host at once",
+        "1024 x 2304 x 768 1.00 TFLOP/s",
+        "1 without a time were left out",
+        "count as nothing",
+        "shapes of matrix products in the best layout",
+    ] {
+        assert!(notes.contains(expected), "{expected}: {notes}");
+    }
+    // Between 1 and 2 TFLOP/s: as much as at those two shares of a peak.
+    let seconds = |flags: &str| {
+        let (_, stdout, stderr) = plan(folder.path(), flags);
+        let document: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"));
+        document["layouts"][0]["compute_seconds"].as_f64().expect("seconds")
+    };
+    let one =
+        "--only tp=1,pp=1,dp=8,cp=1,micro_batch=1,zero_stage=0,recompute=none --element-type float32 --format json";
+    let measured = seconds(&flags(one));
+    let at = |peak: &str| seconds(&format!("--machine machine.toml {} {one}", SMALL.replace("tflops 100", peak)));
+    let (slow, fast) = (at("tflops 2"), at("tflops 4"));
+    assert!(fast < measured && measured < slow, "{fast} {measured} {slow}");
+}
+
+#[test]
+fn one_given_layout_is_priced_whether_it_fits_or_not() {
+    let folder = folder();
+    let only =
+        "--only tp=2,cp=1,ep=1,pp=2,virtual_stages=1,dp=2,zero_stage=1,micro_batch=4,recompute=none,order=tp-pp-dp";
+    for (memory, fits) in [("16GB", true), ("1GB", false)] {
+        let flags = format!("--machine machine.toml {} {only} --format json", SMALL.replace("16GB", memory));
+        let (code, stdout, stderr) = plan(folder.path(), &flags);
+        assert_eq!(code, Some(0), "{stderr}");
+        let document: Value = serde_json::from_str(&stdout).expect("JSON");
+        assert_eq!(document["considered"], 1, "{stdout}");
+        assert_eq!(document["layouts"][0]["fits"], fits);
+        assert_eq!(document["layouts"][0]["order"], "tp-pp-dp-cp-ep");
+    }
+}
+
+#[test]
+fn a_fit_without_what_a_plan_needs_says_what_is_missing_and_with_it_the_order_has_a_probability() {
+    let folder = folder();
+    for arguments in [
+        &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
+        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
+    ] {
+        let output = commgauge(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let (code, _, stderr) = plan(folder.path(), &format!("--fit fit.json --ranks-per-node 8 {SMALL}"));
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("has a price") && stderr.contains("--unknown-locality"), "{stderr}");
+    let flags = format!("--fit fit.json --unknown-locality 1n --ranks-per-node 8 {SMALL} --only pp=1 --format json");
+    let (code, stdout, stderr) = plan(folder.path(), &format!("{flags} --allow-untrusted"));
+    assert_eq!(code, Some(0), "{stderr}");
+    let document: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(document["calibrated"], true);
+    assert!(document["order"]["probability"].is_number() || document["order"]["verdict"] == "tie", "{stdout}");
+}

@@ -1,0 +1,130 @@
+//! `commgauge rank` as a user starts it, from public measurements and from a machine file. Needs nothing.
+
+use crate::offline;
+
+use offline::{commgauge, text};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const STEP: &str = "--model llama-3-8b --tp 8 --sequence 8192 --global-batch 16";
+
+/// A folder with `fit.json`, of one node of which it is not said where the groups lay, and `machine.toml`.
+fn fitted() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::copy(root.join("tests/data/nccl/h100_sxm-nccl-2.29.2.csv"), folder.path().join("h100.csv")).expect("copied");
+    fs::copy(root.join("suites/machines/h100-nvswitch-ndr.toml"), folder.path().join("machine.toml")).expect("copied");
+    for arguments in [
+        &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
+        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
+    ] {
+        let output = commgauge(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    }
+    folder
+}
+
+fn rank(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
+    let arguments: Vec<&str> = std::iter::once("rank").chain(flags.split_whitespace()).collect();
+    let output = commgauge(folder, &arguments);
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+    let folder = fitted();
+    fs::write(folder.path().join("newer.json"), r#"{"format": "commgauge-fit", "version": 99}"#).expect("written");
+    for (flags, expected) in [
+        (STEP.to_owned(), "--fit <FILE>"),
+        (format!("{STEP} --fit absent.json"), "absent.json: cannot read the fit"),
+        (format!("{STEP} --fit newer.json"), "version 99; this commgauge reads"),
+        (format!("{STEP} --fit fit.json"), "--ranks-per-node is missing; a fit does not say"),
+        (format!("{STEP} --fit fit.json --ranks-per-node 0"), "--ranks-per-node: found 0; accepted: 1 or more"),
+        (format!("{STEP} --fit fit.json --unknown-locality here"), "found locality `here`"),
+        (format!("{STEP} --machine machine.toml --unknown-locality 1n"), "--fit <FILE>"),
+        (format!("{STEP} --machine fit.json"), "fit.json"),
+        (format!("{STEP} --machine machine.toml --world 9"), "8 ranks, but there are 9"),
+        (format!("{STEP} --machine machine.toml --resamples 1"), "1 is not in 100..=1000000"),
+        ("--machine machine.toml --model poem --tp 8 --sequence 8192 --micro-batches 1".to_owned(), "poem"),
+        (
+            "--machine machine.toml --model llama-3-8b --tp 8 --serve prefill,decode --batch 8".to_owned(),
+            "one phase can be ranked at a time",
+        ),
+    ] {
+        let (code, out, told) = rank(folder.path(), &flags);
+        assert_eq!(code, Some(2), "{flags}: {told}");
+        assert!(told.contains(expected) && out.is_empty(), "{flags}: {told}\n{out}");
+    }
+}
+
+#[test]
+fn what_the_fit_does_not_hold_is_refused_and_never_made_up() {
+    let folder = fitted();
+    let flags = format!("{STEP} --fit fit.json --ranks-per-node 8 --format json");
+    let (code, out, told) = rank(folder.path(), &flags);
+    assert_eq!(code, Some(0), "{told}");
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    let axis = &document["axes"][0];
+    assert_eq!((&axis["axis"], &axis["seconds_per_step"]["value"]), (&"tp".into(), &0.0.into()));
+    assert!(axis["grounds"]["refused"].as_u64() > Some(0), "{axis}");
+    assert!(axis["grounds"]["reason"].as_str().expect("a reason").contains("--unknown-locality"), "{axis}");
+}
+
+#[test]
+fn a_vouched_place_is_answered_and_the_rest_comes_from_the_machine_where_it_is_named() {
+    let folder = fitted();
+    let vouched = format!("{STEP} --fit fit.json --unknown-locality 1n --ranks-per-node 8 --format json");
+    let (_, out, _) = rank(folder.path(), &vouched);
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    let tensor = &document["axes"][0];
+    assert!(document["calibrated"] == true && tensor["grounds"]["refused"] == 0, "{tensor}");
+    let seconds = &tensor["seconds_per_step"];
+    assert!(
+        seconds["low"].as_f64() < seconds["value"].as_f64() && seconds["value"].as_f64() < seconds["high"].as_f64()
+    );
+    let both = format!(
+        "{} --pp 2 --fit fit.json --unknown-locality 1n --machine machine.toml --format json",
+        STEP.replace("--sequence", "--dp 2 --sequence")
+    );
+    let (_, out, _) = rank(folder.path(), &both);
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(document["calibrated"], false);
+    let grounds: Vec<&str> =
+        document["axes"].as_array().expect("axes").iter().filter_map(|axis| axis["ground"].as_str()).collect();
+    assert!(grounds.iter().any(|ground| ground.starts_with("all_reduce of float16 on 8 ranks")), "{grounds:?}");
+    assert!(grounds.iter().any(|ground| ground.contains("not calibrated (the fit: send_recv_chain")), "{grounds:?}");
+}
+
+#[test]
+fn the_printed_document_fits_the_published_schema_and_comes_out_the_same_twice() {
+    let folder = fitted();
+    let schema = commgauge(folder.path(), &["schema", "rank"]);
+    let schema: Value = serde_json::from_slice(&schema.stdout).expect("a schema");
+    let validator = jsonschema::validator_for(&schema).expect("a valid schema");
+    for flags in [
+        format!("{STEP} --fit fit.json --ranks-per-node 8 --format json"),
+        format!("{STEP} --fit fit.json --unknown-locality 1n --ranks-per-node 8 --format json"),
+        "--machine machine.toml --model mixtral-8x7b --ep 8 --dp 16 --sequence 4096 --micro-batches 2 --format json"
+            .to_owned(),
+        "--machine machine.toml --model llama-3-8b --tp 4 --serve decode --batch 16 --format json".to_owned(),
+        "--machine machine.toml --model llama-3-8b --sequence 8192 --global-batch 1 --format json".to_owned(),
+    ] {
+        let (code, out, told) = rank(folder.path(), &flags);
+        assert_eq!(code, Some(0), "{flags}: {told}");
+        let document: Value = serde_json::from_str(&out).expect("JSON");
+        let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{flags}: {errors:?}");
+        assert_eq!(out, rank(folder.path(), &flags).1, "{flags}");
+    }
+}
+
+#[test]
+fn the_comma_separated_form_has_one_line_for_each_axis() {
+    let folder = fitted();
+    let (_, out, _) = rank(folder.path(), &format!("{STEP} --dp 2 --machine machine.toml --format csv"));
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("axis,parallelism,group_size,stage,nodes_spanned"), "{out}");
+    assert!(lines[1..].iter().all(|line| line.ends_with("false,false")) && lines.len() == 4, "{out}");
+    assert!(lines.iter().any(|line| line.starts_with("tp,TP,8,0,1,1,1,")), "{out}");
+}
