@@ -2,13 +2,15 @@
 
 use crate::common;
 
-use common::{COMMGAUGE, Ran, SWEEP, launcher, lines, of_kind, words};
+use common::{COMMGAUGE, Ran, SWEEP, launcher, lines, of_kind, skipped, words};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// A neighbour on the machine can spoil a launch, whose spread then is too long; a launch that nobody spoils must be right.
+/// How often a launch is looked for that no other work of the machine disturbs.
 const ATTEMPTS: usize = 5;
+/// The median arrival spread without a late rank up to which a machine counts as quiet; a tenth of the delay.
+const QUIET_NANOSECONDS: f64 = 0.2e6;
 
 /// Number of ranks, and the one that is made late. Ranks that take turns on a processor are late by themselves, so a small
 /// machine runs two.
@@ -24,40 +26,47 @@ fn ranks_and_late() -> (u32, u64) {
 #[test]
 fn a_rank_delayed_by_2_ms_is_named_with_2_ms_in_the_record_and_in_the_findings() {
     let folder = tempfile::tempdir().unwrap();
-    let mut medians = Vec::new();
+    let mut quiet = is_quiet(folder.path());
     for attempt in 0..ATTEMPTS {
         let record = folder.path().join(format!("{attempt}.jsonl"));
-        let median = median_spread_nanoseconds(&measure(&record));
-        medians.push(median);
-        assert!(median > 1.8e6, "nothing but a wrong clock makes the spread shorter than the delay: {median} ns");
-        if median < 2.2e6 {
-            assert_findings_name_the_late_rank_alone(&record);
-            return;
+        let samples = samples(&measure(&record, Some(ranks_and_late().1)));
+        let late: Vec<f64> = samples.iter().filter(|one| one.0 == ranks_and_late().1).map(|one| one.1).collect();
+        // Whatever else the machine does makes the others later, and so the spread of a few samples shorter, but never all of them wrong.
+        let shortest = quantile(&late, 0.05);
+        assert!((1.8e6..2.2e6).contains(&shortest), "{shortest} ns in {} of {} samples", late.len(), samples.len());
+        let was_quiet = std::mem::replace(&mut quiet, is_quiet(folder.path()));
+        if was_quiet && quiet {
+            assert!(2 * late.len() > samples.len(), "last in {} of {} samples", late.len(), samples.len());
+            let median = quantile(&late, 0.5);
+            assert!((1.8e6..2.2e6).contains(&median), "{median} ns");
+            return assert_findings_name_the_late_rank_alone(&record);
         }
     }
-    panic!("the delayed rank is not late by 2 ms in any of {ATTEMPTS} launches: {medians:?} ns");
+    skipped("the median of a late rank", "ranks of this machine are late by themselves, as it has other work");
 }
 
-fn measure(record: &Path) -> Vec<Value> {
+/// Whether ranks of which none is delayed come together.
+fn is_quiet(folder: &Path) -> bool {
+    let spreads: Vec<f64> = samples(&measure(&folder.join("quiet.jsonl"), None)).iter().map(|one| one.1).collect();
+    std::fs::remove_file(folder.join("quiet.jsonl")).unwrap();
+    quantile(&spreads, 0.5) < QUIET_NANOSECONDS
+}
+
+fn measure(record: &Path, late: Option<u64>) -> Vec<Value> {
     let flags =
         "all_reduce all_gather all_to_all broadcast -b 1K -e 64K -f 64 -n 60 -w 5 --replicates 1 --cadence isolated";
     let mut command = launcher(ranks_and_late().0);
-    command
-        .arg(SWEEP)
-        .args(words(flags))
-        .args(["--warm-buffers", "--quiet", "--inject-delay"])
-        .arg(format!("{}:2ms", ranks_and_late().1));
+    command.arg(SWEEP).args(words(flags)).args(["--warm-buffers", "--quiet"]);
+    command.args(late.iter().flat_map(|rank| ["--inject-delay".to_owned(), format!("{rank}:2ms")]));
     Ran::alone(command.arg("--record").arg(record), 60).ended_with(0);
     let lines = lines(record);
     of_kind(&lines, "case").into_iter().cloned().collect()
 }
 
-/// The median of the arrival spread over the samples that count, of all cases; infinite where the delayed rank is not the last in most
-/// samples of every case.
-fn median_spread_nanoseconds(cases: &[Value]) -> f64 {
+/// The last rank and the arrival spread in nanoseconds of every sample that counts, of all cases.
+fn samples(cases: &[Value]) -> Vec<(u64, f64)> {
     assert!(cases.len() >= 8, "{}", cases.len());
-    let mut spread = Vec::new();
-    let late_rank = ranks_and_late().1;
+    let mut found = Vec::new();
     for case in cases {
         let samples = &case["samples"];
         let numbers = |key: &str| -> Vec<u64> {
@@ -65,18 +74,17 @@ fn median_spread_nanoseconds(cases: &[Value]) -> f64 {
         };
         let doubtful: Vec<u64> =
             samples["doubtful"].as_array().into_iter().flatten().map(|doubt| doubt[0].as_u64().unwrap()).collect();
-        let valid = |index: &usize| !doubtful.contains(&(*index as u64));
         let (last, spreads) = (numbers("last_rank"), numbers("arrival_spread_nanoseconds"));
-        let valid: Vec<usize> = (0..last.len()).filter(valid).collect();
-        let late = valid.iter().filter(|index| last[**index] == late_rank).count();
-        if 2 * late <= valid.len() {
-            eprintln!("rank {late_rank} is last in {late} of {} samples of {}", valid.len(), case["name"]);
-            return f64::INFINITY;
-        }
-        spread.extend(valid.iter().map(|index| spreads[*index]));
+        let counts = (0..last.len()).filter(|index| !doubtful.contains(&(*index as u64)));
+        found.extend(counts.map(|index| (last[index], spreads[index] as f64)));
     }
-    spread.sort_unstable();
-    spread[spread.len() / 2] as f64
+    found
+}
+
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(share * (sorted.len() - 1) as f64) as usize]
 }
 
 fn assert_findings_name_the_late_rank_alone(record: &Path) {

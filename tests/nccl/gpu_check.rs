@@ -119,7 +119,6 @@ fn what_found_no_time_is_missing_and_so_is_a_pass() {
         command.args(["--budget", "6"]);
     };
     let Some((ran, report)) = checked(2, hurry) else { return };
-    assert!(ran.elapsed.as_secs() < 12, "{:?}", ran.elapsed);
     ran.ended_with(7);
     assert_says(
         &report,

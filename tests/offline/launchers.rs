@@ -66,10 +66,10 @@ fn fewer_and_more_ranks_than_cores_are_started() {
 #[test]
 fn a_killed_rank_is_named_and_the_others_end() {
     for launcher in launchers() {
-        let script = format!("{RANK} echo pid $$; if [ $rank = 1 ]; then sleep 0.3; kill -9 $$; fi; exec sleep 30");
+        let script = format!("{RANK} echo pid $$; if [ $rank = 1 ]; then sleep 0.3; kill -9 $$; fi; exec sleep 600");
         let start = Instant::now();
         let (ending, lines) = launch(&launcher, 2, &script, None);
-        assert!(start.elapsed() < Duration::from_secs(15), "{launcher:?} took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(300), "{launcher:?} took {:?}", start.elapsed());
         assert_ne!(ending.code, Some(0));
         let pids: Vec<u32> = lines.iter().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect();
         let found: Vec<Death> = deaths(&ending.output);
@@ -86,11 +86,11 @@ fn a_killed_rank_is_named_and_the_others_end() {
 #[test]
 fn an_interrupted_launch_leaves_nothing_running() {
     for launcher in launchers() {
-        let script = "echo pid $$; trap '' INT TERM; i=0; while [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done";
+        let script = "echo pid $$; trap '' INT TERM; i=0; while [ $i -lt 6000 ]; do sleep 0.1; i=$((i+1)); done";
         let start = Instant::now();
         let (ending, lines) = launch(&launcher, 2, script, Some(2));
         assert_eq!(ending.interrupted_by, Some(2));
-        assert!(start.elapsed() < Duration::from_secs(15), "{launcher:?} took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(300), "{launcher:?} took {:?}", start.elapsed());
         for pid in lines.iter().filter_map(|line| line.strip_prefix("pid ")) {
             let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             assert!(state.is_empty() || state.contains(") Z "), "{launcher:?}: rank still runs: {state}");
