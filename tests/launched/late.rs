@@ -30,12 +30,10 @@ fn a_rank_delayed_by_2_ms_is_named_with_2_ms_in_the_record_and_in_the_findings()
     for attempt in 0..ATTEMPTS {
         let record = folder.path().join(format!("{attempt}.jsonl"));
         let samples = samples(&measure(&record, Some(ranks_and_late().1)));
-        let late: Vec<f64> = samples.iter().filter(|one| one.0 == ranks_and_late().1).map(|one| one.1).collect();
-        // Whatever else the machine does makes the others later, and so the spread of a few samples shorter, but never all of them wrong.
-        let shortest = quantile(&late, 0.05);
-        assert!((1.8e6..2.2e6).contains(&shortest), "{shortest} ns in {} of {} samples", late.len(), samples.len());
         let was_quiet = std::mem::replace(&mut quiet, is_quiet(folder.path()));
+        // Where other work makes the other ranks late as well, the spread is anything.
         if was_quiet && quiet {
+            let late: Vec<f64> = samples.iter().filter(|one| one.0 == ranks_and_late().1).map(|one| one.1).collect();
             assert!(2 * late.len() > samples.len(), "last in {} of {} samples", late.len(), samples.len());
             let median = quantile(&late, 0.5);
             assert!((1.8e6..2.2e6).contains(&median), "{median} ns");
