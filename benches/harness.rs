@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     if within_limits() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A bench whose time for each iteration is held against the limit.
+/// A bench whose time for each iteration is compared with the limit.
 fn limited(criterion: &mut Criterion, name: &'static str, mut run: impl FnMut(u64) -> Duration) {
     criterion.bench_function(name, |bencher| {
         bencher.iter_custom(|iterations| {
@@ -132,7 +132,7 @@ fn streaming(criterion: &mut Criterion, name: &'static str, calls_per_sample: u3
         let begin = Instant::now();
         stream(call, samples, calls_per_sample, DEFAULT_COMPLETION_DEADLINE)
             .expect("a call that does nothing succeeds");
-        // Whole samples only: as many iterations as were asked for, of the time of those that were run.
+        // Whole samples only: as many iterations as were requested, of the time of those that were run.
         begin.elapsed().mul_f64(iterations as f64 / (f64::from(samples) * f64::from(calls_per_sample)))
     });
 }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 /// Launches both and compares.
 fn compare() -> Result<bool> {
     let own = std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("cannot tell the path of this program: {cause}")))?;
+        .map_err(|cause| Error::environment(format!("the path of this program is unknown: {cause}")))?;
     let own = own.to_string_lossy().into_owned();
     let record = std::env::temp_dir().join(format!("commgauge-rank-memory-{}.jsonl", std::process::id()));
     let record_path = record.to_string_lossy().into_owned();
@@ -53,7 +53,7 @@ fn compare() -> Result<bool> {
     let verdict = if within { "PASS" } else { "FAIL" };
     let text = format!(
         "{verdict}: a rank takes {outside} outside its buffers, {} of it more than a rank that only starts MPI \
-         ({bare}); under {MOST} is asked\n",
+         ({bare}); under {MOST} is required\n",
         Bytes(outside.0.saturating_sub(bare.0))
     );
     std::io::stdout()
@@ -98,7 +98,7 @@ fn watch(command: &[String]) -> Result<bool> {
         (libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage), usage)
     };
     if code != 0 {
-        return Err(Error::environment("getrusage refuses to tell the memory of the child"));
+        return Err(Error::environment("getrusage does not give the memory of the child"));
     }
     // Linux counts in KiB.
     let line = format!("resident {}\n", usage.ru_maxrss as u64 * 1024);

@@ -1,4 +1,4 @@
-//! One timed iteration as all ranks agree on it, and why it may be doubtful.
+//! One timed iteration as all ranks agree on it, and why it may be unreliable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

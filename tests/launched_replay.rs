@@ -60,7 +60,7 @@ fn main() {
     if let (Some(suite), Some(record)) = (std::env::var_os(SUITE), std::env::var_os(RECORD)) {
         std::process::exit(rank(Path::new(&suite), PathBuf::from(record)));
     }
-    // As the harness of other tests does, run what was asked for only, and list on request.
+    // As the harness of other tests does, run what was requested only, and list on request.
     let words: Vec<String> = std::env::args().skip(1).collect();
     let name = "a_replay_on_four_ranks_moves_exactly_the_bytes_that_are_listed";
     if words.iter().any(|word| word == "--list") {

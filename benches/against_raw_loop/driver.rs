@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 
 fn launch_once(arguments: &Arguments, launcher: &Launcher, ranks: u32, launch: u32) -> Result<Vec<Pair>> {
     let program = std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("cannot tell the path of this program: {cause}")))?;
+        .map_err(|cause| Error::environment(format!("the path of this program is unknown: {cause}")))?;
     let list = |items: Vec<String>| items.join(",");
     let words = [
         format!("--rows-of-launch={launch}"),

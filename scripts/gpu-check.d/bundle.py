@@ -39,13 +39,13 @@ def misfits(folder, environment, gpus):
     if environment.get("COMMGAUGE_NCCL_LIBRARY") != str(folder / "lib/libnccl.so.2"):
         return []
     other = "or name the host's NCCL by COMMGAUGE_NCCL_LIBRARY"
-    told = []
+    findings = []
     if gpus["cuda"] < FIRST_CUDA.get(facts["cuda"], 0):
-        told.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {gpus['cuda'] // 1000}."
+        findings.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {gpus['cuda'] // 1000}."
                     f"{gpus['cuda'] % 1000 // 10}: pack one with --cuda 12, {other}")
     for number, gpu in enumerate(gpus["devices"]):
         if gpu["capability"] != facts["arch"]:
-            told.append(f"device {number} has compute capability {gpu['capability'] / 10}, and NCCL of the bundle has code for "
+            findings.append(f"device {number} has compute capability {gpu['capability'] / 10}, and NCCL of the bundle has code for "
                         f"{facts['arch'] / 10} alone: pack one with --arch {gpu['capability']}, {other}")
             break
-    return told
+    return findings

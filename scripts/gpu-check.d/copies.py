@@ -16,23 +16,23 @@ def compare(check):
     check.judged((part, record), judge.times)
     if record is None:
         raise Missing("there is no all_reduce to compare")
-    ours, told = judge.medians(record), []
+    ours, findings = judge.medians(record), []
     if not ours:
         raise Missing("no all_reduce was measured")
     for size in sorted(ours):
         seconds = copy_seconds(check, size)
         # Bytes read and bytes written.
         rate, share = 2 * size / seconds, seconds / ours[size]
-        told.append((0, f"{size} B: copy {rate / 1e9:.0f} GB/s read and written, all_reduce at {100 * share:.1f} % of it"))
+        findings.append((0, f"{size} B: copy {rate / 1e9:.0f} GB/s read and written, all_reduce at {100 * share:.1f} % of it"))
     if size < JUDGED_FROM_BYTES and not check.synthetic:
-        told.append((7, f"the largest size, {size} B, is too small to be judged"))
+        findings.append((7, f"the largest size, {size} B, is too small to be judged"))
     elif ours[size] > seconds * (1 + MOST_ABOVE_COPY) and not check.synthetic:
-        told.append((1, f"{size} B: the all_reduce takes {100 * (ours[size] / seconds - 1):.1f} % more than the copy; 5 % are allowed"))
-    return told
+        findings.append((1, f"{size} B: the all_reduce takes {100 * (ours[size] / seconds - 1):.1f} % more than the copy; 5 % are allowed"))
+    return findings
 
 
 def copy_seconds(check, size):
-    seconds, why = device.asked(check, min(LONGEST_SECONDS, check.left()), "copy", size)
+    seconds, why = device.query(check, min(LONGEST_SECONDS, check.left()), "copy", size)
     if seconds is None:
         raise Missing(f"there is no copy of {size} B: {why}")
     return float(seconds)

@@ -1,4 +1,4 @@
-"""What is asked of the CUDA driver directly, each time in a process of its own: a driver that hangs is ended with it.
+"""What is read from the CUDA driver directly, each time in a process of its own: a driver that hangs is ended with it.
 
   device.py look          devices and the driver's CUDA, as JSON
   device.py use           takes a device, as every program on a GPU does first
@@ -17,7 +17,7 @@ CAPABILITY_MAJOR, CAPABILITY_MINOR, COMPUTE_MODE = 75, 76, 20
 COPIES, ROUNDS = 10, 5
 
 
-def asked(check, seconds, *words):
+def query(check, seconds, *words):
     """What a process of its own says; None, with the reason, where it fails."""
     code, out, err = check.run([sys.executable, "-B", Path(__file__), *words], seconds)
     return (out.strip(), "") if code == 0 else (None, err.strip()[-200:] or f"it ends with {code}")

@@ -1,9 +1,9 @@
 """What a record must show: everything planned, measured, checked. Pure functions from lines to exit codes with their reasons."""
 
-# What may be waived: NCCL has no such form, the device is too old for it, or one rank has no other.
-MAY_BE_WAIVED = ("NCCL has no all_to_all in place", "needs NCCL 2.24", "from compute capability 9.0 on", "needs a group of at least 2 ranks, this one has 1")
-# What may be waived beside it where ranks share a GPU, which is no way to reach one another.
-MAY_BE_WAIVED_ON_SHARED = ("NCCL makes no symmetric windows",)
+# What may be skipped: NCCL has no such form, the device is too old for it, or one rank has no other.
+MAY_BE_SKIPPED = ("NCCL has no all_to_all in place", "needs NCCL 2.24", "from compute capability 9.0 on", "needs a group of at least 2 ranks, this one has 1")
+# What may be skipped beside it where ranks share a GPU, which is no way to reach one another.
+MAY_BE_SKIPPED_ON_SHARED = ("NCCL makes no symmetric windows",)
 SHARED = "ranks share a GPU"
 FEWEST_TYPES, FEWEST_OPERATIONS = 12, 5
 
@@ -13,40 +13,40 @@ def data(record, ranks):
     cases = planned(record)
     types = {case["element_type"] for case in cases}
     operations = {case["reduce_op"] for case in cases if case.get("reduce_op")}
-    told = times(record)
+    findings = times(record)
     if len(types) < FEWEST_TYPES or len(operations) < FEWEST_OPERATIONS:
-        told.append((7, f"{len(types)} types and {len(operations)} operations are planned; {FEWEST_TYPES} and {FEWEST_OPERATIONS} are wanted"))
+        findings.append((7, f"{len(types)} types and {len(operations)} operations are planned; {FEWEST_TYPES} and {FEWEST_OPERATIONS} are wanted"))
     seen = {(case["collective"], case["element_type"], case.get("reduce_op")) for case in cases}
     for collective in sorted({case["collective"] for case in cases} - {"barrier"}):
         reduces = any(case.get("reduce_op") for case in cases if case["collective"] == collective)
         wanted = {(collective, kind, operation) for kind in types for operation in (operations if reduces else [None])}
         if not wanted <= seen:
-            told.append((7, f"{collective}: {len(wanted - seen)} pairs of type and operation are not planned"))
+            findings.append((7, f"{collective}: {len(wanted - seen)} pairs of type and operation are not planned"))
     sizes = {case["group_size"] for case in cases}
     if sizes != {ranks}:
-        told.append((7, f"the groups have {sorted(sizes)} ranks, not {ranks}"))
-    return told
+        findings.append((7, f"the groups have {sorted(sizes)} ranks, not {ranks}"))
+    return findings
 
 
 def variants(record):
     """The same calls from streams and graphs, alone and in groups, on every kind of buffers."""
     seen = {(name, value) for case in planned(record) for name, value in case.get("labels", {}).items()}
     kinds = {"registered buffers": ("buffers", "registered"), "symmetric buffers": ("buffers", "symmetric")}
-    told = [(7, f"no case has {words}") for words, label in kinds.items() if label not in seen]
-    told += [(7, f"no case has the label {name}") for name in ("submit", "aggregate") if name not in {label for label, _ in seen}]
-    return times(record) + told
+    findings = [(7, f"no case has {words}") for words, label in kinds.items() if label not in seen]
+    findings += [(7, f"no case has the label {name}") for name in ("submit", "aggregate") if name not in {label for label, _ in seen}]
+    return times(record) + findings
 
 
 def choices(record):
-    """NCCL told what it takes for every size."""
+    """NCCL reported what it takes for every size."""
     cases = planned(record)
     chosen = {cases[line["case"]]["bytes_total"]: line.get("library_choice") for line in record if line["line"] == "case"}
     silent = [size for size, choice in chosen.items() if not choice]
-    told = times(record)
+    findings = times(record)
     if silent:
-        told.append((7, f"its log does not tell what it takes for {len(silent)} of {len(chosen)} sizes"))
-    told += [(0, f"{size} B: {in_words(choice)}") for size, choice in sorted(chosen.items()) if choice]
-    return told
+        findings.append((7, f"its log does not show what it takes for {len(silent)} of {len(chosen)} sizes"))
+    findings += [(0, f"{size} B: {in_words(choice)}") for size, choice in sorted(chosen.items()) if choice]
+    return findings
 
 
 def in_words(choice):
@@ -56,38 +56,38 @@ def in_words(choice):
 
 def times(record):
     """All that was planned was measured, and its data checked."""
-    cases, told, waived, verified = planned(record), [], {}, 0
+    cases, findings, skipped, verified = planned(record), [], {}, 0
     plan = next((line for line in record if line["line"] == "plan"), None)
     end = next((line for line in record if line["line"] == "end"), None)
     if not cases:
         return [(7, "nothing is planned")]
     if end is None or end["status"] != "complete":
-        told.append((7, f"the run is not complete: {end['status'] if end else 'it was cut off'}"))
+        findings.append((7, f"the run is not complete: {end['status'] if end else 'it was cut off'}"))
     lines = [line for line in record if line["line"] == "case"]
     if len(lines) < plan["case_lines"]:
-        told.append((7, f"{plan['case_lines'] - len(lines)} of {plan['case_lines']} measurements are missing"))
+        findings.append((7, f"{plan['case_lines'] - len(lines)} of {plan['case_lines']} measurements are missing"))
     for line in lines:
         outcome, case = line["outcome"], cases[line["case"]]
         status = outcome["status"]
         if status == "measured":
             verified += bool(outcome["verified"])
             if not outcome["verified"] and case["collective"] != "barrier":
-                told.append((7, f"{line['name']}: data were not checked"))
+                findings.append((7, f"{line['name']}: data were not checked"))
         elif status == "waived":
             reason = outcome["reason"]
-            waived[reason] = waived.get(reason, 0) + 1
+            skipped[reason] = skipped.get(reason, 0) + 1
         elif status == "corrupt":
-            told.append((4, f"{line['name']}: wrong data at rank {outcome['rank']}, element {outcome['element']}: "
+            findings.append((4, f"{line['name']}: wrong data at rank {outcome['rank']}, element {outcome['element']}: "
                             f"expected {outcome['expected']}, got {outcome['got']}"))
         else:
-            told.append((6, f"{line['name']}: {outcome.get('reason', status)}"))
+            findings.append((6, f"{line['name']}: {outcome.get('reason', status)}"))
     header = next((line for line in record if line["line"] == "header"), {})
     shared = any(SHARED in warning for warning in header.get("warnings", []))
-    may_be_waived = MAY_BE_WAIVED + (MAY_BE_WAIVED_ON_SHARED if shared else ())
-    for reason, count in waived.items():
-        allowed = any(words in reason for words in may_be_waived)
-        told.append((0 if allowed else 7, f"{count} waived: {reason}"))
-    return [(0, f"{verified} of {plan['case_lines']} measurements verified"), *told]
+    may_be_skipped = MAY_BE_SKIPPED + (MAY_BE_SKIPPED_ON_SHARED if shared else ())
+    for reason, count in skipped.items():
+        allowed = any(words in reason for words in may_be_skipped)
+        findings.append((0 if allowed else 7, f"{count} skipped: {reason}"))
+    return [(0, f"{verified} of {plan['case_lines']} measurements verified"), *findings]
 
 
 def planned(record):

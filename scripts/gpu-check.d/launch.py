@@ -33,16 +33,16 @@ class Part:
     # The exit code that it gives the whole check, and why.
     code: int = 0
     # Answers, each with its own code.
-    told: list = field(default_factory=list)
+    findings: list = field(default_factory=list)
     record: str = ""
 
     def add(self, code, text):
         """An answer with its exit code, 0 where nothing is wrong."""
         self.code = worse(self.code, code)
-        self.told.append((code, text))
+        self.findings.append((code, text))
 
-    def add_all(self, told):
-        for code, text in told:
+    def add_all(self, findings):
+        for code, text in findings:
             self.add(code, text)
 
 
@@ -62,7 +62,7 @@ def last_word(err):
 
 
 def end_all(child):
-    """Ends what a child started, if anything still runs: also where this check itself is told to end."""
+    """Ends what a child started, if anything still runs: also where this check itself is ended."""
     for end, wait in [(signal.SIGTERM, 4), (signal.SIGKILL, 4)]:
         if child.poll() is not None:
             return
@@ -108,12 +108,12 @@ class Check:
     def look(self):
         """What GPUs there are, by a process that may hang on a broken driver."""
         try:
-            said, why = device.asked(self, min(LONGEST_LOOK_SECONDS, self.left()), "look")
+            said, why = device.query(self, min(LONGEST_LOOK_SECONDS, self.left()), "look")
             self.gpus = json.loads(said) if said else self.gpus
         except Missing as missing:
             why = str(missing)
         if why:
-            self.note(f"doubt: the driver does not tell its devices: {why}")
+            self.note(f"warning: the driver does not list its devices: {why}")
         self.devices = len(self.gpus["devices"])
 
     def part(self, name, work):
@@ -166,7 +166,7 @@ class Check:
         if header["backend"]["synthetic"] or DOUBLE in json.dumps(header["ranks"]):
             self.synthetic = True
         for warning in header.get("warnings", []):
-            self.note(f"doubt: {warning}")
+            self.note(f"warning: {warning}")
         return record
 
     def judged(self, launched, judge, *more):

@@ -83,10 +83,10 @@ def compare(check, peer):
                 ratios.setdefault(size, []).append(seconds / theirs[size])
     if not ratios:
         raise Missing("no size was measured by both")
-    told = []
+    findings = []
     for size, seen in sorted(ratios.items()):
         middle = judge.median(seen)
         astray = peer.name == "nccl-tests" and not check.synthetic and abs(middle - 1) > MOST_ASTRAY
         text = f"{size} B: ours / theirs {middle:.3f} (rounds {min(seen):.3f} to {max(seen):.3f})"
-        told.append((1 if astray and middle > 1 else 3 if astray else 0, text + (", wanted 0.98 to 1.02" if astray else "")))
-    return told
+        findings.append((1 if astray and middle > 1 else 3 if astray else 0, text + (", wanted 0.98 to 1.02" if astray else "")))
+    return findings

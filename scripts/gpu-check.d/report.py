@@ -1,4 +1,4 @@
-"""The one report: the answer, what it was made on, each part with what came of it, tables, doubts. Nothing is measured here."""
+"""The one report: the answer, what it was made on, each part with what came of it, tables, warnings. Nothing is measured here."""
 
 import platform
 import time
@@ -28,14 +28,14 @@ def write(check, ranks):
     if check.synthetic:
         lines += [f"**Synthetic**: {SYNTHETIC}.", ""]
     for part in check.parts:
-        lines += [f"* {part.name}: {text}" for code, text in part.told if code == part.code != 0][:MOST_SHOWN]
+        lines += [f"* {part.name}: {text}" for code, text in part.findings if code == part.code != 0][:MOST_SHOWN]
     lines += ["", f"Host {platform.node()}, {platform.platform()}; {time.strftime('%Y-%m-%d %H:%M:%S %z')}; {seconds:.0f} of {check.budget:.0f} s; "
               f"{check.devices} GPUs; ranks {', '.join(map(str, ranks))}.", ""]
     lines += ["## Parts", "", "| part | answer | seconds | what came of it | record |", "|---|---|--:|---|---|"]
     for part in check.parts:
         answer = "ok" if part.code == 0 else f"**{IN_WORDS.get(part.code, 'failed')}**"
-        lines.append(f"| {part.name} | {answer} | {part.seconds:.1f} | {shortened(part.told)} | {part.record} |")
-    lines += ["", "## Doubts and notes", "", *(f"* {note}" for note in check.notes or ["none"]), ""]
+        lines.append(f"| {part.name} | {answer} | {part.seconds:.1f} | {shortened(part.findings)} | {part.record} |")
+    lines += ["", "## Warnings and notes", "", *(f"* {note}" for note in check.notes or ["none"]), ""]
     lines += ["## What the host has", "", "```text", check.doctor_text, "```", ""]
     for part in check.parts:
         if part.record and part.name.startswith(("times", "graphs", "all_reduce, 1")):
@@ -44,9 +44,9 @@ def write(check, ranks):
     return code
 
 
-def shortened(told):
+def shortened(findings):
     """In one cell: the first few, trouble first, and how many more there are."""
-    texts = [text for _, text in sorted(told, key=lambda answer: answer[0] == 0)]
+    texts = [text for _, text in sorted(findings, key=lambda answer: answer[0] == 0)]
     shown = [text.replace("|", "\\|").replace("\n", " ") for text in texts[:MOST_SHOWN]]
     more = [f"and {len(texts) - MOST_SHOWN} more"] if len(texts) > MOST_SHOWN else []
     return "; ".join([*shown, *more])

@@ -27,7 +27,7 @@ class Sharing:
         if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
             check.note("MPS was running already, by CUDA_MPS_PIPE_DIRECTORY")
         elif shutil.which(CONTROL) is None:
-            check.note(f"doubt: there is no {CONTROL}; ranks that share a GPU take turns")
+            check.note(f"warning: there is no {CONTROL}; ranks that share a GPU take turns")
         else:
             self.start()
 
@@ -42,7 +42,7 @@ class Sharing:
         self.end()
         for name in mine:
             self.check.environment.pop(name)
-        self.check.note(f"doubt: MPS does not start ({refused}); ranks that share a GPU take turns")
+        self.check.note(f"warning: MPS does not start ({refused}); ranks that share a GPU take turns")
 
     def daemon_refused(self):
         # Into a file: the daemon keeps what it was given open, and the end of a pipe would never come.
@@ -57,7 +57,7 @@ class Sharing:
     def refused(self):
         """Why no process gets a GPU through MPS: the daemon answers at once, and its server starts with the first process."""
         try:
-            said, why = device.asked(self.check, min(LONGEST_SECONDS, self.check.left()), "use")
+            said, why = device.query(self.check, min(LONGEST_SECONDS, self.check.left()), "use")
         except Missing as missing:
             return str(missing)
         return None if said is not None else why
@@ -71,6 +71,6 @@ class Sharing:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             subprocess.run([CONTROL], input="quit\n", env=self.check.environment, text=True, timeout=LONGEST_SECONDS, **quiet)
         except (OSError, subprocess.TimeoutExpired) as error:
-            self.check.note(f"doubt: MPS was not ended: {error}")
+            self.check.note(f"warning: MPS was not ended: {error}")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder = None

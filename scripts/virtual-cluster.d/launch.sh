@@ -21,7 +21,7 @@ verb_run() {
         shift 2
     done
     [ -n "$ranks" ] || usage_error "-n is missing: how many ranks"
-    [ $# -gt 0 ] || usage_error "the program is missing; it stands behind --"
+    [ $# -gt 0 ] || usage_error "the program is missing; it follows --"
     case "$mpi" in open-mpi | mpich) ;; *) usage_error "--mpi $mpi: known are open-mpi and mpich" ;; esac
     choose_cluster "$asked"
     need_cluster
@@ -88,7 +88,7 @@ verb_exec() {
         esac
     done
     [ -n "$host" ] || usage_error "the host is missing: host0, host1, ... or login"
-    [ $# -gt 0 ] || usage_error "the command is missing; it stands behind --"
+    [ $# -gt 0 ] || usage_error "the command is missing; it follows --"
     choose_cluster "$asked"
     need_cluster
     find_entrance
@@ -154,7 +154,7 @@ rate_in_words() { # BITS_PER_SECOND|down
 
 verb_with() {
     read_up_flags "$@"
-    [ "${#command[@]}" -gt 0 ] || usage_error "the command is missing; it stands behind --"
+    [ "${#command[@]}" -gt 0 ] || usage_error "the command is missing; it follows --"
     # Should we be killed, the kernel kills the keeper too, and with it the cluster.
     make_cluster setpriv --pdeathsig KILL
     trap 'clear_cluster' EXIT
@@ -184,7 +184,7 @@ pass_on() { # SIGNAL CODE
     kill "-$1" "$target" 2>/dev/null || true
 }
 
-# A command that was asked to end gets 30 s for it.
+# A command that was signalled to end gets 30 s for it.
 await_signalled() {
     local tries
     for ((tries = 0; tries < 300; tries++)); do

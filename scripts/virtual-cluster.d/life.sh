@@ -104,7 +104,7 @@ claim_state() {
     mkdir -p "$(clusters_folder)" || fail "the folder $(clusters_folder) for the state cannot be made"
     if ! mkdir "$state" 2>/dev/null; then
         if [ -e "$state/made" ] && keeper >/dev/null; then
-            usage_error "$name is up already; \`virtual-cluster down --name $name\` removes it, another --name stands beside it"
+            usage_error "$name is up already; \`virtual-cluster down --name $name\` removes it, another --name starts a second one"
         fi
         maker=$(cat "$state/maker" 2>/dev/null) || true
         if [ -n "$maker" ] && kill -0 "$maker" 2>/dev/null; then

@@ -21,7 +21,7 @@ inside() { [ "${VIRTUAL_CLUSTER_INSIDE:-}" = "$name" ]; }
 
 setting() { sed -n "s/^$1=//p" "$state/settings"; }
 
-# The keeper as processes show it; several states with equal beginnings are told apart by the word after it.
+# The keeper as processes show it; several states with equal beginnings differ in the word after it.
 mark_of() { echo "virtual-cluster-keeper=$1/login"; }
 
 # Whether a process is the keeper of this cluster's `login`; process ids are given out again, so it is asked for its words.
@@ -69,7 +69,7 @@ find_entrance() {
     local pid as_user=()
     pid=$(keeper) || fail "the cluster $name has lost its keeper; \`virtual-cluster down --name $name\` clears it away"
     [ "$(setting rootless)" = no ] || as_user=("--user=/proc/$pid/ns/user" --preserve-credentials)
-    # The keeper's parent is outside of the process namespace; should it or this script be killed, the command is told.
+    # The keeper's parent is outside of the process namespace; should it or this script be killed, the command gets a signal.
     entrance=(nsenter "${as_user[@]}" --target "$pid" --net --uts --mount --ipc "--pid=/proc/$pid/ns/pid_for_children"
         --wd="$PWD" -- setpriv --pdeathsig TERM -- "${entrance[@]}")
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// What a backend says of itself, for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendFacts {
-    /// The name by which it was asked for.
+    /// The name by which it was requested.
     pub name: &'static str,
     /// True where nothing real was measured. Travels as far as the report.
     pub synthetic: bool,
@@ -35,7 +35,7 @@ pub struct BackendFacts {
     pub transport: Option<String>,
     /// How it carries out and times what it does, in sentences for the record.
     pub notes: Vec<String>,
-    /// Doubts that hold for everything that it measures.
+    /// Warnings that hold for everything that it measures.
     pub warnings: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ pub trait Backend {
     /// Bytes that the ranks of this process may use together.
     fn bytes_available(&self) -> Bytes;
 
-    /// Why the backend does not carry this case out, though it exists. It is then waived on all ranks, whichever of them said so.
+    /// Why the backend does not carry this case out, though it exists. It is then skipped on all ranks, whichever of them said so.
     fn waiver(&self, binding: &Binding) -> Option<String> {
         let (op, parts) = (binding.op, binding.variant.name_parts());
         if !parts.is_empty() {
@@ -159,7 +159,7 @@ pub trait Backend {
     }
 
     /// True where a plan with a case that does not fit is refused as a whole, so that a host is not driven out of memory; false
-    /// where such a case is waived and the others go on.
+    /// where such a case is skipped and the others go on.
     fn refuses_what_does_not_fit(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use super::axis::{Axis, Scale};
 use super::frame::{self, Key, Room};
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
-/// Series are told apart by this many colours and shapes; further ones begin again.
+/// Series are distinguished by this many colours and shapes; further ones begin again.
 const COLORS: usize = 6;
 
 /// A chart over two axes. [`Plot::new`] gives an empty one.
@@ -20,7 +20,7 @@ pub struct Plot {
     pub y: Axis,
     /// What is shown, each in its own colour and shape.
     pub series: Vec<Series>,
-    /// Lines that the series are held against.
+    /// Lines that the series are compared with.
     pub lines: Vec<Line>,
     /// Stretches of the horizontal axis that are shaded, such as those outside what was measured.
     pub shades: Vec<Shade>,
@@ -64,7 +64,7 @@ pub struct Point {
     pub crossed: bool,
 }
 
-/// A line that others are held against.
+/// A line that others are compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// As the legend calls it.

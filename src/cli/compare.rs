@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::verdict::{Allowed, CompareRule, ConsistencyRule, compare, consistency};
 use std::path::{Path, PathBuf};
 
-/// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
+/// Decide whether a run is slower than a base, row by row, and end with the code of the verdict
 ///
 /// 0 every row is shown to be no slower by what matters; 1 a row is slower, or alpha or beta of a curve; 3 inconclusive; 4
 /// data arrived wrong; 5 to 6 a run failed; 7 something planned was not measured. Runs that are not alike are refused.
 ///
-/// With one record and nothing to hold it against, the record is held against itself: a call of twice the bytes that takes
+/// With one record and nothing to compare it with, the record is checked against itself: a call of twice the bytes that takes
 /// more than 2.05 times as long, or less; all_reduce slower than reduce_scatter and all_gather together, and the like; sizes
 /// at which the bandwidth dips.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,14 +19,14 @@ pub struct CompareCommand {
     /// Record of the base (JSON Lines)
     pub base: PathBuf,
 
-    /// Record that is held against it; without one the base is held against itself
+    /// Record that is compared with it; without one the base is compared with itself
     pub new: Option<PathBuf>,
 
     /// Further records of the base; their replicates count with the first's
     #[arg(long, value_name = "RECORD")]
     pub more_base: Vec<PathBuf>,
 
-    /// Further records that are held against the base
+    /// Further records that are compared with the base
     #[arg(long, value_name = "RECORD", requires = "new")]
     pub more_new: Vec<PathBuf>,
 

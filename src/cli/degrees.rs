@@ -42,7 +42,7 @@ pub struct DegreeFlags {
     #[arg(long, value_name = "AXES")]
     pub order: Option<String>,
 
-    /// File that says which rank stands at each position of the grid: ranks separated by spaces, commas or line breaks,
+    /// File that names the rank at each position of the grid: ranks separated by spaces, commas or line breaks,
     /// comments from # on
     #[arg(long, value_name = "FILE")]
     pub ranks: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `commgauge doctor`: what can run on this machine, what is missing, and how to mend it.
+//! `commgauge doctor`: what can run on this machine, what is missing, and how to fix it.
 
 mod table;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Say what of commgauge can run on this machine, what is missing, and how to mend it
+/// Show what of commgauge can run on this machine, what is missing, and how to fix it
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(
     after_help = "commgauge doctor\ncommgauge doctor --backend nccl   (exit code 6 where it cannot run here)\n\nIt looks at this host only; `commgauge run --check-launch` compares all hosts of a launch."
@@ -43,7 +43,7 @@ fn parse_probe(text: &str) -> std::result::Result<Probe, String> {
 }
 
 impl DoctorCommand {
-    /// Looks and tells. The exit code is 0 unless a backend was asked for that cannot run here.
+    /// Looks and tells. The exit code is 0 unless a backend was requested that cannot run here.
     pub fn execute(&self) -> Result<i32> {
         if let Some(probe) = self.probe {
             return self.probe(probe);

@@ -27,7 +27,7 @@ pub enum What {
     /// Make a machine file from healthy runs: what they reached is what will be expected
     ///
     /// Nothing is learned from a record that is synthetic, wrong or not whole; the exit code is then that of the trouble (4 wrong
-    /// data, 5 to 6 a failed run, 7 not whole) or 2. Rows that are doubtful or unverified in one of the runs are left out and named.
+    /// data, 5 to 6 a failed run, 7 not whole) or 2. Rows that are unreliable or unverified in one of the runs are left out and named.
     Learn(Box<LearnCommand>),
 }
 
@@ -185,7 +185,7 @@ impl LearnCommand {
             return Err(Error::usage(format!("--output {shown} is a folder; name a file in it")));
         }
         if path.exists() && !self.force {
-            return Err(Error::usage(format!("--output {shown} is there already; say --force to replace it")));
+            return Err(Error::usage(format!("--output {shown} is there already; use --force to replace it")));
         }
         let same =
             |input: &&PathBuf| input.canonicalize().ok().zip(path.canonicalize().ok()).is_some_and(|(a, b)| a == b);

@@ -47,7 +47,7 @@ pub struct ExportCommand {
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
 
-    /// Where the groups of the fit lay whose records do not say it, as far as you vouch for it, such as 1n
+    /// Where the groups of the fit were placed whose records do not say it, as far as you know, such as 1n
     #[arg(long, value_name = "PLACE")]
     pub unknown_locality: Option<Asked>,
 

@@ -12,7 +12,7 @@ use crate::record::Record;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Fit the cost of communication to records, and tell its own held-out error
+/// Fit the cost of communication to records, and report its own held-out error
 ///
 /// Sizes between measured ones are interpolated, sizes outside follow an envelope of lines alpha + beta bytes, group sizes
 /// that were not measured follow from the steps of the algorithms. Every error shown is that of points that were left

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Hold a record against what a machine file expects, and end with the code of the verdict
 ///
 /// 0 every judged row passed; 1 a row failed; 3 inconclusive; 4 data arrived wrong; 5 to 6 the run failed; 7 something
-/// planned was not measured. Missing, unverified, synthetic and doubtful rows never pass.
+/// planned was not measured. Missing, unverified, synthetic and unreliable rows never pass.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GateCommand {
     /// Records of a run (JSON Lines); the replicates of several like runs are taken together

@@ -10,11 +10,11 @@ use crate::verdict::history::{Gathered, HistoryRule, history};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 
-/// Show runs over time, row by row, and tell where they changed
+/// Show runs over time, row by row, and where they changed
 ///
 /// Reads every record (*.jsonl) of the folders, puts runs of one suite on the same hosts, devices and ranks together, and looks
 /// for steps: between which two runs, by how much, in how many rows, and what else differs between those runs. Ends with 0
-/// where no row is slower since its last change, 1 where one is, 3 where there are too few runs to tell.
+/// where no row is slower since its last change, 1 where one is, 3 where there are too few runs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct HistoryCommand {
     /// Folders with records, or records
@@ -84,7 +84,7 @@ impl HistoryCommand {
         }
         if files.is_empty() {
             let places: Vec<String> = self.places.iter().map(|place| place.display().to_string()).collect();
-            return Err(Error::usage(format!("no record (*.jsonl) lies in {}", places.join(", "))));
+            return Err(Error::usage(format!("no record (*.jsonl) is in {}", places.join(", "))));
         }
         Ok(files)
     }

@@ -13,7 +13,7 @@ const NAMED_LINES: usize = 20;
 
 /// Turn what another tool measured into a record
 ///
-/// What the files do not say stays unknown. Lines that cannot be read are told with their number, and nothing is written
+/// What the files do not say stays unknown. Lines that cannot be read are reported with their number, and nothing is written
 /// unless --skip-bad-lines is given; then the record lists them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ImportCommand {
@@ -113,7 +113,7 @@ fn unreadable(bad: &[String], all: usize) -> Error {
     };
     let named = &bad[..bad.len().min(NAMED_LINES)];
     Error::usage(format!(
-        "{} of {all} lines cannot be read; mend them, or leave them out with --skip-bad-lines:\n{}{more}",
+        "{} of {all} lines cannot be read; fix them, or leave them out with --skip-bad-lines:\n{}{more}",
         bad.len(),
         named.join("\n")
     ))

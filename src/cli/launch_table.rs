@@ -58,8 +58,8 @@ fn summary(report: &LaunchReport, width: u16) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let (ranks, hosts) = (report.ranks, report.hosts.len());
     let launcher = match &report.launcher_says {
-        Some(said) => format!("the launcher says {said}"),
-        None => "the launcher says nothing of them".to_owned(),
+        Some(said) => format!("the launcher reports {said}"),
+        None => "the launcher reports nothing about them".to_owned(),
     };
     let verdict = match (report.refusals.len(), report.warnings.len()) {
         (0, 0) => "nothing speaks against measuring".to_owned(),

@@ -94,7 +94,7 @@ fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
     if is_nccl { environment.prepare() } else { Ok(None) }
 }
 
-/// Whether this copy is the one that speaks for all before MPI says who is who.
+/// Whether this copy is the one that speaks for all before MPI reports who is who.
 fn speaks() -> bool {
     let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
     ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")

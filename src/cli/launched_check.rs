@@ -29,11 +29,11 @@ pub(super) fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Resu
             mpi_call::library_version()
         ))),
         (None, Some((name, told))) if ranks == 1 => Err(Error::usage(format!(
-            "the launcher says {told} ranks ({name}), MPI says 1: the launcher is not that of the MPI that commgauge was built with ({})",
+            "the launcher reports {told} ranks ({name}), MPI reports 1: the launcher is not that of the MPI that commgauge was built with ({})",
             mpi_call::library_version()
         ))),
         (None, _) if ranks == 1 => Err(Error::usage(
-            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or say --expect-ranks 1 if one rank is meant",
+            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or use --expect-ranks 1 if one rank is meant",
         )),
         _ => Ok(()),
     }
@@ -95,7 +95,7 @@ pub(super) fn show(world: &MpiWorld, arguments: &LaunchedArguments, report: Opti
     Ok(if refused[0] == 0 { 0 } else { 7 })
 }
 
-/// The report in the format that was asked for.
+/// The report in the format that was requested.
 fn rendered(report: &LaunchReport, output: &OutputArguments, is_terminal: bool) -> Result<String> {
     match output.format {
         Format::Json => json(report),

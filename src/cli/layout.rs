@@ -20,7 +20,7 @@ use crate::layout::{Axis, MOST_RANKS};
 use overview::Overview;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 
-/// Show the groups of every axis of a layout, and how they lie on the nodes
+/// Show the groups of every axis of a layout, and how they are placed on the nodes
 ///
 /// commgauge layout --world 16 --tp 2 --pp 4
 ///

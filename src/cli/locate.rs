@@ -7,10 +7,10 @@ use crate::report::{SuspectsFormat, suspects_text};
 use crate::verdict::locate::{LocateOptions, Suspects, locate};
 use std::path::{Path, PathBuf};
 
-/// Name the node, link, rail or leaf that is slow, and say what the data cannot tell
+/// Name the node, link, rail or leaf that is slow, and what the data cannot show
 ///
-/// Reads what `commgauge run qualify` (or `commgauge run --pairs`) recorded. Ends with 0 if nobody is accused and everything
-/// was measured; 1 somebody is accused; 3 cannot tell; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not
+/// Reads what `commgauge run qualify` (or `commgauge run --pairs`) recorded. Ends with 0 if there are no suspects and everything
+/// was measured; 1 there is a suspect; 3 undecided; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not
 /// measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LocateCommand {

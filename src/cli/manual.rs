@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 ///
 /// commgauge completions bash > ~/.local/share/bash-completion/completions/commgauge
 ///
-/// Commands, flags and their values are completed, and paths where a file is asked for. In bash the shipped suites, models and
+/// Commands, flags and their values are completed, and paths where a file is requested. In bash the shipped suites, models and
 /// machines of the current directory are completed by name too; they are those of the moment at which this is run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CompletionsCommand {

@@ -20,7 +20,7 @@ pub struct NcclArguments {
     /// Device of each rank of a host, in order, such as 0,2,4,6; without it rank i of a host takes device i
     #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
     pub device_map: Option<Vec<u32>>,
-    /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing of a network, and the record says so
+    /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing about a network, and the record says so
     #[arg(long)]
     pub share_gpu: bool,
     /// Force one algorithm for every call that has it (NCCL_ALGO); any leaves it to NCCL
@@ -29,12 +29,12 @@ pub struct NcclArguments {
     /// Force one protocol for every call that has it (NCCL_PROTO); any leaves it to NCCL
     #[arg(long, value_enum, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// Have NCCL tell the algorithm and protocol that it takes for each case, in its log: they come into the record. Writing the log
-    /// makes short calls longer, so that the times of such a launch count as doubtful
+    /// Have NCCL log the algorithm and protocol that it takes for each case: they come into the record. Writing the log
+    /// makes short calls longer, so that the times of such a launch count as unreliable
     #[arg(long)]
     pub tell_algorithm: bool,
-    /// What NCCL is told of buffers, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
-    /// symmetric (that they lie alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
+    /// How buffers are registered with NCCL, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
+    /// symmetric (laid out alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub buffers: Vec<Buffers>,
     /// How calls get to the device, a list with commas: stream, graph (captured in a CUDA graph of 20 calls when streaming, of one when
@@ -140,7 +140,7 @@ impl NcclArguments {
         }
     }
 
-    /// The one kind of buffers that is asked for; plain where several are, of which some may be waived.
+    /// The one kind of buffers that is requested; plain where several are, of which some may be skipped.
     pub fn only_buffers(&self) -> Buffers {
         if let [only] = self.buffers[..] { only } else { Buffers::Plain }
     }

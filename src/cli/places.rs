@@ -11,7 +11,7 @@ const DEFAULT_FOLDER: &str = "reports/runs";
 /// A launched program, which is installed beside this one.
 pub(crate) fn program_beside(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("cannot tell where commgauge itself lies: {cause}")))?;
+        .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))?;
     beside(&own, name)
 }
 

@@ -181,7 +181,9 @@ impl PlanCommand {
         print(&match self.format {
             PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, columns(self.width)),
             PlanFormat::Json => json(&comparison)?,
-            PlanFormat::Csv => return Err(Error::usage("--format csv stands beside --explain; accepted: table, json")),
+            PlanFormat::Csv => {
+                return Err(Error::usage("--format csv cannot be combined with --explain; accepted: table, json"));
+            }
         })?;
         Ok(0)
     }

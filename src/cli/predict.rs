@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 const FORMAT: &str = "commgauge-predictions";
 /// Version of the JSON document.
 const VERSION: u32 = 1;
-/// With a refused query asked for by flags: coverage is missing.
+/// With a refused query requested by flags: coverage is missing.
 const REFUSED: i32 = 7;
 
 /// Predict the time of a call from a fit
 ///
-/// Answers with seconds, an interval, and the ground it stands on: interpolated, extrapolated, transferred from other group
+/// Answers with seconds, an interval, and what it rests on: interpolated, extrapolated, transferred from other group
 /// sizes, or refused. A single call that is refused ends with 7.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PredictCommand {
@@ -172,9 +172,9 @@ struct Answer<'a> {
     ranks: u32,
     /// The size argument in the sense of nccl-tests.
     bytes_total: Bytes,
-    /// Element type, as it was asked for.
+    /// Element type, as it was requested.
     dtype: Option<&'a str>,
-    /// Locality, as it was asked for.
+    /// Locality, as it was requested.
     locality: Option<&'a str>,
     /// Time of a call; null where refused.
     seconds: Option<Seconds>,

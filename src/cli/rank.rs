@@ -11,11 +11,11 @@ use crate::report::rank::{FORMAT, RankDocument, VERSION, csv, text};
 use crate::workload::step::Step;
 use serde_json::Value;
 
-/// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and tell how sure the order is
+/// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
 ///
 /// commgauge rank --fit fit.json --model llama-3-70b --tp 8 --pp 4 --dp 4 --sequence 8192 --global-batch 512 --ranks-per-node 8
 ///
-/// Tells whether TP > DP > PP holds here by each measure, at how many tokens of a replica that turns round, and what moving each
+/// Shows whether TP > DP > PP holds here by each measure, at how many tokens of a replica that turns round, and what moving each
 /// axis into or out of the node would change. Probabilities are shares of resamples from the intervals of the predictions.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RankCommand {

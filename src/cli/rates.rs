@@ -18,7 +18,7 @@ pub struct RatesFlags {
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
 
-    /// Where the groups of the fit lay whose records do not say it, as far as you vouch for it: 1n for any groups inside a
+    /// Where the groups of the fit were placed whose records do not say it, as far as you know: 1n for any groups inside a
     /// host, 1n/1g for one at a time
     #[arg(long, value_name = "PLACE", requires = "fit")]
     pub unknown_locality: Option<Asked>,

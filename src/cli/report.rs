@@ -107,7 +107,7 @@ impl ReportCommand {
     fn page(&self, path: &Path) -> Result<i32> {
         if self.selftest.is_some() && self.machine.is_none() && self.base.is_empty() {
             return Err(Error::usage(
-                "--selftest tells how often the rules of a verdict err, and this page has none; give --machine or --base",
+                "--selftest shows how often the rules of a verdict err, and this page has none; give --machine or --base",
             ));
         }
         let (records, base) = (read_all(&self.records)?, read_all(&self.base)?);
@@ -151,7 +151,7 @@ impl ReportCommand {
     /// Whether calls contradict each other, or why that says nothing here.
     fn consistent(&self, records: &[Judged]) -> Result<std::result::Result<Verdict, String>> {
         if records.iter().any(|judged| judged.record.header.backend.synthetic) {
-            return Ok(Err("a simulation is not held against rules for machines".to_owned()));
+            return Ok(Err("a simulation is not compared with rules for machines".to_owned()));
         }
         consistency(records, ConsistencyRule::default(), &self.allow).map(Ok)
     }

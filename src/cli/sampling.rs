@@ -7,7 +7,7 @@ use clap::Args;
 /// How samples are taken.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct SamplingArguments {
-    /// Take exactly this many calls for each case [default: stop when the asked precision or the budget is reached]
+    /// Take exactly this many calls for each case [default: stop when the requested precision or the budget is reached]
     #[arg(short = 'n', long = "iters", visible_alias = "iterations", value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
 

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 /// Measure the false-alarm rate and the power of the rules of gate and compare
 ///
 /// Made-up runs with normal, left-skewed, bimodal and drifting noise are judged by the very code that judges records. The same
-/// flags give the same answer everywhere. 0 every promise held, as far as could be told; 1 a promise is broken beyond chance.
+/// flags give the same answer everywhere. 0 every promise held, as far as could be seen; 1 a promise is broken beyond chance.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SelfTestCommand {
-    /// Folder with records of a machine that did not change: each is held against the next like it
+    /// Folder with records of a machine that did not change: each is compared with the next like it
     #[arg(long, value_name = "DIR")]
     pub records: Option<PathBuf>,
 
@@ -131,7 +131,7 @@ fn table(tried: &SelfTest, width: u16) -> String {
         tried.seed
     ));
     say("gates are tried on a machine whose true median lies at the limit, and 5 % beyond it; nothing is promised where a \
-         machine drifts on from run to run, which no rule can tell from a change".to_owned());
+         machine drifts on from run to run, which no rule can separate from a change".to_owned());
     say(tried.summary());
     say(match tried.holds {
         true => "no promise is broken".to_owned(),

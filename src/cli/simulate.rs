@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
 ///
 /// Faults are planted by the machine file or by --fault, and the same rules that judge real runs look for them. With --seeds
-/// the rehearsal is repeated, and the share of those in which class and name of every fault are found (and nobody else is
-/// accused) is given with its interval. Ends with 0 whatever is found.
+/// the rehearsal is repeated, and the share of those in which class and name of every fault are found (and nothing else is
+/// suspected) is given with its interval. Ends with 0 whatever is found.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimulateCommand {
     /// Suite file (suites/*.toml), or the name of one in suites/

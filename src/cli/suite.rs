@@ -9,7 +9,7 @@ use crate::workload::WorkPlan;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What to run, how samples are taken, and what the record says was asked for.
+/// What to run, how samples are taken, and what the record says was requested.
 pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
 
 /// What a suite asks for on these nodes.
@@ -48,7 +48,7 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> S
         let shape = format!("{} x {}", groups.groups.len(), groups.group_size());
         let note = match case.op.geometry(groups.group_size()) {
             Ok(geometry) => geometry.bytes_total.to_string(),
-            Err(reason) => format!("{} (will be waived: {reason})", case.op.bytes_total),
+            Err(reason) => format!("{} (will be skipped: {reason})", case.op.bytes_total),
         };
         let name = case.name();
         let _ = writeln!(text, "  {name:<longest$} {shape:>9} groups x ranks  {note:>10}");

@@ -105,7 +105,7 @@ pub enum Chosen<T> {
 }
 
 impl SweepArguments {
-    /// The placements asked for.
+    /// The placements requested.
     pub(super) fn placements(&self) -> Vec<Placement> {
         match self.placement.as_str() {
             "in" => vec![Placement::InPlace],
@@ -114,7 +114,7 @@ impl SweepArguments {
         }
     }
 
-    /// The cadences asked for.
+    /// The cadences requested.
     pub(super) fn cadences(&self) -> Vec<Cadence> {
         match self.cadence.as_str() {
             "streaming" => vec![Cadence::Streaming],

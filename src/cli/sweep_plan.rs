@@ -16,7 +16,7 @@ use crate::workload::WorkPlan;
 const DEFAULT_BYTES: Bytes = Bytes(32 << 20);
 
 impl SweepArguments {
-    /// The plan on `world_size` ranks, how samples are taken, and what the record says was asked for. The hash is over the
+    /// The plan on `world_size` ranks, how samples are taken, and what the record says was requested. The hash is over the
     /// sweep and the settings, so equal requests have equal hashes however they were written.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::units::Seconds;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Replay published training runs with the cost model, and tell how far off it is
+/// Replay published training runs with the cost model, and show how far off it is
 ///
 /// Predicts the step times of Megatron-LM (arXiv 2104.04473 table 1, arXiv 2205.05198 table 5) and of vTrain's measurements
 /// with the machinery of `plan`, and the memory of arXiv 2205.05198 figure 1. Prints predicted, measured, error, rank

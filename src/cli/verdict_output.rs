@@ -57,7 +57,7 @@ pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()
     }
 }
 
-/// Columns of a table: what was asked for, or those of the terminal where it goes to one.
+/// Columns of a table: what was requested, or those of the terminal where it goes to one.
 pub(super) fn columns(asked: Option<u16>, file: Option<&Path>) -> u16 {
     columns_of(asked, file.is_none() && std::io::stdout().is_terminal())
 }

@@ -41,7 +41,7 @@ pub struct Suite {
     pub layouts: Vec<LayoutTable>,
     /// Models whose matrix products are measured.
     pub compute: Vec<ComputeTable>,
-    /// Everybody with everybody, where that is asked for.
+    /// Everybody with everybody, where that is requested.
     pub pairs: Option<PairsTable>,
 }
 
@@ -193,7 +193,7 @@ mod tests {
             (&sweep("bytes = { from = '2KiB', to = '1KiB' }"), "sweep[0].bytes: the smallest size, 2 KiB, is above"),
             (&sweep("bytes = { from = '8B', to = '1KiB', factor = 1 }"), "sweep[0].bytes.factor: found 1; accepted"),
             (&sweep("bytes = { from = '8B', to = '1GiB', step = '8B' }"), "gives more than 1000 sizes"),
-            (&sweep("bytes = { from = '8B', to = '9B', factor = 2, step = 1 }"), "stands beside `factor`"),
+            (&sweep("bytes = { from = '8B', to = '9B', factor = 2, step = 1 }"), "cannot be combined with `factor`"),
             (&sweep("bytes = 8\nelement_type = 'int8'"), "unknown key; did you mean `element_types`?"),
             (
                 &sweep("bytes = 8\nelement_types = 'int7'"),
@@ -229,10 +229,13 @@ mod tests {
             ),
             ("[model]\nconfig = 'lacking/config.json'", "lacking/config.json: vocab_size: is missing"),
             ("[model]\nconfig = 'broken/config.json'", "broken/config.json:2:1: not JSON: "),
-            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] stands without a [[layout]]"),
-            ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] stands without [training]"),
-            ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: stands without a [model]"),
-            (&training("micro_batches = 2\nglobal_batch = 3"), "training.micro_batches: stands beside `global_batch`"),
+            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] needs a [[layout]]"),
+            ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] needs [training]"),
+            ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: needs a [model]"),
+            (
+                &training("micro_batches = 2\nglobal_batch = 3"),
+                "training.micro_batches: cannot be combined with `global_batch`",
+            ),
             (&training(""), "bad.toml:3: training: the size of a step is missing"),
             (&training("micro_batches = 2\ngradient_element_type = 'int8'"), "found int8; accepted: bfloat16, float16"),
             (&MODEL.replace("128", "1024"), "bad.toml:4: training.sequence: found 1024; tiny allows up to 512"),

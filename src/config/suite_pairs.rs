@@ -10,7 +10,7 @@ pub const LARGEST_MESSAGE: Bytes = Bytes(i32::MAX as u64);
 /// Everybody meets everybody, in rounds of disjoint pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairsTable {
-    /// Where it was asked for.
+    /// Where it was requested.
     pub place: Place,
     /// Who meets whom.
     pub between: Between,

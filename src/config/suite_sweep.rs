@@ -23,7 +23,7 @@ const BOTH_PLACEMENTS: [Placement; 2] = [Placement::OutOfPlace, Placement::InPla
 /// Collectives over sizes; every combination of the lists that exists is a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
-    /// Where it was asked for.
+    /// Where it was requested.
     pub place: Place,
     /// Where the roots were given.
     pub roots_place: Place,
@@ -214,7 +214,7 @@ fn read_sizes(item: Item) -> Result<Vec<Bytes>> {
         (Some(factor), None) => Growth::Factor(factor.whole(2..=u64::from(u32::MAX))?),
         (None, Some(step)) => Growth::Step(read_size(&step)?),
         (None, None) => Growth::Factor(2),
-        (Some(_), Some(step)) => return Err(step.wrong("stands beside `factor`; give one of the two")),
+        (Some(_), Some(step)) => return Err(step.wrong("cannot be combined with `factor`; give one of the two")),
     };
     table.finish()?;
     growing_sizes(from, to, growth).map_err(|problem| place.wrong(problem))

@@ -31,11 +31,11 @@ impl WorkReader<'_> {
         let tables = root.tables("layout")?;
         if tables.is_empty() && common.model.is_some() {
             return Err(root.place.wrong(
-                "[model] stands without a [[layout]]; say how the model is divided, for example `[[layout]]` with `tp = 2`",
+                "[model] needs a [[layout]]; say how the model is divided, for example `[[layout]]` with `tp = 2`",
             ));
         }
         if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty()) {
-            return Err(training.place.wrong("stands without a [model] that it trains"));
+            return Err(training.place.wrong("needs a [model] that it trains"));
         }
         let mut layouts = Vec::new();
         for mut table in tables {
@@ -67,12 +67,12 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     };
     let Some(model) = own.model.or_else(|| common.model.clone()) else {
         return match training {
-            Some(training) => Err(training.place.wrong("stands without a [model] that it trains")),
+            Some(training) => Err(training.place.wrong("needs a [model] that it trains")),
             None => Ok(None),
         };
     };
     if training.is_none() && serving.is_none() {
-        return Err(place.wrong("[model] stands without [training], which says `sequence` and batch, or [serving]"));
+        return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
     if let Some(training) = training.as_ref().filter(|training| training.sequence > model.maximum_positions) {
         return Err(training.sequence_place.wrong(format!(

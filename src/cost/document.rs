@@ -42,7 +42,7 @@ pub struct Fit {
     pub both_ways: Vec<BothWays>,
     /// Errors on points that the fit did not see, over all curves.
     pub held_out: HeldOut,
-    /// What was left aside, what cannot be told, which curves are not to be trusted, as sentences.
+    /// What was left aside, what cannot be determined, which curves are not to be trusted, as sentences.
     pub warnings: Vec<String>,
 }
 

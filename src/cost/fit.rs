@@ -212,8 +212,10 @@ fn doubts(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Optio
             "{name}: held-out error {:.1} % on average, over 10 %; not to be planned on",
             100.0 * errors.mean
         )),
-        (_, _, None) => Some(format!("{name}: more bytes do not take longer, so there is no bandwidth to tell")),
-        (None, ..) => Some(format!("{name}: {} sizes, too few to leave any out and tell the error", measured.len())),
+        (_, _, None) => Some(format!("{name}: more bytes do not take longer, so its bandwidth is unknown")),
+        (None, ..) => {
+            Some(format!("{name}: {} sizes, too few to leave any out and estimate the error", measured.len()))
+        }
         _ => None,
     }
 }

@@ -22,7 +22,7 @@ mod choose;
 
 const NOT_A_CALL: &str = "a call needs at least 2 ranks and 1 byte";
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Query {
     /// The call.

@@ -78,7 +78,7 @@ fn start(observations: &[Observation]) -> Option<(f64, f64)> {
     (xx > 0.0).then(|| (xy / xx).clamp(LEAST, MOST)).map(|both| (both, both))
 }
 
-/// A Gauss-Newton step of the weighted squares; the same for both exponents where they cannot be told apart.
+/// A Gauss-Newton step of the weighted squares; the same for both exponents where they cannot be distinguished.
 fn step(observations: &[Observation], a: f64, b: f64, both: bool) -> (f64, f64) {
     let (mut aa, mut ab, mut bb, mut ra, mut rb) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for seen in observations {

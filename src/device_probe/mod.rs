@@ -192,7 +192,7 @@ fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), S
     Err(problems.join("; "))
 }
 
-/// The file that a library of this name was mapped from; the name itself where that cannot be told.
+/// The file that a library of this name was mapped from; the name itself where that cannot be determined.
 fn file_of(name: &str) -> String {
     let begin = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into_owned());
     // `libnccl.so.2` is mostly a link to `libnccl.so.2.30.7`.

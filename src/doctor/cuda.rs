@@ -29,7 +29,7 @@ pub(super) fn look(system: &dyn System) -> Cuda {
     Cuda { section, ready, devices }
 }
 
-/// The finding about a library that was built with this CUDA: `state` and a mend where that is of a later major number than the driver
+/// The finding about a library that was built with this CUDA: `state` and a fix where that is of a later major number than the driver
 /// serves. Within a major number any driver runs any library (NVIDIA, CUDA Compatibility, minor versions). `package` is the Python
 /// package, less the driver's major number.
 pub(super) fn fitting(
@@ -139,7 +139,7 @@ fn library(system: &dyn System) -> Part<CudaAnswer> {
         ),
         (None, 0) => Some(
             Finding::new("devices", State::Missing, format!("the driver finds no device{visible}"))
-                .mend("is CUDA_VISIBLE_DEVICES empty, or were no GPUs asked of the scheduler?"),
+                .mend("is CUDA_VISIBLE_DEVICES empty, or were no GPUs requested from the scheduler?"),
         ),
         (None, _) => None,
     };

@@ -4,7 +4,7 @@ use super::document::{Finding, Section, State};
 use super::system::{Answer, Question, System};
 use crate::device_probe::{NvmlAnswer, NvmlDevice, Probe};
 
-const INSTALL: &str = "libnvidia-ml.so.1 comes with NVIDIA's driver; in a container it needs the capability `utility` (NVIDIA_DRIVER_CAPABILITIES=compute,utility). Without it records say nothing of clocks, power and temperature";
+const INSTALL: &str = "libnvidia-ml.so.1 comes with NVIDIA's driver; in a container it needs the capability `utility` (NVIDIA_DRIVER_CAPABILITIES=compute,utility). Without it records say nothing about clocks, power and temperature";
 
 /// Devices that are at hand, by the driver: where there are none, NVML is not missed.
 pub(super) fn look(system: &dyn System, devices: usize) -> Section {
@@ -122,7 +122,7 @@ fn doubts(number: usize, device: &NvmlDevice) -> Vec<Doubt> {
         ),
         Some(_) => doubt(
             "ECC changes with the next restart".to_owned(),
-            "restart, so that it is what was asked for".to_owned(),
+            "restart, so that it is what was requested".to_owned(),
         ),
     }
     match device.mig {
@@ -155,7 +155,7 @@ fn held_back(reason: &str, number: usize) -> String {
             "another device of its group runs slower; look at `nvidia-smi -q -d PERFORMANCE` of all".to_owned()
         }
         "power brake" => {
-            "the host's power supply asks for less: look at its supplies and at the chassis' limits".to_owned()
+            "the host's power supply limits it: look at its supplies and at the chassis' limits".to_owned()
         }
         other if other.contains("thermal") => "it is too hot: look at the airflow or coolant of this host".to_owned(),
         _ => format!("heat or power: look at `nvidia-smi -i {number} -q -d PERFORMANCE`"),

@@ -115,7 +115,7 @@ impl Section {
         Section { name: name.to_owned(), findings }
     }
 
-    /// The first finding that keeps something from running, and its mend.
+    /// The first finding that keeps something from running, and its fix.
     pub(super) fn first_fault(&self) -> Option<(String, Option<String>)> {
         let fault = self.findings.iter().find(|one| matches!(one.state, State::Missing | State::Broken))?;
         Some((fault.found.clone(), fault.mend.clone()))

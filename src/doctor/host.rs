@@ -69,10 +69,14 @@ fn shared_memory(system: &dyn System) -> Finding {
             Finding::new(item, State::Warning, format!("{found}: as containers have it, too little for several ranks"))
                 .mend(mend)
         }
-        (_, free) if free < SMALL_SHARED_MEMORY => {
-            Finding::new(item, State::Warning, format!("{found}: is something of a killed run left in it?"))
-                .mend("look for vader_segment.*, sm_segment.*, nccl-* and mpich_shm* of nobody's and remove them")
-        }
+        (_, free) if free < SMALL_SHARED_MEMORY => Finding::new(
+            item,
+            State::Warning,
+            format!("{found}: is something of a killed run left in it?"),
+        )
+        .mend(
+            "look for vader_segment.*, sm_segment.*, nccl-* and mpich_shm* that belong to no process and remove them",
+        ),
         (all, _) if all < ENOUGH_SHARED_MEMORY => Finding::new(item, State::Note, found),
         _ => Finding::new(item, State::Fine, found),
     }

@@ -53,7 +53,7 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
         findings.push(Finding::new(
             "user",
             State::Note,
-            "root, to which Open MPI objects; `commgauge run` tells it that this is meant",
+            "root, to which Open MPI objects; `commgauge run` sets it that this is meant",
         ));
     }
     let section = Section::new("MPI", findings);
@@ -82,7 +82,11 @@ fn library(system: &dyn System) -> Option<Finding> {
         return None;
     }
     let Answer::Text(text) = system.ask(Question::Libraries(&program)) else {
-        return Some(Finding::new("libraries", State::Note, "which libraries the programs load cannot be told here"));
+        return Some(Finding::new(
+            "libraries",
+            State::Note,
+            "which libraries the programs load cannot be determined here",
+        ));
     };
     let missing: Vec<&str> = text
         .lines()

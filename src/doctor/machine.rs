@@ -67,7 +67,8 @@ impl System for Machine {
             Question::Library(probe) => {
                 let Ok(own) = std::env::current_exe() else {
                     return Answer::Died(
-                        "commgauge's own file cannot be told, so it cannot be started for the question".to_owned(),
+                        "commgauge's own file cannot be determined, so it cannot be started for the question"
+                            .to_owned(),
                     );
                 };
                 command = Command::new(own);

@@ -1,4 +1,4 @@
-//! What of commgauge can run on this machine, what is missing, and how to mend it, in plain words. Needs neither MPI nor a GPU.
+//! What of commgauge can run on this machine, what is missing, and how to fix it, in plain words. Needs neither MPI nor a GPU.
 //!
 //! Everything is asked through [`System`], so that machines that are not at hand can be made up in tests.
 

@@ -49,7 +49,7 @@ fn peer_memory(system: &dyn System) -> Finding {
     match loaded {
         Some(module) => Finding::new("GPUDirect RDMA", State::Fine, format!("module {module} is loaded")),
         None => Finding::new("GPUDirect RDMA", State::Warning, "module nvidia_peermem is not loaded: adapters may have to go through host memory")
-            .mend("modprobe nvidia-peermem; not needed where NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO tells"),
+            .mend("modprobe nvidia-peermem; not needed where NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO shows it"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What routed exchanges promise: nothing is lost, nothing above the capacity, and shares are those that were asked for.
+//! What routed exchanges promise: nothing is lost, nothing above the capacity, and shares are those that were requested.
 
 use super::*;
 use proptest::prelude::*;

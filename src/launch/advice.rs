@@ -16,7 +16,7 @@ pub fn advice(output: &str) -> Option<&'static str> {
         ),
         (
             &["not enough slots available"],
-            "the launcher knows of fewer slots than ranks; name more with --hosts HOST:RANKS, or ask for fewer ranks with -n",
+            "the launcher knows of fewer slots than ranks; name more with --hosts HOST:RANKS, or request fewer ranks with -n",
         ),
         (
             &["could not access", "Executable:"],

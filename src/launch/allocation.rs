@@ -12,7 +12,7 @@ pub struct Allocation {
     pub job: String,
     /// Hosts in Slurm's short form, such as `node[1-4]`.
     pub host_list: String,
-    /// Ranks that the allocation was asked for, or has room for.
+    /// Ranks that the allocation was requested, or has room for.
     pub ranks: u32,
     /// Every host and its ranks.
     pub hosts: Vec<(String, u32)>,
@@ -73,12 +73,12 @@ impl Allocation {
     /// The ranks of a run for which `asked` were asked; all of them where nobody asked.
     ///
     /// # Errors
-    /// Where more are asked for than the allocation has.
+    /// Where more are requested than the allocation has.
     pub fn ranks_for(&self, asked: Option<u32>) -> Result<u32> {
         match asked {
             Some(asked) if asked > self.ranks => Err(Error::usage(format!(
-                "-n {asked}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or ask Slurm for \
-                 --ntasks={asked}",
+                "-n {asked}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or request --ntasks={asked} from \
+                 Slurm",
                 self.job,
                 self.ranks,
                 self.hosts.len(),

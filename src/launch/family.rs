@@ -1,4 +1,4 @@
-//! The launchers that commgauge can speak to, told apart by the text of their `--version`.
+//! The launchers that commgauge can speak to, distinguished by the text of their `--version`.
 
 /// What a launcher understands. Open MPI changed its flags with version 5, so it counts as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Finds the launcher that was asked for, or the one that fits the MPI that the programs were built against.
+//! Finds the launcher that was requested, or the one that fits the MPI that the programs were built against.
 //!
 //! Nothing is swapped: a launcher of another MPI is named in the error and not used.
 

@@ -64,7 +64,7 @@ pub fn remote_shell(
 pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, patience: Duration) -> Result<Duration> {
     let begun = Instant::now();
     let missing: BTreeMap<String, String> =
-        hosts.iter().map(|host| (host.clone(), "it was not asked in time".to_owned())).collect();
+        hosts.iter().map(|host| (host.clone(), "it was not checked in time".to_owned())).collect();
     let queue: VecDeque<String> = missing.keys().cloned().collect();
     let asked =
         Arc::new(Asked { missing: Mutex::new(missing), queue: Mutex::new(queue), over: AtomicBool::new(false) });

@@ -6,16 +6,16 @@ use super::sheet::Compact;
 use crate::rank_list::{self, named};
 use std::collections::{BTreeMap, HashMap};
 
-/// Different values of one fact whose texts are asked for; the others are told as one.
+/// Different values of one fact whose texts are requested; the others are told as one.
 pub(super) const MOST_VALUES: usize = 32;
 /// What stands for a line that a rank does not have.
 const NOT_SET: &str = "not set";
-/// What stands for values whose text nobody was asked for.
+/// What stands for values whose text nobody was requested.
 const OTHERS: &str = "(other values)";
 
 /// Values, each with its ranks, in the order of their first.
 type Held = Vec<(String, Vec<u32>)>;
-/// The lines of a list, by name; none where its text was not asked for.
+/// The lines of a list, by name; none where its text was not requested.
 type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 /// A text by fact and hash.
 pub(super) type Texts = HashMap<(Fact, u64), String>;
@@ -53,7 +53,7 @@ pub(super) struct Compared {
     mixed: usize,
 }
 
-/// Compares all ranks; `allows_mixed` turns the refusals that may be waived into warnings.
+/// Compares all ranks; `allows_mixed` turns the refusals that may be skipped into warnings.
 pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Compared {
     let mut compared = Compared::default();
     for fact in Fact::ALL {

@@ -38,7 +38,7 @@ pub(super) enum Weight {
     Shown,
     /// The run goes on, and its record says it; it speaks against no number.
     Note,
-    /// The run goes on, and its record says that it is doubtful.
+    /// The run goes on, and its record says that it is unreliable.
     Warning,
     /// Refused, unless mixed ranks were allowed; then a warning.
     Mixed,

@@ -189,7 +189,7 @@ fn told_otherwise(all: &[Compact], names: Names) -> Vec<String> {
     let mut refusals = Vec::new();
     if let Some(told) = all.iter().find_map(|sheet| sheet.4.0) {
         refusals.push(format!(
-            "the launcher says {told} ranks{}, MPI says {}: is it the launcher of the MPI that commgauge was built with?",
+            "the launcher reports {told} ranks{}, MPI reports {}: is it the launcher of the MPI that commgauge was built with?",
             variable(names.ranks),
             all.len()
         ));
@@ -210,7 +210,7 @@ fn hosts_told_otherwise(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Name
     let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
     let mut warnings = Vec::new();
     if let Some(told) = all.iter().find_map(|sheet| sheet.5.1).filter(|told| *told as usize != hosts.len()) {
-        warnings.push(format!("the launcher says {told} hosts, {} were found", hosts.len()));
+        warnings.push(format!("the launcher reports {told} hosts, {} were found", hosts.len()));
     }
     let differing: Vec<(&str, usize, u32)> = hosts
         .iter()
@@ -223,14 +223,14 @@ fn hosts_told_otherwise(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Name
         let more =
             if differing.len() > 1 { format!(", and so on {} hosts more", differing.len() - 1) } else { String::new() };
         warnings.push(format!(
-            "the launcher says {told} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
+            "the launcher reports {told} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
              differently"
         ));
     }
     warnings
 }
 
-/// Devices that several ranks have; with the mend where that was not allowed.
+/// Devices that several ranks have; with the fix where that was not allowed.
 fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
     let several = holders(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
     let mut shared: Vec<String> = several
@@ -246,7 +246,7 @@ fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: boo
         *last += &format!("; and so on {more} devices more");
     }
     if let (Some(last), false) = (shared.last_mut(), allowed) {
-        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or say --share-gpu";
+        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
     }
     shared
 }

@@ -52,7 +52,10 @@ fn a_launch_without_fault_has_nothing_to_say() {
 fn a_launcher_that_counts_other_ranks_is_refused_by_its_variable() {
     let rank = |core| sheet(core, &[("OMPI_COMM_WORLD_SIZE", "8".into())]);
     let report = checked(&[rank(0), rank(1)], &["a", "a"], Asked::default());
-    assert!(report.refusals[0].contains("the launcher says 8 ranks (OMPI_COMM_WORLD_SIZE), MPI says 2"), "{report:?}");
+    assert!(
+        report.refusals[0].contains("the launcher reports 8 ranks (OMPI_COMM_WORLD_SIZE), MPI reports 2"),
+        "{report:?}"
+    );
     let swapped = |rank: u32| sheet(rank, &[("PMI_RANK", (1 - rank).to_string())]);
     let report = checked(&[swapped(0), swapped(1)], &["a", "a"], Asked::default());
     assert!(report.refusals[0].contains("2 ranks have another number"), "{report:?}");
@@ -62,7 +65,7 @@ fn a_launcher_that_counts_other_ranks_is_refused_by_its_variable() {
 fn a_launcher_that_counts_hosts_differently_is_told() {
     let rank = |core| sheet(core, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "2".into())]);
     let report = checked(&[rank(0), rank(1)], &["a#1", "a#2"], Asked::default());
-    assert!(report.warnings[0].contains("the launcher says 2 ranks on the host of a#1, 1 were found"), "{report:?}");
+    assert!(report.warnings[0].contains("the launcher reports 2 ranks on the host of a#1, 1 were found"), "{report:?}");
 }
 
 #[test]

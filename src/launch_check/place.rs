@@ -160,7 +160,7 @@ fn doubts<'a>(nodes: &[Node<'a>], names: &[String], all: &[Whereabouts]) -> Vec<
         let many = group.len();
         doubts.push(if differ(&group, Whereabouts::kernel) {
             format!(
-                "{many} hosts call themselves {host} ({who}): told apart by their boot ids; give each a name of its own, \
+                "{many} hosts call themselves {host} ({who}): distinguished by their boot ids; give each a name of its own, \
                  as launchers and NCCL go by names"
             )
         } else if differ(&group, |facts| facts.shared_memory) {
@@ -172,7 +172,7 @@ fn doubts<'a>(nodes: &[Node<'a>], names: &[String], all: &[Whereabouts]) -> Vec<
         } else {
             format!(
                 "MPI finds no shared memory between some ranks of host {host} ({who}), though host name and boot id are the \
-                 same: containers with equal names, or MPI told not to share? They count as {many} hosts"
+                 same: containers with equal names, or MPI set not to share? They count as {many} hosts"
             )
         });
     }

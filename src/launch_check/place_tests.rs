@@ -16,7 +16,7 @@ fn ranks_share_a_host_only_where_every_source_says_so() {
             "equal names, as in nccl issue 187",
             two_of(rank("localhost", 1, 0, 9), rank("localhost", 2, 2, 9)),
             ["localhost#1", "localhost#1", "localhost#2", "localhost#2"],
-            &["2 hosts call themselves localhost (ranks 0, 1 / ranks 2, 3): told apart by their boot ids"],
+            &["2 hosts call themselves localhost (ranks 0, 1 / ranks 2, 3): distinguished by their boot ids"],
         ),
         (
             "equal names that MPI believes",

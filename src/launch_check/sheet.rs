@@ -83,7 +83,7 @@ impl Sheet {
         }
     }
 
-    /// Brings the settings, one line for each field, as far as they can be told apart.
+    /// Brings the settings, one line for each field, as far as they can be distinguished.
     pub fn set_settings(&mut self, settings: &dyn std::fmt::Debug, cases: usize) {
         let mut lines = vec![format!("cases={cases}")];
         // The fields of a struct are indented once, what is in them further.

@@ -92,7 +92,7 @@ pub(super) fn check_pipelines(degrees: &Degrees, order: &[Axis]) -> Result<()> {
     let of_experts = product(Grid::Experts, &[(Axis::Tp, "etp"), (Axis::Ep, "ep"), (Axis::Dp, "edp")]);
     let order = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("-");
     Err(Error::usage(format!(
-        "axis order {order}: dense layers and experts would have different pipelines, because before pp stand {of_dense} = \
+        "axis order {order}: dense layers and experts would have different pipelines, because before pp are {of_dense} = \
          {dense} ranks for dense layers and {of_experts} = {experts} for experts; put pp last, or choose degrees whose \
          products are equal"
     )))
@@ -149,7 +149,7 @@ mod tests {
             (
                 experts(2, 1, 4, 2, 4, 2),
                 &[tp, cp, ep, pp, dp],
-                "before pp stand tp 2 x cp 1 = 2 ranks for dense layers and etp 2 x ep 4 = 8 for experts; put pp last",
+                "before pp are tp 2 x cp 1 = 2 ranks for dense layers and etp 2 x ep 4 = 8 for experts; put pp last",
             ),
         ] {
             let error = Layout::new(degrees, order).unwrap_err();

@@ -184,7 +184,7 @@ impl Layout {
             Axis::CpInner => self.inner_context,
             Axis::CpOuter => d.cp / self.inner_context,
             Axis::Pair => 2,
-            Axis::Node | Axis::Nodes => panic!("how ranks lie on nodes is not a matter of the layout"),
+            Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         }
     }
 
@@ -213,7 +213,7 @@ impl Layout {
             Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.inner_context),
             Axis::CpOuter => strided(&self.groups(Axis::Cp), self.inner_context),
             Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
-            Axis::Node | Axis::Nodes => panic!("how ranks lie on nodes is not a matter of the layout"),
+            Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         };
         Groups { axis, groups }
     }

@@ -47,12 +47,12 @@ impl Batch {
     }
 }
 
-/// Marks how doubtful a sample is in the reduction; the graver doubt is the larger number.
+/// Marks how unreliable a sample is in the reduction; the graver reason is the larger number.
 pub(crate) const NO_DOUBT: f64 = 0.0;
 pub(crate) const BELOW_RESOLUTION: f64 = 1.0;
 pub(crate) const MISSED_START: f64 = 2.0;
 
-/// The doubt behind such a number.
+/// The reason behind such a number.
 pub(crate) fn doubt_of(mark: f64) -> Option<Doubt> {
     match mark {
         m if m >= MISSED_START => Some(Doubt::MissedStart),

@@ -47,7 +47,7 @@ pub struct CaseResult {
     pub library_estimate: Option<Seconds>,
     /// What the library chose for the calls.
     pub library_choice: Option<LibraryChoice>,
-    /// Doubts that concern the case as a whole.
+    /// Warnings that concern the case as a whole.
     pub warnings: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
 //! Isolated cadence: every iteration starts at an agreed moment on the common clock (round-time synchronisation), so that
-//! waiting for the last rank and the transfer after it can be told apart.
+//! waiting for the last rank and the transfer after it can be distinguished.
 
 use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, NO_DOUBT, doubt_of, largest};
 use super::{InjectedDelay, MeasureContext};

@@ -145,7 +145,7 @@ impl Sampled {
             ));
         }
         if let Some(fixed) = fixed.filter(|fixed| self.valid.len() < *fixed as usize && taken >= *fixed) {
-            self.warnings.push(format!("{} samples count of the {fixed} that were asked for", self.valid.len()));
+            self.warnings.push(format!("{} samples count of the {fixed} that were requested", self.valid.len()));
         }
     }
 }

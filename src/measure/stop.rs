@@ -26,7 +26,7 @@ const BUDGETS_FOR_AN_INTERVAL: f64 = 4.0;
 pub struct Progress<'a> {
     /// Times of the samples that count, in the order in which they were taken.
     pub valid: &'a [f64],
-    /// Samples taken, doubtful ones included.
+    /// Samples taken, unreliable ones included.
     pub taken: u32,
     /// Time since sampling began, in seconds.
     pub elapsed_seconds: f64,
@@ -121,7 +121,7 @@ impl StopRule {
     }
 }
 
-/// Doubtful samples are repeated, but not without end.
+/// Unreliable samples are repeated, but not without end.
 fn most_taken(fixed: u32) -> u32 {
     fixed.saturating_mul(2).saturating_add(100)
 }

@@ -27,7 +27,7 @@ pub(crate) struct WarmUp {
     pub(crate) still_falling: bool,
 }
 
-/// Runs iterations until they stop trending, or as many as were asked for.
+/// Runs iterations until they stop trending, or as many as were requested.
 pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut Batch) -> Result<WarmUp> {
     let mut done = WarmUp::default();
     let mut times: Vec<f64> = Vec::new();

@@ -179,7 +179,7 @@ impl Message {
         stream: u32,
         communicator: &Communicator,
     ) -> Result<Message> {
-        let outside = || Error::usage(format!("stream {stream} between two stages is beyond what MPI can tell apart"));
+        let outside = || Error::usage(format!("stream {stream} between two stages is beyond what MPI can distinguish"));
         // 32767 is the least that every MPI allows as a tag (MPI-3.1 8.1.2); the shift of a ring has a tag of its own.
         let tag = Some(stream).filter(|stream| *stream < 32_767 - TAG as u32 - 1).ok_or_else(outside)? as c_int;
         Ok(Message {

@@ -82,7 +82,7 @@ pub fn unit(element: ElementType) -> Option<f64> {
 }
 
 /// A small 8-bit float of a number (Micikevicius and others, FP8 Formats for Deep Learning, 2022): to nearest, ties to even.
-/// Neither infinities nor numbers near the largest (448 and 57344) are ever asked for.
+/// Neither infinities nor numbers near the largest (448 and 57344) are ever requested.
 fn eight_bits(value: f64, exponent_bits: u32, mantissa_bits: u32) -> u64 {
     let bias = (1 << (exponent_bits - 1)) - 1;
     let sign = u64::from(value.is_sign_negative()) << 7;

@@ -63,7 +63,7 @@ impl Fault {
 
     #[cold]
     pub(super) fn instead_of_entering(&self) {
-        eprintln!("commgauge: rank {} misbehaves now, as asked for by --inject-fault", self.rank);
+        eprintln!("commgauge: rank {} misbehaves now, as requested by --inject-fault", self.rank);
         match self.kind {
             FaultKind::Hang => sleep_for_ever(),
             FaultKind::Loop => loop {

@@ -280,7 +280,7 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
         return Err(format!("case {}: the columns of the samples differ in length", case.case));
     }
     if let Some((index, _)) = doubtful.iter().find(|(index, _)| *index as usize >= samples) {
-        return Err(format!("case {}: sample {index} is doubtful, but there are only {samples}", case.case));
+        return Err(format!("case {}: sample {index} is unreliable, but there are only {samples}", case.case));
     }
     if let Some(pairs) = &case.pairs {
         check_pairs(pairs).map_err(|problem| format!("case {}: {problem}", case.case))?;

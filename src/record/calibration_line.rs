@@ -36,7 +36,7 @@ pub struct ChosenSize {
 /// How far choosing sizes came; written after the last round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CalibrationLine {
-    /// The error that was asked for.
+    /// The error that was requested.
     pub until_error: f64,
     /// Rounds that were begun.
     pub rounds: u32,

@@ -41,7 +41,7 @@ pub fn same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
             return Err(format!("case {index} of the record is `{}`, of this launch `{}`", old.name, new.name));
         }
         if old.locality != new.locality {
-            return Err(format!("the groups of case {index} (`{}`) lie otherwise on the hosts", old.name));
+            return Err(format!("the groups of case {index} (`{}`) are placed differently on the hosts", old.name));
         }
         // A bound is read off a machine file and changes no measurement.
         let bound: Option<Rate> = new.bound_bytes_per_second;
@@ -223,7 +223,7 @@ mod tests {
         let cases: [(&str, Edit); 5] = [
             ("cases, this launch", &|now| drop(now.cases.pop())),
             ("of this launch `x`", &|now| now.cases[1].name = "x".into()),
-            ("lie otherwise", &|now| now.cases[0].locality.nodes_spanned += 1),
+            ("placed differently", &|now| now.cases[0].locality.nodes_spanned += 1),
             ("is another call", &|now| now.cases[0].groups += 1),
             ("lines of cases and products", &|now| now.case_lines += 1),
         ];

@@ -88,7 +88,7 @@ pub struct Header {
     /// The launch command that `commgauge run` built, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_command: Option<Vec<String>>,
-    /// What was asked for.
+    /// What was requested.
     pub suite: SuiteFacts,
     /// Who carried the ops out.
     pub backend: BackendLine,
@@ -102,7 +102,7 @@ pub struct Header {
     pub ranks: Vec<RankFacts>,
     /// Variables from the allow-list (NCCL_*, OMPI_MCA_*, UCX_*, ...) of rank 0, never the whole environment.
     pub environment: BTreeMap<String, String>,
-    /// Doubts about the machine that hold for all cases, as sentences (more ranks than cores, coarse clock).
+    /// Warnings about the machine that hold for all cases, as sentences (more ranks than cores, coarse clock).
     #[serde(default)]
     pub warnings: Vec<String>,
     /// What a reader should know of the machine and what speaks against no case, as sentences (ranks that are not bound to cores).
@@ -274,7 +274,7 @@ pub struct StepUse {
     pub count_per_step: u64,
     /// What that rank sends in a step.
     pub wire_bytes_per_step: Bytes,
-    /// Whether everybody waits for it.
+    /// Whether all wait for it.
     pub exposed: bool,
     /// What hides it, where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -362,7 +362,7 @@ pub struct CaseLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     // Boxed as `pairs`.
     pub library_choice: Option<Box<LibraryChoice>>,
-    /// Doubts that concern the case as a whole, as sentences.
+    /// Warnings that concern the case as a whole, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -420,7 +420,7 @@ pub enum StopReason {
     Budget,
     /// The largest number of samples was reached.
     MaximumSamples,
-    /// A fixed number was asked for and taken.
+    /// A fixed number was requested and taken.
     FixedCount,
     /// A signal.
     Interrupted,

@@ -88,7 +88,7 @@ pub fn is_of_the_launcher(name: &str) -> bool {
 /// Where the program's own file cannot be read any more.
 pub fn program_sha256() -> Result<String> {
     let path = std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("cannot tell this program's file: {cause}")))?;
+        .map_err(|cause| Error::environment(format!("the file of this program is unknown: {cause}")))?;
     file_sha256(&path)
 }
 

@@ -51,7 +51,7 @@ pub struct Record {
     pub plan: Plan,
     /// The cases that the run added itself, by index in the plan, and why.
     pub chosen: BTreeMap<u32, ChosenSize>,
-    /// How far choosing sizes came, where that was asked for and came to its end.
+    /// How far choosing sizes came, where that was requested and came to its end.
     pub calibration: Option<CalibrationLine>,
     /// How well the ranks' clocks agreed.
     pub clocks: Vec<ClockLine>,

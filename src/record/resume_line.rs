@@ -22,7 +22,7 @@ pub struct ResumeLine {
     /// What is another than the header says, where that was allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// Doubts about the machine that hold for all cases from here on, as sentences.
+    /// Warnings about the machine that hold for all cases from here on, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

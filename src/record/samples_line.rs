@@ -20,7 +20,7 @@ pub struct Samples {
     /// World rank that arrived last; empty when streaming.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_rank: Vec<u32>,
-    /// Samples that do not count, with the reason: index and doubt.
+    /// Samples that do not count, with the reason: index and warning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubtful: Vec<(u32, Doubt)>,
 }

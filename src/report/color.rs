@@ -69,7 +69,7 @@ pub(super) fn of_status(status: &super::Status) -> Option<Color> {
     use super::Status::*;
     match status {
         Wrong { .. } | Failed(_) => Some(Color::Red),
-        Missing | Waived(_) => Some(Color::Yellow),
+        Missing | Skipped(_) => Some(Color::Yellow),
         Synthetic => Some(Color::Magenta),
         NotVerified => None,
         Verified => Some(Color::Green),

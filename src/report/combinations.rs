@@ -1,4 +1,4 @@
-//! The same cases launched with several algorithms and protocols: which is best at each, and which cannot be told from it.
+//! The same cases launched with several algorithms and protocols: which is best at each, and which cannot be determined from it.
 
 use super::plain_table::{Column, table};
 use super::row::Row;

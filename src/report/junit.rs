@@ -1,4 +1,4 @@
-//! A record as a JUnit report: a test case for each row. Waived is skipped, missing and failed are errors, wrong data a failure.
+//! A record as a JUnit report: a test case for each row. Skipped stays skipped, missing and failed are errors, wrong data a failure.
 //! Whether a row is fast enough is not its business: that is the gate's.
 
 use super::row::Status;
@@ -17,7 +17,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         suite.add_property(Property::new("synthetic", "no data moved and no real time passed"));
     }
     for doubt in &view.doubts {
-        suite.add_property(Property::new("doubt", visible(doubt)));
+        suite.add_property(Property::new("warning", visible(doubt)));
     }
     for row in &view.rows {
         let mut case = TestCase::new(visible(&row.facts.name), status(row));
@@ -50,7 +50,7 @@ fn status(row: &super::Row) -> TestCaseStatus {
         }
         Status::Verified => TestCaseStatus::success(),
         // Neither shows that data arrives right.
-        Status::Waived(_) | Status::Synthetic | Status::NotVerified => told(TestCaseStatus::skipped()),
+        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => told(TestCaseStatus::skipped()),
         Status::Wrong { .. } => told(TestCaseStatus::non_success(NonSuccessKind::Failure)),
         Status::Failed(_) | Status::Missing => told(TestCaseStatus::non_success(NonSuccessKind::Error)),
     }

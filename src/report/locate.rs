@@ -1,4 +1,4 @@
-//! Suspects as text: the answer, the accused with what speaks against them and what to do next, and what cannot be told.
+//! Suspects as text: the answer, the accused with what speaks against them and what to do next, and what cannot be determined.
 //!
 //! Every text that comes from a record is made harmless here, format by format.
 
@@ -61,7 +61,7 @@ fn text(suspects: &Suspects, width: u16) -> String {
         out += &format!("  next: {}\n", visible(&suspect.next_step));
     }
     for (heading, sentences) in
-        [("What the data cannot tell:", &suspects.cannot_tell), ("How it was decided:", &suspects.rule)]
+        [("What the data cannot show:", &suspects.cannot_tell), ("How it was decided:", &suspects.rule)]
     {
         if !sentences.is_empty() {
             out += &format!("\n{heading}\n");
@@ -89,7 +89,7 @@ fn markdown(suspects: &Suspects) -> String {
         out += &format!("* next: {}\n", code(&suspect.next_step));
     }
     for (heading, sentences) in
-        [("What the data cannot tell", &suspects.cannot_tell), ("How it was decided", &suspects.rule)]
+        [("What the data cannot show", &suspects.cannot_tell), ("How it was decided", &suspects.rule)]
     {
         if !sentences.is_empty() {
             out += &format!("\n## {heading}\n{}", bullets(sentences.clone()));
@@ -113,7 +113,7 @@ fn examined(suspects: &Suspects) -> Vec<String> {
     let groups: Vec<String> = seen.group_nodes.iter().map(u32::to_string).collect();
     let groups = if groups.is_empty() { "none".to_owned() } else { format!("{} nodes", groups.join(", ")) };
     told.push(format!(
-        "besides: {} alone; groups of {groups}; {} with common starts",
+        "also measured: {} alone; groups of {groups}; {} with common starts",
         counted(seen.nodes_measured_inside as usize, "node"),
         counted(seen.isolated_cases as usize, "case")
     ));

@@ -1,4 +1,4 @@
-//! The report as Markdown: the facts as a list, one table, findings and doubts. For issues and pages.
+//! The report as Markdown: the facts as a list, one table, findings and warnings. For issues and pages.
 
 use super::plain_table::markdown_table;
 use super::row::Row;
@@ -49,7 +49,7 @@ pub(super) fn text(view: &View) -> String {
         let level = if part.below { "###" } else { "##" };
         out += &format!("\n{level} {}\n\n{}", escaped(&part.title), part.body);
     }
-    for (heading, sentences) in [("Findings", &view.findings), ("Doubts", &view.doubts)] {
+    for (heading, sentences) in [("Findings", &view.findings), ("Warnings", &view.doubts)] {
         if !sentences.is_empty() {
             out += &format!("\n## {heading}\n\n");
         }

@@ -53,7 +53,7 @@ fn cells(time: &ProductTime, synthetic: bool) -> Vec<String> {
     let check = match &time.trouble {
         None => right(synthetic).to_owned(),
         Some(Outcome::Corrupt { rank, element, .. }) => format!("WRONG on rank {rank}, element {element}"),
-        Some(Outcome::Waived { .. }) => "waived".to_owned(),
+        Some(Outcome::Waived { .. }) => "skipped".to_owned(),
         Some(Outcome::Failed { reason }) => format!("failed: {}", visible(reason)),
         Some(Outcome::Measured { .. }) => dash(),
     };
@@ -73,7 +73,7 @@ fn cells(time: &ProductTime, synthetic: bool) -> Vec<String> {
 
 /// How many came to which end, as `12 products: 12 right`; nothing where there are none.
 pub(super) fn summary(products: &[ProductTime], synthetic: bool) -> Option<String> {
-    let ends = [right(synthetic), "WRONG", "failed", "waived"];
+    let ends = [right(synthetic), "WRONG", "failed", "skipped"];
     let of = |time: &ProductTime| match &time.trouble {
         Some(Outcome::Corrupt { .. }) => ends[1],
         Some(Outcome::Failed { .. }) => ends[2],

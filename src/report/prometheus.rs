@@ -23,7 +23,7 @@ pub(super) fn text(view: &View) -> String {
     metric(&mut out, "commgauge_record_exit_code", "Exit code of the record; 0 is complete and right.");
     line(&mut out, "commgauge_record_exit_code", &[], f64::from(view.exit_code()));
     metric(&mut out, "commgauge_record_rows", "Rows of the plan by what came of them.");
-    for status in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "waived"] {
+    for status in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
         let count = view.rows.iter().filter(|row| row.status.label() == status).count();
         line(&mut out, "commgauge_record_rows", &[("status", &status.to_lowercase())], count as f64);
     }

@@ -74,7 +74,7 @@ fn cells(axis: &ReplayAxis) -> Vec<String> {
     ]
 }
 
-/// Exact: they are held against the list of ops.
+/// Exact: they are compared with the list of ops.
 fn bytes(bytes: Bytes) -> String {
     format!("{} B", bytes.0)
 }

@@ -24,7 +24,7 @@ pub struct Row {
     pub warm_up_iterations: u32,
     /// Replicates that were measured.
     pub replicates: u32,
-    /// Replicates that were asked for.
+    /// Replicates that were requested.
     pub replicates_planned: u32,
     /// Time of a call (of one way where a call has several), the slowest rank's; withheld where data arrived wrong.
     pub latency: Option<Latency>,
@@ -44,7 +44,7 @@ pub struct Row {
     pub precision_reached: Option<f64>,
     /// What came of it.
     pub status: Status,
-    /// Doubts of the replicates, each once.
+    /// Warnings of the replicates, each once.
     pub warnings: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub enum Status {
     /// Planned, but the record has no line of it.
     Missing,
     /// Cannot be run here.
-    Waived(String),
+    Skipped(String),
     /// No data moved and no real time passed.
     Synthetic,
     /// Timed, data not checked.
@@ -94,7 +94,7 @@ impl Status {
             Status::Wrong { .. } => "WRONG",
             Status::Failed(_) => "failed",
             Status::Missing => "missing",
-            Status::Waived(_) => "waived",
+            Status::Skipped(_) => "skipped",
             Status::Synthetic => "synthetic",
             Status::NotVerified => "not verified",
             Status::Verified => "verified",
@@ -104,7 +104,7 @@ impl Status {
     /// The reason, where there is one.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Status::Wrong { mismatch: reason, .. } | Status::Failed(reason) | Status::Waived(reason) => Some(reason),
+            Status::Wrong { mismatch: reason, .. } | Status::Failed(reason) | Status::Skipped(reason) => Some(reason),
             Status::Missing | Status::Synthetic | Status::NotVerified | Status::Verified => None,
         }
     }
@@ -168,7 +168,7 @@ impl Row {
         (!choices.is_empty()).then(|| choices.join(" or "))
     }
 
-    /// True where fewer replicates were measured than asked for, and nothing else is wrong with the case.
+    /// True where fewer replicates were measured than requested, and nothing else is wrong with the case.
     pub fn is_incomplete(&self) -> bool {
         self.latency.is_some() && self.replicates < self.replicates_planned
     }
@@ -237,8 +237,8 @@ fn status_of(lines: &[&CaseLine], synthetic: bool) -> Status {
         Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),
         _ => None,
     });
-    let waived = lines.iter().find_map(|line| match &line.outcome {
-        Outcome::Waived { reason } => Some(Status::Waived(reason.clone())),
+    let skipped = lines.iter().find_map(|line| match &line.outcome {
+        Outcome::Waived { reason } => Some(Status::Skipped(reason.clone())),
         _ => None,
     });
     let verified: Vec<bool> = lines
@@ -254,5 +254,5 @@ fn status_of(lines: &[&CaseLine], synthetic: bool) -> Status {
         (false, false, false) => Status::NotVerified,
         (false, false, true) => Status::Verified,
     };
-    wrong.or(failed).or(waived).unwrap_or(measured)
+    wrong.or(failed).or(skipped).unwrap_or(measured)
 }

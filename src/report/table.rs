@@ -1,4 +1,4 @@
-//! The report for people: provenance, a table for each axis, style and cadence, then findings and doubts.
+//! The report for people: provenance, a table for each axis, style and cadence, then findings and warnings.
 //!
 //! Which columns there are is in `columns`. Nothing is cut off: where the width does not suffice, columns of less
 //! interest are left out, and paragraphs are wrapped.
@@ -33,7 +33,7 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     }
     let bullets = |texts: &[String]| texts.iter().map(|text| ("-".to_owned(), visible(text))).collect::<Vec<_>>();
     for (heading, items) in
-        [("Notes", reasons), ("Findings", bullets(&view.findings)), ("Doubts", bullets(&view.doubts))]
+        [("Notes", reasons), ("Findings", bullets(&view.findings)), ("Warnings", bullets(&view.doubts))]
     {
         if !items.is_empty() {
             out += &format!("\n{}\n", paint.bold(heading));
@@ -76,7 +76,7 @@ fn rows(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
     out + &format!("\n{}\n", wrap(&legend(view), width, 0))
 }
 
-/// Why cases are wrong, failed or waived, each reason once, numbered in the order of the rows.
+/// Why cases are wrong, failed or skipped, each reason once, numbered in the order of the rows.
 struct Notes {
     texts: Vec<String>,
     /// Number of the note for each row, from 1.
@@ -162,7 +162,7 @@ fn legend(view: &View) -> String {
         legend += " all_to_all_v: algbw counts the busiest rank.";
     }
     if view.rows.iter().any(|row| !variant::shown(&row.facts.labels).is_empty()) {
-        legend += " Variant: what NCCL was told or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
+        legend += " Variant: what NCCL was set or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
                    are of one call all the same; - is the usual way.";
     }
     if view.rows.iter().any(|row| row.library_estimate.is_some()) {
@@ -170,7 +170,7 @@ fn legend(view: &View) -> String {
     }
     if view.rows.iter().any(|row| !row.library_choices.is_empty()) {
         legend +=
-            " NCCL's choice: algorithm, protocol and channels as its log tells them, which lengthens short calls.";
+            " NCCL's choice: algorithm, protocol and channels as its log shows them, which lengthens short calls.";
     }
     legend
 }

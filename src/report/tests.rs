@@ -155,7 +155,7 @@ fn no_planned_case_is_silently_absent() {
     for (name, label) in [
         ("broadcast", "missing"),
         ("all_gather", "WRONG"),
-        ("reduce_scatter", "waived"),
+        ("reduce_scatter", "skipped"),
         ("barrier", "not verified"),
         ("ping_pong", "verified"),
     ] {
@@ -178,7 +178,7 @@ fn a_doubt_that_holds_for_many_cases_is_told_once() {
     let busy: Vec<&String> = doubts.iter().filter(|doubt| doubt.contains("the machine is busy")).collect();
     assert_eq!(busy.len(), 1, "{doubts:?}");
     assert!(busy[0].starts_with("12 cases, the first tp/tensor/all_reduce"), "{busy:?}");
-    assert!(doubts.iter().any(|doubt| doubt.contains("samples in 11 cases are doubtful")), "{doubts:?}");
+    assert!(doubts.iter().any(|doubt| doubt.contains("samples in 11 cases are unreliable")), "{doubts:?}");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn exit_codes_are_those_of_the_gravest_trouble() {
             whole(record);
             fail(record, 5);
         }),
-        ("all waived is neither failed nor passed", 0, &|record| {
+        ("all skipped is neither failed nor passed", 0, &|record| {
             whole(record);
             for case in &mut record.cases {
                 case.outcome = Outcome::Waived { reason: "no device".to_owned() };

@@ -1,4 +1,4 @@
-//! What to show: a record turned into rows, findings and doubts. How to show it is for the renderers.
+//! What to show: a record turned into rows, findings and warnings. How to show it is for the renderers.
 
 use super::contention::Contention;
 use super::devices;
@@ -105,7 +105,7 @@ impl View {
 
     /// The exit code that the record earns, the gravest first: 4 data arrived wrong, then how the run itself failed
     /// (5, 6 or 7) or 6 for a failed case, 7 where something planned was not measured, 0 where all is complete and
-    /// right. Waived is neither failed nor passed and changes nothing.
+    /// right. Skipped is neither failed nor passed and changes nothing.
     pub fn exit_code(&self) -> i32 {
         let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
         let ended = self.end.as_ref().map(|end| (end.status, end.exit_code));
@@ -120,7 +120,7 @@ impl View {
             Some(_) | None => return 7,
         }
         let unmeasured = |row: &Row| match row.status {
-            Status::Waived(_) => false,
+            Status::Skipped(_) => false,
             _ => row.latency.is_none() || row.is_incomplete(),
         };
         let nothing = self.rows.is_empty() && self.products.is_empty();
@@ -137,7 +137,7 @@ impl View {
     /// How many rows and products there are of each kind, in one sentence.
     pub fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
-        for label in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "waived"] {
+        for label in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
             counts.push((label, self.rows.iter().filter(|row| row.status.label() == label).count()));
         }
         let parts: Vec<String> = counts
@@ -158,7 +158,7 @@ impl View {
     }
 }
 
-/// Calls that break a rule of self-consistency. A simulation is not held against rules for machines.
+/// Calls that break a rule of self-consistency. A simulation is not compared with rules for machines.
 fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
     if record.header.backend.synthetic {
         return Vec::new();
@@ -179,7 +179,7 @@ fn is_corrupt(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Corrupt { .. })
 }
 
-/// Everything but the reasons of single rows: how the run ended, the machine's doubts, clocks, dropped samples.
+/// Everything but the reasons of single rows: how the run ended, the machine's warnings, clocks, dropped samples.
 fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     let mut doubts = record.warnings.clone();
     let how = record.end.as_ref().and_then(|end| match end.status {
@@ -241,9 +241,9 @@ fn dropped_samples(rows: &[Row]) -> Option<String> {
     let (name, doubtful) = (&worst.facts.name, worst.samples_doubtful);
     let samples = worst.samples + doubtful;
     Some(match dropped.clone().count() {
-        1 => format!("{name}: {doubtful} of {samples} samples are doubtful and left out"),
+        1 => format!("{name}: {doubtful} of {samples} samples are unreliable and left out"),
         cases => format!(
-            "{} samples in {cases} cases are doubtful and left out; the largest share in {name}: {doubtful} of {samples}",
+            "{} samples in {cases} cases are unreliable and left out; the largest share in {name}: {doubtful} of {samples}",
             dropped.map(|row| row.samples_doubtful).sum::<u64>()
         ),
     })
@@ -254,7 +254,7 @@ fn clock_doubt(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
         return None;
     }
     if clocks.is_empty() {
-        return Some("the record says nothing of the clocks, so no rank is named as late".to_owned());
+        return Some("the record has no data about the clocks, so no rank is named as late".to_owned());
     }
     if clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
         return Some(

@@ -103,7 +103,7 @@ impl Rounds<'_> {
 
     /// What process 0 chose, on every process.
     fn told(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
-        let unreadable = |cause| Error::environment(format!("the next sizes cannot be told to the ranks: {cause}"));
+        let unreadable = |cause| Error::environment(format!("the next sizes cannot be sent to the ranks: {cause}"));
         let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
         self.world.broadcast(&mut bytes)?;
         serde_json::from_slice(&bytes).map_err(unreadable)

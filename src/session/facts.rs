@@ -52,7 +52,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
     }
 }
 
-/// Doubts about the machine that hold for every case.
+/// Warnings about the machine that hold for every case.
 fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
     let facts = backend.facts();
     let mut warnings = facts.warnings;
@@ -63,7 +63,7 @@ fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
     warnings.extend(request.launch.warnings.iter().cloned());
     let resolution = backend.clock_resolution_nanoseconds();
     if resolution > 1000 {
-        warnings.push(format!("the clock of rank 0 can only tell {resolution} ns apart"));
+        warnings.push(format!("the clock of rank 0 has a resolution of only {resolution} ns"));
     }
     warnings
 }

@@ -172,7 +172,7 @@ pub(super) fn open(
 
 /// What process 0 knows, on every process; the line is for process 0 only.
 fn told(world: &dyn World, mine: Option<(Kept, ResumeLine, bool)>) -> Result<(Kept, Option<ResumeLine>, bool)> {
-    let untellable = |cause| Error::environment(format!("what the record holds cannot be told to the ranks: {cause}"));
+    let untellable = |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
     let mut bytes = match &mine {
         Some((kept, _, lacks_plan)) => serde_json::to_vec(&(kept, lacks_plan)).map_err(untellable)?,
         None => Vec::new(),
@@ -208,7 +208,7 @@ fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(
     }
     if !changes.is_empty() && !resume.allow_changed {
         return Err(Error::mismatch(format!(
-            "this launch is not as the run that wrote {name}; make it so, or say --allow-changed and have both recorded{}",
+            "this launch is not as the run that wrote {name}; make it so, or use --allow-changed and have both recorded{}",
             table()
         )));
     }

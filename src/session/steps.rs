@@ -133,10 +133,10 @@ impl Steps<'_> {
         self.signals.begin(self.world, estimate)
     }
 
-    /// One case: bound, measured, described. What cannot be run is waived, what does not fit fails, both with the reason.
+    /// One case: bound, measured, described. What cannot be run is skipped, what does not fit fails, both with the reason.
     fn case_line(&self, backend: &mut dyn Backend, time: &Timekeeping, place: Place) -> Result<CaseLine> {
         let request = self.request;
-        assert_ne!(request.injected_panic, Some(self.world.process()), "asked for by --inject-panic");
+        assert_ne!(request.injected_panic, Some(self.world.process()), "requested by --inject-panic");
         let planned = &self.planned[place.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,

@@ -37,7 +37,7 @@ impl TimeLimit {
         TimeLimit { limit, deadline, slowness: Arc::new(AtomicU64::new(1000)) }
     }
 
-    /// As it was asked for.
+    /// As it was requested.
     pub fn limit(&self) -> Seconds {
         self.limit
     }

@@ -37,7 +37,7 @@ pub fn median_interval(ascending: &[f64], level: f64) -> Option<Interval> {
 fn depth_and_weight(count: usize, level: f64) -> Option<(usize, f64)> {
     let miss = (1.0 - level) / 2.0;
     let n = count as f64;
-    // Beyond 12 standard deviations the tail is below any level that can be asked for.
+    // Beyond 12 standard deviations the tail is below any level that can be requested.
     let start = (n / 2.0 - 6.0 * n.sqrt()).floor().max(0.0);
     let mut term = (ln_choose(n, start) - n * std::f64::consts::LN_2).exp();
     let mut below = 0.0;

@@ -4,7 +4,7 @@
 //! probability 1/2. With n values, x(d) is below the median with probability 1 - P(B < d), B binomial over n with 1/2
 //! (David and Nagaraja, "Order Statistics", 3rd edition, 7.1). Nothing is interpolated: a bound holds what it promises.
 
-/// No more values are ever asked for; beyond it the median lies too close to the limit to be told from it.
+/// No more values are ever requested; beyond it the median lies too close to the limit to be told from it.
 const MOST_VALUES: usize = 2000;
 
 /// P(B >= `at_least`), B binomial over `count` with 1/2.

@@ -18,7 +18,7 @@ pub const MOST_AGGREGATED: u32 = 64;
 /// Most thread blocks that NCCL's kernels take.
 pub const MOST_CTAS: u32 = 64;
 
-/// The labels by which variants are told apart in records, in the order in which tables show them.
+/// The labels by which variants are distinguished in records, in the order in which tables show them.
 pub const LABELS: [&str; 7] = ["algorithm", "protocol", "buffers", "submit", "aggregate", "min_ctas", "max_ctas"];
 
 /// What the library is told of buffers before they are used.

@@ -178,8 +178,8 @@ fn decide(
     let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
     let asked = count as f64 + more <= MOST_REPLICATES as f64;
     let told = match asked {
-        true => format!("about {more} more replicates of each would tell"),
-        false => format!("not even {MOST_REPLICATES} replicates of each would tell, with runs as unlike as these"),
+        true => format!("about {more} more replicates of each would decide"),
+        false => format!("not even {MOST_REPLICATES} replicates of each would decide, with runs as unlike as these"),
     };
     row.replicates_more = asked.then_some(more as u32);
     let may = if high.is_finite() {
@@ -254,7 +254,7 @@ fn told(
         ),
         "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
             .to_owned(),
-        "missing, unverified, synthetic and doubtful rows never pass".to_owned(),
+        "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
     ];
     if lost > 0 {
         told.push(format!("{lost} rows of the base are not in the new run and stay out"));

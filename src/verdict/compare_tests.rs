@@ -62,7 +62,7 @@ fn what_was_forced_upon_calls_is_named_and_may_be_allowed_by_its_name() {
         (refused(&base, &all), r#"labels (buffers): "not set" and "registered""#),
         (refused(&base, &some), r#"labels (buffers): "not set" and "none, registered""#),
     ] {
-        assert!(told.contains(words) && told.ends_with("say --allow labels"), "{told}");
+        assert!(told.contains(words) && told.ends_with("use --allow labels"), "{told}");
     }
     let rule = CompareRule { allowed: vec![Allowed::Labels], ..RULE };
     let verdict = compare(&[base], &[all], &rule).unwrap();
@@ -83,7 +83,7 @@ fn runs_that_are_not_alike_are_refused_unless_told_which_may_differ() {
     let error = compare(std::slice::from_ref(&base), std::slice::from_ref(&new), &RULE).unwrap_err();
     let told = error.to_string();
     assert!(error.exit_code() == 2 && told.contains("hardware (processors)") && told.contains("rank-map (rank map)"));
-    assert!(told.ends_with("say --allow hardware,rank-map,suite"), "{told}");
+    assert!(told.ends_with("use --allow hardware,rank-map,suite"), "{told}");
     let rule = CompareRule { allowed: vec![Allowed::Hardware, Allowed::RankMap, Allowed::Suite], ..RULE };
     let verdict = compare(std::slice::from_ref(&base), &[new], &rule).unwrap();
     assert!(verdict.rule.iter().any(|told| told.starts_with("allowed to differ: hardware")), "{:?}", verdict.rule);

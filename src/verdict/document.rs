@@ -34,7 +34,7 @@ pub struct Verdict {
     pub rule: Vec<String>,
     /// The records.
     pub runs: Vec<Run>,
-    /// The machine file whose expectations were asked for.
+    /// The machine file whose expectations were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// What was judged and what not.
@@ -42,7 +42,7 @@ pub struct Verdict {
     /// How often the rule errs, at most.
     #[serde(default)]
     pub false_alarms: FalseAlarms,
-    /// What speaks against the records as a whole, with the exit code that each asks for.
+    /// Warnings about the records as a whole, with the exit code that each asks for.
     pub troubles: Vec<Trouble>,
     /// Every row, in the order of the plan.
     pub rows: Vec<Row>,
@@ -116,7 +116,7 @@ pub struct Coverage {
     pub rows_inconclusive: u32,
     /// Rows that nothing is expected of.
     pub rows_not_judged: u32,
-    /// Replicates of judged rows that were asked for.
+    /// Replicates of judged rows that were requested.
     pub replicates_planned: u64,
     /// Replicates of judged rows with at least one sample that counts.
     pub replicates_measured: u64,

@@ -11,20 +11,20 @@ use crate::sample::Cadence;
 use crate::stats::{median, sorted};
 use crate::units::Seconds;
 
-/// With a larger share of samples left out, what is left is doubtful too.
+/// With a larger share of samples left out, what is left is unreliable too.
 const MOST_DOUBTFUL_SHARE: f64 = 0.1;
 
 /// A planned case with all its replicates.
 pub(super) struct Evidence<'a> {
     /// The case, as planned.
     pub facts: &'a CaseFacts,
-    /// Median time of one transfer of each replicate that was asked for, in seconds; none where nothing counts.
+    /// Median time of one transfer of each replicate that was requested, in seconds; none where nothing counts.
     pub seconds: Vec<Option<f64>>,
-    /// The same, but for replicates that fell into a slow while of the machine: there what the case usually takes.
+    /// The same, but for replicates that fell into a slow period of the machine: there what the case usually takes.
     pub steady_seconds: Vec<Option<f64>>,
     /// What keeps it from passing, each once.
     pub shortfalls: Vec<String>,
-    /// True where a replicate was not measured, unless all were waived.
+    /// True where a replicate was not measured, unless all were skipped.
     pub unmeasured: bool,
     /// True where data arrived wrong.
     pub corrupt: bool,
@@ -76,7 +76,7 @@ pub(super) fn evidence(records: &[Judged]) -> (Vec<Evidence<'_>>, Vec<Trouble>) 
         let told = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.display()) };
         troubles.extend(of_record(record, slow_while).into_iter().map(told));
     }
-    // What can be run once can be run always: a replicate that was waived is then missing.
+    // What can be run once can be run always: a replicate that was skipped is then missing.
     for case in &mut cases {
         case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
     }
@@ -103,21 +103,21 @@ fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_wh
         let usual = |seconds| slow_while.map_or(seconds, |(found, index)| found.without(index, replicate, seconds));
         case.steady_seconds.push(seconds.map(usual));
         if slow_while.is_some_and(|(found, index)| found.has(index, replicate)) {
-            case.add("doubtful: a replicate fell into a slow while of the machine".to_owned());
+            case.add("unreliable: a replicate fell into a slow period of the machine".to_owned());
         }
         if line.is_none() {
             case.add("a replicate is missing".to_owned());
         }
     }
     if lines.iter().any(|line| line.replicate >= record.header.settings.replicates) {
-        case.add("the record has more replicates than were asked for".to_owned());
+        case.add("the record has more replicates than were requested".to_owned());
     }
     for warning in &record.header.warnings {
-        case.add(format!("doubtful: {warning}"));
+        case.add(format!("unreliable: {warning}"));
     }
     if case.facts.cadence == Cadence::Isolated && record.clocks.iter().any(|clock| clock.method == ClockMethod::Barrier)
     {
-        case.add("doubtful: its samples started after a barrier, not on a common clock".to_owned());
+        case.add("unreliable: its samples started after a barrier, not on a common clock".to_owned());
     }
     if record.header.backend.synthetic {
         case.add("synthetic: no data moved and no real time passed".to_owned());
@@ -127,7 +127,7 @@ fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_wh
 /// Notes what a line says, and gives its median where it has one that counts.
 fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64> {
     for warning in &line.warnings {
-        case.add(format!("doubtful: {warning}"));
+        case.add(format!("unreliable: {warning}"));
     }
     match &line.outcome {
         Outcome::Measured { verified } => {
@@ -157,7 +157,7 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
     let (middle, left_out) = seconds_of(line, case.facts);
     let samples = line.samples.slowest_nanoseconds.len();
     if left_out as f64 > MOST_DOUBTFUL_SHARE * samples as f64 {
-        case.add(format!("doubtful: {left_out} of {samples} samples of a replicate do not count"));
+        case.add(format!("unreliable: {left_out} of {samples} samples of a replicate do not count"));
     }
     if middle.is_none() {
         case.add("a replicate has no sample that counts".to_owned());
@@ -209,7 +209,7 @@ fn of_record(record: &Record, slow_while: Option<SlowWhile>) -> Vec<(i32, String
     if record.seal == Seal::Absent && record.end.is_some() {
         found.push((
             3,
-            "the record carries no digest, so nothing tells whether it was changed after it was written".to_owned(),
+            "the record carries no digest, so nothing shows whether it was changed after it was written".to_owned(),
         ));
     }
     for (moment, name) in [(ClockMoment::Start, "start"), (ClockMoment::End, "end")] {

@@ -24,7 +24,7 @@ pub(super) struct Expected<'a> {
 type Place = (Collective, [u32; 4], Cadence);
 
 impl<'a> Expected<'a> {
-    /// Expectations that runs with these variables can be held against.
+    /// Expectations that runs with these variables can be compared with.
     pub fn new(all: &'a [Expectation], environment: Option<&BTreeMap<String, String>>) -> Expected<'a> {
         let mut expected = Expected { all, of_size: HashMap::new(), of_range: HashMap::new() };
         for (index, one) in all.iter().enumerate() {
@@ -126,11 +126,11 @@ fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -
     let more = needed.map(|needed| needed.saturating_sub(count) as u32);
     let fewest = fewest_for_bound(level);
     let told = match more {
-        Some(more) => format!("about {more} more replicates would tell if they fall as these did"),
-        None => "no sensible number of replicates will tell: the median lies at the limit".to_owned(),
+        Some(more) => format!("about {more} more replicates would decide if they fall as these did"),
+        None => "no sensible number of replicates will decide: the median lies at the limit".to_owned(),
     };
     let reason = match count {
-        0 => "nothing was measured that can be held against the limit".to_owned(),
+        0 => "nothing was measured that can be compared with the limit".to_owned(),
         _ if count < fewest => format!("{count} replicates bound nothing, at least {fewest} are needed; {told}"),
         _ => format!("{agreeing} of {count} replicates meet the limit; {told}"),
     };

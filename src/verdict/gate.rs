@@ -147,7 +147,7 @@ fn row(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Row
     let without = case.steady().filter(|_| worst.decision == Decision::Fail).and_then(|seconds| worst_of(&seconds));
     if without.is_some_and(|without| without.decision != Decision::Fail) {
         worst.decision = Decision::Inconclusive;
-        worst.reason += "; it would not fail without the slow while of the machine";
+        worst.reason += "; it would not fail without the slow period of the machine";
     }
     row.decision = Some(held_back(worst.decision, case));
     row.reasons.splice(0..0, (!worst.reason.is_empty()).then_some(worst.reason));
@@ -172,7 +172,7 @@ fn doubt_other_machine(records: &[Judged], machine: &Machine, cases: &mut [Evide
         let stem = Path::new(named).file_stem().and_then(|stem| stem.to_str());
         if named != &machine.name && stem != Some(machine.name.as_str()) {
             for case in cases.iter_mut() {
-                let text = format!("doubtful: the record was made with machine {named}, not {}", machine.name);
+                let text = format!("unreliable: the record was made with machine {named}, not {}", machine.name);
                 case.shortfalls.push(text);
             }
         }
@@ -209,7 +209,7 @@ fn told(rule: &GateRule, rows: u32) -> Vec<String> {
             digits(level * 100.0),
             digits(level * f64::from(rows))
         ),
-        "missing, unverified, synthetic and doubtful rows never pass".to_owned(),
+        "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
         "replicates that fell into a while in which the whole machine was slow keep a row from passing, and do not alone make it \
          fail"
             .to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches down to the
 //! lower of their 5 % quantile and of the slowest run's own median, so that the slowest healthy node passes, and is never
-//! below what is asked for at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
+//! below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
 
 use super::evidence::{Evidence, evidence};
 use super::{Allowed, Judged, Trouble, check_together};
@@ -67,7 +67,7 @@ struct Values {
 /// Learns what to expect from runs of healthy nodes; link rates are those of `links`.
 ///
 /// # Errors
-/// Where a run is not whole or data arrived wrong, or runs are not alike; where no row is verified, beyond doubt and has enough
+/// Where a run is not whole or data arrived wrong, or runs are not alike; where no row is verified, reliable and has enough
 /// replicates; where a figure is above what the links allow.
 pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Learned> {
     let mut allowed = rule.allowed.clone();
@@ -95,7 +95,7 @@ pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Le
     write(records, &kinds, doubtful.into_values().collect(), links, rule)
 }
 
-/// A machine file is a promise: nothing synthetic, doubtful, wrong or incomplete goes into it.
+/// A machine file is a promise: nothing synthetic, unreliable, wrong or incomplete goes into it.
 fn refuse_unhealthy(judged: &Judged, found: &[Trouble]) -> Result<()> {
     let refused = |code: i32, why: &str| {
         let text = format!("nothing is learned from {}: {why}", judged.path.display());
@@ -150,7 +150,7 @@ fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
     Some((middle, tolerance))
 }
 
-/// The machine file of what is beyond doubt; `left_out` is told besides what has too few replicates.
+/// The machine file of what is reliable; `left_out` is told besides what has too few replicates.
 fn write(
     records: &[Judged],
     kinds: &BTreeMap<Kind, Values>,
@@ -171,7 +171,7 @@ fn write(
         let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
         if let (true, Some(bound), false) = (above, bound, rule.in_network) {
             return Err(Error::usage(format!(
-                "{} reached {}, more than the {bound} that the links allow; correct the links, or say --in-network where the \
+                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
                  switches themselves reduce or copy",
                 described(kind),
                 Rate(value)
@@ -320,7 +320,7 @@ mod tests {
         type Harm = (&'static str, i32, fn(&mut Judged));
         let harms: [Harm; 6] = [
             ("synthetic", 2, |run| run.record.header.backend.synthetic = true),
-            ("doubtful: busy", 2, |run| run.record.header.warnings.push("busy".to_owned())),
+            ("unreliable: busy", 2, |run| run.record.header.warnings.push("busy".to_owned())),
             ("not verified", 2, |run| {
                 run.record.cases.iter_mut().for_each(|case| case.outcome = Outcome::Measured { verified: false });
             }),
@@ -344,7 +344,7 @@ mod tests {
         let learned = learn(&[good_named("b"), doubted], &machine("1GB/s"), &rule()).unwrap();
         let [left_out] = learned.left_out.as_slice() else { panic!("{:?}", learned.left_out) };
         assert!(
-            learned.expectations == 1 && left_out.contains("doubtful: times were still falling (in c.jsonl)"),
+            learned.expectations == 1 && left_out.contains("unreliable: times were still falling (in c.jsonl)"),
             "{left_out}"
         );
         let few = judged("f.jsonl", lines("f", &[vec![100.0; 4]]));

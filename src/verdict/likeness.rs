@@ -98,7 +98,7 @@ pub(super) fn refuse_unlike(base: &Judged, new: &Judged, allowed: &[Allowed]) ->
         })
         .collect();
     Err(Error::usage(format!(
-        "{} and {} are not alike, so a difference in speed would say nothing:\n{}\nIf that is meant, say --allow {}",
+        "{} and {} are not alike, so a difference in speed would say nothing:\n{}\nIf that is intended, use --allow {}",
         base.path.display(),
         new.path.display(),
         lines.join("\n"),

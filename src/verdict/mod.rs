@@ -1,7 +1,7 @@
 //! From records to verdicts: does a machine reach what is expected of it, and is it worse than before.
 //!
 //! Replicates are the unit: every statistic is over the medians of independent runs, never over their iterations, which
-//! share communicators, placement and the mood of the machine. Whatever is missing, unverified, synthetic or doubtful is
+//! share communicators, placement and the mood of the machine. Whatever is missing, unverified, synthetic or unreliable is
 //! never a pass. How a verdict looks is for [`crate::report`].
 
 mod algorithm;

@@ -75,7 +75,7 @@ fn sentence(record: &Record, within: &[(&CaseLine, f64)], slow: f64) -> String {
     };
     format!(
         "the machine was slow for a while, from {} to {} of {}{}: {} of {} measurements took {} % longer than at other times \
-         (median). Look for what came and went then: heat, a power limit, another job. Measure again; these say nothing of \
+         (median). Look for what came and went then: heat, a power limit, another job. Measure again; these say nothing about \
          what the machine can do",
         place(within.first()),
         place(within.last()),
@@ -191,6 +191,6 @@ mod tests {
         let told = verdict(20..32, "12GB/s");
         assert_eq!(told.exit_code, 3);
         assert!(told.troubles.iter().any(|trouble| trouble.text.contains("slow for a while")), "{:?}", told.troubles);
-        assert!(told.rows[0].reasons.iter().any(|reason| reason.contains("fell into a slow while")));
+        assert!(told.rows[0].reasons.iter().any(|reason| reason.contains("fell into a slow period")));
     }
 }

@@ -60,10 +60,10 @@ fn tail(case: &Evidence) -> String {
         (None, _) => "not measured here".to_owned(),
         (Some(time), Some(factor)) => {
             let rate = Rate(case.facts.bytes_accounted.0 as f64 * factor / time);
-            format!("a bus bandwidth; here {rate} over {count} replicates, which says nothing of what is good")
+            format!("a bus bandwidth; here {rate} over {count} replicates, which says nothing about what is good")
         }
         (Some(time), None) => {
-            format!("a time; here {} over {count} replicates, which says nothing of what is good", Seconds(time))
+            format!("a time; here {} over {count} replicates, which says nothing about what is good", Seconds(time))
         }
     };
     format!("value = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")

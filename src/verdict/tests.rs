@@ -1,4 +1,4 @@
-//! What a gate promises: nothing missing, unverified, synthetic or doubtful passes, and no failure makes a verdict better.
+//! What a gate promises: nothing missing, unverified, synthetic or unreliable passes, and no failure makes a verdict better.
 
 use super::testing::{judged, lines, machine};
 use super::*;
@@ -37,13 +37,13 @@ pub(super) const HARMS: [Harm; 14] = [
     ("a replicate failed", 6, |lines| {
         cases(lines).nth(3).unwrap().outcome = Outcome::Failed { reason: "out of memory".to_owned() };
     }),
-    ("a replicate was waived", 7, |lines| {
+    ("a replicate was skipped", 7, |lines| {
         cases(lines).nth(4).unwrap().outcome = Outcome::Waived { reason: "no device".to_owned() };
     }),
     ("a replicate was not verified", 3, |lines| {
         cases(lines).nth(5).unwrap().outcome = Outcome::Measured { verified: false };
     }),
-    ("a replicate is doubtful", 3, |lines| {
+    ("a replicate is unreliable", 3, |lines| {
         cases(lines).next().unwrap().warnings.push("times were still falling".to_owned());
     }),
     ("a third of a replicate's samples do not count", 3, |lines| {
@@ -56,7 +56,7 @@ pub(super) const HARMS: [Harm; 14] = [
         let samples = &mut cases(lines).next().unwrap().samples;
         (samples.slowest_nanoseconds, samples.slowest_rank) = (Vec::new(), Vec::new());
     }),
-    ("the machine is doubtful", 3, |lines| {
+    ("the machine is unreliable", 3, |lines| {
         let Line::Header(header) = &mut lines[0] else { unreachable!() };
         header.warnings.push("more ranks than processors".to_owned());
     }),
@@ -76,7 +76,7 @@ pub(super) const HARMS: [Harm; 14] = [
         let Some(Line::End(end)) = lines.last_mut() else { unreachable!() };
         (end.status, end.exit_code) = (EndStatus::Failed, 5);
     }),
-    ("replicates were asked for that are not there", 7, |lines| {
+    ("replicates were requested that are not there", 7, |lines| {
         let Line::Header(header) = &mut lines[0] else { unreachable!() };
         header.settings.replicates = 7;
     }),
@@ -218,7 +218,7 @@ fn several_runs_are_replicates_of_each_other_if_they_are_alike() {
     let unlike = gate(&[three("a"), other.clone()], Some(&machine), &RULE).unwrap_err().to_string();
     assert!(unlike.contains("versions (library): \"Open MPI 4.1.4\" and \"another\""), "{unlike}");
     assert!(unlike.contains("environment (NCCL_ALGO): \"not set\" and \"Tree\""), "{unlike}");
-    assert!(unlike.ends_with("say --allow versions,environment"), "{unlike}");
+    assert!(unlike.ends_with("use --allow versions,environment"), "{unlike}");
     let rule = GateRule { allowed: vec![Allowed::Versions, Allowed::Environment], ..RULE };
     assert_eq!(gate(&[three("a"), other], Some(&machine), &rule).unwrap().exit_code, 0);
 }

@@ -146,7 +146,7 @@ impl Reporter {
         if *standing == Standing::Watched || *standing == Standing::Concluded {
             *standing = Standing::Left;
             drop(standing);
-            // Whoever cannot be told has gone before.
+            // Whoever cannot be reached has gone before.
             let _ = self.send(&[Frame::Left(self.rank, exit_code, why.to_owned())]);
         }
     }

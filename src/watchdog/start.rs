@@ -253,6 +253,6 @@ mod tests {
         let none = || b"null".to_vec();
         let places = Places::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
         assert_eq!((places.ports, places.first.port), (vec![7, 8, 9], 7));
-        assert!(Places::of(&[], &nodes).unwrap().ports.is_empty(), "told by rank 0");
+        assert!(Places::of(&[], &nodes).unwrap().ports.is_empty(), "from rank 0");
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn cases_of(players: usize, one_at_a_time: bool) -> u64 {
 }
 
 /// The rounds in which every two of `players` meet, each with its label: the first rank of one with the first of the other, the
-/// second with the second, and so on as far as both have ranks. One pair of players after the other where that is asked for.
+/// second with the second, and so on as far as both have ranks. One pair of players after the other where that is requested.
 pub(super) fn meetings(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(String, Groups)> {
     let pairs = |[one, other]: &[usize; 2]| -> Vec<Vec<u32>> {
         players[*one].iter().zip(&players[*other]).map(|(a, b)| vec![*a, *b]).collect()

@@ -135,7 +135,7 @@ impl When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Nothing: everybody waits for it.
+    /// Nothing: all wait for it.
     Exposed,
     /// The weight-gradient product of the same layer.
     WeightGradient,

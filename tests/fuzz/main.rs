@@ -121,7 +121,7 @@ fn execute(parser: &Parser, input: &[u8], which: &str) -> Duration {
         let kept = keep(parser.name, input);
         let said = SAID.take().unwrap_or_default();
         panic!(
-            "{} broke at {which}: {said}\n  the input is in {}; once mended, it belongs into tests/corpus/{}/",
+            "{} broke at {which}: {said}\n  the input is in {}; once fixed, it belongs into tests/corpus/{}/",
             parser.name,
             kept.display(),
             parser.name

@@ -1,4 +1,4 @@
-//! On several hosts: a slowed host and a slowed link are told apart from one real run each. Needs the launcher of the MPI that was
+//! On several hosts: a slowed host and a slowed link are distinguished from one real run each. Needs the launcher of the MPI that was
 //! built with, and the right to make namespaces; skipped without.
 
 use crate::common;

@@ -131,7 +131,7 @@ fn a_link_slowed_to_a_quarter_shows_and_the_others_keep_their_rate() {
     expect("from its one end", "host0,host2", GIGABIT);
     expect("from its other end", "host2,host1", GIGABIT);
     cluster.link("0-1", "1gbit");
-    expect("the link that was mended", "host1,host0", GIGABIT);
+    expect("the link that was fixed", "host1,host0", GIGABIT);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ranks that are in no group of an axis stand aside on real ranks: they are never slowest, late or doubtful, and the data of the
+//! Ranks that are in no group of an axis stand aside on real ranks: they are never slowest, late or unreliable, and the data of the
 //! others are checked. Needs the launcher of the MPI that was built with.
 
 use crate::common;

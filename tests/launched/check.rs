@@ -82,7 +82,7 @@ fn a_launcher_that_says_another_number_of_ranks_is_refused_where_it_is_not_an_in
     if FAMILY == "open-mpi" {
         let ran = ran.ended_with(7);
         let refusals = said(&document(&ran.stdout), "refusals");
-        assert!(refusals.contains("the launcher says 8 ranks (OMPI_COMM_WORLD_SIZE), MPI says 2"), "{refusals}");
+        assert!(refusals.contains("the launcher reports 8 ranks (OMPI_COMM_WORLD_SIZE), MPI reports 2"), "{refusals}");
     } else {
         // MPICH's own launcher says 2, and that is right.
         document(&ran.ended_with(0).stdout);

@@ -83,7 +83,7 @@ fn case_lines(record: &Path) -> Vec<String> {
     whole.lines().filter(|line| line.starts_with("{\"line\":\"case\"")).map(str::to_owned).collect()
 }
 
-/// Every case of every replicate once, and nothing doubtful about the file.
+/// Every case of every replicate once, and nothing unreliable about the file.
 #[track_caller]
 fn assert_whole(record: &Path) {
     let read = Record::read(record).unwrap();

@@ -1,5 +1,5 @@
 //! `commgauge run` as people and scripts use it: the shown command works, standard output is the summary and nothing else, and
-//! ranks on two hosts are told apart. Needs the launcher of the MPI that was built with.
+//! ranks on two hosts are distinguished. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 

@@ -103,7 +103,7 @@ fn a_panicking_rank_ends_the_launch_and_is_named_with_its_host() {
     let ran = Ran::of(&mut run, 20).ended_with(6);
     let host = lines(&record)[0]["ranks"][2]["host"].as_str().unwrap().to_owned();
     let ran = ran.said(&format!("commgauge: rank 2: a broken assumption on host {host}"));
-    ran.said("asked for by --inject-panic");
+    ran.said("requested by --inject-panic");
     // The launcher ends when it has told them to; the system takes a moment to bury them.
     wait_until(3, "no rank runs", || still_running(&pids(&record)).is_empty());
 

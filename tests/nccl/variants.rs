@@ -1,6 +1,6 @@
 //! The same calls handed over in several ways, between real ranks on stand-ins for CUDA and NCCL: from streams and graphs, alone and in
 //! groups, on plain, registered and symmetric buffers. Every case carries the right bytes under a name of its own, and what cannot be
-//! is waived with its reason. Needs the launcher of the MPI that was built with.
+//! is skipped with its reason. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -121,7 +121,7 @@ fn what_a_version_or_a_backend_does_not_have_is_waived_with_its_reason_and_the_r
         let cases = by_name(&record);
         let verified = cases.values().filter(|case| status(case) == "measured").count();
         assert_eq!((cases.len(), verified), (4, measured), "{backend}: {cases:?}");
-        assert!(ran.stdout.contains("symmetric graph:20") && ran.stdout.contains("waived"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("symmetric graph:20") && ran.stdout.contains("skipped"), "{}", ran.stdout);
         assert!(cases["world/all_reduce/sum/float32/1024/in-place/streaming/symmetric"].1.to_string().contains(reason));
     }
     let record = folder.path().join("flags.jsonl");
@@ -200,13 +200,13 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
     let waived: Vec<_> = cases.iter().filter(|(_, case)| status(case) == "waived").collect();
     let [(name, (_, line))] = waived[..] else { panic!("{waived:?}") };
     let reason =
-        "of thread blocks at most 8 is asked for, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it";
+        "of thread blocks at most 8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it";
     assert!(name.contains("max-ctas-8") && line["outcome"]["reason"] == reason && cases.len() == 3, "{name}: {line}");
 
     let (suite, record) = (folder.path().join("limits.toml"), folder.path().join("limits.jsonl"));
     let end = SUITE_OF_VARIANTS.find("buffers").unwrap();
     std::fs::write(&suite, format!("{}max_ctas = [\"any\", 4]\n", &SUITE_OF_VARIANTS[..end])).unwrap();
-    // On shared devices the limit of their ranks is not below the least that is asked for.
+    // On shared devices the limit of their ranks is not below the least that is requested.
     let flags = format!("{} --min-ctas 8 --share-gpu", suite.display());
     Ran::of(&mut nccl(2, SUITE, &flags, &record), 60).ended_with(0);
     let outcomes: Vec<String> = by_name(&record).values().map(|case| case.1["outcome"].to_string()).collect();
@@ -214,8 +214,8 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
     assert!(outcomes[1].contains("at most 4 thread blocks are fewer than --min-ctas 8"), "{outcomes:?}");
 
     for (flags, variable, said) in [
-        ("--max-ctas 8", "NCCL_MAX_CTAS", "8 is asked for, and the environment has NCCL_MAX_CTAS=0"),
-        ("--min-ctas 8", "NCCL_MIN_CTAS", "8 is asked for, and the environment has NCCL_MIN_CTAS=0"),
+        ("--max-ctas 8", "NCCL_MAX_CTAS", "8 is requested, and the environment has NCCL_MAX_CTAS=0"),
+        ("--min-ctas 8", "NCCL_MIN_CTAS", "8 is requested, and the environment has NCCL_MIN_CTAS=0"),
         ("", "NCCL_COMM_BLOCKING", "the environment has NCCL_COMM_BLOCKING=0"),
     ] {
         let mut command = nccl(2, SWEEP, &sweep(flags), &folder.path().join("none.jsonl"));

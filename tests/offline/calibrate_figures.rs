@@ -3,7 +3,7 @@
 //!
 //! The machine answers with the measured time at the sizes that the data has. Every other size of the data is then predicted, and the
 //! worst error counts. Sizes whose own measurement was disturbed (slower by 10 % than a larger one) are no truth to be
-//! held against and are left out of the judgement, though not out of what is measured. Run with `--nocapture` for the table. Needs nothing.
+//! compared with and are left out of the judgement, though not out of what is measured. Run with `--nocapture` for the table. Needs nothing.
 
 use commgauge::cost::Measurements;
 use commgauge::cost::curve::{Cleaned, Interpolant, combined};

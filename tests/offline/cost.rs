@@ -166,7 +166,7 @@ fn what_cannot_be_told_from_a_record_is_said() {
     let equal: String = (10..20).map(|power| format!("all_gather,half,8,{},7\n", 1u64 << power)).collect();
     let (code, told) = fit_of(folder.path(), &(heading.to_owned() + &equal), &["--width", "200"]);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("more bytes do not take longer, so there is no bandwidth to tell"), "{told}");
+    assert!(told.contains("more bytes do not take longer, so its bandwidth is unknown"), "{told}");
     let call = |ranks: &'static str| ["--collective", "all_gather", "--ranks", ranks, "--bytes", "64KiB"];
     let (code, told) = predicted(folder.path(), &call("4"));
     assert_eq!(code, Some(7));

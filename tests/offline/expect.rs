@@ -62,7 +62,7 @@ fn what_is_learned_gates_the_runs_that_it_was_learned_from() {
     ended(folder, &["gate", "a.jsonl", "--machine", "ours.toml"], 0, "3 of 3 rows judged");
     ended(folder, &["expect", "lint", "ours.toml"], 0, "3 expectations, 0 contradictions");
     let before = fs::read(folder.join("ours.toml")).expect("read");
-    ended(folder, &learn, 2, "is there already; say --force to replace it");
+    ended(folder, &learn, 2, "is there already; use --force to replace it");
     assert_eq!(fs::read(folder.join("ours.toml")).expect("read"), before);
     ended(folder, &[&learn[..], &["--force"]].concat(), 0, "3 expectations");
     let flags = [

@@ -189,7 +189,7 @@ fn an_output_that_is_a_folder_an_input_or_cannot_be_written_is_refused_and_nothi
     assert_eq!(fs::read(folder.at("good.jsonl")).expect("read"), before);
 }
 
-/// A record whose every text from outside is hostile, once with doubts and once with wrong data.
+/// A record whose every text from outside is hostile, once with warnings and once with wrong data.
 fn poisoned(run_id: &str, word: &str) -> Vec<Line> {
     let mut lines = Made::steady(run_id, 3, 7, 5).lines();
     let poison = || word.to_owned();

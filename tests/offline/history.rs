@@ -7,7 +7,7 @@ use offline::{commgauge, text};
 use serde_json::Value;
 use std::path::Path;
 
-/// The sample record as one of many runs: with another name and day, and every sample so many times as long. Doubts and
+/// The sample record as one of many runs: with another name and day, and every sample so many times as long. Warnings and
 /// trouble are taken out, so that all rows count.
 fn run(day: u32, factor: f64) -> String {
     let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample-record.jsonl"));
@@ -52,7 +52,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
     for (arguments, expected) in [
         (&["history"][..], "<DIR>"),
         (&["history", "nowhere"], "nowhere is no folder and no file"),
-        (&["history", "empty"], "no record (*.jsonl) lies in empty"),
+        (&["history", "empty"], "no record (*.jsonl) is in empty"),
         (&["history", "empty", "--relevant", "0"], "0.1 to 100"),
         (&["history", "run.jsonl", "--plots", "run.jsonl/p"], "--plots: cannot make run.jsonl/p"),
         (&["compare", "nowhere.jsonl"], "nowhere.jsonl"),

@@ -126,7 +126,7 @@ fn records_of_commgauge_are_renewed_one_by_one_and_bad_lines_told_by_number() {
         assert!(!at("out").exists() && !at("out.jsonl").exists(), "{arguments:?}");
     }
     for arguments in
-        [&["a.jsonl", "b.jsonl", "-o", "out"][..], &["broken.jsonl", "--skip-bad-lines", "-o", "mended.jsonl"]]
+        [&["a.jsonl", "b.jsonl", "-o", "out"][..], &["broken.jsonl", "--skip-bad-lines", "-o", "fixed.jsonl"]]
     {
         let output = commgauge(folder.path(), &[&["import", "--from", "commgauge"], arguments].concat());
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -141,7 +141,7 @@ fn records_of_commgauge_are_renewed_one_by_one_and_bad_lines_told_by_number() {
     assert!(read("again.jsonl") == read("out/b.jsonl"), "a current record stays what it is");
     let report = |name: &str| text(&commgauge(folder.path(), &["report", name, "--format", "csv"]).stdout);
     assert!(report("out/b.jsonl") == report("b.jsonl") && report("b.jsonl").lines().count() > 10);
-    let mended = lines(&at("mended.jsonl"));
+    let mended = lines(&at("fixed.jsonl"));
     let warnings = mended[0]["warnings"].to_string();
     assert!(warnings.contains("left out: broken.jsonl:7: broken") && warnings.contains("torn"), "{warnings}");
     assert_eq!(mended.len(), sample.lines().count() - 1);

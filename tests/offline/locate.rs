@@ -72,7 +72,7 @@ fn the_right_class_and_name_in_at_least_98_of_100_seeds() {
     for (name, faults, _) in SCENARIOS {
         let power = &rehearsed(faults, 100)["power"];
         eprintln!(
-            "{name}: right in {} of {}, others accused in {}",
+            "{name}: right in {} of {}, others suspected in {}",
             power["right"], power["seeds"], power["others_accused"]
         );
         assert!(power["right"].as_u64() >= Some(98), "{name}: {power}");

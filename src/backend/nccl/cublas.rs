@@ -98,7 +98,7 @@ impl Cublas {
             // SAFETY: the int is ours; 0, 1 and 2 are MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL.
             let status = unsafe { property(which, part) };
             if status != SUCCESS {
-                return Err(Error::usage(format!("{name} does not tell its version: status {status}")));
+                return Err(Error::usage(format!("{name} does not give its version: status {status}")));
             }
         }
         let file = file_of(property as *const c_void).unwrap_or_else(|| name.to_owned());

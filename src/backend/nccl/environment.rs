@@ -1,4 +1,4 @@
-//! What NCCL must find in the environment before it is loaded: algorithms that were asked for, and what ranks on one GPU need.
+//! What NCCL must find in the environment before it is loaded: algorithms that were requested, and what ranks on one GPU need.
 
 use super::log::Log;
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ impl ForcedCtas {
         limits.into_iter().find_map(|(name, forced, asked)| {
             let (forced, asked) = (forced?, asked?);
             (forced != i64::from(asked)).then(|| {
-                format!("{asked} is asked for, and the environment has {name}={forced}, which NCCL puts above it")
+                format!("{asked} is requested, and the environment has {name}={forced}, which NCCL puts above it")
             })
         })
     }
@@ -131,6 +131,6 @@ mod tests {
             assert_eq!(forced.against(holds), None);
         }
         let told = forced.against((Some(1), Some(8))).expect("8 is not 4");
-        assert_eq!(told, "8 is asked for, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
+        assert_eq!(told, "8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
     }
 }

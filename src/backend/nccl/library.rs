@@ -153,7 +153,7 @@ impl Library {
         let result = unsafe { get_version(&mut code) };
         let file = file_of(*get_version as ConstP).unwrap_or_else(|| name.to_owned());
         if result != SUCCESS {
-            return Err(Error::usage(format!("{file} does not tell its version: {}", name_of(result))));
+            return Err(Error::usage(format!("{file} does not give its version: {}", name_of(result))));
         }
         let version = Version::of_code(code);
         let too_old = |symbol: &'static str| {

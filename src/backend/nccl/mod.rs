@@ -1,6 +1,6 @@
 //! Device memory over NCCL: one process, one rank, one GPU, calls on a stream.
 //!
-//! Nothing of CUDA or NCCL is needed to build this; both are loaded when the backend is asked for, and their absence is an error
+//! Nothing of CUDA or NCCL is needed to build this; both are loaded when the backend is requested, and their absence is an error
 //! that says what is missing.
 
 mod abi;
@@ -123,7 +123,7 @@ pub struct NcclBackend {
     reader: NvmlReader,
     /// What NCCL says that it chooses, where it was asked.
     log: Option<Log>,
-    /// For matrix products: its file where one was named, and the library once it was asked for.
+    /// For matrix products: its file where one was named, and the library once it was requested.
     cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
 
@@ -200,7 +200,7 @@ impl NcclBackend {
         self.registration.take().map_or(Ok(()), Registration::end)
     }
 
-    /// cuBLAS, loaded when it is first asked for.
+    /// cuBLAS, loaded when it is first requested.
     fn cublas(&mut self) -> Result<&'static Cublas> {
         if let Some(library) = self.cublas.1 {
             return Ok(library);

@@ -41,7 +41,7 @@ pub struct Options {
     pub cublas: Option<PathBuf>,
     /// Fewest and most thread blocks that NCCL's kernels may take in all cases.
     pub ctas: (Option<u32>, Option<u32>),
-    /// What NCCL must be able to be told of buffers, because nothing else is asked for.
+    /// What NCCL must accept of buffers, because nothing else is requested.
     pub buffers: Buffers,
     /// What the user gives everything that may hang.
     pub deadlines: Deadlines,
@@ -150,7 +150,7 @@ impl Opened {
         let mut facts = self.facts(placing, ranks_on_device);
         if log.is_some() {
             facts.warnings.push(
-                "NCCL wrote its log during the timed calls, as it was to tell what it chooses (--tell-algorithm): times are longer \
+                "NCCL wrote its log during the timed calls, to show what it chooses (--tell-algorithm): times are longer \
                  than without"
                     .to_owned(),
             );
@@ -236,7 +236,7 @@ impl Opened {
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
-                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing of a network",
+                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
                 set.join(" "),
                 environment::SHARING_CTAS
             ));

@@ -99,7 +99,7 @@ impl Prepared {
     /// # Errors
     /// None today; kept for calls that a library may lack.
     pub fn new(library: &'static Library, view: &View, element: ElementType, operation: c_int) -> Result<Prepared> {
-        // A barrier is an all_reduce of one byte, whatever type it was asked for with.
+        // A barrier is an all_reduce of one byte, whatever type it was requested with.
         let element = if view.collective == Collective::Barrier { ElementType::Uint8 } else { element };
         let of = Of { view, bytes: element.size() as usize };
         let call = of.kind(library);

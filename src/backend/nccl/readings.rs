@@ -1,6 +1,6 @@
 //! What NVML says of a rank's device: facts, clocks, power, temperature, why it is held back, NVLinks.
 //!
-//! NVML is loaded when it is first asked for. Where it is not there, that is said, and nothing is guessed.
+//! NVML is loaded when it is first requested. Where it is not there, that is said, and nothing is guessed.
 
 use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
 use crate::device_probe::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY as LIBRARY};

@@ -1,4 +1,4 @@
-//! The doctor's findings for people: backends first, then section by section, each trouble with its mend.
+//! The doctor's findings for people: backends first, then section by section, each problem with its fix.
 
 use crate::doctor::{DoctorDocument, Finding};
 use crate::report::{visible, wrap};

@@ -30,7 +30,7 @@ struct Document<'a> {
     /// Ranks on each node; rank r is on node r / ranks_per_node, rounded down.
     ranks_per_node: u32,
     /// For each axis the ranks of each group, in group-rank order. `etp` is there where its groups are not those of tp; all
-    /// others always, unless some axes were asked for. Ranks of inner stages are in no group of `embedding`.
+    /// others always, unless some axes were requested. Ranks of inner stages are in no group of `embedding`.
     groups: GroupsOf<'a>,
     /// For each axis how a group lies on the nodes (the busiest group where they differ).
     locality: LocalityOf<'a>,

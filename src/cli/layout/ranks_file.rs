@@ -25,7 +25,7 @@ pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
 /// As [`read_ranks`].
 pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
     let text = text_of(bytes, path)?;
-    let rule = format!("each of the ranks 0 to {} stands in it once", world.saturating_sub(1));
+    let rule = format!("each of the ranks 0 to {} once", world.saturating_sub(1));
     let wrong = |line: usize, problem: String| Error::usage(format!("{}:{line}: {problem}; {rule}", path.display()));
     let mut ranks = Vec::with_capacity(world as usize);
     // Line on which each rank was named; 0 for none yet.

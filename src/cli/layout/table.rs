@@ -20,8 +20,7 @@ const GAP: usize = 2;
 pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", wrapped(&heading(overview), width))?;
     write!(out, "{}", picture(overview, width))?;
-    let drawn =
-        "Under each rank stands the number of its group on each axis; axes with one rank in a group are not drawn.";
+    let drawn = "Under each rank is the number of its group on each axis; axes with one rank in a group are not drawn.";
     writeln!(out, "{}\n", wrapped(drawn, width))?;
     writeln!(out, "{}\n", wrapped(&crossing(overview), width))?;
     write!(out, "{}", table(overview, width))?;

@@ -49,7 +49,7 @@ fn what_makes_no_layout_is_refused_with_the_flag_and_the_rule() {
         ("--world 16 --format yaml", "invalid value 'yaml'"),
         (
             "--world 64 --tp 8 --pp 2 --ep 4 --order tp-cp-ep-pp-dp",
-            "before pp stand tp 8 x cp 1 = 8 ranks for dense layers and etp 8 x ep 4 = 32 for experts; put pp last",
+            "before pp are tp 8 x cp 1 = 8 ranks for dense layers and etp 8 x ep 4 = 32 for experts; put pp last",
         ),
     ] {
         let error = shown(line, 80).expect_err(line);

@@ -12,7 +12,7 @@ const FORMAT: &str = "commgauge-list";
 /// Raised when something is taken away or changes its meaning.
 const VERSION: u32 = 1;
 
-/// What there is. A kind that was not asked for is absent; without a question all are there.
+/// What there is. A kind that was not requested is absent; without a question all are there.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ListDocument {
     /// Always `commgauge-list`.

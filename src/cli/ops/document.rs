@@ -43,9 +43,9 @@ pub struct OpsDocument {
     pub tokens_per_replica: u64,
     /// How layers were shared out to stages, where not evenly.
     pub stage_layers: Option<String>,
-    /// The ops. Those of one axis are what a rank of the axis's busiest stage performs, or one of the stage asked for.
+    /// The ops. Those of one axis are what a rank of the axis's busiest stage performs, or one of the stage requested.
     pub ops: Vec<OpLine>,
-    /// What each axis comes to, on the rank that it loads most, or on a rank of the stage asked for.
+    /// What each axis comes to, on the rank that it loads most, or on a rank of the stage requested.
     pub axes: BTreeMap<&'static str, Totals>,
     /// What one rank sends for the transformer layers alone, on average over the stages, as the formulas of papers count:
     /// without embedding, output projection, loss and small calls, and for pp on an inner stage.
@@ -89,7 +89,7 @@ pub struct OpLine {
     pub payload_bytes_per_step: Bytes,
     /// What one rank sends.
     pub wire_bytes_per_step: Bytes,
-    /// Whether everybody waits for it.
+    /// Whether all wait for it.
     pub exposed: bool,
     /// What hides it, where something does.
     pub overlaps_with: Option<&'static str>,

@@ -28,7 +28,7 @@ use crate::record::provenance::PROGRAM_VERSION;
 use clap::{Parser, Subcommand};
 
 /// What to read next.
-const MORE: &str = "Start with `commgauge list`, then `commgauge run quick -n 4`; `commgauge COMMAND --help` tells each command's flags.";
+const MORE: &str = "Start with `commgauge list`, then `commgauge run quick -n 4`; `commgauge COMMAND --help` lists each command's flags.";
 
 /// Measure the communication that training and serving a large model really does on a cluster
 #[derive(Debug, Parser)]
@@ -48,33 +48,33 @@ pub enum Command {
     Ops(Box<OpsCommand>),
     /// Hold a record against what a machine file expects, and end with the code of the verdict
     Gate(GateCommand),
-    /// Tell whether a run is slower than a base, row by row, and end with the code of the verdict
+    /// Decide whether a run is slower than a base, row by row, and end with the code of the verdict
     Compare(CompareCommand),
-    /// Show runs over time, row by row, and tell where they changed
+    /// Show runs over time, row by row, and where they changed
     History(HistoryCommand),
     /// Machine files: find contradictions in them, or make one from healthy runs
     Expect(ExpectCommand),
-    /// Name the node, link, rail or leaf that is slow, and say what the data cannot tell
+    /// Name the node, link, rail or leaf that is slow, and what the data cannot show
     Locate(LocateCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
     Model(ModelCommand),
-    /// Show the groups of every axis of a layout, and how they lie on the nodes
+    /// Show the groups of every axis of a layout, and how they are placed on the nodes
     Layout(LayoutCommand),
     /// Turn what another tool measured into a record
     Import(ImportCommand),
-    /// Fit the cost of communication to records, and tell its own held-out error
+    /// Fit the cost of communication to records, and report its own held-out error
     Fit(FitCommand),
     /// Write a fit as the calibration files that another planner reads
     Export(ExportCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
-    /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and tell how sure the order is
+    /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
     Rank(Box<RankCommand>),
     /// Find the fastest way to divide a model over GPUs, of all legal layouts that fit into memory
     Plan(Box<PlanCommand>),
-    /// Replay published training runs with the cost model, and tell how far off it is
+    /// Replay published training runs with the cost model, and show how far off it is
     Validate(ValidateCommand),
     /// Measure the false-alarm rate and the power of the rules of gate and compare
     Selftest(SelfTestCommand),
@@ -84,7 +84,7 @@ pub enum Command {
     Schema(SchemaCommand),
     /// List what there is: suites, models, machines, collectives, axes, styles, schedules, formats, backends
     List(ListCommand),
-    /// Say what of commgauge can run on this machine, what is missing, and how to mend it
+    /// Show what of commgauge can run on this machine, what is missing, and how to fix it
     Doctor(DoctorCommand),
     /// Print the completions of a shell, for this program or a launched one
     Completions(CompletionsCommand),
@@ -93,7 +93,7 @@ pub enum Command {
 }
 
 impl Commgauge {
-    /// Does what was asked for; the answer goes to stdout.
+    /// Does what was requested; the answer goes to stdout.
     ///
     /// # Errors
     /// Those of the command.

@@ -28,7 +28,7 @@ pub struct RunArguments {
     /// Who carries the communication out.
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
     pub backend: Backend,
-    /// Machine file: link rates that results are held against, or that a simulation runs on.
+    /// Machine file: link rates that results are compared with, or that a simulation runs on.
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
     /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
@@ -78,7 +78,7 @@ pub struct RunArguments {
     /// File of hosts, in the launcher's own form.
     #[arg(long = "hostfile", value_name = "FILE")]
     pub host_file: Option<PathBuf>,
-    /// Wait so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
+    /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
     pub wait_for_hosts: Option<Seconds>,
@@ -87,7 +87,7 @@ pub struct RunArguments {
     pub extra: Vec<String>,
 }
 
-/// The backends that can be asked for by name.
+/// The backends that can be requested by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
     /// Host memory over MPI.

@@ -22,7 +22,7 @@ const STOPS: [i32; 3] = [2, 7, 75];
 /// How NCCL says that it has no such combination.
 const REFUSALS: [&str; 2] = ["no algorithm/protocol available", "ncclInvalidUsage"];
 
-/// Whether several launches are asked for.
+/// Whether several launches are requested.
 pub(super) fn are_asked(arguments: &RunArguments) -> bool {
     !arguments.algorithms.is_empty() || !arguments.protocols.is_empty()
 }
@@ -35,7 +35,7 @@ pub(super) fn check(arguments: &RunArguments) -> Result<()> {
     }
     if arguments.extra.iter().any(|word| word == "--tell-algorithm") {
         return Err(Error::usage(format!(
-            "{flag} and --tell-algorithm: what is forced needs no telling, and NCCL's log would be in the times; launch it by itself"
+            "{flag} and --tell-algorithm: a forced choice is known already, and NCCL's log would be in the times; launch it by itself"
         )));
     }
     if arguments.launches > 1 {

@@ -158,7 +158,7 @@ fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -
         ),
         Cause::Signal(9) => {
             format!(
-                "{who}{place} was killed by SIGKILL; if nobody did that, the host may have run out of memory (see dmesg)"
+                "{who}{place} was killed by SIGKILL; if no person did that, the host may have run out of memory (see dmesg)"
             )
         }
         Cause::Signal(signal) => format!("{who}{place} was killed by {}", signal_name(signal)),

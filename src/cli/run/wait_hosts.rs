@@ -6,7 +6,7 @@ use crate::launch::{self, Surroundings};
 use std::path::Path;
 use std::time::Duration;
 
-/// Waits until the hosts of the launch are ready, where that was asked for.
+/// Waits until the hosts of the launch are ready, where that was requested.
 pub(super) fn wait(arguments: &RunArguments) -> Result<()> {
     let Some(patience) = arguments.wait_for_hosts else { return Ok(()) };
     let hosts = match (&arguments.hosts, &arguments.host_file) {

@@ -47,7 +47,7 @@ pub(crate) struct RehearsalDocument {
     /// What the machine file expects and what became of it; absent where it expects nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateOutlook>,
-    /// How often the faults are found, where several seeds were asked for.
+    /// How often the faults are found, where several seeds were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
 }
@@ -70,9 +70,9 @@ pub(crate) struct GateOutlook {
 pub(crate) struct Power {
     /// Rehearsals with seeds of their own.
     pub seeds: u64,
-    /// Whom the faults should have accused.
+    /// Whom the faults should have suspected.
     pub planted: Vec<Culprit>,
-    /// Rehearsals that named all of them, class and name, and accused nobody else.
+    /// Rehearsals that named all of them, class and name, and suspected nobody else.
     pub right: u64,
     /// The 95 % interval of that share.
     pub right_share_low: f64,
@@ -80,7 +80,7 @@ pub(crate) struct Power {
     pub right_share_high: f64,
     /// Rehearsals that named all of them.
     pub all_named: u64,
-    /// Rehearsals that accused somebody else.
+    /// Rehearsals that suspected somebody else.
     pub others_accused: u64,
 }
 
@@ -128,11 +128,14 @@ pub(super) fn text(document: &RehearsalDocument, width: u16) -> String {
 
 fn power_text(power: &Power) -> String {
     let share = |share: f64| three_digits(share * 100.0);
-    let what =
-        if power.planted.is_empty() { "nobody was accused" } else { "all that was planted was named and nobody else" };
+    let what = if power.planted.is_empty() {
+        "there was no suspect"
+    } else {
+        "all planted faults were named and nothing else"
+    };
     format!(
         "detection power: {what} in {} of {} rehearsals with seeds of their own (95 % interval {} to {} %); all named in {}, \
-         somebody else accused in {}",
+         others suspected in {}",
         power.right,
         power.seeds,
         share(power.right_share_low),

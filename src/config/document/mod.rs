@@ -28,7 +28,7 @@ pub struct Item {
     value: Value,
 }
 
-/// A table that remembers which keys were asked for.
+/// A table that remembers which keys were requested.
 #[derive(Debug)]
 pub struct Table {
     /// Where it stands.
@@ -109,7 +109,7 @@ impl Table {
         }
     }
 
-    /// Refuses whatever was not asked for.
+    /// Refuses whatever was not requested.
     pub fn finish(self) -> Result<()> {
         self.only(&self.known)
     }

@@ -70,7 +70,7 @@ pub struct Expectation {
     pub date: String,
     /// True where switches themselves reduce or copy, so that the links do not bound it.
     pub in_network: bool,
-    /// Algorithm that the figure was reached with. A run that forces another one is not held against it.
+    /// Algorithm that the figure was reached with. A run that forces another one is not compared with it.
     pub algorithm: Option<String>,
     /// Library and version that the figure was reached with.
     pub version: Option<String>,
@@ -99,7 +99,7 @@ impl Expectation {
     }
 }
 
-/// Reads and checks one `[[expect]]`; the links of the machine bound what may be asked for. A curve is an expectation for
+/// Reads and checks one `[[expect]]`; the links of the machine bound what may be required. A curve is an expectation for
 /// each of its sizes.
 pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Expectation>> {
     table.only(&KEYS)?;

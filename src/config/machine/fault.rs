@@ -160,7 +160,9 @@ fn now_and_then(fault: Fault, table: &mut Table) -> Result<Fault> {
         let from = table.require("from", "when the fault comes, such as '10s'")?;
         let while_ = (from.seconds()?, until.seconds()?);
         if let Some(item) = table.take("probability").or_else(|| table.take("window")) {
-            return Err(item.wrong("stands beside `from` and `until`; a fault is there for a while or now and then"));
+            return Err(
+                item.wrong("cannot be combined with `from` and `until`; a fault is there for a while or now and then")
+            );
         }
         return match is_while(while_.0, while_.1) {
             true => Ok(Fault::While { fault: Box::new(fault), from: while_.0, until: while_.1 }),
@@ -170,7 +172,7 @@ fn now_and_then(fault: Fault, table: &mut Table) -> Result<Fault> {
         };
     }
     if let Some(item) = table.take("from") {
-        return Err(item.wrong("stands without `until`"));
+        return Err(item.wrong("needs `until` too"));
     }
     let window = match table.take("window") {
         None => None,
@@ -184,7 +186,7 @@ fn now_and_then(fault: Fault, table: &mut Table) -> Result<Fault> {
     };
     match (table.take("probability"), window) {
         (None, None) => Ok(fault),
-        (None, Some((_, item))) => Err(item.wrong("stands without `probability`, the chance that the fault is there")),
+        (None, Some((_, item))) => Err(item.wrong("needs `probability` too, the chance that the fault is there")),
         (Some(item), window) => Ok(Fault::Intermittent {
             fault: Box::new(fault),
             probability: item.number_within(0.0..=1.0)?,
@@ -236,15 +238,15 @@ mod tests {
             ("kind = 'rail'\nnode = 1", "faults[0].node: unknown key. Known here: kind, rail, rate_factor"),
             ("kind = 'rail'\nrail = 1\nrate_factor = 0", "faults[0].rate_factor: found 0"),
             ("kind = 'scale'\nfrom_nodes = 1\nrate_factor = 0.5", "faults[0].from_nodes: found 1; accepted"),
-            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nwindow = '1s'", "stands without `probability`"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nwindow = '1s'", "needs `probability` too"),
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nprobability = 0.5\nwindow = '120m'", "from 1us to 1h"),
             ("kind = 'corrupt'\nrank = 1\nprobability = 0.5\nwindow = '2s'", "faults[0].window: unknown key"),
-            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '2s'", "faults[0].from: stands without `until`"),
+            ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '2s'", "faults[0].from: needs `until` too"),
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nuntil = '2s'", "`from` is missing"),
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '2s'\nuntil = '1s'", "faults[0].until: found 1.00 s"),
             (
                 "kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nfrom = '1s'\nuntil = '2s'\nprobability = 0.1",
-                "faults[0].probability: stands beside",
+                "faults[0].probability: cannot be combined with",
             ),
         ] {
             let error = read(fault).unwrap_err();

@@ -29,7 +29,7 @@ pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
         for expected in &machine.expectations {
             beyond_the_links(machine, expected, &mut found);
             if expected.date.as_str() > &today[..expected.date.len().min(today.len())] {
-                found.push(grave(expected, format!("the date {} lies in the future", expected.date)));
+                found.push(grave(expected, format!("the date {} is in the future", expected.date)));
             }
         }
         within(machine, &mut found);
@@ -64,7 +64,7 @@ fn beyond_the_links(machine: &Machine, expected: &Expectation, found: &mut Vec<F
             let (rate, bound) = (Rate(rate), Rate(most));
             let help = match expected.in_network {
                 true => "which counts in that the switches reduce",
-                false => "say in_network = true where the switches themselves reduce or copy",
+                false => "set in_network = true where the switches themselves reduce or copy",
             };
             found.push(grave(expected, format!("{rate} is above the {bound} that the links allow; {help}")));
         }
@@ -108,7 +108,7 @@ fn disagreement(one: &Expectation, other: &Expectation, found: &mut Vec<Finding>
             found.push(grave(
                 strict,
                 format!(
-                    "asks for more than {} says of the same rows: {} and {}",
+                    "requires more than {} says of the same rows: {} and {}",
                     reached.place,
                     shown(strict),
                     shown(reached)
@@ -162,7 +162,7 @@ fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
     }
 }
 
-/// True where at least half of what the links allow is asked for.
+/// True where at least half of what the links allow is required.
 fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
     let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
     let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);

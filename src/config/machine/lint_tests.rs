@@ -29,9 +29,9 @@ fn found(machines: &[Machine]) -> Vec<String> {
 fn contradictions_within_a_file_are_named() {
     let big = row("'1GiB'", "value = '440GB/s'\ntolerance = 0.05");
     for (rows, words) in [
-        // Both about 1 GiB: 300 was reached, 418 are asked for.
-        (big.clone() + &row("['512MiB', '2GiB']", "value = '300GB/s'\ntolerance = 0.05"), "asks for more than m.toml"),
-        (big.clone() + &row("'1GiB'", "ceiling = '4.2ms'"), "asks for more than"),
+        // Both about 1 GiB: 300 was reached, 418 are required.
+        (big.clone() + &row("['512MiB', '2GiB']", "value = '300GB/s'\ntolerance = 0.05"), "requires more than m.toml"),
+        (big.clone() + &row("'1GiB'", "ceiling = '4.2ms'"), "requires more than"),
         (big.clone() + &row("'2GiB'", "floor = '300GB/s'"), "2 GiB would be slower than 1 GiB: 300 GB/s, and 440 GB/s"),
         (
             row("'1MiB'", "ceiling = '50us'") + &row("'2MiB'", "ceiling = '40us'"),
@@ -43,7 +43,7 @@ fn contradictions_within_a_file_are_named() {
             "is above the 900 GB/s that the links allow; which counts in that the switches reduce",
         ),
         (row("'1KiB'", "ceiling = '2us'"), "2.00 us is less than the 3.00 us of one empty message"),
-        (big.replace("2026-03", "2027-03"), "the date 2027-03 lies in the future"),
+        (big.replace("2026-03", "2027-03"), "the date 2027-03 is in the future"),
     ] {
         let told = found(&[machine("m", &rows)]);
         assert!(told.len() == 1 && told[0].contains(words), "{words}: {told:?}");

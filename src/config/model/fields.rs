@@ -16,7 +16,7 @@ pub(super) struct Fields<'a> {
     file: &'a Path,
     object: &'a Map<String, Value>,
     root: &'a Map<String, Value>,
-    /// Every field that was asked for and is absent, with what it was taken as.
+    /// Every field that was requested and is absent, with what it was taken as.
     inferred: RefCell<Vec<Inferred>>,
 }
 

@@ -165,7 +165,7 @@ fn read_batch(table: &mut Table) -> Result<Batch> {
     match (table.take("global_batch"), table.take("micro_batches")) {
         (Some(item), None) => Ok(Batch::Global(item.whole(1..=LARGEST)?, item.place.clone())),
         (None, Some(item)) => Ok(Batch::MicroBatches(item.whole(1..=LARGEST)?)),
-        (Some(_), Some(item)) => Err(item.wrong("stands beside `global_batch`; give one of the two")),
+        (Some(_), Some(item)) => Err(item.wrong("cannot be combined with `global_batch`; give one of the two")),
         (None, None) => {
             let accepted = "accepted: `global_batch`, samples over all replicas, or `micro_batches` of a replica";
             Err(table.place.wrong(format!("the size of a step is missing; {accepted}")))

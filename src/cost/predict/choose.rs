@@ -1,4 +1,4 @@
-//! Which curves answer a query: those of the place that is asked for, or of the nearest one on as many hosts, scaled by the
+//! Which curves answer a query: those of the place that is requested, or of the nearest one on as many hosts, scaled by the
 //! fitted contention.
 
 use super::super::labels::USUAL;
@@ -8,9 +8,9 @@ use crate::units::Seconds;
 
 /// The families that a query means.
 pub(super) enum Chosen<'p, 'a> {
-    /// Measured in the place that was asked for, or in the only one.
+    /// Measured in the place that was requested, or in the only one.
     Measured(&'p Family<'a>),
-    /// Measured in other places than the one that was asked for.
+    /// Measured in other places than the one that was requested.
     Elsewhere(Vec<&'p Family<'a>>),
 }
 
@@ -104,7 +104,7 @@ impl<'a> Predictor<'a> {
         let answer = near.iter().find_map(|family| family.scaled(self.contention, query, groups));
         answer.ok_or_else(|| {
             format!(
-                "{}; the records do not tell how much slower it is with {groups} groups at once on a host",
+                "{}; the records do not show how much slower it is with {groups} groups at once on a host",
                 not_here()
             )
         })

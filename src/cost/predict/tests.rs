@@ -134,7 +134,7 @@ fn equal_times_have_no_bandwidth_and_are_predicted_flat() {
     let mut flat = measurements(&[8], 9, Place::of(&Locality::UNKNOWN), ElementType::Int8);
     flat.curves.values_mut().flat_map(|measured| measured.values_mut()).for_each(|times| *times = vec![2e-5]);
     let fit = fit(&flat, FitOptions::default()).unwrap();
-    assert!(fit.warnings[0].contains("no bandwidth to tell"), "{:?}", fit.warnings);
+    assert!(fit.warnings[0].contains("bandwidth is unknown"), "{:?}", fit.warnings);
     assert_eq!(fit.families[0].curves[0].bytes_per_second, None);
     let answer = Predictor::new(&fit).predict(&query(8, 1 << 28));
     assert!((answer.seconds.unwrap().0 - 2e-5).abs() < 1e-12);

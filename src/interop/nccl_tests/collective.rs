@@ -101,7 +101,7 @@ impl Shape {
             _ => None,
         };
         found.ok_or_else(|| {
-            "which collective it is stands nowhere in the file, and more than one fits; name the file after it, such as \
+            "the file does not name its collective, and more than one fits; name the file after it, such as \
              all_gather.txt, or keep the line that starts the program"
                 .to_owned()
         })

@@ -4,7 +4,7 @@ use super::MeasuredProduct;
 use crate::record::Record;
 
 impl MeasuredProduct {
-    /// Every product of a record that has a time; none where it was wrong, waived or failed in all replicates.
+    /// Every product of a record that has a time; none where it was wrong, skipped or failed in all replicates.
     pub fn all_of(record: &Record) -> Vec<MeasuredProduct> {
         let measured = |time: crate::record::product_times::ProductTime| {
             let seconds = time.median()?.0;

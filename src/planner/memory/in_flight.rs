@@ -1,6 +1,6 @@
 //! How many forwards of a chunk a stage has in flight at once, by the schedule.
 //!
-//! The common schedules have closed forms, held against the event lists of `workload::schedule` by a test; of the others the
+//! The common schedules have closed forms, compared with the event lists of `workload::schedule` by a test; of the others the
 //! lists are asked.
 
 use crate::config::step::ScheduleKind;

@@ -51,7 +51,7 @@ impl Draws {
             Some(index) => index,
             None => {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(self.options.seed);
-                // Far apart on the generator's cycle, in the order in which they are first asked for.
+                // Far apart on the generator's cycle, in the order in which they are first requested.
                 (0..self.known.len()).for_each(|_| random.jump());
                 let drawn = (0..self.options.resamples.max(1))
                     .map(|_| normal([random.next_u64(), random.next_u64()]))

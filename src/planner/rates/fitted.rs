@@ -28,7 +28,7 @@ struct Chosen<'c> {
     kind: Kind,
     candidates: &'c [Candidate],
     way: Way,
-    /// Whether all of it is what was asked for.
+    /// Whether all of it is what was requested.
     exact: bool,
 }
 

@@ -33,7 +33,7 @@ impl Rates for Published<'_> {
                 untrusted: true,
             },
             None => Prediction::refused(format!(
-                "{} of {} ranks, of which it is not known how they lie on the nodes",
+                "{} of {} ranks, whose placement on the nodes is not known",
                 call.collective, call.ranks
             )),
         }

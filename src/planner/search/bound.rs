@@ -1,7 +1,7 @@
 //! A step can be no faster than this: what its stages compute, what their layers wait for in the best place, and how long the
 //! first stages take to fill the pipeline. Then what the first stage waits for once in a step.
 //!
-//! Layers are asked for once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
+//! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
 use super::composition::{Busy, Composition, of_each_kind};
 use super::question::Question;
@@ -54,7 +54,7 @@ impl Bounds {
         Bounds { kinds: (0..model.layers).map(&mut kind).collect(), ..Bounds::default() }
     }
 
-    /// Without any communication; nothing where that cannot be told.
+    /// Without any communication; nothing where that cannot be determined.
     pub fn computing(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<f64> {
         let key = key(shape, choices);
         if let Entry::Vacant(place) = self.computing.entry(key) {
@@ -161,7 +161,7 @@ impl Layers {
         let carved = u64::from(d.ep) * u64::from(d.etp);
         let stage = u64::from(d.tp) * u64::from(d.cp);
         let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())?;
-        // The pipeline is in no group that is asked for, so that its degree may stay 1.
+        // The pipeline is in no group that is requested, so that its degree may stay 1.
         let layout = Layout::new(Degrees { dp, pp: 1, ..*d }, &DEFAULT_ORDER).ok()?;
         let training = question.training(Choices { zero_stage: 0, virtual_stages: 1, ..choices });
         let pipeline = PipelineChoices {

@@ -1,7 +1,7 @@
 //! Which layouts fit into memory, and how far the others are from it.
 //!
 //! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on recomputation, so
-//! each is asked for once and every pair is a sum.
+//! each is requested once and every pair is a sum.
 
 use super::question::Question;
 use super::space::{Choices, Shape, Space, divisors};

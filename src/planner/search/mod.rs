@@ -91,7 +91,7 @@ pub fn search(question: &Question) -> Found {
     let trainings = Trainings::of(question, &space);
     let mut fitting = Fitting::of(question, &space, &trainings, false);
     if fitting.units.is_empty() && question.only.is_anything() {
-        // A layout that is asked for by name gets its price whether it fits or not.
+        // A layout that is requested by name gets its price whether it fits or not.
         fitting = Fitting { ..Fitting::of(question, &space, &trainings, true) };
     }
     let mut found = Found {
@@ -124,7 +124,7 @@ struct Waiting {
     seconds_bits: u64,
     stage: Stage,
     unit: u32,
-    /// Which places of the shape, or which of its orders once that is told apart.
+    /// Which places of the shape, or which of its orders once that is distinguished.
     order: u32,
     zero_stage: u8,
 }

@@ -79,7 +79,7 @@ fn told_event(lineage: &Lineage, event: &Event, width: u16) -> String {
         width,
     );
     let differs = match run.differences.as_slice() {
-        [] => "    nothing else that the records tell changed there".to_owned(),
+        [] => "    nothing else that the records hold changed there".to_owned(),
         differences => format!("    changed there: {}", visible(&differences.join("; "))),
     };
     out += &wrapped(&differs, width);

@@ -9,14 +9,14 @@ use crate::units::{Rate, Seconds, three_digits};
 use crate::verdict::{CurvePart, Decision, Row, Verdict};
 use std::collections::BTreeMap;
 
-/// Kinds of calls told apart by colour.
+/// Kinds of calls distinguished by colour.
 const MOST_SERIES: usize = 6;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let Some(verdict) = input.comparison else {
         return vec![Block::absent(
-            "Not asked for: `commgauge report RECORD --base EARLIER -o report.html` compares with an earlier run.",
+            "Not requested: `commgauge report RECORD --base EARLIER -o report.html` compares with an earlier run.",
         )];
     };
     let mut blocks =

@@ -42,7 +42,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             table.row_toned(if finding.certain { "bad" } else { "" }, cells);
         }
         let capped = table.capped("`commgauge compare RECORD --format json` has every finding");
-        // A short list is read at once, a long one when it is asked for.
+        // A short list is read at once, a long one when it is requested.
         blocks.push(if verdict.findings.len() > MOST_OPEN { Block::Folded(capped) } else { Block::Table(capped) });
     }
     blocks.push(Block::list(&verdict.rule));

@@ -59,7 +59,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge fit` writes them all.")));
     }
     if !fit.warnings.is_empty() {
-        blocks.push(Block::heading("Doubts about the fit"));
+        blocks.push(Block::heading("Warnings about the fit"));
         const MOST: usize = 30;
         blocks.push(Block::list(fit.warnings.iter().take(MOST)));
         if fit.warnings.len() > MOST {

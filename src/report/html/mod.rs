@@ -1,4 +1,4 @@
-//! The report as one HTML file: what an engineer sends to those who have to mend the machine.
+//! The report as one HTML file: what an engineer sends to those who have to fix the machine.
 //!
 //! [`html`] gathers sections of plain data; `page` writes them. The file needs no network and no script, and is the same for
 //! the same input: no time of writing is in it.
@@ -38,7 +38,7 @@ pub struct HtmlRun<'a> {
     pub record: &'a Record,
     /// What is to be shown.
     pub view: View,
-    /// In what it differs from the first; shown beside it all the same because that was asked for.
+    /// In what it differs from the first; shown beside it all the same because that was requested.
     pub differences: Vec<Difference>,
 }
 
@@ -47,7 +47,7 @@ pub struct HtmlRun<'a> {
 pub struct HtmlInput<'a> {
     /// The records, the first in order first; at least one.
     pub runs: &'a [HtmlRun<'a>],
-    /// What they are held against, where that was asked for.
+    /// What they are compared with, where that was requested.
     pub base: &'a [HtmlRun<'a>],
     /// The verdict of a machine file's expectations; without it there is nothing expected.
     pub verdict: Option<&'a Verdict>,

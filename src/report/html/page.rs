@@ -69,9 +69,9 @@ pub(super) enum Block {
     Command(Shown),
     Facts(Vec<(Shown, Shown)>),
     Table(Table),
-    /// A table that opens when it is asked for.
+    /// A table that opens when it is requested.
     Folded(Table),
-    /// What follows, up to the next [`Block::FoldEnd`], opens when it is asked for; see [`folded`].
+    /// What follows, up to the next [`Block::FoldEnd`], opens when it is requested; see [`folded`].
     FoldBegin(Shown),
     FoldEnd,
     Charts(Vec<Figure>),

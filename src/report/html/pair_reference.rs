@@ -9,7 +9,7 @@ use crate::verdict::{Metric, Verdict};
 use crate::workload::Style;
 use std::collections::{BTreeMap, HashMap};
 
-/// What pairs are held against.
+/// What pairs are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The limit that the machine file sets.

@@ -51,7 +51,7 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
 
 fn how_to_read(view: &PairsView) -> String {
     let several =
-        if view.host_count() > 1 { " Same host and different hosts are each held against their own." } else { "" };
+        if view.host_count() > 1 { " Same host and different hosts are each compared with their own." } else { "" };
     format!(
         "Less than 100 % is worse, also for latency; the colours mean the same in every report.{several} A slow row is a rank or host \
          that is slow with everybody, a single slow cell a path."

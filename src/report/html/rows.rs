@@ -19,7 +19,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             ("p99", true),
             ("busbw", true),
             ("samples", true),
-            ("doubtful", true),
+            ("left out", true),
             ("replicates", true),
             ("status", false),
         ];
@@ -27,7 +27,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         for row in &run.view.rows {
             let tone = match row.status {
                 Status::Wrong { .. } | Status::Failed(_) => "bad",
-                Status::Missing | Status::Waived(_) => "unsure",
+                Status::Missing | Status::Skipped(_) => "unsure",
                 _ if row.is_incomplete() => "unsure",
                 _ => "",
             };

@@ -53,7 +53,7 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     let (counts, samples) = last_arrivals(run);
     if samples == 0 {
         return vec![Block::absent(
-            "Not available: no isolated case has arrival times, so that nobody can be seen to come late. Suites with the cadence \
+            "Not available: no isolated case has arrival times, so no straggler can be found. Suites with the cadence \
              `isolated` measure them.",
         )];
     }

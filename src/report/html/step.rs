@@ -83,7 +83,7 @@ fn of_step(step: &StepView, rows: &[crate::report::Row]) -> Vec<Block> {
     for place in &step.rankings {
         ranking.row(vec![place.measure.name().to_owned(), place.order_text(), place.rule.text()]);
     }
-    blocks.push(Block::Table(ranking.noted("> is larger, = a tie within the intervals, ? too few samples to tell")));
+    blocks.push(Block::Table(ranking.noted("> is larger, = a tie within the intervals, ? too few samples")));
     if !step.crossovers.is_empty() {
         blocks.push(Block::Table(crossovers(step)));
     }
@@ -215,7 +215,7 @@ fn ops(step: &StepView, rows: &[crate::report::Row]) -> Table {
 fn of_replay(replay: &ReplayLine) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("Replayed as a whole: {}", replay.schedule))];
     let Some(time) = replay_time(replay) else {
-        blocks.push(Block::absent("The replay has no time: it failed, was waived, or data arrived wrong."));
+        blocks.push(Block::absent("The replay has no time: it failed, was skipped, or data arrived wrong."));
         return blocks;
     };
     let interval = time.interval.map_or_else(

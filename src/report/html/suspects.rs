@@ -17,7 +17,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::list(findings));
     }
     let doubts: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.doubts).collect();
-    blocks.push(Block::heading("Doubts"));
+    blocks.push(Block::heading("Warnings"));
     blocks.push(match doubts.is_empty() {
         true => Block::text("None."),
         false => Block::list(doubts),
@@ -64,7 +64,7 @@ fn located(suspects: &Suspects) -> Vec<Block> {
         blocks.extend(steps.into_iter().map(|step| Block::Command(step.into())));
     }
     if !suspects.cannot_tell.is_empty() {
-        blocks.push(Block::heading("What the data cannot tell"));
+        blocks.push(Block::heading("What the data cannot show"));
         blocks.push(Block::list(&suspects.cannot_tell));
     }
     blocks

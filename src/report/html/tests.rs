@@ -1,4 +1,4 @@
-//! The page of any record: nothing hostile in it, nothing asked for outside, headings in order, the same for the same input.
+//! The page of any record: nothing hostile in it, nothing requested outside, headings in order, the same for the same input.
 
 use super::*;
 use crate::cost::{FitOptions, Measurements, fit};
@@ -46,7 +46,7 @@ fn poison(line: &mut Value) -> usize {
         let Some(slot) = line.pointer_mut(&path) else { continue };
         let old = std::mem::replace(slot, Value::String(HOSTILE.into()));
         let kept = serde_json::from_value::<crate::record::Line>(line.clone()).is_ok();
-        // Names of cases are held against the plan, formats against the version: those of the plan are enough.
+        // Names of cases are compared with the plan, formats against the version: those of the plan are enough.
         let fixed = path == "/format" || path.ends_with("hdr_v2_deflate_base64");
         match kept && !fixed {
             true => poisoned += 1,

@@ -18,7 +18,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     for verdict in input.verdict.iter().chain(&input.comparison) {
         blocks.push(Block::list(coverage(verdict).into_iter().chain([false_alarms(verdict)])));
         if !verdict.troubles.is_empty() {
-            blocks.push(Block::heading("What speaks against the records"));
+            blocks.push(Block::heading("Warnings about the records"));
             let troubles = verdict.troubles.iter();
             blocks.push(Block::list(
                 troubles.map(|trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code)),
@@ -90,12 +90,12 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
 /// Who is to blame; that nobody was found is no proof that nobody is.
 fn accused(suspects: &Suspects) -> Badge {
     let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
-        (0, 0) => ("none", "NOBODY ACCUSED".to_owned()),
-        (0, _) => ("unsure", "CANNOT TELL".to_owned()),
+        (0, 0) => ("none", "NO SUSPECTS".to_owned()),
+        (0, _) => ("unsure", "UNDECIDED".to_owned()),
         (count, _) => ("bad", counted(count, "suspect").to_uppercase()),
     };
     let said = suspects.answer.as_str();
-    let detail = said.strip_prefix("cannot tell: ").unwrap_or(said).into();
+    let detail = said.strip_prefix("undecided: ").unwrap_or(said).into();
     Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
 }
 

@@ -196,7 +196,7 @@ pub struct PairsView {
     pub pairs: Vec<Pair>,
     /// Middle of each measure (inner) in each locality (outer), where there are such pairs.
     pub middles: [[Option<Middle>; 3]; 2],
-    /// Values that were held against the others of their locality.
+    /// Values that were compared with the others of their locality.
     pub compared: usize,
     /// The slow ones, the worst first.
     pub slow: Vec<SlowPair>,

@@ -181,7 +181,7 @@ mod tests {
                 assert!(found.contains(&culprit), "{pairs} pairs, run {run}");
                 others += usize::from(found.len() > 1);
             }
-            assert!(others <= 2, "{pairs} pairs: others were accused in {others} of 100 runs");
+            assert!(others <= 2, "{pairs} pairs: others were suspected in {others} of 100 runs");
         }
     }
 

@@ -61,7 +61,7 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
             format!("{faster} is faster{why}, in {percent:.0} of 100 draws.\n")
         }
         None => format!(
-            "{faster} is faster{why}. How sure that is cannot be told: the errors of these times are not known.\n"
+            "{faster} is faster{why}. How sure that is cannot be determined: the errors of these times are not known.\n"
         ),
     };
     text

@@ -157,7 +157,7 @@ fn order(document: &PlanDocument) -> String {
             format!("A tie: the runner-up takes {difference} longer, but the best is faster in {percent} draws only.")
         }
         OrderVerdict::Unknown => format!(
-            "The runner-up takes {difference} longer. How sure that order is cannot be told: the errors of these times are \
+            "The runner-up takes {difference} longer. How sure that order is cannot be determined: the errors of these times are \
              not known."
         ),
     }

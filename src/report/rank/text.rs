@@ -46,7 +46,7 @@ fn axes(document: &RankDocument, width: u16) -> String {
         Column::right("95 %", 6),
         Column::right("exposed", 0),
         Column::right("exposed 95 %", 7),
-        Column::left("stands on", 1),
+        Column::left("rests on", 1),
     ];
     let row = |axis: &AxisDocument| {
         let g = &axis.grounds;
@@ -99,7 +99,7 @@ fn amount(by: &str, value: f64) -> String {
 }
 
 fn grounds(document: &RankDocument, width: u16) -> String {
-    let mut out = "\nthe costliest call of each axis stands on\n".to_owned();
+    let mut out = "\nthe costliest call of each axis rests on\n".to_owned();
     for axis in &document.axes {
         out += &wrapped(&format!("  {}: {}", axis.axis, axis.ground), width);
     }

@@ -26,7 +26,7 @@ pub struct StepOp {
     pub payload_bytes_per_step: Bytes,
     /// What that rank sends in all calls together.
     pub wire_bytes_per_step: Bytes,
-    /// What hides it; `None` where everybody waits for it.
+    /// What hides it; `None` where all wait for it.
     pub overlaps_with: Option<String>,
     /// Where the bytes come from.
     pub why: String,
@@ -42,7 +42,7 @@ impl StepOp {
         self.seconds_per_call.map(|call| call.times(self.count_per_step as f64))
     }
 
-    /// Whether everybody waits for it.
+    /// Whether all wait for it.
     pub fn exposed(&self) -> bool {
         self.overlaps_with.is_none()
     }

@@ -14,7 +14,7 @@ const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: 1, one_in: 1 };
 const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
 
-/// A call of the step in question: microseconds of a call in each replicate, none where it was waived.
+/// A call of the step in question: microseconds of a call in each replicate, none where it was skipped.
 struct Called {
     axis: Axis,
     style: Style,

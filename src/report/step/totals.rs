@@ -26,7 +26,7 @@ pub struct Sum {
     pub known_seconds: Span,
     /// Distinct calls.
     pub ops: usize,
-    /// Those of them without a time: waived, failed, wrong or not measured.
+    /// Those of them without a time: skipped, failed, wrong or not measured.
     pub without_a_time: usize,
 }
 

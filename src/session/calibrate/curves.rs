@@ -32,7 +32,7 @@ struct Growing {
     bytes_of_case: BTreeMap<u32, u64>,
     /// Seconds of a call in each replicate, by bytes.
     seconds: BTreeMap<u64, Vec<f64>>,
-    /// Sizes that were asked for, whatever came of them: none is tried twice.
+    /// Sizes that were requested, whatever came of them: none is tried twice.
     tried: BTreeSet<u64>,
     /// How wrong the predictions of added sizes were, in the order of adding.
     errors: Vec<f64>,
@@ -179,7 +179,7 @@ impl Growing {
         is_new.then_some(bytes)
     }
 
-    /// The nearest size at or below that the call can have, so that what is planned is what is asked for.
+    /// The nearest size at or below that the call can have, so that what is planned is what is requested.
     fn divisible(&self, bytes: u64) -> Option<u64> {
         let op = Op { bytes_total: Bytes(bytes), ..self.op.clone() };
         op.geometry(self.facts.group_size).ok().map(|geometry| geometry.bytes_total.0)

@@ -2,7 +2,7 @@
 //! other calls, a larger one that takes less time than a smaller one, a dip of the bandwidth at one size.
 //!
 //! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010),
-//! and hold for every library: whatever breaks one could be mended in the library, or by choosing another algorithm.
+//! and hold for every library: whatever breaks one could be fixed in the library, or by choosing another algorithm.
 
 mod rules;
 
@@ -58,7 +58,7 @@ impl Guideline {
 pub struct Finding {
     /// The rule.
     pub guideline: Guideline,
-    /// The cases: the slow one, then those that it is held against.
+    /// The cases: the slow one, then those that it is compared with.
     pub cases: Vec<String>,
     /// Median time over the longest that the rule allows: 1.2 is 20 % more.
     pub times_allowed: f64,
@@ -212,7 +212,9 @@ fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> 
         let perhaps = found.findings.len() - certain;
         add(
             3,
-            format!("rules seem to be broken, but that may be chance: {perhaps} findings; more replicates would tell"),
+            format!(
+                "rules seem to be broken, but that may be chance: {perhaps} findings; more replicates would decide"
+            ),
         );
     }
     if found.looked_at == 0 {
@@ -220,7 +222,7 @@ fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> 
     }
     let synthetic = cases.iter().any(|case| case.shortfalls.iter().any(|shortfall| shortfall.starts_with("synthetic")));
     if synthetic {
-        add(3, "synthetic: the simulation is held against the rules, not a machine".to_owned());
+        add(3, "synthetic: the simulation is compared with the rules, not a machine".to_owned());
     }
     let replicates = cases.first().map_or(0, |case| case.seconds.len());
     let attainable = RankSums::default().attainable(replicates, replicates) * found.looked_at as f64;
@@ -233,7 +235,7 @@ fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> 
 fn told(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
     vec![
         format!(
-            "held against itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \
+            "compared with itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \
              call takes longer than others that together do the same, and no size has less bandwidth than both its \
              neighbours; {} beyond a rule is tolerated",
             found.looked_at,

@@ -1,4 +1,4 @@
-//! The rules: which calls are held against which. Numbers only; what is chance is for the caller to say.
+//! The rules: which calls are compared with which. Numbers only; what is chance is for the caller to say.
 
 use super::{Check, Guideline, Timed};
 use crate::collective::{Collective, Placement, ReduceOp};
@@ -136,7 +136,7 @@ fn check<'a>(
     (!times.is_empty()).then_some(Check { guideline, slow: slow.facts, against, times })
 }
 
-/// A finding for people: what is slow, by how much, and what it is held against.
+/// A finding for people: what is slow, by how much, and what it is compared with.
 pub(super) fn sentence(check: &Check, times_allowed: f64, (replicates, certain): (usize, bool)) -> String {
     let name = &check.slow.name;
     let more = format!("{} %", three_digits((times_allowed - 1.0) * 100.0));

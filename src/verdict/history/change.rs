@@ -3,7 +3,7 @@
 //!
 //! What chance does is counted, not computed from a distribution, so that skewed and bimodal noise raises no more alarms than
 //! normal noise does; and whole runs are moved, so that rows that hang together count as little as they should (the single-step
-//! maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). A stretch may end before the newest run, so that a fault that was mended is seen; after it is found
+//! maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). A stretch may end before the newest run, so that a fault that was fixed is seen; after it is found
 //! its step is taken out and the rest is looked at again (circular binary segmentation, Olshen, Venkatraman, Lucito and Wigler,
 //! Biostatistics 5(4), 2004). Seeded: the same runs always give the same changes.
 

@@ -64,7 +64,7 @@ pub struct SeriesRun {
     pub started_at: String,
     /// In what it differs from the run before it, as sentences.
     pub differences: Vec<String>,
-    /// Rows that have no say, for being missing, wrong, unverified or doubtful.
+    /// Rows that have no say, for being missing, wrong, unverified or unreliable.
     pub rows_left_out: u32,
 }
 

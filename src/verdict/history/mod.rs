@@ -1,7 +1,7 @@
 //! Runs over time: which rows changed, between which two runs, by how much, and what else changed there.
 //!
 //! Where a series changes is found in `change`; which runs belong together, and what is taken from them, in `gather`. A
-//! record that cannot be read, is synthetic, or has a doubtful row loses that much of its say, and it is told.
+//! record that cannot be read, is synthetic, or has a unreliable row loses that much of its say, and it is told.
 
 mod change;
 mod document;
@@ -117,7 +117,7 @@ fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
             change::FEWEST_RUNS - 1,
             orders
         ),
-        "a run counts as the median of its replicates; missing, wrong, unverified and doubtful rows stay out"
+        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out"
             .to_owned(),
         "runs are taken to be exchangeable where nothing changed; a machine that drifts slowly shows steps too"
             .to_owned(),

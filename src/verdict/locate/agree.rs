@@ -45,12 +45,12 @@ pub(super) fn agreed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>, V
             }
         }
     }
-    // Whoever is accused anyway is not in doubt, nor is what an accused node explains.
+    // Whoever is accused anyway is certain, and so is what an accused node explains.
     alone.retain(|(_, finding)| !stand.iter().any(|accused| covers(&accused.culprit, &finding.culprit)));
     let sentences = alone.iter().map(|(measure, finding)| {
         format!(
-            "{} alone speaks against {}, by {}: on fewer than {FEW} nodes another measure must agree, so it is not accused; \
-             more replicates would tell",
+            "{} alone speaks against {}, by {}: on fewer than {FEW} nodes another measure must agree, so it is not suspected; \
+             more replicates would decide",
             measure.name(),
             name(&finding.culprit, places),
             percent(finding.slower)

@@ -33,7 +33,7 @@ pub struct Suspects {
     pub suspects: Vec<Suspect>,
     /// What the data cannot tell, as sentences.
     pub cannot_tell: Vec<String>,
-    /// What speaks against the records as a whole, with the exit code that each asks for.
+    /// Warnings about the records as a whole, with the exit code that each asks for.
     pub troubles: Vec<Trouble>,
     /// How it was decided, as sentences.
     pub rule: Vec<String>,

@@ -284,7 +284,7 @@ impl<'a> Search<'a> {
             let always = replicates.map(|value| value - self.usual_of(pair)).all(|excess| usual.strength(excess) > 1.0);
             if always {
                 let evidence = format!(
-                    "takes {} longer than usual; both nodes are well with others",
+                    "takes {} longer than usual; both nodes are normal with others",
                     percent(slower - usual.middle)
                 );
                 let nodes = pair.map(|node| node as u32);

@@ -92,7 +92,7 @@ fn seconds_of_nodes(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Opti
 }
 
 impl Growth {
-    /// Nodes that are slower than the others by themselves, the worst first. Gives how many were held against each other.
+    /// Nodes that are slower than the others by themselves, the worst first. Gives how many were compared with each other.
     pub(super) fn inside(&self, places: &Places, findings: &mut Vec<Finding>) -> u32 {
         let Some(level) = self.levels.first().filter(|level| level.nodes == 1) else { return 0 };
         let mut left: Vec<(usize, f64)> = (level.groups.iter())
@@ -146,7 +146,7 @@ impl Growth {
                     strength: excess / LEAST_GROWTH,
                     intermittent: false,
                     evidence: format!(
-                        "{} takes {} longer on {nodes} nodes than its growth from {nodes_a} to {nodes_b} nodes allows, while groups of {nodes_b} are well",
+                        "{} takes {} longer on {nodes} nodes than its growth from {nodes_a} to {nodes_b} nodes allows, while groups of {nodes_b} are normal",
                         self.call, percent(excess)
                     ),
                 });

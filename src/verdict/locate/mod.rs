@@ -155,14 +155,14 @@ fn unexplained(all: Vec<Finding>) -> Vec<Finding> {
     all.iter().filter(|finding| !all.iter().any(|other| explains(other, finding))).cloned().collect()
 }
 
-/// What speaks against the records as a whole.
+/// Warnings about the records as a whole.
 fn troubles(records: &[Judged], looked: &Looked) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for judged in records {
         let name = judged.path.display();
         // Of each record by itself, as several may have plans of their own.
         let (_, of_record) = evidence::evidence(std::slice::from_ref(judged));
-        let doubts = judged.record.header.warnings.iter().map(|warning| (3, format!("doubtful: {warning}")));
+        let doubts = judged.record.header.warnings.iter().map(|warning| (3, format!("unreliable: {warning}")));
         troubles.extend(of_record);
         troubles.extend(doubts.map(|(exit_code, text)| Trouble { exit_code, text: format!("{name}: {text}") }));
     }

@@ -37,7 +37,7 @@ pub(super) fn passing(search: &mut Search) -> usize {
             strength: excess / allowed,
             intermittent: true,
             evidence: format!(
-                "{}: slow in {} of {all} meetings, with {met} other nodes, by {}; well in the others",
+                "{}: slow in {} of {all} meetings, with {met} other nodes, by {}; normal in the others",
                 search.measure.name(),
                 own.len(),
                 percent(excess)

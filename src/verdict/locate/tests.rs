@@ -84,7 +84,7 @@ fn on_four_nodes_what_one_measure_says_alone_accuses_nobody() {
         assert_eq!(healthy, [], "seed {seed}");
         doubted += usize::from(alone > 0);
     }
-    assert!(doubted > 0, "what one measure says alone is told");
+    assert!(doubted > 0, "what one measure alone shows is listed");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_leaf_is_told_from_two_bad_nodes_side_by_side_and_its_uplinks_from_itself() 
     let two = accused(16, Some(4), 1, |pair, _| if pair.contains(&4) || pair.contains(&5) { 1.6 } else { 1.0 });
     assert_eq!(two, [Culprit::Node { node: 4 }, Culprit::Node { node: 5 }]);
     let unknown = accused(16, None, 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
-    assert_eq!(unknown.len(), 4, "without leaves its nodes are accused: {unknown:?}");
+    assert_eq!(unknown.len(), 4, "without leaves its nodes are suspected: {unknown:?}");
 }
 
 #[test]

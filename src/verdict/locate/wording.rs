@@ -83,11 +83,11 @@ fn next_step(culprit: &Culprit, places: &Places) -> String {
             launch(&others(&[], 2), places, None)
         ),
         Culprit::Leaf { nodes, .. } => {
-            format!("{}  # well among themselves? then it is the uplinks", qualify(&nodes[..nodes.len().min(8)]))
+            format!("{}  # normal among themselves? then it is the uplinks", qualify(&nodes[..nodes.len().min(8)]))
         }
         Culprit::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();
-            format!("{}  # and the other half: are both well?", qualify(&half))
+            format!("{}  # and the other half: are both normal?", qualify(&half))
         }
         Culprit::LateRank { node, .. } => {
             format!("{}  # is it late there too? look for what else runs on that host", qualify(&others(&[*node], 1)))
@@ -112,10 +112,10 @@ fn launch(nodes: &[u32], places: &Places, each: Option<u32>) -> String {
 pub(super) fn answer(suspects: &[Suspect], looked: &Looked, exit_code: i32) -> String {
     let nodes = looked.places.nodes();
     match (suspects, exit_code) {
-        ([], 0) => format!("nobody is accused; all pairs of {nodes} nodes were measured"),
+        ([], 0) => format!("no suspects; all pairs of {nodes} nodes were measured"),
         ([], _) => match limits::undecided(looked) {
-            Some(why) => format!("cannot tell: {why}"),
-            None => "nobody is accused, but the data are not good enough to call the machine good".to_owned(),
+            Some(why) => format!("undecided: {why}"),
+            None => "no suspects, but the data are not good enough to call the machine good".to_owned(),
         },
         ([only], _) => format!("suspect: {}", only.name),
         ([first, others @ ..], _) => format!("{} suspects, first of all {}", others.len() + 1, first.name),
@@ -128,22 +128,22 @@ pub(super) fn rule(looked: &Looked) -> Vec<String> {
     let all = Measure::ALL.len();
     vec![
         format!(
-            "odd is what is above the lower median of its like by more than k robust standard deviations (1.4826 times the \
+            "an outlier is above the lower median of its kind by more than k robust standard deviations (1.4826 times the \
              median of absolute distances, at least 1 %), where k is the normal quantile that all comparisons of one kind of \
              evidence together pass by chance in {} % of healthy machines (Bonferroni), times 1 + 8 / (n - 1) for n values",
             100.0 * CHANCE
         ),
         "and by at least 5 % with most of its partners (nodes, rails, adapters, leaves), or by 10 % on a single path".to_owned(),
         format!(
-            "on fewer than {FEW} nodes a node or link is accused only where another measure agrees: one way with both ways or \
-             latency, or the other way round; what one measure says alone is told and accuses nobody"
+            "on fewer than {FEW} nodes a node or link is suspected only where another measure agrees: one way with both ways or \
+             latency, or the other way round; what one measure alone shows is listed and makes nothing a suspect"
         ),
         format!("measures of pairs, each by itself: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
-        "what explains most is accused first: rails and adapters within each pair, then leaves, nodes, and last single paths; \
-         what an accused explains accuses nobody else"
+        "what explains most is suspected first: rails and adapters within each pair, then leaves, nodes, and last single paths; \
+         what a suspect explains makes nothing else a suspect"
             .to_owned(),
         "only at scale: groups that take 10 % longer in every replicate than a straight line through two smaller sizes, and \
-         that contain nobody who is accused"
+         that contain no suspect"
             .to_owned(),
         "late: last in a clear majority of common starts, later than the clocks disagree and than a tenth of the call".to_owned(),
     ]

@@ -264,7 +264,7 @@ pub(super) fn counted(count: u64, of: u64) -> Counted {
     Counted { count, of, lower_bound: interval.map(|(low, _)| low), upper_bound: interval.map(|(_, high)| high) }
 }
 
-/// One comparison, or one gated row: true where what is asked for came about.
+/// One comparison, or one gated row: true where what is requested came about.
 fn once(asked: Asked, noise: Noise, rule: &SelfTestRule, index: u64) -> Result<bool> {
     let stream = Asked::ALL.iter().position(|other| *other == asked).unwrap_or(0) as u64 * 8
         + Kind::ALL.iter().position(|other| *other == noise).unwrap_or(0) as u64;

@@ -1,4 +1,4 @@
-//! Made-up records for trying the rules: whole, verified and beyond doubt, so that only their times decide.
+//! Made-up records for trying the rules: whole, verified and reliable, so that only their times decide.
 
 use super::super::Judged;
 use crate::collective::{Collective, Placement, ReduceOp};

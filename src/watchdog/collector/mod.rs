@@ -205,5 +205,5 @@ fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<C
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(std::io::Error::other("whoever listens there is not of this run"))
+    Err(std::io::Error::other("the listener there does not belong to this run"))
 }

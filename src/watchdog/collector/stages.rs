@@ -1,4 +1,4 @@
-//! From the first doubt to the end of a launch: noticing, asking everybody, reporting, ending.
+//! From the first suspicion to the end of a launch: noticing, asking everybody, reporting, ending.
 
 use super::super::wire::Frame;
 use super::report::{Seen, hang_line, short_text, whole_text};
@@ -232,7 +232,7 @@ impl Serving {
             return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}"), Vec::new()));
         }
         self.table.first_death()?;
-        let text = "the ranks were asked to stop and did not come to their end; what was measured is kept".to_owned();
+        let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
         Some((EndStatus::Interrupted, 143, text, Vec::new()))
     }
 }

@@ -313,7 +313,7 @@ impl<'a> Expansion<'a> {
         let mut messages = messages_of(&self.ops[..self.own_ops], forward);
         messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != forward);
         let next = messages.iter().copied().find(|op| self.to_send[*op] > 0);
-        // One too many is sent all the same, and found when the program is held against the list.
+        // One too many is sent all the same, and found when the program is compared with the list.
         let Some(op) = next.or_else(|| messages.last().copied()) else { return };
         self.to_send[op] = self.to_send[op].saturating_sub(1);
         self.emit.send(op, to.stage, stream(to, forward));

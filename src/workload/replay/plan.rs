@@ -35,7 +35,7 @@ pub struct ReplayPlan {
     pub groups: Vec<Groups>,
     /// The stage of every rank.
     pub stage_of_rank: Vec<u32>,
-    /// By stage; only of those that were asked for.
+    /// By stage; only of those that were requested.
     pub programs: Vec<Option<ReplayProgram>>,
     /// By stage: what the list of ops says that a rank moves on each axis.
     pub listed: Vec<Vec<AxisTotals>>,

@@ -43,7 +43,7 @@ fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
         return Err((
             &training.place,
             format!(
-                "linears = {linears} stands beside sequence_parallel, but linears that stand alone take and give whole \
+                "linears = {linears} cannot be combined with sequence_parallel: linears that stand alone take and give whole \
                  sequences; accepted: linears = pair, or no sequence_parallel"
             ),
         ));

@@ -74,7 +74,7 @@ fn instead(table: &LayoutTable, ranks: u32) -> String {
     let degrees = dp.into_iter().chain([("tp", table.tp), ("cp", table.cp), ("pp", table.pp)]);
     let change = |(name, degree): (&str, u32)| {
         let others = all / u128::from(degree);
-        // A degree of 1 that nobody asked for is not what is wrong.
+        // A degree of 1 that nobody requested is not what is wrong.
         let is_candidate = others != 0 && world.is_multiple_of(others) && (degree > 1 || name == "dp");
         let room = is_candidate.then(|| (world / others) as u64)?;
         let fitting = if table.dp.is_some() { vec![room] } else { nearest_divisors(room, u64::from(degree)) };

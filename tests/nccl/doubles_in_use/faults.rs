@@ -1,4 +1,4 @@
-//! What goes wrong when it is asked for, seen from every rank: rank 1 of three is the one that it strikes.
+//! What goes wrong when it is requested, seen from every rank: rank 1 of three is the one that it strikes.
 
 use crate::doubles_in_use::api::{call, good};
 use crate::doubles_in_use::nccl::{Rank, eventually};

@@ -31,7 +31,7 @@ fn with_step<T>(
     );
     let suite = Suite::parse(&shipped(), &text)?;
     let steps = Step::all_of(&suite.layouts[0], ranks)?;
-    let Some(Step::Training(step)) = steps.first() else { unreachable!("a training was asked for") };
+    let Some(Step::Training(step)) = steps.first() else { unreachable!("a training was requested") };
     Ok(look(step))
 }
 

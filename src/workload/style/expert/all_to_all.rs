@@ -43,7 +43,7 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
         collective: Collective::AllGather,
         element: Int64,
         what: "how many tokens each rank has for each expert; the host must have the counts before it can issue the exchange, so \
-               everybody waits for it (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)",
+               all wait for it (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)",
     };
     let experts = layer.mixture.experts;
     let mut ops = vec![layer.op(counts, &[("etp", layer.etp), ("e", layer.ep), ("experts", experts)])?];

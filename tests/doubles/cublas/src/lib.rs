@@ -22,7 +22,7 @@ const VERSION: [c_int; 3] = [12, 8, 4];
 /// The streams of the handles that are open.
 static HANDLES: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
-/// Products that this process has asked for.
+/// Products that this process has requested.
 static PRODUCTS: AtomicU64 = AtomicU64::new(0);
 
 fn answer(work: impl FnOnce() -> Result<(), c_int>) -> c_int {

@@ -22,7 +22,7 @@ pub struct Allocation {
 struct Memory {
     allocations: BTreeMap<usize, Allocation>,
     used: BTreeMap<c_int, usize>,
-    /// Allocations that were asked for since the start.
+    /// Allocations that were requested since the start.
     asked: u64,
 }
 

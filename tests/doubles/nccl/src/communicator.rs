@@ -120,7 +120,7 @@ impl Communicator {
                     UNHANDLED_CUDA_ERROR => {
                         "Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'"
                     }
-                    _ => "making a communicator fails, as was asked for",
+                    _ => "making a communicator fails, as requested",
                 },
             );
         }

@@ -45,7 +45,7 @@ impl Planned {
             SETTINGS.fault(kind, Some(rank), call.kind.name(), number).cloned()
         };
         if let Some(fault) = fault(Kind::Error) {
-            return trouble(fault.code, format!("call {of_all} ({}) fails, as was asked for", call.kind.name()));
+            return trouble(fault.code, format!("call {of_all} ({}) fails, as requested", call.kind.name()));
         }
         let kinds = [
             Kind::Kill,
@@ -160,7 +160,7 @@ impl Job {
                     return Ok(Left::Nothing);
                 }
                 Kind::AsyncError => {
-                    let text = "an asynchronous error, as was asked for".to_owned();
+                    let text = "an asynchronous error, as requested".to_owned();
                     return Err(Trouble { code: fault.code, text });
                 }
                 Kind::Kill => {

@@ -32,7 +32,7 @@ impl Trouble {
         if std::env::var_os("NCCL_DEBUG").is_some() {
             eprintln!("{text}");
         }
-        // Whoever asked for an earlier one may still read it, so that none is freed.
+        // Whoever requested an earlier one may still read it, so that none is freed.
         LAST.store(CString::new(text).unwrap_or_default().into_raw(), Ordering::SeqCst);
     }
 }
