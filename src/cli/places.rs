@@ -1,4 +1,4 @@
-//! Where the files of a run are: the launched program, the record, and what the user named.
+//! Where the files of a run are: the record, and what the user named.
 
 use crate::error::{Error, Result};
 use std::fs;
@@ -7,24 +7,6 @@ use std::path::{Path, PathBuf};
 
 /// Folder of records that were given no path, from the working directory.
 const DEFAULT_FOLDER: &str = "reports/runs";
-
-/// A launched program, which is installed beside this one.
-pub(crate) fn program_beside(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))?;
-    beside(&own, name)
-}
-
-fn beside(own: &Path, name: &str) -> Result<PathBuf> {
-    let program = own.with_file_name(name);
-    if program.is_file() {
-        return Ok(program);
-    }
-    Err(Error::environment(format!(
-        "no {name} beside commgauge: looked for {}; build both with `cargo build --release` on a machine with MPI",
-        program.display()
-    )))
-}
 
 /// A name for the record of a run that starts now, in the default folder.
 pub(crate) fn default_record() -> PathBuf {
@@ -136,13 +118,6 @@ mod tests {
         assert_eq!(names("a/b.jsonl", 1), ["a/b.jsonl"]);
         assert_eq!(names("a/b.jsonl", 2), ["a/b-1.jsonl", "a/b-2.jsonl"]);
         assert_eq!(names("b", 2), ["b-1", "b-2"]);
-    }
-
-    #[test]
-    fn a_missing_program_is_named_with_the_place_that_was_looked_at() {
-        let error = beside(Path::new("/nowhere/commgauge"), "commgauge-suite").expect_err("not there");
-        assert_eq!(error.exit_code(), 6);
-        assert!(error.to_string().contains("/nowhere/commgauge-suite"), "{error}");
     }
 
     #[test]

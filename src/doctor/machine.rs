@@ -103,11 +103,11 @@ impl System for Machine {
     }
 
     fn programs(&self) -> PathBuf {
-        std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned())).unwrap_or_default()
+        crate::launch::folder().unwrap_or_default()
     }
 
     fn flavor(&self) -> Option<Flavor> {
-        Flavor::of_this_build()
+        crate::launch::flavor()
     }
 }
 

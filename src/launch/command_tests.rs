@@ -23,6 +23,10 @@ fn request(ranks: u32, root: bool) -> Request {
     }
 }
 
+/// It waits without ever giving a processor away, unless it is told to.
+const MPICH_8: &str = "env MPIR_CVAR_POLLS_BEFORE_YIELD=1 MPIR_CVAR_CH4_PROGRESS_THROTTLE=true \
+    MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=1 mpiexec -n 8 -bind-to none suite 'a b'";
+
 fn line(family: Family, request: &Request) -> String {
     build(&launcher(family), request).expect("a command").for_shell()
 }
@@ -75,8 +79,8 @@ fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
         ),
         (Mpich, 4, false, "mpiexec -n 4 -bind-to core suite 'a b'"),
         (Mpich, 4, true, "mpiexec -n 4 -bind-to core suite 'a b'"),
-        (Mpich, 8, false, "mpiexec -n 8 -bind-to none suite 'a b'"),
-        (Mpich, 8, true, "mpiexec -n 8 -bind-to none suite 'a b'"),
+        (Mpich, 8, false, MPICH_8),
+        (Mpich, 8, true, MPICH_8),
         (Slurm, 4, false, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
         (Slurm, 4, true, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
         (Slurm, 8, false, "srun --ntasks=8 --kill-on-bad-exit=1 --overcommit --cpu-bind=none suite 'a b'"),

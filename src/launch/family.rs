@@ -46,6 +46,14 @@ impl Flavor {
         }
     }
 
+    /// The folder of its programs in packages that have them for several MPIs.
+    pub(super) fn folder(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "open-mpi",
+            Self::Mpich => "mpich",
+        }
+    }
+
     /// Name for people.
     pub fn name(self) -> &'static str {
         match self {
@@ -65,13 +73,18 @@ impl Family {
         }
     }
 
+    /// The MPI that it belongs to; none for Slurm, which is of no MPI.
+    pub fn flavor(self) -> Option<Flavor> {
+        match self {
+            Self::OpenMpi4 | Self::OpenMpi5 => Some(Flavor::OpenMpi),
+            Self::Mpich => Some(Flavor::Mpich),
+            Self::Slurm => None,
+        }
+    }
+
     /// Whether ranks of that MPI find each other under this launcher. Slurm serves both, if the site has set it up.
     pub fn starts(self, flavor: Flavor) -> bool {
-        match self {
-            Self::OpenMpi4 | Self::OpenMpi5 => flavor == Flavor::OpenMpi,
-            Self::Mpich => flavor == Flavor::Mpich,
-            Self::Slurm => true,
-        }
+        self.flavor().is_none_or(|own| own == flavor)
     }
 }
 

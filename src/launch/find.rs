@@ -3,6 +3,7 @@
 //! Nothing is swapped: a launcher of another MPI is named in the error and not used.
 
 use super::family::{Family, Flavor, Launcher, parse_version};
+use super::installed::only_flavor;
 use crate::error::{Error, Result};
 use std::process::{Command, Stdio};
 
@@ -11,14 +12,14 @@ use std::process::{Command, Stdio};
 pub struct Surroundings {
     /// Inside a Slurm allocation.
     pub in_slurm: bool,
-    /// The MPI of the launched programs, if known.
+    /// The MPI of the launched programs, if it is known and one alone.
     pub flavor: Option<Flavor>,
 }
 
 impl Surroundings {
     /// Those of this process.
     pub fn here() -> Self {
-        Self { in_slurm: std::env::var_os("SLURM_JOB_ID").is_some(), flavor: Flavor::of_this_build() }
+        Self { in_slurm: std::env::var_os("SLURM_JOB_ID").is_some(), flavor: only_flavor() }
     }
 }
 
@@ -90,7 +91,7 @@ fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Re
     let names: &[&str] = match flavor {
         Some(Flavor::OpenMpi) => &["mpirun", "mpiexec", "mpirun.openmpi"],
         Some(Flavor::Mpich) => &["mpiexec", "mpirun", "mpiexec.mpich", "mpiexec.hydra"],
-        None => &["mpirun", "mpiexec"],
+        None => &["mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.mpich", "mpiexec.hydra"],
     };
     let mut others = Vec::new();
     for name in names {

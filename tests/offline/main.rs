@@ -32,4 +32,5 @@ mod plan;
 mod rank;
 mod resume;
 mod selftest;
+mod setup;
 mod worse;

@@ -2,7 +2,7 @@
 
 use super::arguments::{Backend, RunArguments};
 use crate::error::Result;
-use crate::launch::{Allocation, Family, Flavor, Launcher, srun_mpi};
+use crate::launch::{self, Allocation, Family, Launcher, srun_mpi};
 use std::process::{Command, Stdio};
 
 /// Ranks where neither a flag nor an allocation says how many.
@@ -38,5 +38,5 @@ pub(super) fn mpi_of_srun(arguments: &RunArguments, launcher: &Launcher) -> Resu
         |_| String::new(),
         |output| String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
     );
-    srun_mpi(Flavor::of_this_build(), &offered, &|name| std::env::var(name).ok()).map(|word| word.map(str::to_owned))
+    srun_mpi(launch::flavor(), &offered, &|name| std::env::var(name).ok()).map(|word| word.map(str::to_owned))
 }

@@ -59,7 +59,7 @@ impl<'a> Launched<'a> {
         let before = self.again.and_then(|again| again.launcher.as_ref()).filter(|_| !has_own_words);
         let choice = before.map_or(arguments.launcher.as_str(), |part| part.program.as_str());
         let launcher = launch::find(choice, Surroundings::here(), &launch::probe)?;
-        let program = places::text(&places::program_beside(self.program)?)?;
+        let program = places::text(&launch::program(self.program, launcher.family)?)?;
         let build = |words: Vec<String>| match before {
             Some(part) => Ok(part.command(launcher.family, program.clone(), words)),
             None => launch::build(&launcher, &request(arguments, &launcher, program.clone(), words)?),

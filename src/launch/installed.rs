@@ -1,0 +1,155 @@
+//! Where the launched programs are, and of which MPI: beside commgauge as cargo builds them, or, in packages, in a folder for each MPI, of
+//! which the one is taken that fits the launcher.
+//!
+//! What a package looks like is made by `scripts/package`.
+
+use super::family::{Family, Flavor};
+use super::find::{Surroundings, find, probe};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// Folders for the programs of one MPI, seen from the folder of commgauge itself: beside it, or as packages have them.
+const PARENTS: [&str; 2] = [".", "../lib/commgauge"];
+
+/// The launched program of this name, for that launcher.
+///
+/// # Errors
+/// Where it is not installed, or srun is to start it and nothing tells for which MPI.
+pub fn program(name: &str, family: Family) -> Result<PathBuf> {
+    program_from(&own()?, name, family, &flavor)
+}
+
+/// The MPI of the launched programs, if there is only one that they can be of; `None` where a package has them for several.
+pub(super) fn only_flavor() -> Option<Flavor> {
+    only_flavor_from(own().ok().as_deref())
+}
+
+/// The MPI of the launched programs: the one of a package's that the first launcher on PATH belongs to, else the one of this build.
+pub fn flavor() -> Option<Flavor> {
+    only_flavor().or_else(|| {
+        let launcher = find("auto", Surroundings { in_slurm: false, flavor: None }, &probe).ok()?;
+        launcher.family.flavor()
+    })
+}
+
+/// The folder of the launched programs of that MPI, for the launcher that is taken.
+pub fn folder() -> Option<PathBuf> {
+    let own = own().ok()?;
+    flavor().and_then(|flavor| packaged(&own, flavor)).or_else(|| own.parent().map(Path::to_owned))
+}
+
+fn own() -> Result<PathBuf> {
+    std::env::current_exe()
+        .map_err(|cause| Error::environment(format!("cannot tell where commgauge itself lies: {cause}")))
+}
+
+fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
+    PARENTS.iter().map(|parent| own.with_file_name(parent).join(flavor.folder())).find(|folder| folder.is_dir())
+}
+
+fn only_flavor_from(own: Option<&Path>) -> Option<Flavor> {
+    let has = |flavor| own.is_some_and(|own| packaged(own, flavor).is_some());
+    match (has(Flavor::OpenMpi), has(Flavor::Mpich)) {
+        (true, true) => None,
+        (true, false) => Some(Flavor::OpenMpi),
+        (false, true) => Some(Flavor::Mpich),
+        (false, false) => Flavor::of_this_build(),
+    }
+}
+
+fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Option<Flavor>) -> Result<PathBuf> {
+    let packages: Vec<_> = [Flavor::OpenMpi, Flavor::Mpich].iter().filter_map(|each| packaged(own, *each)).collect();
+    let program = if packages.is_empty() {
+        own.with_file_name(name)
+    } else {
+        // srun starts those of any MPI; one that is installed has a launcher of its own.
+        let flavor = family.flavor().or_else(of_path).ok_or_else(|| {
+            Error::environment(
+                "srun starts ranks of every MPI, and neither mpirun nor mpiexec on PATH tells which one is here; \
+                 put the one of the MPI that is meant there, for example with `module load`",
+            )
+        })?;
+        packaged(own, flavor).map_or_else(|| own.with_file_name(flavor.folder()), |folder| folder).join(name)
+    };
+    if program.is_file() {
+        return Ok(program);
+    }
+    let advice = if packages.is_empty() {
+        "build both with `cargo build --release` on a machine with MPI"
+    } else {
+        "install the package anew, or name a launcher of another MPI with --launcher"
+    };
+    Err(Error::environment(format!("no {name} beside commgauge: looked for {}; {advice}", program.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        for file in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(path, "").expect("written");
+        }
+        folder
+    }
+
+    const BOTH: [&str; 4] = [
+        "bin/commgauge",
+        "bin/commgauge-suite",
+        "lib/commgauge/open-mpi/commgauge-suite",
+        "lib/commgauge/mpich/commgauge-suite",
+    ];
+
+    #[test]
+    fn the_programs_of_a_package_are_those_that_fit_the_launcher() {
+        use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
+        let (open, mpich) = (Some(Flavor::OpenMpi), Some(Flavor::Mpich));
+        let beside = ["bin/commgauge", "bin/open-mpi/commgauge-suite", "bin/mpich/commgauge-suite"];
+        let plain = ["bin/commgauge", "bin/commgauge-suite"];
+        for (files, family, of_path, expected) in [
+            (&BOTH[..], OpenMpi4, None, "open-mpi/commgauge-suite"),
+            (&BOTH[..], OpenMpi5, mpich, "open-mpi/commgauge-suite"),
+            (&BOTH[..], Mpich, open, "mpich/commgauge-suite"),
+            (&BOTH[..], Slurm, mpich, "mpich/commgauge-suite"),
+            (&BOTH[..], Slurm, open, "open-mpi/commgauge-suite"),
+            (&beside[..], OpenMpi5, None, "bin/./open-mpi/commgauge-suite"),
+            (&beside[..], Mpich, None, "bin/./mpich/commgauge-suite"),
+            (&plain[..], Mpich, None, "bin/commgauge-suite"),
+        ] {
+            let folder = folder_with(files);
+            let own = folder.path().join("bin/commgauge");
+            let found = program_from(&own, "commgauge-suite", family, &|| of_path).expect("found");
+            assert!(found.to_string_lossy().ends_with(expected), "{family:?}: {}", found.display());
+        }
+    }
+
+    #[test]
+    fn programs_that_are_missing_or_cannot_be_told_apart_are_named_with_what_to_do() {
+        let one = ["bin/commgauge", "lib/commgauge/open-mpi/commgauge-suite"];
+        for (files, name, family, words) in [
+            (&BOTH[..], "commgauge-suite", Family::Slurm, ["srun starts", "put the one"]),
+            (&BOTH[..], "commgauge-step", Family::Mpich, ["mpich/commgauge-step", "anew"]),
+            (&one[..], "commgauge-suite", Family::Mpich, ["mpich/commgauge-suite", "--launcher"]),
+            (&["bin/commgauge"][..], "commgauge-suite", Family::Mpich, ["bin/commgauge-suite", "cargo build"]),
+        ] {
+            let folder = folder_with(files);
+            let own = folder.path().join("bin/commgauge");
+            let error = program_from(&own, name, family, &|| None).expect_err(name);
+            assert_eq!(error.exit_code(), 6);
+            for word in words {
+                assert!(error.to_string().contains(word), "{error} lacks {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_package_for_several_mpis_takes_any_launcher_and_one_for_a_single_mpi_only_its_own() {
+        let (both, one) = (folder_with(&BOTH), folder_with(&["bin/commgauge", "lib/commgauge/mpich/commgauge-suite"]));
+        assert_eq!(only_flavor_from(Some(&both.path().join("bin/commgauge"))), None);
+        assert_eq!(only_flavor_from(Some(&one.path().join("bin/commgauge"))), Some(Flavor::Mpich));
+        assert_eq!(only_flavor_from(None), Flavor::of_this_build());
+    }
+}
