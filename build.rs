@@ -5,6 +5,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    // What is there is embedded; a file that changes is noticed by the compiler, a new one only here.
+    println!("cargo:rerun-if-changed=suites");
     println!("cargo:rustc-check-cfg=cfg(commgauge_open_mpi)");
     note_commit();
     if env::var_os("CARGO_FEATURE_MPI").is_some() {

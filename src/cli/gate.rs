@@ -1,7 +1,7 @@
 //! `commgauge gate RECORD --machine FILE`: does the machine reach what is expected of it?
 
 use super::verdict_output::{VerdictOutput, read_all};
-use crate::config::Machine;
+use crate::config::{Machine, Shipped};
 use crate::error::Result;
 use crate::verdict::{Allowed, GateRule, Judged, Verdict, gate, gate_unknown_machine};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct GateCommand {
 impl GateCommand {
     /// Judges, writes the verdict, and gives its exit code.
     pub fn execute(&self) -> Result<i32> {
-        let file = self.machine.as_deref().and_then(Machine::find);
+        let file = self.machine.as_deref().and_then(|asked| Shipped::Machine.find(asked));
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
@@ -47,12 +47,12 @@ impl GateCommand {
 
 /// The verdict on records of a machine that is a file, the name of a shipped one, or not known.
 pub(super) fn gated(records: &[Judged], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
-    let machine = asked.and_then(Machine::find).as_deref().map(Machine::load).transpose()?;
+    let machine = asked.and_then(|asked| Shipped::Machine.find(asked)).as_deref().map(Machine::load).transpose()?;
     match (asked, &machine) {
         (Some(asked), None) => gate_unknown_machine(
             records,
             &stem(asked),
-            format!("{}; fill in the template and save it", Machine::unknown(asked)),
+            format!("{}; fill in the template and save it", Shipped::Machine.unknown(asked)),
             rule,
         ),
         _ => gate(records, machine.as_ref(), rule),

@@ -17,7 +17,7 @@ use document::ListDocument;
 /// List what there is to name in files and flags, one line each; without an argument how many there are of each kind
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(
-    after_help = "commgauge list models\ncommgauge list machines --format json\n\nSuites and machines are looked for in suites/ of the current directory."
+    after_help = "commgauge list models\ncommgauge list machines --format json\n\nFiles in suites/ of the working directory win over the embedded ones; `commgauge show` prints those."
 )]
 pub struct ListCommand {
     /// Of which kind

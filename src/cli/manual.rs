@@ -4,7 +4,7 @@
 use super::programs::ProgramName;
 use super::table_or_json::print;
 use super::verdict_output::replace;
-use crate::config::{Machine, Model, Suite};
+use crate::config::Shipped;
 use crate::error::{Error, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueEnum};
@@ -105,9 +105,9 @@ fn completions(program: ProgramName, shell: Shell) -> Result<String> {
 /// The definition in which what names a shipped file has those names as its values.
 fn with_names(definition: Command) -> Command {
     let names = |asked: &str| match asked {
-        "suite" => Suite::shipped(),
-        "model" => Model::presets(),
-        "machine" => Machine::shipped(),
+        "suite" => Shipped::Suite.names(),
+        "model" => Shipped::Model.names(),
+        "machine" => Shipped::Machine.names(),
         _ => Vec::new(),
     };
     let named = |argument: Arg| {

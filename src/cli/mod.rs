@@ -40,6 +40,7 @@ pub mod run;
 mod sampling;
 pub mod schema;
 pub mod selftest;
+pub mod show;
 pub mod simulate;
 pub mod step;
 mod suite;

@@ -1,6 +1,8 @@
 //! Where the files of a run are: the record, and what the user named.
 
+use crate::config::{Shipped, is_embedded};
 use crate::error::{Error, Result};
+use crate::report::visible;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -84,6 +86,20 @@ pub(crate) fn check_file(what: &str, path: &Path) -> Result<()> {
     }
 }
 
+/// Says on stderr which file a bare name was taken to mean. Paths mean themselves, and what is not there is for its reader to refuse.
+pub(crate) fn say_taken(kind: Shipped, asked: &Path) {
+    if let Some(sentence) = taken(kind, asked) {
+        eprintln!("{sentence}");
+    }
+}
+
+fn taken(kind: Shipped, asked: &Path) -> Option<String> {
+    let file = kind.find(asked).filter(|file| !file.starts_with(asked))?;
+    let file = file.to_str()?;
+    let place = if is_embedded(file) { "embedded" } else { file };
+    Some(format!("{}: {} ({})", kind.noun(), visible(asked.to_str()?), visible(place)))
+}
+
 /// A path as a word of a command, which the record keeps as text.
 pub(crate) fn text(path: &Path) -> Result<String> {
     let refuse = || Error::usage(format!("{}: this path is not UTF-8, which the record cannot hold", path.display()));
@@ -126,6 +142,21 @@ mod tests {
         let (time, random) = id.split_once('-').expect("two parts");
         assert_eq!((time.len(), random.len()), (16, 4), "{id}");
         assert!(time.ends_with('Z') && u16::from_str_radix(random, 16).is_ok(), "{id}");
+    }
+
+    #[test]
+    fn a_name_says_which_file_it_means_and_a_path_says_nothing() {
+        for (kind, asked, expected) in [
+            (Shipped::Suite, "quick", Some("suite: quick (suites/quick.toml)")),
+            (Shipped::Machine, "gb200-nvl72", Some("machine: gb200-nvl72 (suites/machines/gb200-nvl72.toml)")),
+            (Shipped::Model, "gpt2", Some("model: gpt2 (suites/models/gpt2/config.json)")),
+            (Shipped::Model, "suites/models/gpt2", None),
+            (Shipped::Suite, "suites/quick.toml", None),
+            (Shipped::Suite, "embedded:suites/quick.toml", None),
+            (Shipped::Suite, "nothing", None),
+        ] {
+            assert_eq!(taken(kind, Path::new(asked)).as_deref(), expected, "{asked}");
+        }
     }
 
     #[test]

@@ -3,10 +3,11 @@
 mod computing;
 mod only;
 
+use super::places::say_taken;
 use super::rates::RatesFlags;
 use super::schema::published;
 use super::table_or_json::{columns, json, print};
-use crate::config::{Model, Table, Training};
+use crate::config::{Model, Shipped, Table, Training};
 use crate::error::{Error, Result};
 use crate::layout::MOST_RANKS;
 use crate::planner::explain::Comparison;
@@ -17,6 +18,7 @@ use crate::report::plan::{csv, explain_text, text};
 use crate::units::{BareSuffix, Bytes};
 use computing::{Computing, ComputingFlags};
 use serde_json::Value;
+use std::path::Path;
 use std::time::Instant;
 
 /// Without coefficients of a fit.
@@ -30,7 +32,7 @@ const NOTHING_OF_HIDDEN: &str =
 /// Prints the best layouts with what their step is made of, what limits each, and how sure their order is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanCommand {
-    /// Model: the name of one in suites/models/, a config.json, or its folder
+    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
     #[arg(long, value_name = "MODEL")]
     model: String,
 
@@ -114,6 +116,7 @@ impl PlanCommand {
     /// Searches and shows.
     pub fn execute(&self) -> Result<i32> {
         let model = Model::load(&self.model)?;
+        say_taken(Shipped::Model, Path::new(&self.model));
         let base = self.training(&model)?;
         let global_batch = match &base.batch {
             crate::config::Batch::Global(global, _) => *global,

@@ -1,15 +1,18 @@
 //! `commgauge rank`: which parallelism of a layout costs most, from a fit or published rates, without a launch.
 
+use super::places::say_taken;
 use super::rates::RatesFlags;
 use super::schema::published;
 use super::step::StepFlags;
 use super::table_or_json::{columns, json, print};
+use crate::config::Shipped;
 use crate::error::{Error, Result};
 use crate::layout::MOST_RANKS;
 use crate::planner::rank::RankOptions;
 use crate::report::rank::{FORMAT, RankDocument, VERSION, csv, text};
 use crate::workload::step::Step;
 use serde_json::Value;
+use std::path::Path;
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
 ///
@@ -67,6 +70,7 @@ impl RankCommand {
     /// Ranks and shows.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
+        say_taken(Shipped::Model, Path::new(&self.step.model));
         print(&match self.format {
             RankFormat::Table => text(&document, columns(self.width)),
             RankFormat::Json => json(&document)?,

@@ -1,6 +1,7 @@
 //! Where predicted times come from, given by flags: a fit, a machine file, or both.
 
-use crate::config::Machine;
+use super::places::say_taken;
+use crate::config::{Machine, Shipped};
 use crate::cost::{Asked, Fit};
 use crate::error::{Error, Result};
 use crate::planner::rates::{Both, Fitted, Published, Rates};
@@ -45,6 +46,7 @@ impl RatesFlags {
     /// A file that cannot be read or is wrong.
     pub fn read(&self) -> Result<RatesSource> {
         let fit = self.fit.as_ref().map(|path| Fit::read(path).map(|fit| (Box::new(fit), path.display().to_string())));
+        self.machine.iter().for_each(|machine| say_taken(Shipped::Machine, machine));
         let machine = self.machine.as_ref().map(|path| Machine::load(path).map(Box::new));
         let named = match (fit.transpose()?, machine.transpose()?) {
             (Some((fit, name)), Some(machine)) => Named::Both(fit, name, machine),

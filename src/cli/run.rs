@@ -21,7 +21,7 @@ use super::places;
 use super::step::replays_of;
 use super::suite::{SuiteWork, plan_text};
 use crate::backend::simulated::SimulatedBackend;
-use crate::config::Machine;
+use crate::config::{Machine, Shipped};
 use crate::error::{Error, Result};
 use crate::launch::{self, Allocation, GRACE};
 use crate::layout::Nodes;
@@ -54,6 +54,8 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let arguments = &arguments;
     let nodes = supposed_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
+    arguments.suite.iter().for_each(|suite| places::say_taken(Shipped::Suite, suite));
+    arguments.machine.iter().for_each(|machine| places::say_taken(Shipped::Machine, machine));
     match arguments.backend {
         Backend::Simulated if arguments.check_launch => Err(Error::usage(
             "--check-launch: --backend simulated launches nothing; its ranks are played by this process",

@@ -9,8 +9,8 @@ pub(super) use document::schema;
 use super::places;
 use super::suite::suite_work;
 use super::table_or_json::AnswerArguments;
-use crate::config::Machine;
 use crate::config::machine::Fault;
+use crate::config::{Machine, Shipped};
 use crate::error::{Error, Result};
 use crate::layout::{Axis, Nodes};
 use crate::record::{Journal, Line, Record};
@@ -31,10 +31,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// suspected) is given with its interval. Ends with 0 whatever is found.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimulateCommand {
-    /// Suite file (suites/*.toml), or the name of one in suites/
+    /// Suite file, or the name of one (`commgauge list suites`)
     pub suite: PathBuf,
 
-    /// Machine file, or the name of one in suites/machines: latencies, rates, noise, leaf switches, faults
+    /// Machine file, or the name of one (`commgauge list machines`): latencies, rates, noise, leaf switches, faults
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: PathBuf,
 
@@ -63,6 +63,8 @@ impl SimulateCommand {
     /// Rehearses and shows.
     pub fn execute(&self) -> Result<i32> {
         let machine = self.machine()?;
+        places::say_taken(Shipped::Suite, &self.suite);
+        places::say_taken(Shipped::Machine, &self.machine);
         let request = self.request(&machine)?;
         let rehearsal = Rehearsal::new(&request)?;
         let first = request.settings.seed;
@@ -101,17 +103,7 @@ impl SimulateCommand {
 
     /// The machine with what is to be broken.
     fn machine(&self) -> Result<Machine> {
-        let Some(path) = Machine::find(&self.machine) else {
-            let known = match Machine::shipped().as_slice() {
-                [] => "; there are no shipped ones in suites/machines here".to_owned(),
-                names => format!(", or the name of a shipped one: {}", names.join(", ")),
-            };
-            let asked = self.machine.display();
-            return Err(Error::usage(format!(
-                "--machine {asked}: there is no such file; accepted: a machine file{known}"
-            )));
-        };
-        let mut machine = Machine::load(&path)?;
+        let mut machine = Machine::load(&self.machine)?;
         machine.faults.extend(self.faults.iter().cloned());
         Ok(machine)
     }

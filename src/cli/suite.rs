@@ -1,6 +1,6 @@
 //! A suite file as work for a launch, and its plan as text.
 
-use crate::config::{RunSettings, Suite};
+use crate::config::{RunSettings, Suite, is_embedded};
 use crate::error::Result;
 use crate::layout::{Axis, Nodes};
 use crate::record::line::SuiteFacts;
@@ -31,7 +31,8 @@ pub fn suite_work(suite: &Path, nodes: &Nodes) -> Result<SuiteWork> {
 
 /// The plan as people read it before a run: cases, bytes, time.
 pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> String {
-    let mut text = format!("suite {} on {} ranks", facts.name, nodes.ranks());
+    let embedded = if facts.path.as_deref().is_some_and(is_embedded) { " (embedded)" } else { "" };
+    let mut text = format!("suite {}{embedded} on {} ranks", facts.name, nodes.ranks());
     if nodes.count() > 1 {
         text += &format!(" of {} nodes", nodes.count());
     }

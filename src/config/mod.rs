@@ -19,6 +19,8 @@ pub use document::{Place, Table};
 pub use machine::{Expectation, Limit, Machine};
 pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
 pub use settings::RunSettings;
+pub use shipped::{Shipped, is_embedded};
+pub(crate) use shipped::{published, read_text};
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
 pub use suite::Suite;
 pub use suite_calibrate::Calibrate;

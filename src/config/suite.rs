@@ -5,8 +5,7 @@
 
 use super::RunSettings;
 use super::document::{Item, Place, Table};
-use super::model::find::{names_in, read_text};
-use super::shipped;
+use super::shipped::{Shipped, read_text};
 use super::step::LayoutTable;
 use super::suite_calibrate::Calibrate;
 use super::suite_compute::ComputeTable;
@@ -46,20 +45,14 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Reads a suite and the files that it names. A bare name, such as `quick`, means `suites/quick.toml`.
+    /// Reads a suite and the files that it names. A bare name, such as `quick`, is found as [`Shipped::find`] says.
     ///
     /// # Errors
     /// Usage errors that name file, line and key.
-    pub fn load(path: &Path) -> Result<Suite> {
-        let path = find(path)?;
+    pub fn load(asked: &Path) -> Result<Suite> {
+        let path = Shipped::Suite.find(asked).ok_or_else(|| Error::usage(Shipped::Suite.unknown(asked)))?;
         let text = read_text(&path, &Place::flag("SUITE"))?;
         Suite::parse(&path, &text)
-    }
-
-    /// Names of the suites that are shipped, in order: those in `suites/` of the current directory.
-    pub fn shipped() -> Vec<String> {
-        let folders = shipped::folders("");
-        folders.iter().map(|folder| names_in(folder, ".toml")).find(|names| !names.is_empty()).unwrap_or_default()
     }
 
     /// Reads a suite from its text; `path` is where the files that it names are looked for.
@@ -110,24 +103,6 @@ impl Suite {
         }
         Ok(suite)
     }
-}
-
-fn find(path: &Path) -> Result<PathBuf> {
-    // Names have dots of their own, as in `gpt-7.5b-16gpu`.
-    let named_file = path.extension().is_some_and(|extension| extension == "toml");
-    let bare = !named_file && path.components().count() == 1 && !path.exists();
-    let folders = shipped::folders("");
-    let in_folder = |folder: &PathBuf| folder.join(format!("{}.toml", path.display()));
-    let files: Vec<PathBuf> = if bare { folders.iter().map(in_folder).collect() } else { vec![path.to_owned()] };
-    if let Some(file) = files.iter().find(|file| file.exists()) {
-        return Ok(file.clone());
-    }
-    let told = match Suite::shipped() {
-        names if names.is_empty() => "and there is no folder `suites` with suites here".to_owned(),
-        names => format!("shipped suites: {}", names.join(", ")),
-    };
-    let asked = files.first().map_or_else(|| path.display().to_string(), |file| file.display().to_string());
-    Err(Error::usage(format!("{asked}: no such suite; {told}")))
 }
 
 /// The length goes first, so that no two lists of files can give the same bytes.
@@ -221,7 +196,7 @@ mod tests {
             ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
             ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),
             ("[model]\nconfig = 'tiny'", "bad.toml:2: model.config: "),
-            ("[model]\npreset = 'none'", "bad.toml:2: model.preset: found no model `none` in"),
+            ("[model]\npreset = 'none'", "bad.toml:2: model.preset: there is no model `none`: no "),
             ("[model]\nlayers = 3", "bad.toml:1: model: accepted: either `config`"),
             (
                 "[model]\nconfig = 'tiny/config.json'\nlayers = 9",
@@ -256,13 +231,18 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_that_is_not_there_is_refused_with_those_that_are() {
-        let message = Suite::load(Path::new("quik")).unwrap_err().to_string();
+    fn an_embedded_suite_is_the_same_as_its_file_and_one_that_is_not_there_is_refused() {
+        let load = |asked: &str| Suite::load(Path::new(asked)).unwrap();
+        let (here, embedded) = (load("quick"), load("embedded:suites/quick.toml"));
         assert_eq!(
-            message,
-            "suites/quik.toml: no such suite; shipped suites: 180b-128gpu, 70b-64gpu, calibrate, codegeex, compute, deepseek-v3, gpt-7.5b-16gpu, llama-3-405b-16k, llama-3-8b, qualify, quick, serving, smoke"
+            (here.path.as_path(), embedded.path.as_path()),
+            (Path::new("suites/quick.toml"), Path::new("embedded:suites/quick.toml"))
         );
-        assert_eq!(Suite::load(Path::new("quick")).unwrap().path, Path::new("suites/quick.toml"));
+        assert_eq!((here.name, here.sha256), (embedded.name, embedded.sha256));
+        for folder in ["suites", "tests"] {
+            let error = Suite::load(Path::new(folder)).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().starts_with("there is no suite"), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use super::Model;
 use super::document::{Place, Table};
-use super::model::find::{name_of, preset_file, read_text};
+use super::model::find::{name_of, preset_file};
+use super::shipped::read_text;
 use super::step::{LayoutTable, ModelWork, Serving, Training};
 use super::suite::add_to_hash;
 use crate::error::Result;
@@ -85,16 +86,15 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
 
 /// Reads a table that names a model.
 pub(super) fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> Result<Model> {
-    let folder = suite.parent().unwrap_or(Path::new(""));
     let (config, preset) = (table.take("config"), table.take("preset"));
     let (place, name, file) = match (config, preset) {
         (Some(config), None) => {
-            let file = folder.join(config.text()?);
+            let file = suite.parent().unwrap_or(Path::new("")).join(config.text()?);
             (config.place, name_of(&file), file)
         }
         (None, Some(preset)) => {
             let name = preset.text()?.to_owned();
-            let file = preset_file(Some(folder), &name).map_err(|problem| preset.wrong(problem))?;
+            let file = preset_file(suite, &name).map_err(|problem| preset.wrong(problem))?;
             (preset.place, name, file)
         }
         _ => {

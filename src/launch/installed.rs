@@ -40,7 +40,7 @@ pub fn folder() -> Option<PathBuf> {
 
 fn own() -> Result<PathBuf> {
     std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("cannot tell where commgauge itself lies: {cause}")))
+        .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))
 }
 
 fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {

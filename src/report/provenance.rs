@@ -2,6 +2,7 @@
 //!
 //! Whoever reads it must be able to measure the same again.
 
+use crate::config::is_embedded;
 use crate::record::line::{Header, RankFacts};
 use std::collections::BTreeSet;
 
@@ -83,8 +84,10 @@ fn suite(header: &Header) -> String {
     let suite = &header.suite;
     let short: String = suite.sha256.chars().take(12).collect();
     let mut text = suite.name.clone();
-    if let Some(path) = &suite.path {
-        text += &format!(", {path}");
+    match &suite.path {
+        Some(path) if is_embedded(path) => text += " (embedded)",
+        Some(path) => text += &format!(", {path}"),
+        None => {}
     }
     if !short.is_empty() {
         text += &format!(" (sha256 {short})");

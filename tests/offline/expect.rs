@@ -35,7 +35,7 @@ fn lint_tells_contradictions_from_advice_and_reads_on_past_a_broken_file() {
     write("bad.toml", &machine("9000GB/s"));
     let told = ended(folder, &["expect", "lint", "bad.toml", "n.toml", "gone.toml"], 2, "unusable: bad.toml:");
     assert!(told.contains("is above the") && told.contains("contradiction: n.toml"), "{told}");
-    assert!(told.contains("unusable: the machine gone.toml is not known"), "{told}");
+    assert!(told.contains("unusable: there is no file `gone.toml`"), "{told}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn learning_refuses_what_it_should_not_learn_from_and_writes_nothing() {
     }
     for (arguments, words) in [
         (&["--like", "m.toml", "--name", "../x", "-o", "x.toml"][..], "up to 100 letters"),
-        (&["--like", "gone", "--name", "x", "-o", "x.toml"], "the machine gone is not known"),
+        (&["--like", "gone", "--name", "x", "-o", "x.toml"], "there is no machine `gone`"),
         (&["--name", "x", "-o", "x.toml"], "--like"),
         (&["--name", "x", "-o", "x.toml", "--rate", "1GB/s"], "--latency"),
         (&["--like", "m.toml", "--name", "x", "-o", "."], "is a folder"),

@@ -133,7 +133,7 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
 fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let folder = Folder::new();
     let output = folder.run(&["gate", "good.jsonl", "--machine", "b300<x>.toml"]);
-    ended(&output, 3, "the machine b300<x>.toml is not known");
+    ended(&output, 3, "there is no file `b300<x>.toml`");
     let shown = text(&output.stdout);
     let template = &shown[shown.find("name = ").expect("a template")..];
     fs::write(folder.at("new.toml"), template).expect("written");

@@ -13,6 +13,7 @@ mod cost_figures;
 mod cost_labels;
 mod cost_recovery;
 mod doctor;
+mod embedded;
 mod expect;
 mod export;
 mod faults;

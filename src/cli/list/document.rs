@@ -64,6 +64,8 @@ pub struct SuiteFacts {
     pub name: String,
     /// What it is for.
     pub description: String,
+    /// The file that the name means; one that begins with `embedded:` is within the program itself.
+    pub file: String,
     /// The number of ranks that it needs; absent where several will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u64>,
@@ -82,6 +84,8 @@ pub struct ModelFacts {
     pub name: String,
     /// Shape in one sentence.
     pub description: String,
+    /// The file that the name means; one that begins with `embedded:` is within the program itself.
+    pub file: String,
     /// Parameters.
     pub parameters: u64,
     /// Parameters that one token meets: fewer where experts are chosen.
@@ -100,6 +104,8 @@ pub struct MachineFacts {
     pub name: String,
     /// How the file introduces itself.
     pub description: String,
+    /// The file that the name means; one that begins with `embedded:` is within the program itself.
+    pub file: String,
     /// Ranks on each node.
     pub ranks_per_node: u32,
     /// What one rank can send within its node.

@@ -5,7 +5,7 @@ use crate::cli::programs::ProgramName;
 use crate::cli::run::Backend;
 use crate::collective::Collective;
 use crate::config::step::ScheduleKind;
-use crate::config::{LayoutTable, Machine, Model, Suite};
+use crate::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, read_text};
 use crate::layout::Axis;
 use crate::workload::Style;
 use clap::ValueEnum;
@@ -49,17 +49,23 @@ pub(super) fn backends() -> Vec<Named> {
 }
 
 pub(super) fn suites() -> Vec<SuiteFacts> {
-    Suite::shipped().into_iter().map(suite).collect()
+    Shipped::Suite.names().into_iter().map(suite).collect()
 }
 
 fn suite(name: String) -> SuiteFacts {
+    let file = file_of(Shipped::Suite, &name);
     match Suite::load(Path::new(&name)) {
         Ok(suite) => {
             let (ranks, ranks_multiple_of) = ranks_of(&suite);
-            SuiteFacts { name, description: suite.description, ranks, ranks_multiple_of, problem: None }
+            SuiteFacts { name, description: suite.description, file, ranks, ranks_multiple_of, problem: None }
         }
-        Err(error) => SuiteFacts { name, problem: Some(error.to_string()), ..SuiteFacts::default() },
+        Err(error) => SuiteFacts { name, file, problem: Some(error.to_string()), ..SuiteFacts::default() },
     }
+}
+
+/// The file that a name means: a path, or that of an embedded file.
+fn file_of(kind: Shipped, name: &str) -> String {
+    kind.find(Path::new(name)).map(|file| file.display().to_string()).unwrap_or_default()
 }
 
 /// The number of ranks that the layouts settle, or what it must be a multiple of.
@@ -91,10 +97,11 @@ fn least_common_multiple(one: u64, other: u64) -> u64 {
 }
 
 pub(super) fn models() -> Vec<ModelFacts> {
-    Model::presets().into_iter().map(model).collect()
+    Shipped::Model.names().into_iter().map(model).collect()
 }
 
 fn model(name: String) -> ModelFacts {
+    let file = file_of(Shipped::Model, &name);
     match Model::load(&name) {
         Ok(model) => {
             let experts = model.mixture.as_ref().map_or(String::new(), |mixture| {
@@ -102,6 +109,7 @@ fn model(name: String) -> ModelFacts {
             });
             ModelFacts {
                 name,
+                file,
                 description: format!("{}, hidden size {}{experts}", model.family.model_type(), model.hidden),
                 parameters: model.parameters(),
                 parameters_active: model.parameters_active(),
@@ -109,16 +117,17 @@ fn model(name: String) -> ModelFacts {
                 problem: None,
             }
         }
-        Err(error) => ModelFacts { name, problem: Some(error.to_string()), ..ModelFacts::default() },
+        Err(error) => ModelFacts { name, file, problem: Some(error.to_string()), ..ModelFacts::default() },
     }
 }
 
 pub(super) fn machines() -> Vec<MachineFacts> {
-    Machine::shipped().into_iter().filter_map(machine).collect()
+    Shipped::Machine.names().into_iter().filter_map(machine).collect()
 }
 
 fn machine(name: String) -> Option<MachineFacts> {
-    let path = Machine::find(Path::new(&name))?;
+    let path = Shipped::Machine.find(Path::new(&name))?;
+    let file = path.display().to_string();
     Some(match Machine::load(&path) {
         Ok(machine) => MachineFacts {
             description: opening(&path),
@@ -130,15 +139,16 @@ fn machine(name: String) -> Option<MachineFacts> {
             assumed: machine.within_node.assumed || machine.between_nodes.assumed,
             has_faults: !machine.faults.is_empty(),
             name,
+            file,
             problem: None,
         },
-        Err(error) => MachineFacts { name, problem: Some(error.to_string()), ..MachineFacts::default() },
+        Err(error) => MachineFacts { name, file, problem: Some(error.to_string()), ..MachineFacts::default() },
     })
 }
 
 /// The first sentence of the comment with which a file begins.
 fn opening(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = read_text(path, &Place::flag("--machine")).unwrap_or_default();
     let comment = text.lines().map_while(|line| line.strip_prefix('#'));
     let paragraph: Vec<&str> = comment.map(str::trim).take_while(|line| !line.is_empty()).collect();
     one_line(&paragraph.join(" "))

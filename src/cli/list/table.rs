@@ -3,6 +3,7 @@
 use super::Kind;
 use super::document::{ListDocument, Named};
 use crate::cli::plain_table::{Column, table};
+use crate::config::is_embedded;
 use crate::report::visible;
 use crate::units::{Rate, three_digits};
 use clap::ValueEnum;
@@ -10,6 +11,8 @@ use std::collections::BTreeSet;
 
 /// A description is not cut shorter; the terminal wraps it then.
 const SHORTEST: usize = 20;
+/// Most files that are named one by one.
+const MOST_NAMED: usize = 3;
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -24,10 +27,7 @@ pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> S
         None => overview(document, width),
         Some(kind) => {
             let rows = rows(document, kind);
-            if rows.rows.is_empty() {
-                return format!("There are none here: {}\n", where_they_are(kind));
-            }
-            rows.fitted(width) + note(kind)
+            rows.fitted(width) + note(kind) + &whence(document, kind)
         }
     }
 }
@@ -43,13 +43,24 @@ fn note(kind: Kind) -> &'static str {
     }
 }
 
-/// What to do where a list is empty.
-fn where_they_are(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Machines => "machine files are looked for in suites/machines of the current directory",
-        Kind::Models => "models are looked for in suites/models of the current directory and of the source tree",
-        _ => "suites are looked for in suites/ of the current directory",
-    }
+/// Which names mean files here, as those win over the embedded ones.
+fn whence(document: &ListDocument, kind: Kind) -> String {
+    let files: Vec<&str> = match kind {
+        Kind::Suites => document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect(),
+        Kind::Models => document.models.iter().flatten().map(|model| model.file.as_str()).collect(),
+        Kind::Machines => document.machines.iter().flatten().map(|machine| machine.file.as_str()).collect(),
+        _ => return String::new(),
+    };
+    let here: Vec<&str> = files.iter().copied().filter(|file| !is_embedded(file)).collect();
+    let sentence = match (here.len(), files.len()) {
+        (0, _) => "All are embedded; `commgauge show` prints one, to be copied and changed.".to_owned(),
+        (count, all) if count == all => format!("All are files here, such as {}.", here[0]),
+        (count, all) if count > MOST_NAMED => {
+            format!("{count} of {all} are files here, such as {}; the others are embedded.", here[0])
+        }
+        (_, _) => format!("Files here: {}; the others are embedded.", here.join(", ")),
+    };
+    format!("\n{}\n", visible(&sentence))
 }
 
 fn overview(document: &ListDocument, width: u16) -> String {

@@ -7,12 +7,15 @@ mod text;
 
 pub use document::{OpsDocument, schema};
 
+use super::places::say_taken;
 use super::step::{StepFlags, parse_style};
 use super::table_or_json::AnswerArguments;
+use crate::config::Shipped;
 use crate::error::{Error, Result};
 use crate::layout::MOST_RANKS;
 use crate::workload::Style;
 use crate::workload::step::Step;
+use std::path::Path;
 
 /// List every communication of a training or serving step: bytes, counts, what hides it, and why
 ///
@@ -45,6 +48,7 @@ impl OpsCommand {
     /// Makes the list and shows it.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
+        say_taken(Shipped::Model, Path::new(&self.step.model));
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(0)
     }

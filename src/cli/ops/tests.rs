@@ -70,7 +70,7 @@ fn mistakes_name_the_flag_and_what_is_accepted() {
             "--model llama-3-8b --tp 2 --sequence 9000 --micro-batches 1",
             "--sequence: found 9000; llama-3-8b allows up to 8192",
         ),
-        ("--model llama-9 --sequence 8 --micro-batches 1", "found no model `llama-9`"),
+        ("--model llama-9 --sequence 8 --micro-batches 1", "there is no model `llama-9`"),
         (
             "--model llama-3-8b --pp 4 --virtual-stages 2 --sequence 8192 --micro-batches 6",
             "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages: 4 or 8",

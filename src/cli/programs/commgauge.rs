@@ -21,6 +21,7 @@ use super::super::report::ReportCommand;
 use super::super::run::{self, RunArguments};
 use super::super::schema::SchemaCommand;
 use super::super::selftest::SelfTestCommand;
+use super::super::show::ShowCommand;
 use super::super::simulate::SimulateCommand;
 use super::super::validate::ValidateCommand;
 use crate::error::Result;
@@ -84,6 +85,8 @@ pub enum Command {
     Schema(SchemaCommand),
     /// List what there is: suites, models, machines, collectives, axes, styles, schedules, formats, backends
     List(ListCommand),
+    /// Print an embedded suite, model or machine file, as a copy to change
+    Show(ShowCommand),
     /// Show what of commgauge can run on this machine, what is missing, and how to fix it
     Doctor(DoctorCommand),
     /// Print the completions of a shell, for this program or a launched one
@@ -120,6 +123,7 @@ impl Commgauge {
             Command::Simulate(command) => command.execute(),
             Command::Schema(command) => command.execute(),
             Command::List(command) => command.execute(),
+            Command::Show(command) => command.execute(),
             Command::Doctor(command) => command.execute(),
             Command::Completions(command) => command.execute(),
             Command::Man(command) => command.execute(),

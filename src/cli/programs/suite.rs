@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 /// Run a suite file on all ranks of the launch
 ///
-/// mpirun -np 4 commgauge-suite suites/quick.toml
+/// mpirun -np 4 commgauge-suite quick
 #[derive(Debug, Parser)]
 #[command(name = "commgauge-suite", version = PROGRAM_VERSION)]
 pub struct SuiteRun {
-    /// Suite file (suites/*.toml), or the name of one in suites/
+    /// Suite file, or the name of one (`commgauge list suites`)
     suite: PathBuf,
     #[command(flatten)]
     launched: LaunchedArguments,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Launches a suite, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
-    /// Suite file (suites/*.toml), or the name of one in suites/.
+    /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge list suites`).
     #[arg(required_unless_present_any = ["step", "pairs", "resume"], conflicts_with_all = ["step", "pairs"])]
     pub suite: Option<PathBuf>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
@@ -28,7 +28,7 @@ pub struct RunArguments {
     /// Who carries the communication out.
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
     pub backend: Backend,
-    /// Machine file: link rates that results are compared with, or that a simulation runs on.
+    /// Machine file, or the name of one: link rates that results are compared with, or that a simulation runs on.
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
     /// Where the record goes; its folder must exist [default: a new file in reports/runs/].

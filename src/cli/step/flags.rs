@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A model, a layout and a step.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
-    /// Model: the name of one in suites/models/, a config.json, or its folder
+    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
     #[arg(long, value_name = "MODEL")]
     pub model: String,
     /// Use only so many layers of it

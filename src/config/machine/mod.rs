@@ -7,7 +7,6 @@ mod bound;
 mod expect;
 mod fault;
 mod fault_words;
-mod find;
 mod lint;
 mod read;
 
@@ -15,6 +14,8 @@ pub use expect::{Expectation, Limit};
 pub use fault::Fault;
 pub use lint::{Finding, lint};
 
+use crate::config::document::Place;
+use crate::config::shipped::{Shipped, read_text};
 use crate::error::{Error, Result};
 use crate::units::{Rate, Seconds};
 use std::path::{Path, PathBuf};
@@ -94,14 +95,13 @@ impl Default for Noise {
 }
 
 impl Machine {
-    /// Reads and checks a machine file, or the shipped one of that name.
+    /// Reads and checks a machine file, given by path or name, as [`Shipped::find`] finds it.
     ///
     /// # Errors
     /// A usage error where there is none, an environment error where it cannot be read, else as [`Machine::parse`].
     pub fn load(asked: &Path) -> Result<Machine> {
-        let path = Machine::find(asked).ok_or_else(|| Error::usage(Machine::unknown(asked)))?;
-        let text = std::fs::read_to_string(&path).map_err(|cause| Error::file("read machine file", &path, cause))?;
-        Machine::parse(&text, &path)
+        let path = Shipped::Machine.find(asked).ok_or_else(|| Error::usage(Shipped::Machine.unknown(asked)))?;
+        Machine::parse(&read_text(&path, &Place::flag("--machine"))?, &path)
     }
 
     /// Checks the text of a machine file; `path` is for the messages.

@@ -240,7 +240,9 @@ rate_factor = 0.25
         let error = Machine::load(Path::new("/nowhere/m.toml")).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(
-            error.to_string().starts_with("the machine /nowhere/m.toml is not known: there is no such file"),
+            error
+                .to_string()
+                .starts_with("there is no file `/nowhere/m.toml`; accepted: a path, or the name of a machine"),
             "{error}"
         );
     }

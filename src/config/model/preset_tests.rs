@@ -1,7 +1,7 @@
 //! The shipped models against the numbers of parameters that their makers published.
 
 use super::Model;
-use super::find::presets_in;
+use crate::config::Shipped;
 use std::path::Path;
 
 fn shipped(name: &str) -> Model {
@@ -67,7 +67,7 @@ const TOTALS: [(&str, &str); 43] = [
 
 #[test]
 fn every_shipped_model_has_its_published_number_of_parameters() {
-    let models = presets_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/models"));
+    let models = Shipped::Model.embedded_names();
     assert_eq!(models, TOTALS.map(|(name, _)| name), "every model has a row, and every row a model");
     for (name, expected) in TOTALS {
         assert_eq!(billions(shipped(name).parameters(), expected), expected, "{name}");

@@ -2,7 +2,7 @@
 //!
 //! What the files hold and where it is from stands in suites/published/README.md.
 
-use crate::config::{Machine, Model, Place, Table, Training};
+use crate::config::{Machine, Model, Place, Table, Training, published};
 use crate::error::{Error, Result};
 use crate::layout::{DEFAULT_ORDER, Degrees, Layout};
 use crate::workload::step::TrainingStep;
@@ -19,12 +19,8 @@ pub(super) enum SetName {
 /// Vocabulary of all of them, padded (arXiv 2104.04473 section 5, arXiv 2205.05198 section 6).
 const VOCABULARY: u64 = 51_200;
 
-const TABLE_1: &str = include_str!("../../../suites/published/megatron-2104.04473-table1.csv");
-const TABLE_5: &str = include_str!("../../../suites/published/megatron-sp-2205.05198-table5.csv");
-const FIGURE_1: &str = include_str!("../../../suites/published/megatron-sp-2205.05198-figure1.csv");
-const VTRAIN: &str = include_str!("../../../suites/published/vtrain-a100-multinode-small.csv");
-const DGX_A100: &str = include_str!("../../../suites/published/dgx-a100-hdr.toml");
-const A100_800: &str = include_str!("../../../suites/published/a100-800gbit.toml");
+const TABLE_5: &str = "megatron-sp-2205.05198-table5.csv";
+const FIGURE_1: &str = "megatron-sp-2205.05198-figure1.csv";
 
 impl SetName {
     pub(super) const ALL: [SetName; 3] = [SetName::MegatronTable1, SetName::MegatronSpTable5, SetName::Vtrain];
@@ -49,22 +45,22 @@ impl SetName {
 
     /// The machine that the runs were made on, with the rates that libraries reach there.
     pub(super) fn machine(self) -> Result<Machine> {
-        let (text, file) = match self {
-            SetName::MegatronTable1 | SetName::MegatronSpTable5 => (DGX_A100, "dgx-a100-hdr.toml"),
-            SetName::Vtrain => (A100_800, "a100-800gbit.toml"),
+        let file = match self {
+            SetName::MegatronTable1 | SetName::MegatronSpTable5 => "dgx-a100-hdr.toml",
+            SetName::Vtrain => "a100-800gbit.toml",
         };
-        Machine::parse(text, &Path::new("suites/published").join(file))
+        Machine::parse(published(file)?, &Path::new("suites/published").join(file))
     }
 
     /// The runs, in the order of the file.
     pub(super) fn runs(self) -> Result<Vec<PublishedRun>> {
-        let (text, file) = match self {
-            SetName::MegatronTable1 => (TABLE_1, "megatron-2104.04473-table1.csv"),
-            SetName::MegatronSpTable5 => (TABLE_5, "megatron-sp-2205.05198-table5.csv"),
-            SetName::Vtrain => (VTRAIN, "vtrain-a100-multinode-small.csv"),
+        let file = match self {
+            SetName::MegatronTable1 => "megatron-2104.04473-table1.csv",
+            SetName::MegatronSpTable5 => TABLE_5,
+            SetName::Vtrain => "vtrain-a100-multinode-small.csv",
         };
         let mut runs = Vec::new();
-        for row in Rows::of(text, file)?.0 {
+        for row in Rows::of(published(file)?, file)?.0 {
             match self {
                 SetName::MegatronTable1 => runs.push(table_1(&row)?),
                 SetName::MegatronSpTable5 => runs.extend(table_5(&row)?),
@@ -109,7 +105,7 @@ pub(super) struct PublishedMemory {
 }
 
 pub(super) fn published_memory() -> Result<Vec<PublishedMemory>> {
-    let rows = Rows::of(FIGURE_1, "megatron-sp-2205.05198-figure1.csv")?;
+    let rows = Rows::of(published(FIGURE_1)?, FIGURE_1)?;
     let read = |row: &Row| {
         Ok(PublishedMemory {
             model: row.text("model")?.to_owned(),
@@ -123,7 +119,7 @@ pub(super) fn published_memory() -> Result<Vec<PublishedMemory>> {
 
 /// The runs of table 5 with nothing recomputed and no sequence parallelism, as figure 1 has them beside the others.
 pub(super) fn without_recomputation() -> Result<Vec<PublishedRun>> {
-    let rows = Rows::of(TABLE_5, "megatron-sp-2205.05198-table5.csv")?;
+    let rows = Rows::of(published(TABLE_5)?, TABLE_5)?;
     rows.0.iter().map(|row| of_table_5(row, "", &[("recompute", "none")], f64::NAN)).collect()
 }
 
