@@ -51,7 +51,7 @@ of_another() { # FAMILY
 }
 
 finds_header() { # COMPILER
-    printf '#include <mpi.h>\n' | "$1" -E -x c - >/dev/null 2>&1
+    "$1" -E -x c - <<<'#include <mpi.h>' >/dev/null 2>&1
 }
 
 # Sets compiler, its family and launcher, and asks for the packages of what is missing.

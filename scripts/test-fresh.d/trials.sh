@@ -31,3 +31,33 @@ try_root() { # NAME
     $keep || rm -rf "$folder"
     $all_ok
 }
+
+# Each package with each MPI of the root: the quick suite through `commgauge run`, and a sweep as people start it themselves.
+try_packages() { # FOLDER
+    local root=$1 prepare='export DEBIAN_FRONTEND=noninteractive; apt-get update && apt-get install -y --no-install-recommends' mpi
+    local quick='cd "$(dirname "$(readlink -f "$(command -v commgauge)")")/../share/commgauge" && commgauge run suites/quick.toml -n 2'
+    local enter=
+    try_quick() { # PACKAGE
+        for mpi in openmpi mpich; do
+            local start="mpirun.$mpi"
+            [ "$mpi" = mpich ] && start=mpiexec.mpich
+            # A launcher that the root has not got is installed where the root has nothing against it.
+            if [ ! -e "$root/usr/bin/$start" ]; then continue; fi
+            try "$1+$mpi" "$root" 900 "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; $enter $quick --launcher $start &&
+                $start -n 2 commgauge-sweep all_reduce -b 8 -e 1K"
+        done
+    }
+    case "$name" in
+        *-distractors) try prepare "$root" 900 "$prepare python3-venv xz-utils" ;;
+        *) try prepare "$root" 900 "$prepare python3-venv xz-utils openmpi-bin mpich" ;;
+    esac
+    try untar "$root" 300 'tar --extract --xz --file /packages/commgauge-*.tar.xz --directory /opt && mv /opt/commgauge-* /opt/commgauge'
+    enter='PATH=/opt/commgauge/bin:$PATH;'
+    try_quick tarball
+    try pip "$root" 300 'python3 -m venv /opt/python && /opt/python/bin/pip install --no-index /packages/commgauge-*.whl'
+    enter='PATH=/opt/python/bin:$PATH;'
+    try_quick wheel
+    try apt "$root" 300 "$prepare /packages/commgauge_*.deb"
+    enter=
+    try_quick deb
+}

@@ -20,7 +20,8 @@ pub struct DoctorCommand {
     #[arg(long, value_enum)]
     pub backend: Option<super::run::Backend>,
 
-    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries
+    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries, then from the Python packages of
+    /// the environment that commgauge is installed in
     #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
     pub nccl_library: Option<PathBuf>,
 

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "With --backend nccl")]
 pub struct NcclArguments {
-    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries
+    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries, then from the Python packages of
+    /// the environment that commgauge is installed in
     #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
     pub nccl_library: Option<PathBuf>,
     /// The file of cuBLAS for [[compute]]; without it libcublas.so.13 or .12, as the driver serves, from where the system looks for

@@ -6,10 +6,12 @@
 mod advice;
 mod cublas;
 mod cuda;
+mod nccl_files;
 mod nccl_library;
 mod nvml;
 
 pub use advice::advice;
+pub use nccl_files::nccl_files;
 pub use nvml::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY};
 
 use serde::{Deserialize, Serialize};

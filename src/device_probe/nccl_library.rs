@@ -1,6 +1,6 @@
 //! The questions to NCCL: its version, the CUDA that it was built with, and which functions it has. Nothing of it is started.
 
-use super::{NcclAnswer, load};
+use super::{NcclAnswer, load, nccl_files};
 use memchr::memmem;
 use std::ffi::c_int;
 use std::fs::File;
@@ -38,11 +38,7 @@ const NEWER: [(&str, &str); 6] = [
 
 /// Loads the library and asks.
 pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
-    let names = match named {
-        Some(path) => vec![path.as_os_str().to_owned()],
-        None => vec!["libnccl.so.2".into(), "libnccl.so".into()],
-    };
-    let (library, file) = load(&names)?;
+    let (library, file) = load(&nccl_files(named))?;
     let cuda = File::open(&file).ok().and_then(built_with);
     let mut answer = NcclAnswer { file, cuda, ..NcclAnswer::default() };
     let mut code = 0;

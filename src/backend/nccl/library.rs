@@ -3,6 +3,7 @@
 //! The bindings' own loader never tries `libnccl.so.2`, the only file in the packages that most people have; hence this one.
 
 use super::abi::{Code, Config, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
+use crate::device_probe::nccl_files;
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -118,17 +119,14 @@ const MEND_OF_TOO_NEW: &str = ": this NCCL was built for a later CUDA than the d
     driver, or NCCL for the driver's CUDA, such as the Python package nvidia-nccl-cu12";
 
 impl Library {
-    /// Loads the file that was named, or else `libnccl.so.2`, then `libnccl.so`, from where the system looks for libraries.
+    /// Loads the file that was named, or else `libnccl.so.2`, then `libnccl.so`, from where the system looks for libraries, and
+    /// then from the Python packages of the environment that commgauge is installed in.
     ///
     /// # Errors
     /// Where there is none, or it lacks what every version since 2.14 has.
     pub fn load(named: Option<&Path>) -> Result<&'static Library> {
-        let candidates = match named {
-            Some(path) => vec![path.as_os_str().to_owned()],
-            None => vec!["libnccl.so.2".into(), "libnccl.so".into()],
-        };
         let mut problems = Vec::new();
-        for candidate in candidates {
+        for candidate in nccl_files(named) {
             // SAFETY: loading runs the library's initialisers, which is what loading NCCL means.
             match unsafe { libloading::Library::new(&candidate) } {
                 Ok(library) => return Library::of(library, &candidate.to_string_lossy()),
