@@ -47,41 +47,51 @@ impl Rate {
     }
 }
 
-/// How a bare `K`, `M` or `G` is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BareSuffix {
-    /// As nccl-tests reads its flags: `64M` is 64 * 2^20.
-    Binary,
-    /// Refused, as in files: the writer must say `MiB` or `MB`.
-    Refused,
-}
+/// Units of a size, in small letters: what nccl-tests takes (1024 each), and the same spelled out.
+const BINARY_UNITS: [(&str, &str, u32); 4] = [("k", "kib", 10), ("m", "mib", 20), ("g", "gib", 30), ("t", "tib", 40)];
 
 impl Bytes {
-    /// Reads `4096`, `64 MiB`, `64MB`, `1.5GiB`; `bare` decides about `64M`.
+    /// Reads the size of a message, in files and flags alike: `4096`, `64M` and `64MiB` (binary, as nccl-tests reads it), `1.5GiB`.
+    /// `64MB` is refused, since nccl-tests reads 64 MiB there and everybody else 64,000,000 bytes.
     ///
     /// The error says what was found and what would be accepted, ready to be put behind a file and a key.
-    pub fn parse(text: &str, bare: BareSuffix) -> Result<Bytes, String> {
-        let accepted = "a size such as 8, 512B, 64KiB, 16MiB, 1GiB (binary) or 64MB (decimal)";
-        let trimmed = text.trim();
-        if trimmed.starts_with('-') {
+    pub fn parse(text: &str) -> Result<Bytes, String> {
+        let (digits, unit) = digits_and_unit(text);
+        let decimal = BINARY_UNITS.iter().position(|(letter, ..)| unit == format!("{letter}b"));
+        match (decimal, digits.parse::<f64>()) {
+            (Some(power), Ok(count)) if count >= 0.0 => {
+                let (letter, shift) = (unit[..1].to_ascii_uppercase(), BINARY_UNITS[power].2);
+                let (binary, ten) = (count * f64::from(shift).exp2(), count * 1e3_f64.powi(power as i32 + 1));
+                Err(format!(
+                    "found `{text}`, which nccl-tests reads as {binary} bytes and others as {ten}; say {digits}{letter}iB (or {digits}{letter}) or {ten}"
+                ))
+            }
+            _ => Bytes::parse_memory(text),
+        }
+    }
+
+    /// Reads a size of memory, where `80GB` is decimal as makers have it; else as [`Bytes::parse`].
+    pub fn parse_memory(text: &str) -> Result<Bytes, String> {
+        let accepted = "a size such as 8, 512B, 64K, 16MiB or 1GiB (binary)";
+        let (digits, unit) = digits_and_unit(text);
+        if digits.starts_with('-') {
             return Err(format!("found `{text}`, a negative size; accepted: {accepted}"));
         }
-        let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let suffix = trimmed[digits.len()..].to_ascii_lowercase();
-        let spelled = match (suffix.as_str(), bare) {
-            ("k" | "m" | "g" | "t", BareSuffix::Binary) => format!("{}{suffix}ib", digits.trim()),
-            ("k" | "m" | "g" | "t", BareSuffix::Refused) => {
-                let unit = suffix.to_ascii_uppercase();
-                return Err(format!(
-                    "found `{text}`, which may mean {unit}iB (binary) or {unit}B (decimal); say which"
-                ));
-            }
-            _ => trimmed.to_owned(),
+        let spelled = match BINARY_UNITS.iter().find(|(letter, ..)| unit == *letter) {
+            Some((_, whole, _)) => format!("{digits}{whole}"),
+            None => text.trim().to_owned(),
         };
         bytesize::ByteSize::from_str(&spelled)
             .map(|size| Bytes(size.as_u64()))
             .map_err(|_| format!("found `{text}`; accepted: {accepted}"))
     }
+}
+
+/// A number and the letters behind it, which are made small.
+fn digits_and_unit(text: &str) -> (&str, String) {
+    let trimmed = text.trim();
+    let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    (digits.trim_end(), trimmed[digits.len()..].to_ascii_lowercase())
 }
 
 /// Reads a duration with its unit: `2ms`, `1.5 us`, `300ns`, `2s`, `1m`.
@@ -189,26 +199,33 @@ mod tests {
 
     #[test]
     fn sizes_are_read_with_their_units() {
-        for (text, bare, bytes) in [
-            ("8", BareSuffix::Refused, 8),
-            ("64M", BareSuffix::Binary, 64 << 20),
-            ("64MiB", BareSuffix::Refused, 64 << 20),
-            ("64 MiB", BareSuffix::Refused, 64 << 20),
-            ("64MB", BareSuffix::Refused, 64_000_000),
-            ("1.5KiB", BareSuffix::Refused, 1536),
-            ("512B", BareSuffix::Binary, 512),
-            ("1g", BareSuffix::Binary, 1 << 30),
+        for (text, bytes) in [
+            ("8", 8),
+            ("64M", 64 << 20),
+            ("64m", 64 << 20),
+            ("64MiB", 64 << 20),
+            ("64 MiB", 64 << 20),
+            ("1.5KiB", 1536),
+            ("0.5K", 512),
+            ("512B", 512),
+            ("1g", 1 << 30),
         ] {
-            assert_eq!(Bytes::parse(text, bare), Ok(Bytes(bytes)), "{text}");
+            assert_eq!(Bytes::parse(text), Ok(Bytes(bytes)), "{text}");
+            assert_eq!(Bytes::parse_memory(text), Ok(Bytes(bytes)), "{text}");
         }
+        assert_eq!(Bytes::parse_memory("80GB"), Ok(Bytes(80_000_000_000)));
     }
 
     #[test]
     fn a_bad_size_says_what_was_found_and_what_is_accepted() {
-        for text in ["64M", "-8", "8 furlongs", "", "KiB"] {
-            let message = Bytes::parse(text, BareSuffix::Refused).unwrap_err();
+        for text in ["64MB", "-8", "8 furlongs", "", "KiB", "64Mi B", "nanKB", "-1MB"] {
+            let message = Bytes::parse(text).unwrap_err();
             assert!(message.contains(&format!("found `{text}`")), "{message}");
         }
+        assert_eq!(
+            Bytes::parse("64MB").unwrap_err(),
+            "found `64MB`, which nccl-tests reads as 67108864 bytes and others as 64000000; say 64MiB (or 64M) or 64000000"
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod launched_arguments;
 #[cfg(feature = "mpi")]
 mod launched_check;
 pub mod layout;
+mod like;
 pub mod list;
 pub mod locate;
 pub mod manual;
@@ -26,6 +27,7 @@ pub mod model;
 mod model_document;
 mod model_table;
 mod nccl_arguments;
+mod nccl_tests_flags;
 pub mod ops;
 mod output;
 mod pairs;

@@ -6,7 +6,7 @@ use crate::config::RunSettings;
 use crate::digest;
 use crate::error::Result;
 use crate::record::line::SuiteFacts;
-use crate::units::{BareSuffix, Bytes, Seconds};
+use crate::units::{Bytes, Seconds};
 use crate::workload::{PairsRequest, WorkPlan};
 use clap::Args;
 
@@ -69,7 +69,7 @@ impl PairsArguments {
 }
 
 fn parse_bytes(text: &str) -> std::result::Result<Bytes, String> {
-    Bytes::parse(text, BareSuffix::Binary)
+    Bytes::parse(text)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::planner::plan_document::{FORMAT, PlanDocument, PlannedLayout, VERSION
 use crate::planner::rates::Hidden;
 use crate::planner::search::{Found, Only, Priced, Question, probability_faster, search};
 use crate::report::plan::{csv, explain_text, text};
-use crate::units::{BareSuffix, Bytes};
+use crate::units::Bytes;
 use computing::{Computing, ComputingFlags};
 use serde_json::Value;
 use std::path::Path;
@@ -101,7 +101,7 @@ pub enum PlanFormat {
 }
 
 fn bytes(text: &str) -> std::result::Result<Bytes, String> {
-    match Bytes::parse(text, BareSuffix::Binary)? {
+    match Bytes::parse_memory(text)? {
         Bytes(0) => Err("found no memory; accepted: such as 80GB".to_owned()),
         bytes => Ok(bytes),
     }

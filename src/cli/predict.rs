@@ -8,7 +8,7 @@ use crate::comma_separated::CommaSeparated;
 use crate::cost::{Fit, Prediction, Predictor, Query, Status};
 use crate::error::{Error, Result};
 use crate::sample::Cadence;
-use crate::units::{BareSuffix, Bytes, Seconds};
+use crate::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -83,7 +83,7 @@ pub enum AnswerFormat {
 }
 
 fn bytes(text: &str) -> std::result::Result<Bytes, String> {
-    Bytes::parse(text, BareSuffix::Binary)
+    Bytes::parse(text)
 }
 
 fn label(text: &str) -> std::result::Result<(String, String), String> {

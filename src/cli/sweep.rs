@@ -2,28 +2,31 @@
 //!
 //! What they mean together is checked in `sweep_plan`.
 
+use super::nccl_tests_flags::NcclTestsFlags;
 use super::sampling::SamplingArguments;
-use crate::collective::{Collective, Placement};
+use crate::collective::{Collectives, Placement};
+use crate::config::Peer;
 use crate::geometry::Splits;
 use crate::sample::Cadence;
-use crate::units::{BareSuffix, Bytes};
+use crate::units::Bytes;
 use clap::Args;
 
 /// One or more collectives over sizes, on all ranks of the launch.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct SweepArguments {
-    /// What to measure: one or more collectives, or `all`
+    /// What to measure: one or more collectives, with commas or blanks between them, or `all`
     ///
     /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, all_gather_v,
-    /// reduce_scatter_v, all_to_all_v, send_recv (a ring), send_recv_chain, ping_pong, bidirectional, barrier.
-    #[arg(value_name = "COLLECTIVE", value_parser = parse_all_or::<Collective>, required_unless_present = "collective")]
-    pub collectives: Vec<Chosen<Collective>>,
+    /// reduce_scatter_v, all_to_all_v, send_recv (a ring), send_recv_chain, ping_pong, bidirectional, barrier; also by the names of
+    /// nccl-tests, OSU and IMB, such as allreduce, alltoall_perf, osu_bcast, Sendrecv.
+    #[arg(value_name = "COLLECTIVE", required_unless_present = "collective")]
+    pub collectives: Vec<Collectives>,
 
-    /// The same as a flag: a list with commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_all_or::<Collective>)]
-    pub collective: Vec<Chosen<Collective>>,
+    /// The same as a flag
+    #[arg(long, value_name = "LIST")]
+    pub collective: Vec<Collectives>,
 
-    /// Smallest size, in bytes or with a unit: 8, 64K (binary), 1MiB, 1MB (decimal)
+    /// Smallest size, in bytes or with a unit of 1024: 8, 64K, 1M, 1MiB
     ///
     /// Sizes are those of nccl-tests: the full buffer for all_gather, reduce_scatter, gather and scatter. [default: 32M,
     /// or the largest where that is smaller]
@@ -76,8 +79,8 @@ pub struct SweepArguments {
     #[arg(short = 'r', long = "root", value_name = "RANK", default_value = "0", value_delimiter = ',')]
     pub roots: Vec<String>,
 
-    /// Whether the result replaces the input: in, out or both, where a collective offers it
-    #[arg(long, value_name = "WHERE", default_value = "both", value_parser = ["in", "out", "both"])]
+    /// Whether the result replaces the input: in, out or both, where a collective offers it; or one: out, else in
+    #[arg(long, value_name = "WHERE", default_value = "both", value_parser = ["in", "out", "both", "one"])]
     pub placement: String,
 
     /// What is timed: calls back to back (streaming), each from a common start (isolated), or both
@@ -90,9 +93,22 @@ pub struct SweepArguments {
     #[arg(long, value_name = "SPLITS", default_value = "equal", value_parser = crate::config::parse_splits)]
     pub splits: Splits,
 
+    /// Measure as another tool does by default: sets --cadence, --placement, --warm-buffers, -n, -w, -c, --replicates and --format,
+    /// each of which wins where it is given
+    ///
+    /// nccl-tests: streaming, cold buffers, 20 calls after 1, in its columns. osu, imb: isolated, warm buffers, not checked; 1000 calls
+    /// after 100 up to 8 KiB and 100 after 10 above (osu), or up to 1000 calls of 40 MiB together after a tenth as many (imb).
+    /// --precision or --budget stops by these instead of after a number of calls.
+    #[arg(long, value_enum, value_name = "TOOL", help_heading = "Sampling")]
+    pub like: Option<Peer>,
+
     /// How samples are taken.
     #[command(flatten)]
     pub sampling: SamplingArguments,
+
+    /// Other options of nccl-tests.
+    #[command(flatten)]
+    pub nccl_tests: NcclTestsFlags,
 }
 
 /// One of many, or all of them.
@@ -109,7 +125,7 @@ impl SweepArguments {
     pub(super) fn placements(&self) -> Vec<Placement> {
         match self.placement.as_str() {
             "in" => vec![Placement::InPlace],
-            "out" => vec![Placement::OutOfPlace],
+            "out" | "one" => vec![Placement::OutOfPlace],
             _ => vec![Placement::OutOfPlace, Placement::InPlace],
         }
     }
@@ -130,7 +146,7 @@ pub(super) fn parse_all_or<T: std::str::FromStr<Err = String>>(text: &str) -> Re
 }
 
 fn parse_bytes(text: &str) -> Result<Bytes, String> {
-    match Bytes::parse(text, BareSuffix::Binary)? {
+    match Bytes::parse(text)? {
         Bytes(0) => Err("found a size of 0; accepted: 1 B and more".to_owned()),
         bytes => Ok(bytes),
     }

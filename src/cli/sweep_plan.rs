@@ -23,7 +23,7 @@ impl SweepArguments {
     /// Usage errors that name the flag.
     pub fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         let sweep = self.sweep()?;
-        let settings = self.sampling.settings();
+        let settings = self.settings();
         let plan = WorkPlan::from_sweep(&sweep, world_size)?;
         let names: Vec<_> = sweep.collectives.iter().map(|collective| collective.name()).collect();
         let name = if names.len() == Collective::ALL.len() { "all".to_owned() } else { names.join(",") };
@@ -36,8 +36,8 @@ impl SweepArguments {
         let types_place = Place::flag("-d/--datatype");
         let element_types = listed(&self.element_types, &ElementType::ALL, &types_place)?;
         let reduce_ops = listed(&self.reduce_ops, &ReduceOp::ALL, &Place::flag("-o/--op"))?;
-        let chosen: Vec<_> = self.collectives.iter().chain(&self.collective).copied().collect();
-        let collectives = expand(chosen, &Collective::ALL);
+        let named = self.collectives.iter().chain(&self.collective).flat_map(|list| list.0.iter().copied());
+        let collectives = expand(named.map(Chosen::One).collect(), &Collective::ALL);
         let sweep = Sweep {
             place: Place::flag("the sweep"),
             roots_place: Place::flag("-r/--root"),
@@ -55,8 +55,16 @@ impl SweepArguments {
         if self.splits != Splits::Equal && !sweep.collectives.iter().any(|collective| collective.has_splits()) {
             return Err(Place::flag("--splits").wrong("none of the collectives has splits; leave this out"));
         }
-        sweep.refuse_missing_placements(&Place::flag("--placement"))?;
+        if self.placement != "one" {
+            sweep.refuse_missing_placements(&Place::flag("--placement"))?;
+        }
         Ok(sweep)
+    }
+
+    /// Numbers of calls of another tool give way to a precision or a budget.
+    fn settings(&self) -> RunSettings {
+        let stops_itself = self.sampling.precision.is_some() || self.sampling.budget.is_some();
+        RunSettings { calls_like: self.like.filter(|_| !stops_itself), ..self.sampling.settings() }
     }
 
     fn sizes(&self) -> Result<Vec<Bytes>> {

@@ -3,6 +3,7 @@
 mod document;
 pub mod machine;
 mod model;
+mod peer;
 mod settings;
 mod shipped;
 pub mod step;
@@ -18,6 +19,7 @@ mod suite_work;
 pub use document::{Place, Table};
 pub use machine::{Expectation, Limit, Machine};
 pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
+pub use peer::Peer;
 pub use settings::RunSettings;
 pub use shipped::{Shipped, is_embedded};
 pub(crate) use shipped::{published, read_text};

@@ -1,7 +1,8 @@
 //! How samples are taken: the checked form of a suite's `[measure]` table and of the flags that override it.
 
-use super::Calibrate;
-use crate::units::Seconds;
+use super::{Calibrate, Peer};
+use crate::units::{Bytes, Seconds};
+use std::borrow::Cow;
 
 /// How samples are taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub struct RunSettings {
     pub fixed_iterations: Option<u32>,
     /// Run exactly this many iterations before timing instead of waiting until the trend is gone (`-w` of the sweep).
     pub fixed_warm_up: Option<u32>,
+    /// Take and warm up with as many calls as this tool, which depends on the size, where the numbers above do not say.
+    pub calls_like: Option<Peer>,
     /// Time budget of a case and replicate, warm-up and checks not counted.
     pub case_budget: Seconds,
     /// Independent repetitions, each with fresh communicators and a new order of the cases.
@@ -30,6 +33,19 @@ pub struct RunSettings {
     pub calibrate: Option<Calibrate>,
 }
 
+impl RunSettings {
+    /// How samples of a case of this size are taken.
+    pub fn at(&self, bytes: Bytes) -> Cow<'_, RunSettings> {
+        let Some(peer) = self.calls_like else { return Cow::Borrowed(self) };
+        let calls = peer.calls(bytes);
+        Cow::Owned(RunSettings {
+            fixed_iterations: self.fixed_iterations.or(Some(calls.timed)),
+            fixed_warm_up: self.fixed_warm_up.or(Some(calls.warm_up)),
+            ..self.clone()
+        })
+    }
+}
+
 impl Default for RunSettings {
     fn default() -> Self {
         RunSettings {
@@ -38,6 +54,7 @@ impl Default for RunSettings {
             maximum_samples: 100_000,
             fixed_iterations: None,
             fixed_warm_up: None,
+            calls_like: None,
             case_budget: Seconds(1.0),
             replicates: 3,
             warm_buffers: false,

@@ -162,7 +162,10 @@ mod tests {
             ("[measure]\nminimum_samples = 9\nmaximum_samples = 8", "bad.toml:3: measure.maximum_samples: at least 9"),
             ("[measure]\ncadences = 'both'", "measure.cadences: found `both`; accepted: streaming, isolated"),
             (&sweep(""), "bad.toml:1: sweep[0]: `bytes` is missing"),
-            (&sweep("bytes = '64M'"), "bad.toml:3: sweep[0].bytes: found `64M`, which may mean MiB (binary) or MB"),
+            (
+                &sweep("bytes = '64MB'"),
+                "bad.toml:3: sweep[0].bytes: found `64MB`, which nccl-tests reads as 67108864 bytes",
+            ),
             (&sweep("bytes = ['1KiB', 0]"), "bad.toml:3: sweep[0].bytes[1]: found a size of 0"),
             (&sweep("bytes = '100TiB'"), "bad.toml:3: sweep[0].bytes: found 100 TiB; accepted: up to 64 TiB"),
             (&sweep("bytes = { from = '2KiB', to = '1KiB' }"), "sweep[0].bytes: the smallest size, 2 KiB, is above"),

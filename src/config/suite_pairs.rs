@@ -2,7 +2,7 @@
 
 use super::document::{Item, Place, Table};
 use crate::error::Result;
-use crate::units::{BareSuffix, Bytes};
+use crate::units::Bytes;
 
 /// The largest message: MPI counts elements in 32 bits.
 pub const LARGEST_MESSAGE: Bytes = Bytes(i32::MAX as u64);
@@ -56,7 +56,7 @@ impl PairsTable {
 fn message(item: &Item) -> Result<Bytes> {
     let bytes = match item.is_whole() {
         true => Bytes(item.whole(0..=u64::MAX)?),
-        false => item.parsed(|text| Bytes::parse(text, BareSuffix::Refused))?,
+        false => item.parsed(Bytes::parse)?,
     };
     match bytes.0 {
         0 => Err(item.wrong("found a size of 0; accepted: 1 B and more")),

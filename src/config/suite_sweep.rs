@@ -3,12 +3,12 @@
 use super::document::{Item, Place, Table};
 use super::suite_measure::read_cadences;
 use super::suite_splits::read_splits;
-use crate::collective::{Collective, Placement, ReduceOp};
+use crate::collective::{Collective, Collectives, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::geometry::Splits;
 use crate::sample::Cadence;
-use crate::units::{BareSuffix, Bytes};
+use crate::units::Bytes;
 use crate::variant::{MOST_AGGREGATED, MOST_CTAS, Variants, parse_max_ctas};
 
 /// Most sizes in one sweep.
@@ -89,7 +89,9 @@ impl Sweep {
             sweep.axis = item.parsed(parse_axis)?;
         }
         let collectives = table.require("collectives", "a list such as [\"all_reduce\", \"all_gather\"]")?;
-        sweep.collectives = all_or(collectives, &Collective::ALL)?;
+        for item in collectives.items()? {
+            sweep.collectives.extend(item.parsed(str::parse::<Collectives>)?.0);
+        }
         if let Some(item) = table.take("element_types") {
             sweep.element_types = all_or(item, &ElementType::ALL)?;
         }
@@ -221,11 +223,7 @@ fn read_sizes(item: Item) -> Result<Vec<Bytes>> {
 }
 
 fn read_size(item: &Item) -> Result<Bytes> {
-    let bytes = if item.is_whole() {
-        Bytes(item.whole(0..=u64::MAX)?)
-    } else {
-        item.parsed(|text| Bytes::parse(text, BareSuffix::Refused))?
-    };
+    let bytes = if item.is_whole() { Bytes(item.whole(0..=u64::MAX)?) } else { item.parsed(Bytes::parse)? };
     match bytes {
         Bytes(0) => Err(item.wrong("found a size of 0; accepted: 1 B and more")),
         _ if bytes > MOST_BYTES => Err(item.wrong(format!("found {bytes}; accepted: up to {MOST_BYTES}"))),

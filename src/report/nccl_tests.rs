@@ -2,8 +2,8 @@
 //! those go on working. <https://github.com/NVIDIA/nccl-tests>
 //!
 //! nccl-tests measures one collective, back to back. So there is one block for each collective on each axis, and the
-//! isolated cases are left out, which a comment says. What is no number there is `N/A` here; comments begin with `#`
-//! as that tool's own do.
+//! isolated cases are left out, which a comment says, and so is what was not measured; comments begin with `#` as that
+//! tool's own do.
 
 use super::row::{Row, Status};
 use super::text::visible;
@@ -66,7 +66,8 @@ fn pairs<'a>(block: &[&'a Row]) -> Vec<Pair<'a>> {
         if !pairs.iter().any(|(known, _)| *known == key(row)) {
             pairs.push((key(row), Pair::default()));
         }
-        for (_, pair) in pairs.iter_mut().filter(|(known, _)| *known == key(row)) {
+        let measured = pairs.iter_mut().filter(|(known, _)| *known == key(row) && row.latency.is_some());
+        for (_, pair) in measured {
             match row.facts.placement {
                 Placement::OutOfPlace => pair.out_of_place = Some(row),
                 Placement::InPlace => pair.in_place = Some(row),
@@ -76,10 +77,22 @@ fn pairs<'a>(block: &[&'a Row]) -> Vec<Pair<'a>> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
+/// A block holds what was measured and nothing else, so that every field of its tables is a number as it is there. All notes stand
+/// above the headings: readers look for rows between the line with `out-of-place` and the one with `Out of bounds values`.
 fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
     let facts = &block[0].facts;
     let program = program_name(facts.collective);
     let synthetic = if view.header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
+    let mut notes = String::new();
+    for row in block {
+        if row.latency.is_none() || row.status.reason().is_some() {
+            notes += &format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string()));
+        }
+    }
+    let tables = tables(pairs(block));
+    if tables.is_empty() {
+        return notes;
+    }
     let mut out = format!(
         "# Collective test starting: {program}\n# commgauge: axis {}, {}, {} group{} of {} ranks, backend {}{synthetic}\n",
         facts.axis,
@@ -91,14 +104,10 @@ fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
     );
     out += &parameters(view, block);
     out += devices;
-    out += &format!("#\n{HEADINGS}");
-    for pair in pairs(block) {
-        out += &line(&pair);
-    }
-    for row in block {
-        if row.latency.is_none() || row.status.reason().is_some() {
-            out += &format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string()));
-        }
+    out += &format!("#\n{notes}");
+    for (placements, pairs) in tables {
+        out += &headings(placements);
+        pairs.iter().for_each(|pair| out += &line(pair, placements));
     }
     let wrong = block.iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count();
     out += &format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" });
@@ -106,11 +115,44 @@ fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
     out + &format!("# Collective test concluded: {program}\n#\n")
 }
 
-const HEADINGS: &str = concat!(
-    "#                                                              out-of-place                       in-place          \n",
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n",
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n",
-);
+const OUT_OF_PLACE_ALONE: &[Placement] = &[Placement::OutOfPlace];
+const IN_PLACE_ALONE: &[Placement] = &[Placement::InPlace];
+const BOTH: &[Placement] = &[Placement::OutOfPlace, Placement::InPlace];
+
+/// The lines that have the same placements, the usual ones last: readers that know one table take the last.
+fn tables(pairs: Vec<Pair>) -> Vec<(&'static [Placement], Vec<Pair>)> {
+    let mut tables: Vec<(&'static [Placement], Vec<Pair>)> =
+        [OUT_OF_PLACE_ALONE, IN_PLACE_ALONE, BOTH].map(|placements| (placements, Vec::new())).into();
+    for pair in pairs {
+        let at = match (pair.out_of_place.is_some(), pair.in_place.is_some()) {
+            (true, false) => 0,
+            (false, true) => 1,
+            (true, true) => 2,
+            (false, false) => continue,
+        };
+        tables[at].1.push(pair);
+    }
+    tables.retain(|(_, pairs)| !pairs.is_empty());
+    tables
+}
+
+/// A placement of which nothing was measured has no columns.
+fn headings(placements: &[Placement]) -> String {
+    let group = |placement: &Placement| match placement {
+        Placement::OutOfPlace => "         out-of-place             ",
+        Placement::InPlace => "           in-place               ",
+    };
+    let line = |shared: &str, each: &dyn Fn(&Placement) -> &'static str| {
+        let halves: String = placements.iter().map(each).collect();
+        format!("{shared}{}\n", halves.trim_end())
+    };
+    // Some readers look for the word before they look for the columns.
+    let alone = if placements == IN_PLACE_ALONE { "# commgauge: nothing was measured out-of-place\n" } else { "" };
+    alone.to_owned()
+        + &line("#                                                     ", &group)
+        + &line("#       size         count      type   redop    root", &|_| "     time   algbw   busbw #wrong")
+        + &line("#        (B)    (elements)                          ", &|_| "     (us)  (GB/s)  (GB/s)       ")
+}
 
 /// The name of the program of nccl-tests that measures the collective, or would.
 fn program_name(collective: Collective) -> String {
@@ -167,18 +209,23 @@ fn devices(view: &View) -> String {
     out
 }
 
-fn line(pair: &Pair) -> String {
+fn line(pair: &Pair, placements: &[Placement]) -> String {
     let Some(row) = pair.out_of_place.or(pair.in_place) else { return String::new() };
     let facts = &row.facts;
     let redop = facts.reduce_op.map_or("none", |op| op.name());
     let root = facts.root.map_or(-1, i64::from);
+    let halves: String = placements
+        .iter()
+        .map(|placement| match placement {
+            Placement::OutOfPlace => half(pair.out_of_place),
+            Placement::InPlace => half(pair.in_place),
+        })
+        .collect();
     format!(
-        "{:12}  {:12}  {:>8}  {redop:>6}  {root:6}{}{}\n",
+        "{:12}  {:12}  {:>8}  {redop:>6}  {root:6}{halves}\n",
         facts.bytes_total.0,
         count(row),
         facts.element_type.nccl_tests_name(),
-        half(pair.out_of_place),
-        half(pair.in_place)
     )
 }
 

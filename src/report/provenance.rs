@@ -101,17 +101,22 @@ fn suite(header: &Header) -> String {
     text
 }
 
+/// Why a sweep's times are not those of other tools.
+const COMPARED_WITH_OTHERS: &str = " (OSU and IMB measure warm ones: --like osu)";
+
 fn measuring(header: &Header) -> String {
     let settings = &header.settings;
     let replicates = settings.replicates;
+    let is_sweep = header.program == "commgauge-sweep";
     format!(
-        "{replicates} replicate{}, each to a precision of {} % or {}, {} to {} samples; {} buffers; data {}; seed {}",
+        "{replicates} replicate{}, each to a precision of {} % or {}, {} to {} samples; {} buffers{}; data {}; seed {}",
         if replicates == 1 { "" } else { "s" },
         (settings.precision * 1e4).round() / 100.0,
         settings.case_budget_seconds,
         settings.minimum_samples,
         settings.maximum_samples,
         if settings.warm_buffers { "warm" } else { "cold" },
+        if is_sweep && !settings.warm_buffers { COMPARED_WITH_OTHERS } else { "" },
         if settings.verify { "checked" } else { "not checked" },
         header.seed
     )

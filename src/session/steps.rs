@@ -143,6 +143,7 @@ impl Steps<'_> {
             Err(reason) => return Ok(self.line_without_numbers(place, Outcome::Waived { reason: reason.clone() })),
         };
         let deadline = request.watch.timeout().unwrap_or_else(|| deadline_of_case(planned.case));
+        let settings = request.settings.at(planned.case.op.bytes_total);
         let context = MeasureContext {
             world: self.world,
             local_ranks: backend.local_ranks(),
@@ -150,7 +151,7 @@ impl Steps<'_> {
             clock: time.clock.model(),
             start: time.start,
             clock_resolution_nanoseconds: time.resolution,
-            settings: &request.settings,
+            settings: &settings,
             interrupted: self.signals.raised(),
             injected_delay: request.injected_delay,
             completion_deadline: request.watch.timeout().map_or_else(

@@ -32,7 +32,7 @@ impl WorkPlan {
 
 /// About how long a case takes at most in one replicate.
 pub fn estimated_case_seconds(case: &Case, settings: &RunSettings) -> Seconds {
-    let sampling = match settings.fixed_iterations {
+    let sampling = match settings.at(case.op.bytes_total).fixed_iterations {
         Some(iterations) => f64::from(iterations) * cautious_seconds(case),
         None => settings.case_budget.0,
     };

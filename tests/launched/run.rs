@@ -108,6 +108,21 @@ fn a_sweep_prints_what_a_parser_of_nccl_tests_reads() {
     assert_reads_as_nccl_tests(&ran.stdout);
 }
 
+#[test]
+fn ranks_that_find_different_files_for_a_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = launcher(1);
+    fs::write(folder.path().join("smoke.toml"), SUITE_TEXT).unwrap();
+    // The second rank starts where there is no such file, and takes the embedded one.
+    let elsewhere = folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    command.args(["-wdir", folder.path().to_str().unwrap(), common::SUITE, "smoke", "--check-launch"]);
+    command.args([":", if FAMILY == "open-mpi" { "-np" } else { "-n" }, "1", "-wdir", elsewhere.to_str().unwrap()]);
+    command.args([common::SUITE, "smoke", "--check-launch"]);
+    let refused = Ran::of(&mut command, 30).ended_with(7);
+    assert!(refused.stderr.contains("the ranks do not run the same suite"), "{}", refused.stderr);
+}
+
 /// Two hosts on this one: the launcher's remote shell is a new host name on the same machine.
 fn remote_shell(folder: &Path) -> Option<PathBuf> {
     let probe = Command::new("unshare").args(["--uts", "hostname", "commgauge-probe"]).output();

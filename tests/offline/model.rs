@@ -16,7 +16,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
         (&["model"][..], "<MODEL>"),
         (&["model", "lama-3-8b"], "there is no model `lama-3-8b`"),
         (&["model", "lacking.json"], "lacking.json: num_attention_heads: is missing; also accepted: n_head"),
-        (&["model", "absent/config.json"], "there is no file absent/config.json"),
+        (&["model", "absent/config.json"], "there is no file `absent/config.json`"),
         (&["model", "gpt2", "--format", "yaml"], "table, json"),
         (&["schema", "poem"], "record, model"),
     ] {

@@ -2,6 +2,7 @@
 
 use super::super::LaunchedArguments;
 use super::super::SweepArguments;
+use super::super::like::Habits;
 use super::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
@@ -10,16 +11,27 @@ use crate::record::provenance::PROGRAM_VERSION;
 use crate::workload::WorkPlan;
 use clap::Parser;
 
+/// What --help says of flags that it does not list.
+const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I -K -C -M -u -S -z -G -R -D -V -x -J -y -T) the values that ask for what \
+    happens here anyway are accepted, such as -g 1, and the others refused with what there is instead: docs/nccl-tests-users.md.";
+
 /// Measure collectives over sizes on all ranks of the launch
 ///
 /// mpirun -np 4 commgauge-sweep all_reduce -b 8 -e 64M -f 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-sweep", version = PROGRAM_VERSION)]
+#[command(name = "commgauge-sweep", version = PROGRAM_VERSION, disable_version_flag = true, after_help = NCCL_TESTS)]
 pub struct Sweep {
     #[command(flatten)]
     sweep: SweepArguments,
     #[command(flatten)]
     launched: LaunchedArguments,
+    /// Print version
+    // Without its usual letter, which nccl-tests has for something else.
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+    // The last, as it is about flags above.
+    #[command(flatten)]
+    _habits: Habits,
 }
 
 impl Work for Sweep {

@@ -8,7 +8,7 @@ use crate::config::document::{Item, Place, Table};
 use crate::element::ElementType;
 use crate::error::Result;
 use crate::sample::Cadence;
-use crate::units::{BareSuffix, Bytes, Rate, Seconds, parse_rate};
+use crate::units::{Bytes, Rate, Seconds, parse_rate};
 
 const KEYS: [&str; 20] = [
     "collective",
@@ -232,7 +232,7 @@ fn curve_figures(table: &mut Table, curve: Item) -> Result<Vec<Figure>> {
         let [size, value] = parts.as_slice() else {
             return Err(at.wrong("accepted: a size and a value such as [\"1MiB\", \"40GB/s\"]"));
         };
-        let bytes = size.parsed(|text| Bytes::parse(text, BareSuffix::Refused))?;
+        let bytes = size.parsed(Bytes::parse)?;
         let limit = limit(value, share)?;
         if figures.last().is_some_and(|last| last.bytes >= Some(bytes)) {
             return Err(
@@ -263,11 +263,7 @@ fn positive(item: &Item) -> Result<Seconds> {
 
 fn range(item: Item) -> Result<(Bytes, Bytes)> {
     let place = item.place.clone();
-    let sizes = item
-        .items()?
-        .iter()
-        .map(|item| item.parsed(|text| Bytes::parse(text, BareSuffix::Refused)))
-        .collect::<Result<Vec<Bytes>>>()?;
+    let sizes = item.items()?.iter().map(|item| item.parsed(Bytes::parse)).collect::<Result<Vec<Bytes>>>()?;
     match sizes.as_slice() {
         [one] => Ok((*one, *one)),
         [low, high] if low <= high => Ok((*low, *high)),

@@ -12,6 +12,8 @@ pub(super) struct Columns {
     /// The columns of one placement; those of the other are the same.
     half: Vec<String>,
     halves: usize,
+    /// Whether the one placement is in place, as the line above the names says.
+    pub(super) in_place_alone: bool,
     timestamp: bool,
 }
 
@@ -55,8 +57,15 @@ impl Columns {
             shared: words[..first].to_vec(),
             half,
             halves,
+            in_place_alone: false,
             timestamp,
         })
+    }
+
+    /// Whether the same run goes on with rows of other placements, as in our own reports.
+    pub(super) fn is_of_other_placements(&self, next: &Columns) -> bool {
+        (self.halves, self.in_place_alone) != (next.halves, next.in_place_alone)
+            && (&self.shared, &self.half) == (&next.shared, &next.half)
     }
 
     /// Why the times are not those of the call, where they are not.
@@ -81,8 +90,11 @@ impl Columns {
         let (shared, measured) = words.split_at(self.shared.len());
         let field = |name: &str| self.shared.iter().position(|column| column == name).map(|index| shared[index]);
         let needed = |name: &str| field(name).ok_or_else(|| format!("the heading has no column `{name}`"));
-        let placements: &[Placement] =
-            if in_place_only { &[Placement::InPlace] } else { &[Placement::OutOfPlace, Placement::InPlace] };
+        let placements: &[Placement] = if in_place_only || self.in_place_alone {
+            &[Placement::InPlace]
+        } else {
+            &[Placement::OutOfPlace, Placement::InPlace]
+        };
         let mut halves = Vec::new();
         for (placement, fields) in placements.iter().zip(measured.chunks(self.half.len())) {
             halves.extend(self.half(*placement, fields)?);

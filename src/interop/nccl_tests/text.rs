@@ -29,11 +29,14 @@ struct Reader<'a> {
     unread: Unread,
     log_lines: u64,
     averaged_groups: u32,
+    /// The line before named one placement alone, in place.
+    in_place_above: bool,
 }
 
 pub(super) fn parse(text: &str, file: &str) -> Imported {
     let (imported, unread) = (Imported::default(), Unread::default());
-    let mut reader = Reader { file, run: Run::default(), imported, unread, log_lines: 0, averaged_groups: 0 };
+    let mut reader =
+        Reader { file, run: Run::default(), imported, unread, log_lines: 0, averaged_groups: 0, in_place_above: false };
     for line in log_text::log_lines(text) {
         reader.take(line);
     }
@@ -46,11 +49,13 @@ impl Reader<'_> {
         if text.is_empty() || text == "#" {
             return;
         }
-        if let Some(columns) = Columns::of_heading(text) {
+        if let Some(mut columns) = Columns::of_heading(text) {
+            columns.in_place_alone = std::mem::take(&mut self.in_place_above);
             self.heading(line, columns);
         } else if is_log_line(text) {
             self.log_lines += 1;
         } else if let Some(comment) = text.strip_prefix('#') {
+            self.in_place_above = comment.trim() == "in-place";
             self.comment(line, comment.trim());
         } else if let Some(device) = Device::of_line(text) {
             // Copied through Markdown, which takes the `#` for a heading.
@@ -66,6 +71,12 @@ impl Reader<'_> {
     }
 
     fn heading(&mut self, line: LogLine, columns: Columns) {
+        if let Some((before, _)) = &mut self.run.table
+            && before.is_of_other_placements(&columns)
+        {
+            *before = columns;
+            return;
+        }
         if self.run.table.is_some() {
             self.cut_off(line);
             self.imported

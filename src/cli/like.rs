@@ -1,0 +1,130 @@
+//! `--like`: the flags of another tool's defaults. How often it makes each call depends on the size and is in `config`.
+
+use clap::builder::ArgPredicate;
+use clap::error::Error;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+/// The flag itself.
+const LIKE: &str = "like";
+/// Its values, in the order of the columns of [`HABITS`].
+const TOOLS: [&str; 3] = ["nccl-tests", "osu", "imb"];
+
+/// What each tool does by default, as values of our flags, by their names in the definition.
+///
+/// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which leaves the cache; OSU and IMB use
+/// one buffer again and again, and have a barrier before each call that is timed (`osu_allreduce.c`; `-sync` of IMB).
+const HABITS: [(&str, [&str; 3]); 6] = [
+    ("cadence", ["streaming", "isolated", "isolated"]),
+    ("placement", ["both", "one", "one"]),
+    ("warm_buffers", ["false", "true", "true"]),
+    ("check", ["1", "0", "0"]),
+    ("replicates", ["1", "1", "1"]),
+    ("format", ["nccl-tests", "table", "table"]),
+];
+
+/// Part of a definition that has no flags of its own: in it `--like` sets those flags above that are not given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Habits;
+
+impl Args for Habits {
+    fn augment_args(mut command: Command) -> Command {
+        for (flag, values) in HABITS {
+            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
+            command = command.mut_arg(flag, |argument| argument.default_value_ifs(when));
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Habits::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Habits {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Habits, Error> {
+        Ok(Habits)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::programs::{Sweep, Work};
+    use crate::config::Peer;
+    use crate::report::Format;
+    use crate::sample::Cadence;
+    use clap::{Parser, ValueEnum};
+
+    /// What a line comes to: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
+    fn came_to(line: &str) -> (String, String, bool, bool, u32, [Option<u32>; 2], Format) {
+        let sweep = Sweep::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' ')));
+        let sweep = sweep.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let (plan, settings, _) = sweep.plan(2).unwrap();
+        let mut cadences: Vec<Cadence> = plan.cases.iter().map(|case| case.cadence).collect();
+        let mut placements: Vec<&str> = plan.cases.iter().map(|case| case.placement.name()).collect();
+        cadences.dedup();
+        placements.sort_unstable();
+        placements.dedup();
+        let calls = [8, 64 << 10].map(|bytes| settings.at(crate::units::Bytes(bytes)).fixed_iterations);
+        let cadences: Vec<String> = cadences.iter().map(ToString::to_string).collect();
+        let format = sweep.launched().output.format;
+        (
+            cadences.join(" "),
+            placements.join(" "),
+            settings.warm_buffers,
+            settings.verify,
+            settings.replicates,
+            calls,
+            format,
+        )
+    }
+
+    #[test]
+    fn like_sets_what_the_tool_does_and_every_flag_that_is_given_wins() {
+        let text = str::to_owned;
+        for (line, expected) in [
+            (
+                "--like nccl-tests",
+                (
+                    text("streaming"),
+                    text("in-place out-of-place"),
+                    false,
+                    true,
+                    1,
+                    [Some(20), Some(20)],
+                    Format::NcclTests,
+                ),
+            ),
+            (
+                "--like osu",
+                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(100)], Format::Table),
+            ),
+            (
+                "--like imb",
+                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(640)], Format::Table),
+            ),
+            (
+                "--like osu -n 7 -c 1 --cadence streaming --placement in --replicates 2 --format csv",
+                (text("streaming"), text("in-place"), true, true, 2, [Some(7), Some(7)], Format::Csv),
+            ),
+            (
+                "--like osu --precision 5%",
+                (text("isolated"), text("out-of-place"), true, false, 1, [None, None], Format::Table),
+            ),
+        ] {
+            assert_eq!(came_to(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
+        }
+        // What exists in place only is measured all the same.
+        assert_eq!(came_to("broadcast -b 8 -e 8 --like osu").1, "in-place");
+    }
+
+    #[test]
+    fn every_tool_has_its_column() {
+        let names: Vec<String> =
+            Peer::value_variants().iter().map(|peer| peer.to_possible_value().unwrap().get_name().to_owned()).collect();
+        assert_eq!(names, super::TOOLS);
+    }
+}
