@@ -2,8 +2,12 @@
 
 #![cfg(feature = "mpi")]
 
+#[path = "../common/blocks.rs"]
+mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/documented_run.rs"]
+mod documented_run;
 #[path = "../common/trial.rs"]
 mod trial;
 
@@ -11,6 +15,7 @@ mod aside;
 mod calibrate;
 mod check;
 mod data;
+mod documented;
 mod faults;
 mod hangs;
 mod late;

@@ -1,7 +1,11 @@
 //! What needs no launcher: programs, files, figures, parsers and the rules of the sources.
 
+#[path = "../common/blocks.rs"]
+mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/documented_run.rs"]
+mod documented_run;
 #[path = "../common/offline.rs"]
 mod offline;
 #[path = "../common/records.rs"]
@@ -13,10 +17,12 @@ mod cost_figures;
 mod cost_labels;
 mod cost_recovery;
 mod doctor;
+mod documented;
 mod embedded;
 mod expect;
 mod export;
 mod faults;
+mod fixtures;
 mod gate;
 mod gpu_bundle;
 mod history;

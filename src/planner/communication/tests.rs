@@ -45,7 +45,8 @@ fn what_has_no_answer_is_counted_and_not_taken_for_nothing() {
     let costs = axis_costs(&ops(), 8, place, &Published::new(&machine)).unwrap();
     assert_eq!(costs[0].grounds.refused, 2);
     assert!(
-        !costs[0].grounds.complete() && costs[0].grounds.reason.as_ref().unwrap().contains("placement on the nodes is not known")
+        !costs[0].grounds.complete()
+            && costs[0].grounds.reason.as_ref().unwrap().contains("placement on the nodes is not known")
     );
     assert_eq!(costs[0].payload_bytes, Bytes(2 * 16 * 8_000_000));
 }

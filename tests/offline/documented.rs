@@ -1,0 +1,145 @@
+//! What README and docs print as commands: every block says how it is tested, those that need no launcher are run, and every flag
+//! that a page names exists. Blocks that start ranks are run in `tests/launched/documented.rs`.
+
+use crate::blocks::{Block, How, Mark, OURS, blocks, blocks_of, mark, pages};
+use crate::documented_run::{by_page, carry_out};
+use crate::fixtures;
+use clap::ValueEnum;
+use clap::error::ErrorKind;
+use commgauge::cli::programs::ProgramName;
+
+#[test]
+fn a_block_of_commands_without_a_mark_is_found() {
+    let page = "text\n\n    commgauge list\n\n<!-- test: run; exit 2; with fit -->\n```sh\n$ commgauge fit \\\n    x\nout\n```\n\n    output\n";
+    let found = blocks_of("p.md", page);
+    let [bare, marked] = &found[..] else { panic!("{found:?}") };
+    assert!(bare.line == 3 && bare.mark.is_err() && bare.commands == ["commgauge list"], "{bare:?}");
+    let expected = Mark { how: How::Run, exits: vec![2], with: vec!["fit".into()], swaps: vec![], plus: String::new() };
+    assert!(marked.mark == Ok(expected) && marked.commands == ["commgauge fit x"], "{marked:?}");
+    for wrong in ["parse", "ran", "run; exits 2", "run; exit two", "run; swap a b"] {
+        assert!(mark(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn every_block_of_commands_says_how_it_is_tested() {
+    let wrong: Vec<String> = blocks().iter().filter_map(trouble).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn trouble(block: &Block) -> Option<String> {
+    let place = format!("{}:{}", block.page, block.line);
+    match &block.mark {
+        Err(why) => Some(format!("{place}: `{}` {why}", block.commands[0])),
+        Ok(mark) if matches!(mark.how, How::Other(_)) => {
+            let ours = block.commands.iter().find(|line| ours_in(line).next().is_some_and(|words| words.len() > 1))?;
+            Some(format!("{place}: `{ours}` runs a program of ours: mark it `parse`, `run` or `launch`"))
+        }
+        Ok(_) => None,
+    }
+}
+
+#[test]
+fn every_documented_command_that_needs_no_launcher_ends_as_documented() {
+    let pages = by_page(|mark| mark.how == How::Run);
+    assert!(pages.len() > 10, "the pages are found: {pages:?}");
+    let wrong: Vec<String> = pages.iter().flat_map(|blocks| carry_out(blocks, fixtures::make)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_documented_flag_exists() {
+    let mut wrong = Vec::new();
+    for block in blocks() {
+        for command in &block.commands {
+            let command = command.split(" #").next().unwrap_or_default();
+            wrong.extend(
+                ours_in(command)
+                    .filter_map(|words| misread(&words))
+                    .map(|why| format!("{}:{}: {why}", block.page, block.line)),
+            );
+        }
+    }
+    for (page, text) in pages() {
+        for span in text
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|span| OURS.iter().any(|name| span.starts_with(&format!("{name} "))))
+        {
+            let span = span.split_whitespace().collect::<Vec<_>>().join(" ");
+            wrong.extend(ours_in(&span).filter_map(|words| misread(&words)).map(|why| format!("{page}: {why}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What may start a program of ours.
+const STARTERS: [&str; 7] = ["mpirun", "mpiexec", "srun", "salloc", "env", "virtual-cluster", "apptainer"];
+
+/// The calls of programs of ours in a line of a shell, each as its words.
+fn ours_in(line: &str) -> impl Iterator<Item = Vec<String>> {
+    let separators = ["&&", "||", "|", ";", ":", "&"];
+    let words = shell_words(line);
+    let mut calls = Vec::new();
+    for part in words.split(|word| separators.contains(&word.as_str())) {
+        let name = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+        let starts = part.iter().find(|word| !word.contains('='));
+        if !starts.is_some_and(|word| OURS.contains(&name(word).as_str()) || STARTERS.contains(&name(word).as_str())) {
+            continue;
+        }
+        let Some(start) = part.iter().position(|word| OURS.contains(&name(word).as_str())) else { continue };
+        let end = part.iter().position(|word| word.starts_with(['>', '<']) || word == "2>").unwrap_or(part.len());
+        let mut call = part[start..end.max(start)].to_vec();
+        if let Some(first) = call.first_mut() {
+            *first = name(first);
+            calls.push(call);
+        }
+    }
+    calls.into_iter()
+}
+
+/// Words as a shell cuts them, as far as pages use it.
+fn shell_words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in line.chars() {
+        match (quote, c) {
+            (None, ' ') => words.extend((!word.is_empty()).then(|| std::mem::take(&mut word))),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), c) if c == open => quote = None,
+            _ => word.push(c),
+        }
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    words
+}
+
+/// A command or flag that is not there. Placeholders and what a page leaves out are no mistakes.
+fn misread(words: &[String]) -> Option<String> {
+    let name = |program: &ProgramName| program.to_possible_value().is_some_and(|value| value.get_name() == words[0]);
+    let program = ProgramName::value_variants().iter().find(|program| name(program))?;
+    let words: Vec<String> =
+        words.iter().filter(|word| *word != "..." && !word.starts_with(['[', '('])).cloned().collect();
+    // What stands behind `--` is for the program that `commgauge run` starts.
+    if let Some(behind) =
+        words.iter().position(|word| word == "--").filter(|_| words.get(1).is_some_and(|word| word == "run"))
+    {
+        let has = |flag: &str| words[..behind].iter().any(|word| word == flag);
+        let started = if has("--step") {
+            "commgauge-step"
+        } else if has("--pairs") {
+            "commgauge-pairs"
+        } else {
+            "commgauge-suite"
+        };
+        let inner = [&[started.to_owned()], &words[behind + 1..]].concat();
+        return misread(&words[..behind]).or_else(|| misread(&inner));
+    }
+    let error = program.definition().try_get_matches_from(words.iter()).err()?;
+    let missing = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+    // Words in capitals are placeholders, as in `commgauge COMMAND --help`.
+    let placeholder = words.get(1).is_some_and(|word| word.chars().all(|c| c.is_ascii_uppercase()) || word == "double");
+    let line = words.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(" ");
+    (missing.contains(&error.kind()) && !placeholder)
+        .then(|| format!("`{line}`: {}", error.to_string().lines().next().unwrap_or_default()))
+}
