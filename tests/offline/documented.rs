@@ -2,8 +2,10 @@
 //! that a page names exists. Blocks that start ranks are run in `tests/launched/documented.rs`.
 
 use crate::blocks::{Block, How, Mark, OURS, blocks, blocks_of, mark, pages};
+use crate::common::skipped;
 use crate::documented_run::{by_page, carry_out};
 use crate::fixtures;
+use crate::offline::{commgauge, text};
 use clap::ValueEnum;
 use clap::error::ErrorKind;
 use commgauge::cli::programs::ProgramName;
@@ -72,6 +74,55 @@ fn every_documented_flag_exists() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_columns_and_metrics_that_the_how_tos_explain_are_those_that_are_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    ["runs", "two-runs"].iter().for_each(|name| fixtures::make(name, folder.path()));
+    let printed = |arguments: &str| {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        text(&commgauge(folder.path(), &words).stdout)
+    };
+    let explained = |page: &str| {
+        let text = pages().into_iter().find(|(name, _)| name == page).expect("the page is there").1;
+        let rows: String =
+            text.lines().filter(|line| line.starts_with("| `")).map(|line| line.to_owned() + "\n").collect();
+        rows.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let columns = explained("docs/howto-python.md");
+    for column in printed("report run.jsonl --format csv").lines().next().expect("a heading").split(',') {
+        assert!(columns.iter().any(|name| name == column), "docs/howto-python.md does not explain `{column}`");
+    }
+    let written = printed("report run.jsonl --format prometheus")
+        + &printed("gate base.jsonl --machine two-ranks.toml --format prometheus");
+    for metric in explained("docs/howto-nightly.md").iter().filter(|name| name.starts_with("commgauge_")) {
+        assert!(written.contains(&format!("# TYPE {metric} ")), "{metric} is explained, and not written");
+    }
+}
+
+#[test]
+fn the_example_for_pandas_runs_where_pandas_is() {
+    let python = |words: &[&str], folder: &std::path::Path| {
+        std::process::Command::new("python3").args(words).current_dir(folder).output()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    if !python(&["-c", "import pandas"], folder.path()).is_ok_and(|output| output.status.success()) {
+        return skipped("the example for pandas", "python3 has no pandas");
+    }
+    fixtures::make("runs", folder.path());
+    for name in ["one", "two"] {
+        let record = format!("{name}.jsonl");
+        commgauge(folder.path(), &["report", &record, "--format", "csv", "-o", &format!("{name}.csv")]);
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/runs_pandas.py");
+    let ran = python(&[script, "one.csv", "two.csv"], folder.path()).expect("python3 starts");
+    assert!(
+        ran.status.success() && text(&ran.stdout).contains("spread %"),
+        "{}{}",
+        text(&ran.stdout),
+        text(&ran.stderr)
+    );
 }
 
 /// What may start a program of ours.

@@ -46,6 +46,13 @@ pub fn make(name: &str, folder: &Path) {
             fs::create_dir_all(folder.join("reports/runs")).expect("the folder is writable");
             (1..=7).for_each(|seed| steady(&format!("reports/runs/{seed}.jsonl"), seed));
         }
+        "nightly" => {
+            ["runs", "textfile"].iter().for_each(|name| fs::create_dir_all(folder.join(name)).expect("writable"));
+            (1..=6).for_each(|seed| steady(&format!("runs/{seed}.jsonl"), seed));
+            steady("runs/last.jsonl", 7);
+            steady("base.jsonl", 8);
+            write("ours.toml", &machine("0.001GB/s"));
+        }
         "two-runs" => {
             steady("base.jsonl", 1);
             steady("new.jsonl", 2);
@@ -58,7 +65,9 @@ pub fn make(name: &str, folder: &Path) {
         "two-machines" => {
             // Within a node, and so large that the links bound it.
             let expecting = |name: &str, floor: &str| {
-                let bounded = machine(floor).replace("ranks = 4", "ranks = 2\nnodes = 1").replace("'1MiB', '1GiB'", "'1GiB', '2GiB'");
+                let bounded = machine(floor)
+                    .replace("ranks = 4", "ranks = 2\nnodes = 1")
+                    .replace("'1MiB', '1GiB'", "'1GiB', '2GiB'");
                 bounded.replace("'m'", &format!("'{name}'"))
             };
             write("h100.toml", &expecting("h100", "300GB/s"));
