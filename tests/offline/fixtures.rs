@@ -58,7 +58,9 @@ pub fn make(name: &str, folder: &Path) {
         "two-machines" => {
             // Within a node, and so large that the links bound it.
             let expecting = |name: &str, floor: &str| {
-                let bounded = machine(floor).replace("ranks = 4", "ranks = 2\nnodes = 1").replace("'1MiB', '1GiB'", "'1GiB', '2GiB'");
+                let bounded = machine(floor)
+                    .replace("ranks = 4", "ranks = 2\nnodes = 1")
+                    .replace("'1MiB', '1GiB'", "'1GiB', '2GiB'");
                 bounded.replace("'m'", &format!("'{name}'"))
             };
             write("h100.toml", &expecting("h100", "300GB/s"));
