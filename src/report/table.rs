@@ -22,7 +22,9 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     let mut notes = Notes::default();
     let rows = match &view.pairs {
         Some(pairs) => {
-            view.rows.iter().for_each(|row| drop(notes.number_of(row)));
+            for row in &view.rows {
+                notes.number_of(row);
+            }
             super::pairs::table::text(pairs, width, paint)
         }
         None => rows(view, &mut notes, width, paint),
