@@ -170,6 +170,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         injected_delay: None,
         injected_panic: None,
         watch: Default::default(),
+        listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: None,
     };

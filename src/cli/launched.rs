@@ -2,6 +2,7 @@
 
 use super::launched_arguments::LaunchedArguments;
 use super::launched_check;
+use super::live::{Live, write_above};
 use super::nccl_arguments::{Algorithm, Protocol};
 use super::places;
 use super::programs::Work;
@@ -172,6 +173,8 @@ fn measure<W: Work>(
         watch.device(&opened.device());
     }
     request.watch = watch.clone();
+    let live = live_rows(work, arguments, world);
+    request.listener = live.as_ref().map(Live::listener).unwrap_or_default();
     tell_of_panics(watch);
     let mut backend = backend(arguments, watch, opened, log)?;
     let backend = backend.as_mut();
@@ -183,7 +186,7 @@ fn measure<W: Work>(
             session::run_with_replays(world, backend, &request, &replays_of(&steps, *options), &signals)
         }
     };
-    let mine = if world.process() == 0 { show(arguments, &request, end.as_ref().ok()) } else { Ok(()) };
+    let mine = if world.process() == 0 { show(arguments, &request, live.as_ref(), end.as_ref().ok()) } else { Ok(()) };
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
 
@@ -333,17 +336,28 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
         labels: arguments.nccl.labels(),
         interference,
         watch: Watch::default(),
+        listener: Default::default(),
     })
 }
 
+/// The rows that are shown as they are done. A run that goes on shows all of them at its end: most were done before.
+fn live_rows<W: Work>(work: &W, arguments: &LaunchedArguments, world: &MpiWorld) -> Option<Live> {
+    let shows = work.shows_rows() && world.process() == 0 && !arguments.quiet && arguments.resume.is_none();
+    shows.then(|| arguments.output.live_rows(false)).flatten().map(Live::new)
+}
+
 /// Shows the record that was just written, also where the run did not come to its end.
-fn show(arguments: &LaunchedArguments, request: &Request, end: Option<&End>) -> Result<()> {
+fn show(arguments: &LaunchedArguments, request: &Request, live: Option<&Live>, end: Option<&End>) -> Result<()> {
     if arguments.quiet || !request.record.exists() {
         return Ok(());
     }
     // Never a terminal, whatever it looks like: some launchers give rank 0 a pseudo-terminal and copy what it gets.
     let view = View::new(&Record::read(&request.record)?);
-    arguments.output.show_on(&view, false, &mut std::io::stdout().lock())?;
+    let out = &mut std::io::stdout().lock();
+    match live {
+        Some(live) => write_above(None, out, &live.finish(&view)),
+        None => arguments.output.show_on(&view, false, out)?,
+    }
     eprintln!("record: {}", request.record.display());
     if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
         eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not come to its end"));

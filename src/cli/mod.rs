@@ -21,6 +21,7 @@ mod launched_check;
 pub mod layout;
 mod like;
 pub mod list;
+mod live;
 pub mod locate;
 pub mod manual;
 pub mod model;

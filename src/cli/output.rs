@@ -2,7 +2,7 @@
 
 use super::table_or_json::WIDTH_WITHOUT_TERMINAL;
 use crate::error::Result;
-use crate::report::{ColorChoice, Format, View, render};
+use crate::report::{ColorChoice, Format, LiveRows, View, render};
 use std::io::{IsTerminal, Write};
 
 /// How results are shown.
@@ -31,9 +31,17 @@ impl OutputArguments {
 
     /// Shows a view on anything that can be written to.
     pub fn show_on(&self, view: &View, is_terminal: bool, out: &mut dyn Write) -> Result<()> {
+        render(view, self.format, self.columns(is_terminal), self.colors(is_terminal), out)
+    }
+
+    /// Rows that can be shown as they are done, where the format has such.
+    pub(crate) fn live_rows(&self, is_terminal: bool) -> Option<LiveRows> {
+        LiveRows::new(self.format, self.columns(is_terminal), self.colors(is_terminal))
+    }
+
+    fn colors(&self, is_terminal: bool) -> bool {
         let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-        let color = self.color.decide(no_color.as_deref(), term.as_deref(), is_terminal);
-        render(view, self.format, self.columns(is_terminal), color, out)
+        self.color.decide(no_color.as_deref(), term.as_deref(), is_terminal)
     }
 
     /// Columns that tables may take.

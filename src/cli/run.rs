@@ -1,6 +1,6 @@
-//! `commgauge run`: builds the launch command of a suite, or of a model's step, shows it, starts it, follows it, and sums up.
+//! `commgauge run`: builds the launch command of a suite, a sweep or a model's step, shows it, starts it, follows it, and sums up.
 //!
-//! The measuring is done by `commgauge-suite` or `commgauge-step`, in the ranks that are started; only its record comes back.
+//! The measuring is done by `commgauge-suite`, `commgauge-sweep`, `commgauge-step` or `commgauge-pairs`, in the ranks that are started; only its record comes back.
 
 mod allocation;
 mod arguments;
@@ -10,6 +10,7 @@ mod commands;
 mod outcome;
 mod progress;
 mod resume;
+mod sweep_flags;
 mod wait_hosts;
 mod work;
 
@@ -17,6 +18,7 @@ pub use arguments::{Backend, RunArguments};
 #[cfg(feature = "mpi")]
 pub(crate) use resume::{command as resume_command, nothing_left, state};
 
+use super::live::write_above;
 use super::places;
 use super::step::replays_of;
 use super::suite::{SuiteWork, plan_text};
@@ -28,12 +30,12 @@ use crate::layout::Nodes;
 use crate::record::hang_line::HangReason;
 use crate::record::line::{End, EndStatus, RankFacts};
 use crate::record::{Line, Record};
-use crate::report::View;
+use crate::report::{LiveRows, View};
 use crate::session::{self, Resume, TimeLimit};
 use crate::workload::step::Step;
 use crate::world::SoloWorld;
 use commands::{Commands, Launched};
-use progress::Progress;
+use progress::{Progress, Rows};
 use resume::Again;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -42,6 +44,7 @@ use work::Wanted;
 
 /// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    sweep_flags::check(arguments)?;
     if let Some(record) = &arguments.resume {
         return resume::run(arguments, record, out);
     }
@@ -132,6 +135,7 @@ fn run_here(
         injected_delay: None,
         injected_panic: None,
         watch: Default::default(),
+        listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: wanted.interference,
         machine: Some(machine.clone()),
@@ -228,7 +232,12 @@ fn launch_all(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
 
 fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<i32> {
     let commands = Launched::new(arguments, record)?.commands(arguments)?;
-    follow(arguments, (&commands, record), Progress::new(record)?, out)
+    let live =
+        if arguments.sweep.is_some() { arguments.output.live_rows(std::io::stdout().is_terminal()) } else { None };
+    let rows = live.map(|rows| Rows { rows, out: &mut *out });
+    let progress = Progress::new(record)?.showing(rows);
+    let followed = follow((&commands, record), progress)?;
+    sum_up(arguments, record, followed, out)
 }
 
 /// Goes on with a run.
@@ -247,19 +256,24 @@ fn launch_again(
         return Ok(0);
     }
     wait_hosts::wait(&arguments)?;
-    follow(&arguments, (&commands, path), Progress::behind(path, record)?, out)
+    let followed = follow((&commands, path), Progress::behind(path, record)?)?;
+    sum_up(&arguments, path, followed, out)
 }
 
-/// Starts a launch, follows it, and sums up.
-fn follow(
-    arguments: &RunArguments,
-    (commands, record): (&Commands, &Path),
-    mut progress: Progress,
-    out: &mut dyn Write,
-) -> Result<i32> {
+/// What came of a launch that was followed.
+struct Followed {
+    exit_code: i32,
+    /// Whether there is a record to show.
+    has_header: bool,
+    /// The rows that were shown while it went on.
+    live: Option<LiveRows>,
+}
+
+/// Starts a launch and follows it to its end.
+fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Result<Followed> {
     eprintln!("+ {}", commands.shown.for_shell());
     let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
-    let seen = progress.finish();
+    let (seen, live) = progress.finish();
     let verdict = outcome::conclude(&ending, &seen);
     for sentence in &verdict.sentences {
         eprintln!("commgauge: {sentence}");
@@ -267,10 +281,21 @@ fn follow(
     if seen.may_go_on() {
         eprintln!("commgauge: go on with: {}", resume::command(record));
     }
-    if seen.header.is_some() {
-        summarise(arguments, record, out)?;
+    Ok(Followed { exit_code: verdict.exit_code, has_header: seen.header.is_some(), live })
+}
+
+/// Shows what is to be shown of a launch's record, and gives its exit code.
+fn sum_up(arguments: &RunArguments, record: &Path, followed: Followed, out: &mut dyn Write) -> Result<i32> {
+    let exit_code = followed.exit_code;
+    match followed {
+        Followed { has_header: false, .. } => {}
+        Followed { live: None, .. } => summarise(arguments, record, out)?,
+        Followed { live: Some(live), .. } => {
+            write_above(None, out, &live.finish(&View::new(&Record::read(record)?)));
+            eprintln!("record: {}", record.display());
+        }
     }
-    Ok(verdict.exit_code)
+    Ok(exit_code)
 }
 
 /// The table (or whatever `--format` asks for) of a record.

@@ -25,7 +25,7 @@ pub struct SamplingArguments {
     #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, help_heading = "Sampling", value_parser = clap::value_parser!(u8).range(0..=1))]
     pub check: u8,
 
-    /// Independent repetitions, each with fresh communicators and a new order of the cases [default: 3]
+    /// Independent repetitions, each with fresh communicators and a new order of the cases [default: 3; with --within 2]
     #[arg(long, value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..=crate::config::MOST_REPLICATES as i64))]
     pub replicates: Option<u32>,
 
@@ -33,7 +33,8 @@ pub struct SamplingArguments {
     #[arg(long, value_name = "SHARE", help_heading = "Sampling", value_parser = parse_precision)]
     pub precision: Option<f64>,
 
-    /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s; of commgauge-pairs 100ms]
+    /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s; of commgauge-pairs 100ms;
+    /// with --within none]
     #[arg(long, value_name = "TIME", help_heading = "Sampling", value_parser = parse_budget)]
     pub budget: Option<Seconds>,
 

@@ -112,7 +112,7 @@ impl SimulateCommand {
         let ranks = self.nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
             Error::usage(format!("--nodes {}: too many, with {} ranks on each", self.nodes, machine.ranks_per_node))
         })?;
-        let (plan, settings, suite) = suite_work(&self.suite, &Nodes::filled(ranks, machine.ranks_per_node))?;
+        let (plan, settings, suite) = suite_work(&self.suite, None, &Nodes::filled(ranks, machine.ranks_per_node))?;
         Ok(Request {
             program: "commgauge",
             run_id: places::new_run_id(),
@@ -128,6 +128,7 @@ impl SimulateCommand {
             injected_delay: None,
             injected_panic: None,
             watch: Default::default(),
+            listener: Default::default(),
             labels: std::collections::BTreeMap::new(),
             interference: None,
         })

@@ -4,7 +4,7 @@ use crate::config::{RunSettings, Suite, is_embedded};
 use crate::error::Result;
 use crate::layout::{Axis, Nodes};
 use crate::record::line::SuiteFacts;
-use crate::units::{Bytes, counted};
+use crate::units::{Bytes, Seconds, counted};
 use crate::workload::WorkPlan;
 use std::fmt::Write;
 use std::path::Path;
@@ -12,11 +12,11 @@ use std::path::Path;
 /// What to run, how samples are taken, and what the record says was requested.
 pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
 
-/// What a suite asks for on these nodes.
+/// What a suite asks for on these nodes, all its cases within a time where one is given.
 ///
 /// # Errors
 /// Usage errors that name file, line and key.
-pub fn suite_work(suite: &Path, nodes: &Nodes) -> Result<SuiteWork> {
+pub fn suite_work(suite: &Path, within: Option<Seconds>, nodes: &Nodes) -> Result<SuiteWork> {
     let suite = Suite::load(suite)?;
     let plan = WorkPlan::from_suite_on(&suite, nodes)?;
     let facts = SuiteFacts {
@@ -26,7 +26,8 @@ pub fn suite_work(suite: &Path, nodes: &Nodes) -> Result<SuiteWork> {
         model: plan.model.clone(),
         layout: plan.layout.clone(),
     };
-    Ok((plan, suite.settings, facts))
+    let settings = suite.settings.clone();
+    Ok((plan, within.map_or(Ok(settings.clone()), |within| settings.divided(within))?, facts))
 }
 
 /// The plan as people read it before a run: cases, bytes, time.
@@ -39,10 +40,10 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> S
     for part in [plan.model.as_deref(), plan.layout.as_deref()].into_iter().flatten() {
         text += &format!(", {part}");
     }
-    let replicates = settings.replicates;
+    let replicates = counted(settings.replicates as usize, "replicate");
+    let times = settings.within.map_or(replicates, |within| format!("as often as {within} allows"));
     // Writing to a string cannot fail.
-    let _ =
-        writeln!(text, "\n{} x {}:\n", counted(plan.cases.len(), "case"), counted(replicates as usize, "replicate"));
+    let _ = writeln!(text, "\n{} x {times}:\n", counted(plan.cases.len(), "case"));
     let longest = plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0);
     for case in &plan.cases {
         let groups = plan.groups_of(case);

@@ -2,13 +2,14 @@
 //!
 //! What they mean together is checked in `sweep_plan`.
 
+use super::launched_arguments::parse_time_limit;
 use super::nccl_tests_flags::NcclTestsFlags;
 use super::sampling::SamplingArguments;
 use crate::collective::{Collectives, Placement};
 use crate::config::Peer;
 use crate::geometry::Splits;
 use crate::sample::Cadence;
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
 use clap::Args;
 
 /// One or more collectives over sizes, on all ranks of the launch.
@@ -101,6 +102,11 @@ pub struct SweepArguments {
     /// --precision or --budget stops by these instead of after a number of calls.
     #[arg(long, value_enum, value_name = "TOOL", help_heading = "Sampling")]
     pub like: Option<Peer>,
+
+    /// Time for all cases together, such as 60s: a short round over all of them, then a further one in which those with the widest
+    /// intervals get the most of it [default: 2 s and 40 ms for each case, unless -n, --replicates or --budget says how long]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling")]
+    pub within: Option<Seconds>,
 
     /// How samples are taken.
     #[command(flatten)]

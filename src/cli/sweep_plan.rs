@@ -2,16 +2,20 @@
 
 use super::sweep::{Chosen, SweepArguments, parse_all_or};
 use crate::collective::{Collective, ReduceOp};
-use crate::config::{Growth, Place, Roots, RunSettings, Sweep, growing_sizes};
+use crate::config::{Growth, Place, ROUNDS_WITHIN, Roots, RunSettings, Sweep, growing_sizes};
 use crate::digest;
 use crate::element::ElementType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::Splits;
 use crate::record::line::SuiteFacts;
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
 use crate::variant::Variants;
 use crate::workload::WorkPlan;
 
+/// The time of a sweep for which nobody says how long it may take: so much for all, and so much for each case. Four collectives of 24
+/// sizes, in and out of place and in both cadences (384 cases) take 17 s.
+const SECONDS_OF_ALL: f64 = 2.0;
+const SECONDS_OF_EACH: f64 = 0.04;
 /// Smallest and largest size of nccl-tests where no flag says otherwise.
 const DEFAULT_BYTES: Bytes = Bytes(32 << 20);
 
@@ -23,13 +27,37 @@ impl SweepArguments {
     /// Usage errors that name the flag.
     pub fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         let sweep = self.sweep()?;
-        let settings = self.settings();
         let plan = WorkPlan::from_sweep(&sweep, world_size)?;
+        let settings = self.settings(plan.cases.len())?;
         let names: Vec<_> = sweep.collectives.iter().map(|collective| collective.name()).collect();
         let name = if names.len() == Collective::ALL.len() { "all".to_owned() } else { names.join(",") };
         let sha256 = digest::sha256(format!("{sweep:?} {settings:?}"));
         let facts = SuiteFacts { name: format!("sweep {name}"), path: None, sha256, model: None, layout: None };
         Ok((plan, settings, facts))
+    }
+
+    /// How samples of so many cases are taken.
+    fn settings(&self, cases: usize) -> Result<RunSettings> {
+        let asked = &self.sampling;
+        // Numbers of calls of another tool give way to a precision or a budget.
+        let stops_itself = asked.precision.is_some() || asked.budget.is_some();
+        let calls_like = self.like.filter(|_| !stops_itself);
+        let settings = RunSettings { calls_like, rows_in_order: true, ..asked.settings() };
+        let says_how_long = asked.iterations.is_some() || asked.replicates.is_some() || asked.budget.is_some();
+        let says_how_long = says_how_long || calls_like.is_some();
+        let within = match self.within {
+            None if says_how_long => return Ok(settings),
+            None => Seconds(SECONDS_OF_ALL + SECONDS_OF_EACH * cases as f64),
+            Some(within) => within,
+        };
+        if let Some(replicates) = asked.replicates.filter(|replicates| *replicates < ROUNDS_WITHIN) {
+            return Err(Error::usage(format!(
+                "--replicates {replicates} with --within {within}: the time is divided by what a first replicate shows; accepted: \
+                 {ROUNDS_WITHIN} and more, or leave one of them out"
+            )));
+        }
+        let replicates = asked.replicates.unwrap_or(ROUNDS_WITHIN);
+        RunSettings { replicates, case_budget: asked.budget.unwrap_or(within), ..settings }.divided(within)
     }
 
     fn sweep(&self) -> Result<Sweep> {
@@ -59,12 +87,6 @@ impl SweepArguments {
             sweep.refuse_missing_placements(&Place::flag("--placement"))?;
         }
         Ok(sweep)
-    }
-
-    /// Numbers of calls of another tool give way to a precision or a budget.
-    fn settings(&self) -> RunSettings {
-        let stops_itself = self.sampling.precision.is_some() || self.sampling.budget.is_some();
-        RunSettings { calls_like: self.like.filter(|_| !stops_itself), ..self.sampling.settings() }
     }
 
     fn sizes(&self) -> Result<Vec<Bytes>> {
@@ -175,6 +197,32 @@ mod tests {
             let error = plan(line).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
             assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_sweep_ends_in_a_time_that_follows_from_its_cases_unless_flags_say_how_long() {
+        for (line, within, replicates) in [
+            ("all_reduce -b 8 -e 8", Some(2.0 + 4.0 * 0.04), 2),
+            ("all_reduce all_gather reduce_scatter all_to_all -b 8 -e 64M", Some(17.36), 2),
+            ("all_reduce -b 8 -e 64M --within 60s", Some(60.0), 2),
+            ("all_reduce --within 60s --replicates 5 --budget 1s", Some(60.0), 5),
+            ("all_reduce -b 8 -e 64M --precision 1%", Some(2.0 + 96.0 * 0.04), 2),
+            ("all_reduce -n 20", None, 3),
+            ("all_reduce --replicates 6", None, 6),
+            ("all_reduce --budget 100ms", None, 3),
+        ] {
+            let (plan, settings, _) = plan(line).unwrap();
+            let found = settings.within.map(|within| within.0);
+            assert!(found.zip(within).map_or(found == within, |(a, b)| (a - b).abs() < 1e-9), "{line}: {found:?}");
+            assert_eq!(settings.replicates, replicates, "{line}: {} cases", plan.cases.len());
+        }
+        for (line, expected) in [
+            ("all_reduce -n 20 --within 60s", "--within 60.0 s: -n/--iters takes a fixed number of calls"),
+            ("all_reduce --replicates 1 --within 60s", "accepted: 2 and more"),
+        ] {
+            let error = plan(line).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");
         }
     }
 

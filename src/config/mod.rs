@@ -20,7 +20,7 @@ pub use document::{Place, Table};
 pub use machine::{Expectation, Limit, Machine};
 pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
 pub use peer::Peer;
-pub use settings::RunSettings;
+pub use settings::{ROUNDS_WITHIN, RunSettings};
 pub use shipped::{Shipped, is_embedded};
 pub(crate) use shipped::{published, read_text};
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};

@@ -1,6 +1,7 @@
 //! How samples are taken: the checked form of a suite's `[measure]` table and of the flags that override it.
 
 use super::{Calibrate, Peer};
+use crate::error::{Error, Result};
 use crate::units::{Bytes, Seconds};
 use std::borrow::Cow;
 
@@ -31,6 +32,38 @@ pub struct RunSettings {
     pub seed: u64,
     /// How sizes are added to sweeps while the run goes on, where they are.
     pub calibrate: Option<Calibrate>,
+    /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
+    /// further rounds over those whose interval is widest.
+    pub within: Option<Seconds>,
+    /// The last replicate goes in the order of the table instead of a shuffled one, so that its rows are done one after another.
+    pub rows_in_order: bool,
+}
+
+/// Rounds of a run with a budget for all cases, where nothing else is asked for: a short one and one in which the time is divided.
+pub const ROUNDS_WITHIN: u32 = 2;
+
+impl RunSettings {
+    /// The same with a budget for all cases together.
+    ///
+    /// # Errors
+    /// A usage error where the settings leave nothing to divide.
+    pub fn divided(self, within: Seconds) -> Result<RunSettings> {
+        let refused = |why: &str| Err(Error::usage(format!("--within {within}: {why}")));
+        if self.fixed_iterations.is_some() {
+            return refused(
+                "-n/--iters takes a fixed number of calls, so no time is left to divide; leave one of them out",
+            );
+        }
+        if self.calls_like.is_some() {
+            return refused("--like takes a fixed number of calls; leave one of them out, or add --precision");
+        }
+        if self.calibrate.is_some() {
+            return refused(
+                "a suite with [calibrate] has a budget of its own, `budget` in that table; leave one of them out",
+            );
+        }
+        Ok(RunSettings { within: Some(within), replicates: self.replicates.max(ROUNDS_WITHIN), ..self })
+    }
 }
 
 impl RunSettings {
@@ -61,6 +94,8 @@ impl Default for RunSettings {
             verify: true,
             seed: 20_240_613,
             calibrate: None,
+            within: None,
+            rows_in_order: false,
         }
     }
 }

@@ -190,6 +190,7 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             replicates,
             warm_buffers: false,
             verify: false,
+            within_seconds: None,
         },
         ranks: Vec::new(),
         environment: BTreeMap::new(),
@@ -247,6 +248,7 @@ fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
         name: name.into(),
         replicate,
         position: case,
+        replaces: Vec::new(),
         outcome: match row.known.wrong_elements {
             Some(wrong) if wrong > 0 => Outcome::Failed { reason: format!("the tool counted {wrong} wrong elements") },
             counted => Outcome::Measured { verified: counted.is_some() },

@@ -21,7 +21,7 @@ use crate::variant::LibraryChoice;
 use crate::workload::Case;
 use crate::world::Located;
 
-/// What came of a case. `samples`, `histograms`, `rank_times`, `precision_reached` and `warnings` are known to process 0 only;
+/// What came of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are known to process 0 only;
 /// the rest is the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
@@ -37,6 +37,8 @@ pub struct CaseResult {
     pub precision_reached: Option<f64>,
     /// The samples.
     pub samples: Samples,
+    /// What sampling took, with all that surrounds the samples.
+    pub sampling: Seconds,
     /// Every rank's own times; empty where the groups are pairs.
     pub histograms: Vec<RankHistogram>,
     /// The middle of every rank's own times, where the groups are pairs.
@@ -61,6 +63,7 @@ impl CaseResult {
             stop: None,
             precision_reached: None,
             samples: Samples::default(),
+            sampling: Seconds(0.0),
             histograms: Vec::new(),
             rank_times: Vec::new(),
             buffer_copies,
@@ -77,6 +80,7 @@ impl CaseResult {
             name: name.into(),
             replicate,
             position,
+            replaces: Vec::new(),
             outcome: self.outcome,
             warm_up_iterations: self.warm_up_iterations,
             calls_per_sample: self.calls_per_sample,
@@ -137,6 +141,7 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         stop: Some(sampled.stop),
         precision_reached: precision_reached(&sampled.valid),
         samples: sampled.columns,
+        sampling: sampled.took,
         histograms,
         rank_times,
         buffer_copies: copies,

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::host_clock;
 use crate::record::line::{Samples, StopReason};
 use crate::sample::{Cadence, Doubt};
+use crate::units::Seconds;
 
 /// The most marks of a batch, all local ranks together: 8 MiB.
 const MOST_MARKS: usize = 1 << 20;
@@ -21,6 +22,8 @@ pub(crate) struct Sampled {
     taken: u32,
     pub(crate) own_times: OwnTimes,
     pub(crate) stop: StopReason,
+    /// From the first batch to the end of the last, in the time in which budgets are meant.
+    pub(crate) took: Seconds,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -41,6 +44,7 @@ pub(crate) fn sample_until_enough(
         taken: 0,
         own_times,
         stop: StopReason::FixedCount,
+        took: Seconds(0.0),
         warnings: Vec::new(),
     };
     let fixed = context.settings.fixed_iterations.map(|calls| calls / calls_per_sample);
@@ -68,6 +72,7 @@ pub(crate) fn sample_until_enough(
         seconds_per_sample = batch_seconds / f64::from(samples);
         sampled.keep(context, cadence, batch);
     }
+    sampled.took = Seconds(elapsed_seconds);
     sampled.warn_of_doubts(fixed);
     Ok(sampled)
 }

@@ -37,6 +37,8 @@ pub(super) struct Assembly {
     /// One copy of each name: a case has a line for each replicate.
     names: HashMap<u32, Arc<str>>,
     seen: HashSet<(u32, u32)>,
+    /// Cases and replicates in whose place a longer one stands.
+    replaced: HashSet<(u32, u32)>,
     hang: Option<HangLine>,
     resumes: Vec<ResumeLine>,
     lines: u64,
@@ -78,6 +80,14 @@ impl Assembly {
                 if !self.seen.insert((case.case, case.replicate)) {
                     return Err(format!("case {}, replicate {} is there twice", case.case, case.replicate));
                 }
+                let is_there = |other: &u32| *other != case.replicate && self.seen.contains(&(case.case, *other));
+                if let Some(other) = case.replaces.iter().find(|other| !is_there(other)) {
+                    let (case, own) = (case.case, case.replicate);
+                    return Err(format!(
+                        "case {case}, replicate {own} replaces replicate {other}, which is not there before it"
+                    ));
+                }
+                self.replaced.extend(case.replaces.iter().map(|other| (case.case, *other)));
                 let mut case = *case;
                 case.name = Arc::clone(self.names.entry(case.case).or_insert(case.name));
                 self.cases.push(case);
@@ -156,7 +166,9 @@ impl Assembly {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
             empty
         });
-        let Assembly { clocks, cases, replays, interference, products, devices, device_readings, resumes, .. } = self;
+        let mut cases = self.cases;
+        cases.retain(|case| !self.replaced.contains(&(case.case, case.replicate)));
+        let Assembly { clocks, replays, interference, products, devices, device_readings, resumes, .. } = self;
         let (chosen, calibration, hang, end) = (self.chosen, self.calibration, self.hang, self.end);
         Some(Record {
             header,

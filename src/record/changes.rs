@@ -100,6 +100,7 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
             replicates,
             warm_buffers,
             verify,
+            within_seconds,
         } = settings;
         [
             ("precision", precision.to_string()),
@@ -109,6 +110,7 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
             ("replicates", replicates.to_string()),
             ("warm_buffers", warm_buffers.to_string()),
             ("verify", verify.to_string()),
+            ("within", within_seconds.map_or_else(|| "none".to_owned(), |within| within.to_string())),
         ]
     };
     for ((name, then), (_, here)) in parts(before).into_iter().zip(parts(now)) {

@@ -145,6 +145,17 @@ pub struct Settings {
     pub warm_buffers: bool,
     /// Whether data was checked before and after timing.
     pub verify: bool,
+    /// The time that all cases together were given (`--within`); `replicates` is then the number of rounds, and a case has at least
+    /// one replicate. Absent where every case had a budget of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_seconds: Option<Seconds>,
+}
+
+impl Settings {
+    /// Replicates that every case of a complete record has.
+    pub fn fewest_replicates(&self) -> u32 {
+        if self.within_seconds.is_some() { 1 } else { self.replicates }
+    }
 }
 
 /// A rank and where it runs.
@@ -333,6 +344,10 @@ pub struct CaseLine {
     pub position: u32,
     /// What came of it.
     pub outcome: Outcome,
+    /// Earlier replicates of the case in whose place this one stands: their time was over before they reached the requested precision,
+    /// and this one has more samples. Readers leave those out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<u32>,
     /// Iterations run before timing and not kept.
     pub warm_up_iterations: u32,
     /// Calls in one sample: 1 when isolated, but for graphs and groups of several calls, which are handed over at once.

@@ -9,33 +9,54 @@ use super::row::{Row, Status};
 use super::text::visible;
 use super::view::View;
 use crate::collective::{Collective, Placement};
+use crate::record::line::Header;
 use crate::sample::Cadence;
 use crate::variant;
 use std::collections::{BTreeSet, HashMap};
 
 /// All blocks.
 pub(super) fn text(view: &View) -> String {
-    let mut out = String::new();
+    let (blocks, left_out) = blocks(&view.rows);
+    let out: String = blocks.iter().map(|block| block.text(&view.header, &view.rows)).collect();
+    out + &closing(left_out)
+}
+
+/// What follows the last block.
+pub(super) fn closing(left_out: usize) -> String {
+    match left_out {
+        0 => String::new(),
+        left_out => {
+            format!("# commgauge: {left_out} isolated or barrier cases have no columns here; see --format table\n")
+        }
+    }
+}
+
+/// The blocks that rows make, and how many rows are in none.
+pub(super) fn blocks(rows: &[Row]) -> (Vec<Block>, usize) {
     let mut left_out = 0;
-    let mut blocks: Vec<Vec<&Row>> = Vec::new();
-    for row in &view.rows {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
         if row.facts.cadence != Cadence::Streaming || row.facts.collective == Collective::Barrier {
             left_out += 1;
             continue;
         }
-        match blocks.iter_mut().find(|block| same_block(block[0], row)) {
-            Some(block) => block.push(row),
-            None => blocks.push(vec![row]),
+        match blocks.iter_mut().find(|block| same_block(&rows[block.members[0]], row)) {
+            Some(block) => block.members.push(index),
+            None => blocks.push(Block { members: vec![index] }),
         }
     }
-    let devices = devices(view);
-    for block in &blocks {
-        out += &block_text(view, block, &devices);
-    }
-    if left_out > 0 {
-        out += &format!("# commgauge: {left_out} isolated or barrier cases have no columns here; see --format table\n");
-    }
-    out
+    (blocks, left_out)
+}
+
+/// Rows of one collective, by their indices; never without any.
+pub(super) struct Block {
+    members: Vec<usize>,
+}
+
+/// Lines that have the same placements.
+pub(super) struct Lines {
+    placements: &'static [Placement],
+    pub(super) pairs: Vec<Pair>,
 }
 
 fn same_block(a: &Row, b: &Row) -> bool {
@@ -51,68 +72,128 @@ fn variant(row: &Row) -> String {
 
 /// One line of the table: the same call out of place and in place.
 #[derive(Default)]
-struct Pair<'a> {
-    out_of_place: Option<&'a Row>,
-    in_place: Option<&'a Row>,
+pub(super) struct Pair {
+    out_of_place: Option<usize>,
+    in_place: Option<usize>,
 }
 
-fn pairs<'a>(block: &[&'a Row]) -> Vec<Pair<'a>> {
-    let key = |row: &Row| {
-        let facts = &row.facts;
-        (facts.bytes_total, facts.element_type, facts.reduce_op, facts.root, format!("{:?}", facts.splits))
-    };
-    let mut pairs: Vec<(_, Pair)> = Vec::new();
-    for row in block {
-        if !pairs.iter().any(|(known, _)| *known == key(row)) {
-            pairs.push((key(row), Pair::default()));
-        }
-        let measured = pairs.iter_mut().filter(|(known, _)| *known == key(row) && row.latency.is_some());
-        for (_, pair) in measured {
-            match row.facts.placement {
-                Placement::OutOfPlace => pair.out_of_place = Some(row),
-                Placement::InPlace => pair.in_place = Some(row),
-            }
-        }
+impl Pair {
+    /// Indices of its rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = usize> {
+        self.out_of_place.into_iter().chain(self.in_place)
     }
-    pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
 /// A block holds what was measured and nothing else, so that every field of its tables is a number as it is there. All notes stand
 /// above the headings: readers look for rows between the line with `out-of-place` and the one with `Out of bounds values`.
-fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
-    let facts = &block[0].facts;
-    let program = program_name(facts.collective);
-    let synthetic = if view.header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
-    let mut notes = String::new();
-    for row in block {
-        if row.latency.is_none() || row.status.reason().is_some() {
-            notes += &format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string()));
+impl Block {
+    /// Indices of its rows.
+    pub(super) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    fn text(&self, header: &Header, rows: &[Row]) -> String {
+        let tables = self.tables(rows);
+        if tables.is_empty() {
+            return self.notes(rows);
+        }
+        let mut out = self.head(header, rows) + &self.notes(rows);
+        for lines in tables {
+            out += &headings(lines.placements);
+            out.extend(lines.pairs.iter().map(|pair| line(pair, lines.placements, rows)));
+        }
+        out + &self.tail(rows)
+    }
+
+    /// Its only table, where all of its rows are in one; it can then be written line by line.
+    pub(super) fn only_table(&self, rows: &[Row]) -> Option<Lines> {
+        let mut tables = self.tables(rows);
+        if tables.len() == 1 { tables.pop() } else { None }
+    }
+
+    /// The whole block, or what of it comes before the first line of its only table.
+    pub(super) fn begin(&self, only: Option<&Lines>, header: &Header, rows: &[Row]) -> String {
+        match only {
+            Some(lines) => self.head(header, rows) + &headings(lines.placements),
+            None => self.text(header, rows),
         }
     }
-    let tables = tables(pairs(block));
-    if tables.is_empty() {
-        return notes;
+
+    /// A line of its only table; nothing where it was not measured after all.
+    pub(super) fn line(&self, lines: &Lines, index: usize, rows: &[Row]) -> String {
+        let pair = &lines.pairs[index];
+        if pair.rows().all(|row| rows[row].latency.is_none()) {
+            return String::new();
+        }
+        line(pair, lines.placements, rows)
     }
-    let mut out = format!(
-        "# Collective test starting: {program}\n# commgauge: axis {}, {}, {} group{} of {} ranks, backend {}{synthetic}\n",
-        facts.axis,
-        facts.style.name(),
-        facts.groups,
-        if facts.groups == 1 { "" } else { "s" },
-        facts.group_size,
-        visible(&view.header.backend.name)
-    );
-    out += &parameters(view, block);
-    out += devices;
-    out += &format!("#\n{notes}");
-    for (placements, pairs) in tables {
-        out += &headings(placements);
-        pairs.iter().for_each(|pair| out += &line(pair, placements));
+
+    /// What comes after the last line of its only table. What is to be said of its rows was not known above them.
+    pub(super) fn end(&self, rows: &[Row]) -> String {
+        self.tail(rows) + &self.notes(rows)
     }
-    let wrong = block.iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count();
-    out += &format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" });
-    out += &format!("# Avg bus bandwidth    : {} \n#\n", average_bus_bandwidth(block));
-    out + &format!("# Collective test concluded: {program}\n#\n")
+
+    /// Why rows are not measured, or wrong.
+    pub(super) fn notes(&self, rows: &[Row]) -> String {
+        let said = self.of(rows).into_iter().filter(|row| row.latency.is_none() || row.status.reason().is_some());
+        said.map(|row| format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string())))
+            .collect()
+    }
+
+    fn of<'a>(&self, rows: &'a [Row]) -> Vec<&'a Row> {
+        self.members.iter().map(|index| &rows[*index]).collect()
+    }
+
+    fn head(&self, header: &Header, rows: &[Row]) -> String {
+        let block = self.of(rows);
+        let facts = &block[0].facts;
+        let synthetic = if header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
+        let out = format!(
+            "# Collective test starting: {}\n# commgauge: axis {}, {}, {} group{} of {} ranks, backend {}{synthetic}\n",
+            program_name(facts.collective),
+            facts.axis,
+            facts.style.name(),
+            facts.groups,
+            if facts.groups == 1 { "" } else { "s" },
+            facts.group_size,
+            visible(&header.backend.name)
+        );
+        out + &parameters(header, &block) + &devices(header) + "#\n"
+    }
+
+    fn tail(&self, rows: &[Row]) -> String {
+        let block = self.of(rows);
+        let wrong = block.iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count();
+        let out = format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" })
+            + &format!("# Avg bus bandwidth    : {} \n#\n", average_bus_bandwidth(&block));
+        out + &format!("# Collective test concluded: {}\n#\n", program_name(block[0].facts.collective))
+    }
+
+    fn tables(&self, rows: &[Row]) -> Vec<Lines> {
+        tables(pairs(&self.members, rows))
+    }
+}
+
+/// Of what was measured.
+fn pairs(members: &[usize], rows: &[Row]) -> Vec<Pair> {
+    let key = |index: usize| {
+        let facts = &rows[index].facts;
+        (facts.bytes_total, facts.element_type, facts.reduce_op, facts.root, &facts.splits)
+    };
+    let mut pairs: Vec<(usize, Pair)> = Vec::new();
+    for index in members.iter().copied() {
+        if !pairs.iter().any(|(known, _)| key(*known) == key(index)) {
+            pairs.push((index, Pair::default()));
+        }
+        let measured = pairs.iter_mut().filter(|(known, _)| key(*known) == key(index) && rows[index].latency.is_some());
+        for (_, pair) in measured {
+            match rows[index].facts.placement {
+                Placement::OutOfPlace => pair.out_of_place = Some(index),
+                Placement::InPlace => pair.in_place = Some(index),
+            }
+        }
+    }
+    pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
 const OUT_OF_PLACE_ALONE: &[Placement] = &[Placement::OutOfPlace];
@@ -120,9 +201,9 @@ const IN_PLACE_ALONE: &[Placement] = &[Placement::InPlace];
 const BOTH: &[Placement] = &[Placement::OutOfPlace, Placement::InPlace];
 
 /// The lines that have the same placements, the usual ones last: readers that know one table take the last.
-fn tables(pairs: Vec<Pair>) -> Vec<(&'static [Placement], Vec<Pair>)> {
-    let mut tables: Vec<(&'static [Placement], Vec<Pair>)> =
-        [OUT_OF_PLACE_ALONE, IN_PLACE_ALONE, BOTH].map(|placements| (placements, Vec::new())).into();
+fn tables(pairs: Vec<Pair>) -> Vec<Lines> {
+    let mut tables: Vec<Lines> =
+        [OUT_OF_PLACE_ALONE, IN_PLACE_ALONE, BOTH].map(|placements| Lines { placements, pairs: Vec::new() }).into();
     for pair in pairs {
         let at = match (pair.out_of_place.is_some(), pair.in_place.is_some()) {
             (true, false) => 0,
@@ -130,9 +211,9 @@ fn tables(pairs: Vec<Pair>) -> Vec<(&'static [Placement], Vec<Pair>)> {
             (true, true) => 2,
             (false, false) => continue,
         };
-        tables[at].1.push(pair);
+        tables[at].pairs.push(pair);
     }
-    tables.retain(|(_, pairs)| !pairs.is_empty());
+    tables.retain(|lines| !lines.pairs.is_empty());
     tables
 }
 
@@ -164,7 +245,7 @@ fn program_name(collective: Collective) -> String {
     }
 }
 
-fn parameters(view: &View, block: &[&Row]) -> String {
+fn parameters(header: &Header, block: &[&Row]) -> String {
     let sizes: BTreeSet<u64> = block.iter().map(|row| row.facts.bytes_total.0).collect();
     let (smallest, largest) = (sizes.first().copied().unwrap_or(0), sizes.last().copied().unwrap_or(0));
     let sizes: Vec<u64> = sizes.into_iter().collect();
@@ -182,20 +263,20 @@ fn parameters(view: &View, block: &[&Row]) -> String {
     let graph = u32::from(labels.contains_key("submit"));
     let variant = Some(variant(block[0])).filter(|shown| !shown.is_empty());
     let variant = variant.map_or_else(String::new, |shown| format!("# commgauge: variant {}\n", visible(&shown)));
-    let validation = u32::from(view.header.settings.verify);
+    let validation = u32::from(header.settings.verify);
     format!(
         "# nThread 1 nGpus 1 minBytes {smallest} maxBytes {largest} step: {step} warmup iters: {warm_up} iters: {iterations} \
          agg iters: {aggregate} validation: {validation} graph: {graph}\n{variant}#\n"
     )
 }
 
-fn devices(view: &View) -> String {
+fn devices(header: &Header) -> String {
     let mut out = "# Using devices\n".to_owned();
     let mut devices_on_host: HashMap<&str, u32> = HashMap::new();
-    for entry in &view.header.ranks {
+    for entry in &header.ranks {
         let model = entry.device.as_ref().unwrap_or(&entry.processor);
         let next = devices_on_host.entry(&entry.host).or_default();
-        for rank in (entry.rank..view.header.world_size).take(entry.ranks as usize) {
+        for rank in (entry.rank..header.world_size).take(entry.ranks as usize) {
             let device = *next;
             *next += 1;
             out += &format!(
@@ -209,16 +290,18 @@ fn devices(view: &View) -> String {
     out
 }
 
-fn line(pair: &Pair, placements: &[Placement]) -> String {
-    let Some(row) = pair.out_of_place.or(pair.in_place) else { return String::new() };
+fn line(pair: &Pair, placements: &[Placement], rows: &[Row]) -> String {
+    let (out_of_place, in_place) =
+        (pair.out_of_place.map(|index| &rows[index]), pair.in_place.map(|index| &rows[index]));
+    let Some(row) = out_of_place.or(in_place) else { return String::new() };
     let facts = &row.facts;
     let redop = facts.reduce_op.map_or("none", |op| op.name());
     let root = facts.root.map_or(-1, i64::from);
     let halves: String = placements
         .iter()
         .map(|placement| match placement {
-            Placement::OutOfPlace => half(pair.out_of_place),
-            Placement::InPlace => half(pair.in_place),
+            Placement::OutOfPlace => half(out_of_place),
+            Placement::InPlace => half(in_place),
         })
         .collect();
     format!(

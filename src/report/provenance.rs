@@ -108,11 +108,19 @@ fn measuring(header: &Header) -> String {
     let settings = &header.settings;
     let replicates = settings.replicates;
     let is_sweep = header.program == "commgauge-sweep";
+    let precision = (settings.precision * 1e4).round() / 100.0;
+    let until = match settings.within_seconds {
+        Some(within) => {
+            format!("all cases within {within}, the widest intervals again, to a precision of {precision} %")
+        }
+        None => format!(
+            "{replicates} replicate{}, each to a precision of {precision} % or {}",
+            if replicates == 1 { "" } else { "s" },
+            settings.case_budget_seconds
+        ),
+    };
     format!(
-        "{replicates} replicate{}, each to a precision of {} % or {}, {} to {} samples; {} buffers{}; data {}; seed {}",
-        if replicates == 1 { "" } else { "s" },
-        (settings.precision * 1e4).round() / 100.0,
-        settings.case_budget_seconds,
+        "{until}, {} to {} samples; {} buffers{}; data {}; seed {}",
         settings.minimum_samples,
         settings.maximum_samples,
         if settings.warm_buffers { "warm" } else { "cold" },

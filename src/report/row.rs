@@ -2,7 +2,7 @@
 //!
 //! Numbers only; how they look is for the renderers.
 
-use crate::record::line::{CaseFacts, CaseLine, Outcome};
+use crate::record::line::{CaseFacts, CaseLine, Header, Outcome};
 use crate::stats::{Interval, median, median_interval, percentile, sorted};
 use crate::units::{Rate, Seconds};
 use crate::variant::LibraryChoice;
@@ -42,6 +42,8 @@ pub struct Row {
     pub library_choices: Vec<LibraryChoice>,
     /// Worst precision that a replicate reached: half width of its interval over its median.
     pub precision_reached: Option<f64>,
+    /// The precision that was requested of it, where all cases shared one budget.
+    pub precision_requested: Option<f64>,
     /// What came of it.
     pub status: Status,
     /// Warnings of the replicates, each once.
@@ -121,8 +123,8 @@ impl fmt::Display for Status {
 
 impl Row {
     /// Merges the lines of one case.
-    pub(super) fn merge(facts: &CaseFacts, lines: &[&CaseLine], replicates_planned: u32, synthetic: bool) -> Row {
-        let status = status_of(lines, synthetic);
+    pub(super) fn merge(facts: &CaseFacts, lines: &[&CaseLine], header: &Header) -> Row {
+        let status = status_of(lines, header.backend.synthetic);
         let measured: Vec<&CaseLine> =
             lines.iter().copied().filter(|line| matches!(line.outcome, Outcome::Measured { .. })).collect();
         let replicates: Vec<Vec<f64>> = measured.iter().map(|line| seconds_per_transfer(facts, line)).collect();
@@ -142,7 +144,11 @@ impl Row {
             calls: measured.iter().zip(&replicates).map(|(l, t)| u64::from(l.calls_per_sample) * t.len() as u64).sum(),
             warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
             replicates: measured.len() as u32,
-            replicates_planned,
+            // With a budget for all cases, more than one is as many as the time sufficed for.
+            replicates_planned: header.settings.fewest_replicates().max(match header.settings.within_seconds {
+                Some(_) => measured.len() as u32,
+                None => 0,
+            }),
             latency,
             latency_seconds_of_replicate: (measured.iter().zip(&replicates))
                 .filter_map(|(line, times)| Some((line.replicate as usize, median(times)?)))
@@ -157,8 +163,49 @@ impl Row {
                 .filter(|_| !withheld),
             library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
+            precision_requested: header.settings.within_seconds.map(|_| header.settings.precision),
             status,
             warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),
+        }
+    }
+
+    /// The widest row, as it is written, that can be expected of a case: what stands here are no results.
+    pub(super) fn widest(facts: &CaseFacts, header: &Header) -> Row {
+        /// Longer calls are rare enough to stand out.
+        const LONGEST: Seconds = Seconds(0.999_999);
+        const FASTEST: Rate = Rate(999e9);
+        let moves = facts.bytes_accounted.0 > 0;
+        let is_nccl = header.backend.name == "nccl";
+        let tells_choice = header.command_line.iter().any(|word| word == "--tell-algorithm");
+        let choice = LibraryChoice {
+            algorithm: "collnet-direct".to_owned(),
+            protocol: Some("simple".to_owned()),
+            kernel: None,
+            channels: Some(32),
+        };
+        Row {
+            samples: u64::from(header.settings.maximum_samples) * u64::from(header.settings.replicates),
+            replicates: header.settings.replicates,
+            replicates_planned: header.settings.replicates,
+            latency: Some(Latency {
+                median: LONGEST,
+                interval: Some((LONGEST, LONGEST)),
+                p90: None,
+                p999: None,
+                p99: Some(LONGEST),
+            }),
+            algbw: moves.then_some(FASTEST),
+            busbw: facts.bus_factor.filter(|_| moves).map(|_| FASTEST),
+            bound_share: facts.bound_bytes_per_second.map(|_| 1.0),
+            library_estimate: is_nccl.then_some(LONGEST),
+            library_choices: (is_nccl && tells_choice).then_some(choice).into_iter().collect(),
+            precision_reached: Some(0.999),
+            status: match (header.backend.synthetic, header.settings.verify) {
+                (true, _) => Status::Synthetic,
+                (false, true) => Status::Verified,
+                (false, false) => Status::NotVerified,
+            },
+            ..Row::merge(facts, &[], header)
         }
     }
 
@@ -166,6 +213,12 @@ impl Row {
     pub fn library_choice(&self) -> Option<String> {
         let choices: Vec<String> = self.library_choices.iter().map(LibraryChoice::to_string).collect();
         (!choices.is_empty()).then(|| choices.join(" or "))
+    }
+
+    /// True where a budget for all cases was over before this one had the requested precision.
+    pub fn is_less_precise_than_requested(&self) -> bool {
+        let wider = |requested| self.precision_reached.is_none_or(|reached| reached > requested);
+        self.latency.is_some() && self.precision_requested.is_some_and(wider)
     }
 
     /// True where fewer replicates were measured than requested, and nothing else is wrong with the case.

@@ -1,15 +1,16 @@
 //! The report for people: provenance, a table for each axis, style and cadence, then findings and warnings.
 //!
-//! Which columns there are is in `columns`. Nothing is cut off: where the width does not suffice, columns of less
+//! Which columns there are is in `columns` and `section`. Nothing is cut off: where the width does not suffice, columns of less
 //! interest are left out, and paragraphs are wrapped.
 
 use super::color::Paint;
-use super::columns::{Section, sections};
 use super::row::Row;
+use super::section::{Section, sections};
 use super::step::{self, Part};
 use super::text::{visible, wrap};
 use super::view::View;
 use super::{calibration, contention, interference, plain_table, products, replay};
+use crate::record::line::Header;
 use crate::units::Bytes;
 use crate::variant;
 use std::collections::HashMap;
@@ -17,12 +18,28 @@ use std::collections::HashMap;
 /// The whole report, fitted to a width.
 pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     let paint = Paint { on: color };
-    let width = width.max(40);
-    let mut out = provenance(view, width, paint);
-    let notes = Notes::of(view);
-    match &view.pairs {
-        Some(pairs) => out += &super::pairs::table::text(pairs, width, paint),
-        None => out += &rows(view, &notes, width, paint),
+    let width = width.max(NARROWEST);
+    let mut notes = Notes::default();
+    let rows = match &view.pairs {
+        Some(pairs) => {
+            for row in &view.rows {
+                notes.number_of(row);
+            }
+            super::pairs::table::text(pairs, width, paint)
+        }
+        None => rows(view, &mut notes, width, paint),
+    };
+    provenance(&view.header, width, paint) + &rows + &closing(view, &notes, width, paint)
+}
+
+/// The fewest columns of text that a report is fitted to.
+pub(super) const NARROWEST: usize = 40;
+
+/// What comes after the rows: what their columns mean, what follows from them, and what speaks against them.
+pub(super) fn closing(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
+    let mut out = String::new();
+    if view.pairs.is_none() && !view.rows.is_empty() {
+        out += &format!("\n{}\n", wrap(&legend(view), width, 0));
     }
     for part in step_parts(view, width) {
         out += &format!("\n{}\n{}", paint.bold(&wrap(&part.title, width, 2)), part.body);
@@ -63,40 +80,35 @@ fn step_parts(view: &View, width: usize) -> Vec<Part> {
     parts
 }
 
-/// The tables of cases and what their columns mean.
-fn rows(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
+/// The tables of cases.
+fn rows(view: &View, notes: &mut Notes, width: usize, paint: Paint) -> String {
+    let numbers: Vec<Option<usize>> = view.rows.iter().map(|row| notes.number_of(row)).collect();
     let mut out = String::new();
-    if view.rows.is_empty() {
-        return out;
+    for section in sections(&view.rows, &numbers) {
+        out += &section_head(&section, width, paint);
+        let lines =
+            section.members().iter().map(|index| section.row(&view.rows[*index], numbers[*index], width, paint.on));
+        out.extend(lines);
     }
-    for section in sections(view, &notes.numbers) {
-        out.push('\n');
-        out += &section_text(&section, width, paint);
-    }
-    out + &format!("\n{}\n", wrap(&legend(view), width, 0))
+    out
 }
 
-/// Why cases are wrong, failed or skipped, each reason once, numbered in the order of the rows.
-struct Notes {
+/// Why cases are wrong, failed or skipped, each reason once, numbered in the order in which the rows come.
+#[derive(Default)]
+pub(super) struct Notes {
     texts: Vec<String>,
-    /// Number of the note for each row, from 1.
-    numbers: Vec<Option<usize>>,
+    number_of: HashMap<String, usize>,
 }
 
 impl Notes {
-    fn of(view: &View) -> Notes {
-        let mut texts: Vec<String> = Vec::new();
-        let mut number_of: HashMap<String, usize> = HashMap::new();
-        let numbers = view.rows.iter().map(|row| {
-            let text = note(row)?;
-            let number = *number_of.entry(text).or_insert_with_key(|text| {
-                texts.push(text.clone());
-                texts.len()
-            });
-            Some(number)
+    /// Number of the note for a row, from 1, where it has one.
+    pub(super) fn number_of(&mut self, row: &Row) -> Option<usize> {
+        let texts = &mut self.texts;
+        let number = self.number_of.entry(note(row)?).or_insert_with_key(|text| {
+            texts.push(text.clone());
+            texts.len()
         });
-        let numbers = numbers.collect();
-        Notes { texts, numbers }
+        Some(*number)
     }
 }
 
@@ -110,14 +122,16 @@ fn note(row: &Row) -> Option<String> {
     }
 }
 
-fn provenance(view: &View, width: usize, paint: Paint) -> String {
+/// Where the numbers come from.
+pub(super) fn provenance(header: &Header, width: usize, paint: Paint) -> String {
+    let facts = super::provenance::of(header);
     let mut out = String::new();
-    if view.header.backend.synthetic {
+    if header.backend.synthetic {
         let warning = "SYNTHETIC: no data moved and no real time passed; these are not measurements";
         out += &format!("{}\n\n", paint.alarm(&wrap(warning, width, 0)));
     }
-    let longest = view.provenance.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
-    for (label, text) in &view.provenance {
+    let longest = facts.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    for (label, text) in &facts {
         let indent = longest + 2;
         let body = wrap(&visible(text), width.saturating_sub(indent).max(20), 0);
         let body = body.replace('\n', &format!("\n{:indent$}", ""));
@@ -126,18 +140,14 @@ fn provenance(view: &View, width: usize, paint: Paint) -> String {
     out
 }
 
-fn section_text(section: &Section, width: usize, paint: Paint) -> String {
-    let heading = wrap(&section.heading(width), width, 2);
-    let mut out = String::new();
-    for line in heading.lines() {
+/// What stands above the rows of a section.
+pub(super) fn section_head(section: &Section, width: usize, paint: Paint) -> String {
+    let mut out = "\n".to_owned();
+    for line in wrap(&section.heading(width), width, 2).lines() {
         out += &paint.bold(line);
         out.push('\n');
     }
-    for line in section.table(width, paint.on).lines() {
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
+    out + &section.head(width, paint.on)
 }
 
 /// What the columns mean, as far as they are there.
@@ -150,6 +160,9 @@ fn legend(view: &View) -> String {
     }
     if view.rows.iter().any(|row| row.latency.is_some_and(|latency| latency.p99.is_none())) {
         legend += " p99 needs 100 samples.";
+    }
+    if view.rows.iter().any(|row| row.precision_requested.is_some()) {
+        legend += " +-: half the width of the widest replicate's own interval; * is wider than requested, as the time was over.";
     }
     if view.rows.iter().any(|row| row.bound_share.is_some()) {
         legend += " Bound: the highest busbw that the machine file allows.";

@@ -318,3 +318,64 @@ fn the_columns_of_nccl_tests_are_where_that_tool_puts_them() {
     }
     assert!(text.contains("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
 }
+
+#[test]
+fn rows_that_come_one_by_one_are_those_of_the_report() {
+    let content = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        // A rule is as long as the columns are wide, which is decided before the first row.
+        lines.filter(|line| !line.starts_with("---")).collect()
+    };
+    for format in [Format::Table, Format::NcclTests] {
+        let mut live = LiveRows::new(format, 400, false).expect("it can be written row by row");
+        let mut written: Vec<String> = sample_lines().iter().map(|line| live.take(line)).collect();
+        assert!(written.iter().filter(|text| !text.is_empty()).count() > 1, "{format:?} comes in pieces");
+        written.push(live.finish(&View::new(&sample())));
+        let whole = rendered(&sample(), format, 400, false);
+        let sorted = |text: &str| {
+            let mut lines = content(text);
+            lines.sort();
+            lines
+        };
+        // The sample was not measured in the order of its rows, so notes have other numbers; nothing is missing or there twice.
+        assert_eq!(sorted(&written.concat()).len(), sorted(&whole).len(), "{}\n{whole}", written.concat());
+    }
+    for format in [Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus] {
+        assert!(LiveRows::new(format, 100, false).is_none(), "{format:?} is one document");
+    }
+}
+
+#[test]
+fn a_record_without_a_plan_is_shown_whole_at_the_end() {
+    let lines: Vec<Line> = sample_lines().into_iter().take(1).collect();
+    let mut live = LiveRows::new(Format::Table, 100, false).expect("a table");
+    assert!(lines.iter().all(|line| live.take(line).is_empty()));
+    let record = Record::from_lines(lines).unwrap();
+    assert_eq!(live.finish(&View::new(&record)), rendered(&record, Format::Table, 100, false));
+}
+
+#[test]
+fn a_replicate_in_whose_place_a_longer_one_stands_is_left_out() {
+    let mut lines = sample_lines();
+    let is_case = |line: &Line| matches!(line, Line::Case(case) if case.case == 0);
+    let place = lines.iter().rposition(is_case).unwrap();
+    let Line::Case(last) = &mut lines[place] else { panic!("no case") };
+    let before = sample().cases.iter().filter(|line| line.case == 0).count();
+    let others: Vec<u32> = sample()
+        .cases
+        .iter()
+        .filter(|line| line.case == 0 && line.replicate != last.replicate)
+        .map(|line| line.replicate)
+        .collect();
+    last.replaces = others.clone();
+    let own = last.replicate;
+    let record = Record::from_lines(lines.iter().filter(|line| !matches!(line, Line::End(_))).cloned()).unwrap();
+    let kept: Vec<u32> = record.cases.iter().filter(|line| line.case == 0).map(|line| line.replicate).collect();
+    assert_eq!((before, kept), (others.len() + 1, vec![own]));
+    for wrong in [own, 77] {
+        let Line::Case(last) = &mut lines[place] else { panic!("no case") };
+        last.replaces = vec![wrong];
+        let error = Record::from_lines(lines.clone()).unwrap_err().to_string();
+        assert!(error.contains(&format!("replaces replicate {wrong}, which is not there before it")), "{error}");
+    }
+}

@@ -15,7 +15,7 @@ use crate::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Head
 use crate::record::product_times::ProductTime;
 use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
-use crate::units::Seconds;
+use crate::units::{Seconds, three_digits};
 use crate::verdict::{Consistency, ConsistencyRule, SlowWhile, Timed};
 use std::collections::{HashMap, HashSet};
 
@@ -70,10 +70,8 @@ impl View {
                 lines.push(line);
             }
         }
-        let (replicates, synthetic) = (record.header.settings.replicates, record.header.backend.synthetic);
         let cases = || record.plan.cases.iter().zip(&lines_of_case);
-        let mut rows: Vec<Row> =
-            cases().map(|(facts, lines)| Row::merge(facts, lines, replicates, synthetic)).collect();
+        let mut rows: Vec<Row> = cases().map(|(facts, lines)| Row::merge(facts, lines, &record.header)).collect();
         let of_devices = devices::mark(record, &mut rows);
         let late: Vec<Option<Late>> =
             cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
@@ -200,6 +198,7 @@ fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     let warned = rows.iter().flat_map(|row| row.warnings.iter().map(|text| (text.clone(), row.facts.name.as_str())));
     doubts.extend(gathered(incomplete.chain(warned)));
     doubts.extend(dropped_samples(rows));
+    doubts.extend(not_precise(record, rows));
     let seconds = |line: &CaseLine| {
         let row = rows.get(line.case as usize)?;
         row.latency_seconds_of_replicate.get(&(line.replicate as usize)).copied()
@@ -231,6 +230,34 @@ fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<Strin
         cases => format!("{cases} cases, the first {}: {}", kind.first_case, kind.first),
     };
     kinds.into_iter().map(told).collect()
+}
+
+/// Which rows a budget for all cases did not suffice for.
+fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
+    let settings = &record.header.settings;
+    let within = settings.within_seconds?;
+    let wide = || rows.iter().filter(|row| row.is_less_precise_than_requested());
+    let precision = |row: &Row| row.precision_reached.unwrap_or(f64::INFINITY);
+    let widest = wide().max_by(|a, b| precision(a).total_cmp(&precision(b)))?;
+    let reached = match widest.precision_reached {
+        Some(reached) => format!("+-{} %", three_digits(reached * 100.0)),
+        None => "too few samples for an interval".to_owned(),
+    };
+    Some(format!(
+        "{} of {} rows did not reach the requested +-{} % within {within} (marked *); the widest is {}: {reached}. More time: \
+         --within {}",
+        wide().count(),
+        rows.len(),
+        three_digits(settings.precision * 100.0),
+        widest.facts.name,
+        longer(within),
+    ))
+}
+
+/// Four times as long, which halves the widths, as a flag takes it.
+fn longer(within: Seconds) -> String {
+    let seconds = (within.0 * 4.0).ceil();
+    if seconds >= 600.0 { format!("{}m", (seconds / 60.0).ceil()) } else { format!("{seconds}s") }
 }
 
 /// How many samples do not count, over all cases.

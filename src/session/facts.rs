@@ -44,6 +44,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             replicates: settings.replicates,
             warm_buffers: settings.warm_buffers,
             verify: settings.verify,
+            within_seconds: settings.within,
         },
         ranks: ranks.facts.clone(),
         environment: provenance::environment(),
@@ -70,9 +71,11 @@ fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
 
 /// The second line.
 pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
+    // With a budget for all cases, nobody knows beforehand which of them get a second replicate.
+    let replicates_planned = if request.settings.within.is_some() { 1 } else { u64::from(request.settings.replicates) };
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
-        case_lines: planned.len() as u64 * u64::from(request.settings.replicates),
+        case_lines: planned.len() as u64 * replicates_planned,
         product_lines: request.plan.products.len() as u64 * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
         steps: request.plan.steps.clone(),

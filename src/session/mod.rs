@@ -6,6 +6,7 @@ mod calibrate;
 mod devices;
 mod facts;
 mod interference;
+mod listener;
 mod preflight;
 mod products;
 mod rehearse;
@@ -15,7 +16,9 @@ mod signals;
 mod steps;
 mod time_limit;
 mod timekeeping;
+mod within;
 
+pub use listener::Listener;
 pub use rehearse::Rehearsal;
 pub use replay::ReplayRequest;
 pub use resume::Resume;
@@ -78,6 +81,8 @@ pub struct Request {
     pub interference: Option<Interference>,
     /// The watch over the ranks; of none by default.
     pub watch: Watch,
+    /// Who hears the lines of the record as they are written; nobody by default.
+    pub listener: Listener,
 }
 
 /// What the check of a launch leaves to the run.
@@ -202,11 +207,12 @@ fn conclude(
 /// The record, held by process 0 only; what goes wrong with it goes wrong for all.
 pub(crate) struct SharedJournal {
     journal: Option<Journal>,
+    listener: Listener,
 }
 
-fn open(world: &dyn World, journal: impl FnOnce() -> Result<Journal>) -> Result<SharedJournal> {
+fn open(world: &dyn World, listener: &Listener, journal: impl FnOnce() -> Result<Journal>) -> Result<SharedJournal> {
     let mine = if world.process() == 0 { journal().map(Some) } else { Ok(None) };
-    Ok(SharedJournal { journal: agree(world, mine)? })
+    Ok(SharedJournal { journal: agree(world, mine)?, listener: listener.clone() })
 }
 
 impl SharedJournal {
@@ -217,7 +223,7 @@ impl SharedJournal {
 
     fn write_all(&mut self, world: &dyn World, lines: impl FnOnce() -> Vec<Line>) -> Result<()> {
         let mine = match self.journal.as_mut() {
-            Some(journal) => lines().iter().try_for_each(|line| journal.write(line)),
+            Some(journal) => lines().iter().try_for_each(|line| journal.write(line).map(|()| self.listener.hear(line))),
             None => Ok(()),
         };
         agree(world, mine)
@@ -229,7 +235,7 @@ impl SharedJournal {
         if let Line::End(end) = &mut line {
             end.lines_before = Some(journal.lines());
         }
-        journal.write(&line)
+        journal.write(&line).map(|()| self.listener.hear(&line))
     }
 
     fn finish(self) -> Result<()> {
@@ -261,6 +267,9 @@ fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) ->
         Err(error) => end(EndStatus::Failed, error.exit_code(), Some(error.to_string())),
     }
 }
+
+#[cfg(test)]
+mod within_tests;
 
 #[cfg(test)]
 mod tests {
@@ -326,7 +335,7 @@ mod tests {
     fn an_error_that_only_one_process_knows_of_is_written_down_without_waiting_for_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let journal = SharedJournal { journal: Some(Journal::create(&path).unwrap()) };
+        let journal = SharedJournal { journal: Some(Journal::create(&path).unwrap()), listener: Listener::default() };
         let failed = Err(Error::environment("MPI_Bcast failed"));
         let error = conclude(&Busy, journal, failed, (Instant::now(), None)).unwrap_err();
         assert_eq!((error.exit_code(), error.is_shared()), (6, false));

@@ -86,6 +86,7 @@ impl<'a> Rehearsal<'a> {
             name: planned.case.name().into(),
             replicate,
             position: case,
+            replaces: Vec::new(),
             outcome: Outcome::Measured { verified: false },
             warm_up_iterations: 0,
             calls_per_sample: 1,

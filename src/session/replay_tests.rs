@@ -60,6 +60,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         injected_delay: None,
         injected_panic: None,
         watch: Default::default(),
+        listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: None,
     };

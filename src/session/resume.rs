@@ -142,7 +142,7 @@ pub(super) fn open(
     let header = || facts::header(backend, request, ranks);
     let plan = || facts::plan_line(request, planned);
     let Some(resume) = request.resume else {
-        let mut journal = super::open(world, || Journal::create(&request.record))?;
+        let mut journal = super::open(world, &request.listener, || Journal::create(&request.record))?;
         journal.write(world, || Line::Header(Box::new(header())))?;
         journal.write(world, || Line::Plan(plan()))?;
         return Ok((journal, Kept::default()));
@@ -161,7 +161,7 @@ pub(super) fn open(
     let reopened = agree(world, checked)?;
     // Only now is the file touched: the launch fits.
     let journal = agree(world, reopened.map(Reopened::go_on).transpose())?;
-    let mut journal = SharedJournal { journal };
+    let mut journal = SharedJournal { journal, listener: request.listener.clone() };
     let (kept, line, lacks_plan) = told(world, mine)?;
     journal.write_all(world, || {
         let line = line.map(|line| Line::Resume(Box::new(line)));

@@ -5,12 +5,14 @@ use super::preflight::{Planned, binding};
 use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
+use crate::config::RunSettings;
 use crate::error::Result;
 use crate::layout::{Axis, Groups};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::record::line::{CaseLine, Line, Outcome, PairTimes};
 use crate::session::signals::Work;
 use crate::session::timekeeping::Timekeeping;
+use crate::units::Seconds;
 use crate::watchdog::{Activity, SETUP_DEADLINE, deadline_of_case};
 use crate::workload::estimated_case_seconds;
 use crate::world::{Located, World, agree};
@@ -61,11 +63,11 @@ pub(super) struct Steps<'a> {
 
 /// Which case is measured, and when.
 #[derive(Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     /// Index among the planned cases of these steps.
-    case: usize,
-    replicate: u32,
-    position: u32,
+    pub case: usize,
+    pub replicate: u32,
+    pub position: u32,
 }
 
 impl Steps<'_> {
@@ -77,40 +79,25 @@ impl Steps<'_> {
         time: &mut Timekeeping,
         (journal, tally): (&mut SharedJournal, &mut Tally),
     ) -> Result<Vec<CaseLine>> {
-        let (world, request) = (self.world, self.request);
-        let keeps_lines = request.settings.calibrate.is_some() && world.process() == 0;
+        let settings = &self.request.settings;
+        if let Some(within) = settings.within {
+            return self.measure_within(within, backend, time, (journal, tally)).map(|()| Vec::new());
+        }
+        let keeps_lines = settings.calibrate.is_some() && self.world.process() == 0;
         let known = || self.kept.lines_of(self.first_case..self.first_case + self.planned.len());
         let mut lines = if keeps_lines { known() } else { Vec::new() };
-        let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
-        for replicate in 0..request.settings.replicates {
+        let mut keep = |line: &mut CaseLine, _| lines.extend(keeps_lines.then(|| line.clone()));
+        for replicate in 0..settings.replicates {
             let missing = self.missing(replicate);
             let Some(first) = missing.first() else { continue };
-            if self.begin(*first)?.is_none() {
+            if self.begin(*first, settings)?.is_none() {
                 tally.out_of_time = true;
                 return Ok(lines);
             }
-            for number in &used {
-                backend.connect(*number, &request.plan.groups[*number])?;
-            }
+            self.connect(backend)?;
             for place in missing {
-                let Some(work) = self.begin(place)? else {
-                    tally.out_of_time = true;
-                    return Ok(lines);
-                };
-                time.clock.resynchronise(world)?;
-                let before = devices::before(backend);
-                let line = self.case_line(backend, time, place)?;
-                tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
-                tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
-                if keeps_lines {
-                    lines.push(line.clone());
-                }
-                journal.write(world, || Line::Case(Box::new(line)))?;
-                self.signals.done(&work);
-                let named = ((self.first_case + place.case) as u32, replicate);
-                devices::after(world, backend, before, named, journal)?;
-                tally.signal = self.signals.agreed(world)?;
-                if tally.signal != 0 {
+                self.measure_one(backend, time, (place, settings), &mut keep, (&mut *journal, &mut *tally))?;
+                if tally.is_stopped() {
                     return Ok(lines);
                 }
             }
@@ -119,31 +106,81 @@ impl Steps<'_> {
         Ok(lines)
     }
 
+    /// Fresh communicators for all groups that are used.
+    pub(super) fn connect(&self, backend: &mut dyn Backend) -> Result<()> {
+        let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
+        used.iter().try_for_each(|number| backend.connect(*number, &self.request.plan.groups[*number]))
+    }
+
+    /// One case of one replicate, from the question whether there is time for it to its line in the record, which `look` sees
+    /// before it is written, together with what sampling took.
+    pub(super) fn measure_one(
+        &self,
+        backend: &mut dyn Backend,
+        time: &mut Timekeeping,
+        (place, settings): (Place, &RunSettings),
+        look: &mut dyn FnMut(&mut CaseLine, Seconds),
+        (journal, tally): (&mut SharedJournal, &mut Tally),
+    ) -> Result<()> {
+        let world = self.world;
+        let Some(work) = self.begin(place, settings)? else {
+            tally.out_of_time = true;
+            return Ok(());
+        };
+        time.clock.resynchronise(world)?;
+        let before = devices::before(backend);
+        let (mut line, sampling) = self.case_line(backend, time, (place, settings))?;
+        tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
+        tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
+        look(&mut line, sampling);
+        journal.write(world, || Line::Case(Box::new(line)))?;
+        self.signals.done(&work);
+        let named = ((self.first_case + place.case) as u32, place.replicate);
+        devices::after(world, backend, before, named, journal)?;
+        tally.signal = self.signals.agreed(world)?;
+        Ok(())
+    }
+
     /// What is left of a replicate, in its order.
     fn missing(&self, replicate: u32) -> Vec<Place> {
-        let seed = self.request.settings.seed.wrapping_add(u64::from(self.round) << 32);
-        let order = order(self.planned.len(), seed, replicate);
+        let order = self.order(replicate);
         let places = (0u32..).zip(order).map(|(position, case)| Place { case, replicate, position });
         places.filter(|place| !self.kept.has_case(self.first_case + place.case, replicate)).collect()
     }
 
+    /// The order of the cases in a replicate.
+    pub(super) fn order(&self, replicate: u32) -> Vec<usize> {
+        let settings = &self.request.settings;
+        if settings.rows_in_order && replicate + 1 == settings.replicates {
+            return in_order_of_rows(self.planned);
+        }
+        let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);
+        order(self.planned.len(), seed, replicate)
+    }
+
     /// Begins a case, if there is time for it.
-    fn begin(&self, place: Place) -> Result<Option<Work>> {
-        let estimate = estimated_case_seconds(self.planned[place.case].case, &self.request.settings);
+    fn begin(&self, place: Place, settings: &RunSettings) -> Result<Option<Work>> {
+        let estimate = estimated_case_seconds(self.planned[place.case].case, settings);
         self.signals.begin(self.world, estimate)
     }
 
     /// One case: bound, measured, described. What cannot be run is skipped, what does not fit fails, both with the reason.
-    fn case_line(&self, backend: &mut dyn Backend, time: &Timekeeping, place: Place) -> Result<CaseLine> {
+    fn case_line(
+        &self,
+        backend: &mut dyn Backend,
+        time: &Timekeeping,
+        (place, settings): (Place, &RunSettings),
+    ) -> Result<(CaseLine, Seconds)> {
         let request = self.request;
+        let without_numbers = |outcome| Ok((self.line_without_numbers(place, outcome), Seconds(0.0)));
         assert_ne!(request.injected_panic, Some(self.world.process()), "requested by --inject-panic");
         let planned = &self.planned[place.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
-            Err(reason) => return Ok(self.line_without_numbers(place, Outcome::Waived { reason: reason.clone() })),
+            Err(reason) => return without_numbers(Outcome::Waived { reason: reason.clone() }),
         };
         let deadline = request.watch.timeout().unwrap_or_else(|| deadline_of_case(planned.case));
-        let settings = request.settings.at(planned.case.op.bytes_total);
+        let settings = settings.at(planned.case.op.bytes_total);
         let context = MeasureContext {
             world: self.world,
             local_ranks: backend.local_ranks(),
@@ -162,19 +199,20 @@ impl Steps<'_> {
         request.watch.begin(|| self.activity(place, deadline));
         let binding = binding(request, planned.case, geometry);
         if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
-            return Ok(self.line_without_numbers(place, Outcome::Waived { reason }));
+            return without_numbers(Outcome::Waived { reason });
         }
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
         let bound = backend.bind(&binding);
         let mut call = match agree(self.world, bound) {
             Ok(call) => request.watch.call(call, deadline),
             Err(error) if error.is_shared() => {
-                return Ok(self.line_without_numbers(place, Outcome::Failed { reason: error.to_string() }));
+                return without_numbers(Outcome::Failed { reason: error.to_string() });
             }
             Err(error) => return Err(error),
         };
         let result = measure_case(&context, call.as_mut(), planned.case)?;
-        Ok(self.line_of(result, place))
+        let sampling = result.sampling;
+        Ok((self.line_of(result, place), sampling))
     }
 
     fn activity(&self, place: Place, deadline: Duration) -> Activity {
@@ -235,6 +273,22 @@ fn order(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
     order.shuffle(&mut random);
     order
+}
+
+/// The order of the rows of a table: what stands in one part of it together, and in it as in the plan.
+fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
+    let part = |case: usize| {
+        let case = planned[case].case;
+        (case.groups, case.op.style, case.cadence)
+    };
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for case in 0..planned.len() {
+        match parts.iter_mut().find(|cases| part(cases[0]) == part(case)) {
+            Some(cases) => cases.push(case),
+            None => parts.push(vec![case]),
+        }
+    }
+    parts.concat()
 }
 
 #[cfg(test)]

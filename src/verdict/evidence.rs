@@ -94,7 +94,13 @@ pub(super) fn slow_while(record: &Record) -> Option<SlowWhile> {
 }
 
 fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_while: Option<(&SlowWhile, u32)>) {
-    for replicate in 0..record.header.settings.replicates {
+    let settings = &record.header.settings;
+    // With a budget for all cases, those count that the time sufficed for.
+    let replicates = match settings.within_seconds {
+        Some(_) if !lines.is_empty() => lines.iter().map(|line| line.replicate).collect(),
+        _ => (0..settings.fewest_replicates()).collect::<Vec<_>>(),
+    };
+    for replicate in replicates {
         let line = lines.iter().find(|line| line.replicate == replicate);
         let seconds = line.and_then(|line| add_line(case, record, line));
         let waived = line.is_some_and(|line| matches!(line.outcome, Outcome::Waived { .. }));
@@ -109,7 +115,7 @@ fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_wh
             case.add("a replicate is missing".to_owned());
         }
     }
-    if lines.iter().any(|line| line.replicate >= record.header.settings.replicates) {
+    if settings.within_seconds.is_none() && lines.iter().any(|line| line.replicate >= settings.replicates) {
         case.add("the record has more replicates than were requested".to_owned());
     }
     for warning in &record.header.warnings {
@@ -217,7 +223,7 @@ fn of_record(record: &Record, slow_while: Option<SlowWhile>) -> Vec<(i32, String
             found.push((7, format!("the record does not say how the clocks agreed at its {name}")));
         }
     }
-    let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.replicates);
+    let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.fewest_replicates());
     if cases == 0 || replicates == 0 {
         found.push((7, "the record plans nothing to measure".to_owned()));
     } else if record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {

@@ -60,6 +60,7 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
         name: name.into(),
         replicate: replicate as u32,
         position: case as u32,
+        replaces: Vec::new(),
         outcome: Outcome::Measured { verified: true },
         warm_up_iterations: 5,
         calls_per_sample: 1,

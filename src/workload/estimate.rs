@@ -18,9 +18,9 @@ impl WorkPlan {
     }
 
     /// About how long the run takes at most: where the stop rule decides, every case spends its whole budget; where the
-    /// number of iterations is fixed, it is a guess from cautious figures of host memory.
+    /// number of iterations is fixed, it is a guess from cautious figures of host memory; a budget for all cases is spent whole.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
-        self.estimated_seconds_of(&self.cases, settings)
+        settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings))
     }
 
     /// The same of some cases, which need not be in the plan.

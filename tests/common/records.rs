@@ -101,6 +101,7 @@ impl Made {
             name: name.into(),
             replicate: replicate as u32,
             position: case as u32,
+            replaces: Vec::new(),
             outcome: Outcome::Measured { verified: true },
             warm_up_iterations: 5,
             calls_per_sample: 1,

@@ -26,3 +26,4 @@ mod routed;
 mod run;
 mod step;
 mod stops;
+mod sweep;

@@ -62,6 +62,10 @@ pub trait Work {
     fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         self.plan(nodes.ranks())
     }
+    /// Whether rows are shown as they are done; the last replicate of its plan goes in their order.
+    fn shows_rows(&self) -> bool {
+        false
+    }
     /// Two calls to be measured at once, too.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
         Ok(None)

@@ -1,6 +1,7 @@
 //! The flags of `commgauge-suite`, and the work that they ask for. The launch is in `launched`.
 
 use super::super::LaunchedArguments;
+use super::super::launched_arguments::parse_time_limit;
 use super::super::suite::suite_work;
 use super::Work;
 use crate::config::RunSettings;
@@ -8,6 +9,7 @@ use crate::error::Result;
 use crate::layout::Nodes;
 use crate::record::line::SuiteFacts;
 use crate::record::provenance::PROGRAM_VERSION;
+use crate::units::Seconds;
 use crate::workload::WorkPlan;
 use clap::Parser;
 use std::path::PathBuf;
@@ -20,6 +22,10 @@ use std::path::PathBuf;
 pub struct SuiteRun {
     /// Suite file, or the name of one (`commgauge list suites`)
     suite: PathBuf,
+    /// Time for all cases together, such as 10m: a short round over all of them, then further ones (as many as the suite has
+    /// replicates, at least one) in which those with the widest intervals get the most of it
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    within: Option<Seconds>,
     #[command(flatten)]
     launched: LaunchedArguments,
 }
@@ -34,6 +40,6 @@ impl Work for SuiteRun {
     }
 
     fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
-        suite_work(&self.suite, nodes)
+        suite_work(&self.suite, self.within, nodes)
     }
 }

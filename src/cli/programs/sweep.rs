@@ -42,4 +42,8 @@ impl Work for Sweep {
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         self.sweep.plan(world_size)
     }
+
+    fn shows_rows(&self) -> bool {
+        true
+    }
 }

@@ -1,5 +1,6 @@
 //! The flags of `commgauge run`.
 
+use super::sweep_flags::SweepFlags;
 use crate::cli::OutputArguments;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
 use crate::cli::nccl_arguments::{Algorithm, Protocol};
@@ -7,12 +8,23 @@ use crate::units::Seconds;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Launches a suite, the step of a model, or all pairs of ranks, and sums up what was measured.
+/// Launches a suite, a sweep, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
     /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge list suites`).
-    #[arg(required_unless_present_any = ["step", "pairs", "resume"], conflicts_with_all = ["step", "pairs"])]
+    #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
     pub suite: Option<PathBuf>,
+    /// Instead of a suite a sweep of these collectives over sizes, in one word such as "all_reduce all_gather", or all:
+    /// commgauge-sweep, with its flags beside this one (-b 8 -e 64M --iters 20 ...; --help has them), where -n is the number of ranks.
+    #[arg(long, value_name = "COLLECTIVES", conflicts_with_all = ["step", "pairs"])]
+    pub sweep: Option<String>,
+    /// Flags of the sweep.
+    #[command(flatten)]
+    pub sweep_flags: SweepFlags,
+    /// Time for all cases together, such as 60s: a short round over all of them, then further ones in which those with the widest
+    /// intervals get the most of it [default of a sweep: 2 s and 40 ms for each case; of a suite none].
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs"])]
+    pub within: Option<Seconds>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
     pub step: bool,
@@ -35,10 +47,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
     /// Go on with a run that ended early, as its record says that it was started; with nothing left to measure, say so.
-    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "step", "pairs", "record", "launches", "machine"])]
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within"])]
     pub resume: Option<PathBuf>,
     /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
-    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "step", "pairs"])]
+    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]
     pub allow_changed: bool,
     /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
@@ -82,7 +94,7 @@ pub struct RunArguments {
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
     pub wait_for_hosts: Option<Seconds>,
-    /// More flags for commgauge-suite, or those of commgauge-step or commgauge-pairs, after `--`.
+    /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
 }

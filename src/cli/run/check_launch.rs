@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
     let found = read(&report);
     let _ = std::fs::remove_file(&report);
     let Some(found) = found? else {
-        let verdict = outcome::conclude(&ending, &progress.finish());
+        let verdict = outcome::conclude(&ending, &progress.finish().0);
         verdict.sentences.iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
     };

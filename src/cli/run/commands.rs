@@ -28,7 +28,7 @@ pub(super) struct Launched<'a> {
 impl<'a> Launched<'a> {
     /// What a new run launches.
     pub(super) fn new(arguments: &RunArguments, record: &Path) -> Result<Launched<'a>> {
-        let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
+        let mut words = work::words(arguments)?;
         words.extend(["--record".into(), places::text(record)?]);
         words.extend(["--backend", arguments.backend.name(), "--quiet"].map(str::to_owned));
         words.extend(of_a_launch(arguments));

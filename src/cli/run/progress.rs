@@ -1,26 +1,36 @@
 //! Tells how far a launch is, from the record as it grows: a bar on a terminal, else a line per tenth.
 
 use super::Seen;
+use crate::cli::live::{new_bar, write_above};
 use crate::error::{Error, Result};
 use crate::launch::{Watch, first_gone, host};
 use crate::record::{Follower, Line, Record};
+use crate::report::LiveRows;
 use crate::shared_memory::Segments;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 /// Gives the lines that were added to the record since the last call.
 type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
 
+/// Rows that are shown as they are done, and where.
+pub(super) struct Rows<'a> {
+    pub rows: LiveRows,
+    pub out: &'a mut dyn Write,
+}
+
 /// Follows one launch.
-pub(super) struct Progress {
+pub(super) struct Progress<'a> {
     poll: Poll,
     seen: Seen,
     /// The bar, where standard error is a terminal.
     bar: Option<ProgressBar>,
+    /// The rows that are shown above it.
+    rows: Option<Rows<'a>>,
     /// Tenths of the plan that were told so far.
     tenths: u64,
     /// The newest round of added cases that was told.
@@ -36,7 +46,7 @@ pub(super) struct Progress {
     out_of_memory_kills: Option<u64>,
 }
 
-impl Progress {
+impl<'a> Progress<'a> {
     /// Starts to follow a record that need not exist yet.
     pub(super) fn new(record: &Path) -> Result<Self> {
         let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
@@ -46,6 +56,7 @@ impl Progress {
             poll: follow(record),
             seen: Seen::default(),
             bar,
+            rows: None,
             tenths: 0,
             round: 0,
             blind: false,
@@ -64,8 +75,13 @@ impl Progress {
         Ok(Self { poll: Box::new(move || follower.poll()), seen, tenths, ..Self::new(path)? })
     }
 
-    /// Clears the bar, takes away what killed ranks left in shared memory, and hands over what was seen.
-    pub(super) fn finish(mut self) -> Seen {
+    /// Shows rows as they are done.
+    pub(super) fn showing(self, rows: Option<Rows<'a>>) -> Self {
+        Self { rows, ..self }
+    }
+
+    /// Clears the bar, takes away what killed ranks left in shared memory, and hands over what was seen, and the rows that were shown.
+    pub(super) fn finish(mut self) -> (Seen, Option<LiveRows>) {
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
         self.seen.out_of_memory_kills = (host::name(), kills.map_or(0, |(now, before)| now.saturating_sub(before)));
@@ -73,14 +89,22 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        self.seen
+        (self.seen, self.rows.map(|rows| rows.rows))
+    }
+
+    fn take(&mut self, line: Line) {
+        if let Some(Rows { rows, out }) = &mut self.rows {
+            write_above(self.bar.as_ref(), out, &rows.take(&line));
+        }
+        self.seen.take(line);
     }
 
     fn tell(&mut self) {
         let Some(planned) = self.seen.planned else { return };
         let newest = self.seen.round.filter(|(round, _)| *round > self.round);
         if let Some(bar) = &self.bar {
-            bar.set_length(planned);
+            // With a budget for all cases there may be more lines than planned.
+            bar.set_length(planned.max(self.seen.cases));
             bar.set_position(self.seen.cases);
             if let Some((round, sizes)) = newest {
                 self.round = round;
@@ -103,13 +127,13 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
+impl Watch for Progress<'_> {
     fn tick(&mut self) {
         if self.blind {
             return;
         }
         match (self.poll)() {
-            Ok(lines) => lines.into_iter().for_each(|line| self.seen.take(line)),
+            Ok(lines) => lines.into_iter().for_each(|line| self.take(line)),
             Err(error) => {
                 self.blind = true;
                 self.output(&format!("commgauge: no more progress: {error}"));
@@ -138,15 +162,6 @@ impl Watch for Progress {
     }
 }
 
-fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    // The template is a constant, so a failure here would be seen by every run; the default style then does.
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases{msg}, {elapsed}, {eta} left") {
-        bar.set_style(style);
-    }
-    bar
-}
-
 /// The line for the newest tenth that was reached, once for each.
 fn tenth(told: &mut u64, cases: u64, planned: u64) -> Option<String> {
     let reached = cases.saturating_mul(10).checked_div(planned)?.min(10);
@@ -167,7 +182,6 @@ fn follow(record: &Path) -> Poll {
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::io::Write;
 
     const END: &str = r#"{"line":"end","status":"complete","exit_code":0,"elapsed_seconds":1.0}"#;
     const PLAN: &str = r#"{"line":"plan","cases":[],"case_lines":7,"estimated_seconds":1.0}"#;

@@ -92,7 +92,8 @@ pub(crate) fn nothing_left(record: &Record, path: &Path) -> Result<Option<i32>> 
 /// What is there and what is missing, in sentences.
 pub(crate) fn state(record: &Record, path: &Path) -> Vec<String> {
     let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
-    let there = record.measured_lines();
+    // With a budget for all cases there may be more lines than planned.
+    let there = record.measured_lines().min(planned);
     let shown = path.display();
     let mut sentences = vec![format!("{shown} holds {there} of {planned} measured cases; the rest is measured now")];
     if record.torn {

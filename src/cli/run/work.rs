@@ -1,8 +1,12 @@
-//! What is launched: a suite, the step of a model or all pairs of ranks, whose flags stand after `--`.
+//! What is launched: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two stand after `--`.
 
 use super::RunArguments;
+use super::sweep_flags::collectives;
+use crate::cli::SweepArguments;
 use crate::cli::launched_arguments::LaunchedArguments;
+use crate::cli::like::Habits;
 use crate::cli::pairs::PairsArguments;
+use crate::cli::places;
 use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
 use crate::config::LayoutTable;
@@ -15,10 +19,22 @@ use clap::Parser;
 /// The program that measures it.
 pub(super) fn program(arguments: &RunArguments) -> &'static str {
     match arguments {
+        RunArguments { sweep: Some(_), .. } => "commgauge-sweep",
         RunArguments { step: true, .. } => "commgauge-step",
         RunArguments { pairs: true, .. } => "commgauge-pairs",
         _ => "commgauge-suite",
     }
+}
+
+/// Its words that say what is measured, but for what stands after `--`.
+pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
+    let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
+    if let Some(sweep) = &arguments.sweep {
+        words.extend(collectives(sweep));
+        words.extend(arguments.sweep_flags.0.iter().cloned());
+    }
+    words.extend(arguments.within.iter().flat_map(|within| ["--within".to_owned(), format!("{}s", within.0)]));
+    Ok(words)
 }
 
 /// What is to be measured.
@@ -35,7 +51,11 @@ pub(super) struct Wanted {
 pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<Wanted> {
     let cases_alone = |work| Ok(Wanted { work, interference: None, replay: None });
     if let Some(suite) = &arguments.suite {
-        return cases_alone(suite_work(suite, nodes)?);
+        return cases_alone(suite_work(suite, arguments.within, nodes)?);
+    }
+    if arguments.sweep.is_some() {
+        let words = [words(arguments)?, arguments.extra.clone()].concat();
+        return cases_alone(read::<SweepWords>("--sweep", &words)?.sweep.plan(arguments.ranks)?);
     }
     if arguments.pairs {
         return cases_alone(read::<PairsWords>("--pairs", &arguments.extra)?.pairs.work(arguments.ranks)?);
@@ -46,6 +66,19 @@ pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<Wanted> {
         interference: step.interference(arguments.ranks)?,
         replay: step.replay(arguments.ranks)?,
     })
+}
+
+/// The flags of `commgauge-sweep` as it will read them.
+#[derive(Parser)]
+#[command(name = "commgauge-sweep", no_binary_name = true, disable_version_flag = true)]
+struct SweepWords {
+    #[command(flatten)]
+    sweep: SweepArguments,
+    /// Handed on, and read by the program itself.
+    #[command(flatten)]
+    _launched: LaunchedArguments,
+    #[command(flatten)]
+    _habits: Habits,
 }
 
 /// The flags of `commgauge-step` as it will read them.
@@ -133,6 +166,31 @@ mod tests {
             assert!(Program::try_parse_from(words).is_err(), "{line}");
         }
         assert_eq!(program(&run("s.toml")), "commgauge-suite");
+    }
+
+    #[test]
+    fn a_sweep_comes_to_the_plan_of_its_flags_or_is_refused() {
+        let line = "--sweep all_reduce,all_gather -n 2 -b 8 -e 1K -f 2 --placement out --cadence streaming --within 9s -- -d half";
+        let (plan, settings, facts) = planned(line).unwrap().work;
+        assert_eq!(
+            (plan.cases.len(), settings.replicates, facts.name.as_str()),
+            (16, 2, "sweep all_reduce,all_gather")
+        );
+        assert_eq!(settings.within.map(|within| within.0), Some(9.0));
+        assert_eq!(plan.cases[0].op.element, crate::element::ElementType::Float16);
+        assert_eq!(program(&run(line)), "commgauge-sweep");
+        assert_eq!(planned("--sweep all_reduce --iters 20").unwrap().work.1.fixed_iterations, Some(20));
+        for (line, expected) in [
+            ("--sweep all_reduse", "--sweep: invalid value 'all_reduse'"),
+            ("--sweep ,", "--sweep: the following required arguments were not provided"),
+            ("--sweep broadcast -n 2 -r 4", "found root 4"),
+            ("--sweep all_reduce -b 64M -e 8", "the smallest size, 64 MiB, is above the largest"),
+            ("--sweep all_reduce --iters 20 --within 9s", "takes a fixed number of calls"),
+            ("--sweep all_reduce -- --no-such-flag", "--no-such-flag"),
+        ] {
+            let Err(error) = planned(line) else { panic!("{line} is accepted") };
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{line}: {error}");
+        }
     }
 
     #[test]

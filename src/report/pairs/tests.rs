@@ -91,6 +91,7 @@ fn case_line(
         case,
         name: facts.name.as_str().into(),
         replicate: 0,
+        replaces: Vec::new(),
         outcome: Outcome::Measured { verified: true },
         calls_per_sample: 10,
         samples,

@@ -1,0 +1,157 @@
+//! A sweep that talks and ends: rows while it goes on, a budget for all cases, and the launch that `commgauge run` builds for it.
+//! Needs the launcher of the MPI that was built with. No test looks at how long anything took.
+
+use crate::common;
+
+use common::{COMMGAUGE, Ran, SWEEP, count_so_far, launcher, lines, of_kind, record_in, signal, words};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Rows of a printed table, without the star of those that are not precise.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines
+        .filter(|row| row.first().is_some_and(|word| ["all_reduce", "all_gather"].contains(word)) && row.len() > 6)
+        .collect()
+}
+
+/// Every case has a line, and every line carries right data.
+#[track_caller]
+fn assert_every_case_is_verified(record: &Path) -> Vec<Value> {
+    let lines = lines(record);
+    let planned = of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().clone();
+    let mut replicates: BTreeMap<u64, u32> = BTreeMap::new();
+    for case in of_kind(&lines, "case") {
+        assert_eq!(case["outcome"]["verified"], true, "{case}");
+        *replicates.entry(case["case"].as_u64().unwrap()).or_default() += 1;
+    }
+    assert_eq!(replicates.len(), planned.len(), "every case was measured");
+    assert_eq!(lines.last().unwrap()["status"], "complete");
+    lines
+}
+
+#[test]
+fn however_short_the_time_is_every_case_has_a_row_that_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let flags = "all_reduce all_gather -b 8 -e 64K -f 8 --within 10ms --record";
+    let ran = Ran::of(launcher(2).arg(SWEEP).args(words(flags)).arg(&record), 90).ended_with(0);
+    let lines = assert_every_case_is_verified(&record);
+    assert_eq!(of_kind(&lines, "header")[0]["settings"]["within_seconds"], 0.01);
+    let rows = rows(&ran.stdout);
+    assert_eq!(rows.len(), of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().len(), "{}", ran.stdout);
+    assert!(rows.iter().all(|row| row.last() == Some(&"verified")), "{}", ran.stdout);
+    // A row says how precise it is, and whether that is what was requested.
+    assert!(rows.iter().any(|row| row.iter().any(|cell| cell.ends_with('*'))), "{}", ran.stdout);
+    assert!(ran.stdout.contains("did not reach the requested +-2.00 % within 10.0 ms"), "{}", ran.stdout);
+    ran.said(&format!("record: {}", record.display()));
+}
+
+#[test]
+fn with_time_enough_cases_get_a_second_replicate_and_longer_ones_stand_in_for_short_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let flags = "all_reduce -b 8 -e 1K -f 8 --cadence streaming --within 4s --precision 0.1% --quiet --record";
+    Ran::of(launcher(2).arg(SWEEP).args(words(flags)).arg(&record), 90).ended_with(0);
+    let lines = assert_every_case_is_verified(&record);
+    let samples = |case: &Value| case["samples"]["slowest_nanoseconds"].as_array().unwrap().len();
+    let second: Vec<&Value> = of_kind(&lines, "case").into_iter().filter(|case| case["replicate"] == 1).collect();
+    for case in &second {
+        let first = of_kind(&lines, "case").into_iter().find(|other| other["case"] == case["case"]).unwrap();
+        let replaces = case["replaces"].as_array().is_some_and(|replaced| replaced.contains(&Value::from(0)));
+        let is_short = first["stop"] == "budget" && samples(first) < samples(case);
+        assert_eq!(replaces, is_short, "{} then {} samples", samples(first), samples(case));
+    }
+    let text =
+        Ran::of(Command::new(COMMGAUGE).args(["report", "--format", "csv"]).arg(&record), 20).ended_with(0).stdout;
+    assert_eq!(text.lines().count(), 1 + of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().len(), "{text}");
+}
+
+#[test]
+fn rows_come_while_the_sweep_goes_on() {
+    for (format, row) in [("table", "all_reduce"), ("nccl-tests", "           8  ")] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record_in(&folder);
+        // The second size takes ten thousand times as long, so what comes of the first comes before the end.
+        let flags =
+            "all_reduce -b 8 -e 32M -f 4194304 -n 200 -w 0 --replicates 1 --cadence streaming --placement out --format";
+        let _beside = common::beside();
+        let mut command = launcher(2);
+        command.arg(SWEEP).args(words(flags)).arg(format).arg("--record").arg(&record);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let seen: Vec<String> = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map(|line| line.unwrap())
+            .take_while_inclusive(|line| !line.starts_with(row))
+            .collect();
+        let ends = count_so_far(&record, "end");
+        signal(child.id(), "TERM");
+        child.wait().unwrap();
+        assert!(seen.last().unwrap().starts_with(row), "{format}: {seen:?}");
+        assert!(seen.iter().any(|line| line.contains("busbw")), "{format}: the header comes first: {seen:?}");
+        assert_eq!(ends, 0, "{format}: the row came with the end");
+    }
+}
+
+#[test]
+fn a_table_that_came_row_by_row_is_the_table_of_its_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let flags = "all_reduce all_gather -b 8 -e 512 -f 8 -n 20 -w 2 --replicates 2 --width 160 --record";
+    let ran = Ran::of(launcher(2).arg(SWEEP).args(words(flags)).arg(&record), 90).ended_with(0);
+    let report = Ran::of(Command::new(COMMGAUGE).args(["report", "--width", "160"]).arg(&record), 20).ended_with(0);
+    // Column widths are decided before the first row there, and by all rows here; a rule is as long as they are.
+    let content = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        lines.filter(|line| !line.starts_with("---")).collect()
+    };
+    assert_eq!(content(&ran.stdout), content(&report.stdout));
+}
+
+#[test]
+fn commgauge_run_builds_the_launch_of_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let run = |more: &[&str]| {
+        let mut command = Command::new(COMMGAUGE);
+        command.env("NO_COLOR", "1").args(["run", "--sweep", "all_reduce all_gather"]);
+        command
+            .args(words("-b 8 -e 64 -f 8 -n 2 --iters 20 -w 2 --replicates 1 --warm-buffers --record"))
+            .arg(&record)
+            .args(more);
+        command
+    };
+    let dry = Ran::of(&mut run(&["--dry-run"]), 20).ended_with(0);
+    let shown = dry.stdout.lines().next().unwrap();
+    assert!(
+        shown.contains("commgauge-sweep all_reduce all_gather -b 8 -e 64 -f 8") && shown.contains("-n 20"),
+        "{shown}"
+    );
+    assert!(!record.exists());
+    let ran = Ran::of(&mut run(&[]), 60).ended_with(0);
+    let lines = assert_every_case_is_verified(&record);
+    assert_eq!(rows(&ran.stdout).len(), of_kind(&lines, "case").len(), "{}", ran.stdout);
+    assert_eq!(of_kind(&lines, "header")[0]["program"], "commgauge-sweep");
+    ran.said(&format!("record: {}", record.display()));
+    let both = Command::new(COMMGAUGE).args(["run", "suites/quick.toml", "--sweep", "all_reduce"]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
+}
+
+/// As `take_while`, with the first that does not hold.
+trait TakeWhileInclusive: Iterator + Sized {
+    fn take_while_inclusive(self, holds: impl Fn(&Self::Item) -> bool) -> impl Iterator<Item = Self::Item> {
+        let mut is_over = false;
+        self.map_while(move |item| {
+            if is_over {
+                return None;
+            }
+            is_over = !holds(&item);
+            Some(item)
+        })
+    }
+}
+
+impl<I: Iterator> TakeWhileInclusive for I {}
