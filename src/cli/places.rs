@@ -26,6 +26,12 @@ fn beside(own: &Path, name: &str) -> Result<PathBuf> {
     )))
 }
 
+/// This program as it was typed, so that a command with it can be typed again.
+pub(crate) fn program_as_typed() -> String {
+    let first = std::env::args().next().unwrap_or_default();
+    if first.contains('/') { crate::launch::quote(&first) } else { "commgauge".to_owned() }
+}
+
 /// A name for the record of a run that starts now, in the default folder.
 pub(crate) fn default_record() -> PathBuf {
     Path::new(DEFAULT_FOLDER).join(format!("{}.jsonl", new_run_id()))

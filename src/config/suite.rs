@@ -106,7 +106,8 @@ impl Suite {
         if let Some(place) = calibrate_place.filter(|_| suite.sweeps.iter().all(|sweep| sweep.bytes.len() < 2)) {
             return Err(place.wrong("chooses sizes between those of a [[sweep]]; give one of at least two sizes"));
         }
-        let nothing = suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none() && suite.ranking.is_none();
+        let nothing =
+            suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none() && suite.ranking.is_none();
         if nothing && suite.layouts.iter().all(|layout| layout.work.is_none()) {
             let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]] or a [ranking], or a [[compute]]";
             return Err(place.wrong(problem));

@@ -37,7 +37,8 @@ impl WorkReader<'_> {
                 "[model] stands without a [[layout]]; say how the model is divided, for example `[[layout]]` with `tp = 2`",
             ));
         }
-        if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty() && ranking.is_none()) {
+        if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty() && ranking.is_none())
+        {
             return Err(training.place.wrong("stands without a [model] that it trains"));
         }
         let mut layouts = Vec::new();

@@ -26,6 +26,7 @@ mod provenance;
 pub mod rank;
 mod replay;
 mod row;
+pub mod screen;
 mod step;
 mod table;
 mod text;

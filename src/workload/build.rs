@@ -137,8 +137,11 @@ impl Planner {
             for call in &ranked.calls {
                 for (group_size, bytes) in call.measured_as(world_size) {
                     let groups = self.use_named_groups(call.groups(group_size, world_size), || "apart".to_owned());
-                    let ways =
-                        Ways { placements: &placements, cadences: &[Cadence::Streaming], variants: &[Variant::default()] };
+                    let ways = Ways {
+                        placements: &placements,
+                        cadences: &[Cadence::Streaming],
+                        variants: &[Variant::default()],
+                    };
                     self.add(Op { bytes_total: bytes, ..call.op() }, groups, None, ways, &table.place)?;
                 }
             }

@@ -19,11 +19,12 @@ pub struct RunArguments {
     /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
-    /// Number of ranks [default: those of the Slurm allocation, else 4]
-    #[arg(short = 'n', long = "ranks", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of ranks [default: those of the Slurm allocation or of --hosts, else one for each core, an even number, at least 2; 4
+    /// where no cores count: simulated, nccl]. mpirun's -np is -n here too
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
     pub asked_ranks: Option<u32>,
     /// Number of ranks, as settled by the flag or the allocation.
-    #[arg(skip = 4u32)]
+    #[arg(skip = 2u32)]
     pub ranks: u32,
     /// Who carries the communication out.
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
@@ -57,6 +58,9 @@ pub struct RunArguments {
     /// [default: follows from each case]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
+    /// Show every table instead of one screen; `commgauge report RECORD` shows them later, too.
+    #[arg(long)]
+    pub full: bool,
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
