@@ -3,11 +3,13 @@
 
 mod alarms;
 mod costs;
+mod json;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use costs::{Costs, FamilyCost};
+pub(super) use json::JsonCosts;
 pub(super) use text::part;
 pub use text::text;
 
