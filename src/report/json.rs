@@ -99,7 +99,8 @@ struct JsonContention<'a> {
 
 /// The schema of the document, without its name.
 pub(super) fn schema() -> serde_json::Value {
-    schemars::schema_for!(Document).to_value()
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Document>().to_value()
 }
 
 /// The document.

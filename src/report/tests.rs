@@ -318,3 +318,13 @@ fn the_columns_of_nccl_tests_are_where_that_tool_puts_them() {
     }
     assert!(text.contains("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
 }
+
+#[test]
+fn the_json_document_fits_its_published_schema() {
+    let validator = jsonschema::validator_for(&json_document::schema()).unwrap();
+    for record in [sample(), hostile(), step::tests::record(&step::tests::USUAL), screen::tests::predicted()] {
+        let document: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, false)).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+}

@@ -5,7 +5,7 @@ mod alarms;
 mod costs;
 mod json;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod text;
 
 pub use costs::{Costs, FamilyCost};

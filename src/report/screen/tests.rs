@@ -26,7 +26,7 @@ fn whole() -> Record {
 }
 
 /// A ranking of all five parallelisms, of which PP needs groups that four ranks cannot replace.
-fn predicted() -> Record {
+pub(in crate::report) fn predicted() -> Record {
     let mut record = record(&USUAL);
     let row = |index: usize| &record.plan.cases[index];
     let call = |index: usize, axis: Axis, group_size: u32, count_per_step: u64, exposed: bool| RankedCall {
