@@ -18,7 +18,6 @@ const SHORT: [(&str, &[&str]); 8] = [
             "record",
             "resume",
             "time-limit",
-            "launches",
             "full",
             "format",
             "color",
@@ -26,7 +25,6 @@ const SHORT: [(&str, &[&str]); 8] = [
             "check-launch",
             "hosts",
             "hostfile",
-            "launcher-arg",
         ],
     ),
     (
@@ -266,11 +264,11 @@ mod tests {
 
     #[test]
     fn the_short_help_of_every_program_fits_two_screens() {
-        for (name, definition) in all() {
-            let text = definition.term_width(80).render_help().to_string();
-            let lines = text.lines().count();
-            assert!(lines <= 48, "{name}: {lines} lines\n{text}");
-        }
+        let lines = |definition: Command| definition.term_width(80).render_help().to_string().lines().count();
+        let long: Vec<(String, usize)> =
+            all().into_iter().map(|(name, definition)| (name, lines(definition))).collect();
+        let long: Vec<&(String, usize)> = long.iter().filter(|(_, lines)| *lines > 48).collect();
+        assert!(long.is_empty(), "{long:?}");
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::io::{IsTerminal, Write};
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArguments {
-    /// How to write results. `nccl-tests` prints that tool's columns, one block for each collective, and holds the
-    /// streaming cases only
+    /// How to write results
+    ///
+    /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 

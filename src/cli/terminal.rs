@@ -49,7 +49,15 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> Result<P, clap::Error> {
     };
     let width = usize::from(columns(None).min(WIDTH_WITHOUT_TERMINAL));
     let definition = help::finished(P::command()).color(color).term_width(width);
+    let words = if definition.get_name() == "commgauge" { with_one_name_for_ranks(words) } else { words };
     P::from_arg_matches(&definition.try_get_matches_from(words)?)
+}
+
+/// `-np 4`, as mpirun has it, is `-n 4`; the parser would read it as `-n p`. Words behind `--` are for others.
+fn with_one_name_for_ranks(words: Vec<OsString>) -> Vec<OsString> {
+    let ours = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let renamed = |(index, word): (usize, OsString)| if index < ours && word == "-np" { "-n".into() } else { word };
+    words.into_iter().enumerate().map(renamed).collect()
 }
 
 /// The word of `--color` before the flags are parsed; `auto` leaves NO_COLOR to the parser, which heeds it too.
@@ -91,6 +99,13 @@ mod tests {
         ] {
             assert_eq!(decide_columns(asked, variable, terminal), expected, "{asked:?} {variable:?} {terminal:?}");
         }
+    }
+
+    #[test]
+    fn the_number_of_ranks_may_be_written_as_for_mpirun() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let found = with_one_name_for_ranks(words("commgauge run quick -np 4 -- -np 3"));
+        assert_eq!(found, words("commgauge run quick -n 4 -- -np 3"));
     }
 
     #[test]

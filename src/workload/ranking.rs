@@ -251,7 +251,7 @@ mod tests {
         for (text, expected) in [
             (RANKING.replace("dp = 2\n", ""), "ranking: `dp` is missing"),
             ("[ranking]\ntp = 2\ndp = 2\n".to_owned(), "ranking: stands without a [model]"),
-            (RANKING.replace("cp = 2", "cp = 3"), "ranking: "),
+            (RANKING.replace("cp = 2", "cp = 3"), "no multiple of 2*cp = 6"),
         ] {
             let error = plan(&text, 2).expect_err(&text);
             assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{error}");

@@ -192,7 +192,8 @@ fn the_quick_suite_ends_with_one_screen_that_ranks_every_parallelism() {
         assert!(text.lines().count() <= 25, "{text}");
         assert!(text.contains("predicted from the measured") && text.contains("0 failed"), "{text}");
         for family in ["TP", "DP", "PP", "CP", "EP"] {
-            let row = text.lines().find(|line| line.trim_start().starts_with(&format!("{family} ")) && line.contains('%'));
+            let row =
+                text.lines().find(|line| line.trim_start().starts_with(&format!("{family} ")) && line.contains('%'));
             assert!(row.is_some(), "{family}: {text}");
         }
         assert!(text.contains("TP > DP > PP"), "{text}");

@@ -20,14 +20,23 @@ fn shown(record: &Record, width: u16) -> String {
 
 /// The step of 8 ranks that USUAL makes, on as many ranks.
 fn whole() -> Record {
-    let mut record = record(&USUAL);
+    let mut record = ended(&USUAL);
     record.header.world_size = 8;
+    record
+}
+
+/// The sample that these records are made from was interrupted.
+fn ended(calls: &[crate::report::step::tests::Called]) -> Record {
+    let mut record = record(calls);
+    if let Some(end) = &mut record.end {
+        (end.status, end.error, end.exit_code) = (EndStatus::Complete, None, 0);
+    }
     record
 }
 
 /// A ranking of all five parallelisms, of which PP needs groups that four ranks cannot replace.
 pub(in crate::report) fn predicted() -> Record {
-    let mut record = record(&USUAL);
+    let mut record = ended(&USUAL);
     let row = |index: usize| &record.plan.cases[index];
     let call = |index: usize, axis: Axis, group_size: u32, count_per_step: u64, exposed: bool| RankedCall {
         style: row(index).style,

@@ -104,14 +104,14 @@ const COLUMNS: [Column; 5] = [
     Column::left("", 0),
     Column::right("per step", 0),
     Column::right("95 % interval", 0),
-    Column::right("share", 0),
-    Column::right("not hidden", 0),
+    Column::right("share", 1),
+    Column::right("not hidden", 2),
 ];
 
 fn table(families: &[FamilyCost], width: usize) -> Vec<String> {
     let rows = cells(families);
     let text = plain_table::table(&COLUMNS, &rows, u16::try_from(width).unwrap_or(u16::MAX));
-    let shown = text.lines().filter(|line| !rows.is_empty() && !line.starts_with('-'));
+    let shown = text.lines().filter(|line| !rows.is_empty() && !line.starts_with(['-', '(']));
     let mut lines: Vec<String> = shown.map(|line| format!("  {line}")).collect();
     for cost in families {
         if let Err(reason) = &cost.seconds {
