@@ -169,6 +169,9 @@ fn hurried_quick_suite(folder: &Path) -> PathBuf {
         ("sequence = 2048", "sequence = 64"),
         ("sequence = 1024", "sequence = 64"),
         ("6_553_600", "65_536"),
+        ("preset = \"llama-3-8b\"", "preset = \"llama-3-8b\"\nlayers = 2"),
+        ("preset = \"qwen3-30b-a3b\"", "preset = \"qwen3-30b-a3b\", layers = 2"),
+        ("preset = \"mixtral-8x7b\"", "preset = \"mixtral-8x7b\", layers = 2"),
     ] {
         assert!(text.contains(long), "{long}");
         text = text.replace(long, short);
