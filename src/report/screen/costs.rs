@@ -111,8 +111,10 @@ fn reason_against(
 
 fn rule(order: &Order, families: &[FamilyCost]) -> String {
     let sure = |probability: Option<f64>| {
-        let percent = probability.map(|probability| format!(" ({:.0} % sure)", (100.0 * probability).min(99.0)));
-        percent.unwrap_or_default()
+        probability.map_or_else(
+            || " by the medians; how sure that is, is not known".to_owned(),
+            |probability| format!(" ({:.0} % sure)", (100.0 * probability).min(99.0)),
+        )
     };
     let of_rule = order.places.iter().filter(|place| Family::RULE.contains(&place.family));
     let found = Order { places: of_rule.copied().collect(), ..order.clone() };
@@ -123,7 +125,7 @@ fn rule(order: &Order, families: &[FamilyCost]) -> String {
         Rule::Holds => format!("TP > DP > PP holds here{}.", sure(order.rule_probability)),
         Rule::DoesNotHold => {
             let against = order.rule_probability.map(|holds| 1.0 - holds);
-            format!("TP > DP > PP does not hold here: {}{}.", names.join(" > "), sure(against))
+            format!("TP > DP > PP does not hold here{}: {}.", sure(against), names.join(" > "))
         }
         Rule::Tie => "Whether TP > DP > PP holds here cannot be told: the intervals overlap.".to_owned(),
         Rule::NotKnown => format!("Whether TP > DP > PP holds here is not known without {}.", missing.join(" and ")),
