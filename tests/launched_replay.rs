@@ -151,6 +151,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         groups: Vec::new(),
         cases: Vec::new(),
         steps: steps.iter().map(StepFacts::of).collect(),
+        ranking: None,
         products: Vec::new(),
         model: None,
         layout: None,

@@ -1,11 +1,12 @@
 //! Everything that needs no launch: starts suites, shows models and records, prints schemas. Links no MPI.
 
-use clap::Parser;
 use commgauge::cli::programs::Commgauge;
+use commgauge::cli::terminal;
 use std::process::exit;
 
 fn main() {
-    exit(Commgauge::parse().execute().unwrap_or_else(|error| {
+    let program = terminal::parse::<Commgauge>().unwrap_or_else(|message| message.exit());
+    exit(program.execute().unwrap_or_else(|error| {
         eprintln!("commgauge: {error}");
         error.exit_code()
     }))

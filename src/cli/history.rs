@@ -1,7 +1,8 @@
 //! `commgauge history DIR`: runs over time, row by row, and where they changed.
 
 use super::gate::confidence;
-use super::table_or_json::{columns, print};
+use super::table_or_json::print;
+use super::terminal::columns;
 use super::verdict_output::replace;
 use crate::error::{Error, Result};
 use crate::report::{HistoryFormat, history_text, plots};
@@ -41,7 +42,7 @@ pub struct HistoryCommand {
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
     pub confidence: f64,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }

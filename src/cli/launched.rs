@@ -8,6 +8,7 @@ use super::places;
 use super::programs::Work;
 use super::run::{Backend, nothing_left, resume_command, state};
 use super::step::replays_of;
+use super::terminal;
 use crate::backend;
 use crate::backend::mpi::MpiBackend;
 use crate::backend::nccl::{Deadlines, Environment, Log, Opened, Options, Placing};
@@ -36,7 +37,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
         return watchdog::collector::main();
     }
     let begun = Instant::now();
-    let work = match W::try_parse() {
+    let work = match terminal::parse::<W>() {
         Ok(work) => work,
         Err(message) => return tell_usage(&message),
     };

@@ -3,7 +3,8 @@
 use super::LaunchedArguments;
 use super::launch_table;
 use super::output::OutputArguments;
-use super::table_or_json::{columns_of, json, print};
+use super::table_or_json::{json, print};
+use super::terminal::columns_of;
 use super::verdict_output::replace;
 use crate::backend::nccl::DeviceFacts;
 use crate::error::{Error, Result};

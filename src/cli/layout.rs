@@ -13,12 +13,12 @@ pub use ranks_file::{parse_ranks, read_ranks};
 
 use super::TableOrJson;
 use super::degrees::DegreeFlags;
-use super::table_or_json::WIDTH_WITHOUT_TERMINAL;
+use super::terminal::columns;
 use crate::config::{Place, Table};
 use crate::error::{Error, Result};
 use crate::layout::{Axis, MOST_RANKS};
 use overview::Overview;
-use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 
 /// Show the groups of every axis of a layout, and how they are placed on the nodes
 ///
@@ -47,7 +47,7 @@ pub struct LayoutCommand {
     #[arg(long, value_enum, default_value_t)]
     pub format: TableOrJson,
 
-    /// Columns that the picture may take [default: those of the terminal, or 100 without one]
+    /// Columns that the picture may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }
@@ -64,9 +64,7 @@ impl LayoutCommand {
     /// Usage errors as of [`DegreeArguments::layout`], and an environment error where stdout cannot be written.
     pub fn execute(&self) -> Result<i32> {
         let stdout = std::io::stdout();
-        let terminal = || terminal_size::terminal_size().filter(|_| stdout.is_terminal()).map(|(width, _)| width.0);
-        let width = self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL);
-        self.show_on(width, &mut BufWriter::new(stdout.lock()))?;
+        self.show_on(columns(self.width), &mut BufWriter::new(stdout.lock()))?;
         Ok(0)
     }
 

@@ -38,7 +38,7 @@ pub struct SuspectsOutput {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }

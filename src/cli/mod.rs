@@ -10,6 +10,7 @@ mod fit_plots;
 mod fit_query;
 mod fit_table;
 pub mod gate;
+mod help;
 pub mod history;
 pub mod import;
 mod launch_table;
@@ -50,6 +51,7 @@ mod suite;
 mod sweep;
 mod sweep_plan;
 mod table_or_json;
+pub mod terminal;
 pub mod validate;
 mod verdict_output;
 

@@ -1,6 +1,6 @@
 //! How results are shown: the flags that every program shares, and the writing to standard output.
 
-use super::table_or_json::WIDTH_WITHOUT_TERMINAL;
+use super::terminal;
 use crate::error::Result;
 use crate::report::{ColorChoice, Format, LiveRows, View, render};
 use std::io::{IsTerminal, Write};
@@ -8,8 +8,9 @@ use std::io::{IsTerminal, Write};
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArguments {
-    /// How to write results. `nccl-tests` prints that tool's columns, one block for each collective, and holds the
-    /// streaming cases only
+    /// How to write results
+    ///
+    /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 
@@ -17,7 +18,7 @@ pub struct OutputArguments {
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub color: ColorChoice,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }
@@ -39,14 +40,13 @@ impl OutputArguments {
         LiveRows::new(self.format, self.columns(is_terminal), self.colors(is_terminal))
     }
 
-    fn colors(&self, is_terminal: bool) -> bool {
-        let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-        self.color.decide(no_color.as_deref(), term.as_deref(), is_terminal)
-    }
-
     /// Columns that tables may take.
     pub(crate) fn columns(&self, is_terminal: bool) -> u16 {
-        let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
-        self.width.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+        terminal::columns_of(self.width, is_terminal)
+    }
+
+    /// Whether to colour them.
+    pub(crate) fn colors(&self, is_terminal: bool) -> bool {
+        terminal::colors(self.color, is_terminal)
     }
 }

@@ -10,6 +10,12 @@ use std::path::{Path, PathBuf};
 /// Folder of records that were given no path, from the working directory.
 const DEFAULT_FOLDER: &str = "reports/runs";
 
+/// This program as it was typed, so that a command with it can be typed again.
+pub(crate) fn program_as_typed() -> String {
+    let first = std::env::args().next().unwrap_or_default();
+    if first.contains('/') { crate::launch::quote(&first) } else { "commgauge".to_owned() }
+}
+
 /// A name for the record of a run that starts now, in the default folder.
 pub(crate) fn default_record() -> PathBuf {
     Path::new(DEFAULT_FOLDER).join(format!("{}.jsonl", new_run_id()))

@@ -6,7 +6,8 @@ mod only;
 use super::places::say_taken;
 use super::rates::RatesFlags;
 use super::schema::published;
-use super::table_or_json::{columns, json, print};
+use super::table_or_json::{json, print};
+use super::terminal::columns;
 use crate::config::{Model, Shipped, Table, Training};
 use crate::error::{Error, Result};
 use crate::layout::MOST_RANKS;
@@ -83,7 +84,7 @@ pub struct PlanCommand {
     #[arg(long, value_enum, default_value_t)]
     format: PlanFormat,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     width: Option<u16>,
 }

@@ -3,7 +3,8 @@
 use super::fit_query::{Asked, read_queries};
 use super::plain_table::{Column, table, wrapped};
 use super::schema::published;
-use super::table_or_json::{columns, json, print};
+use super::table_or_json::{json, print};
+use super::terminal::columns;
 use crate::comma_separated::CommaSeparated;
 use crate::cost::{Fit, Prediction, Predictor, Query, Status};
 use crate::error::{Error, Result};

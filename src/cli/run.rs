@@ -30,7 +30,8 @@ use crate::layout::Nodes;
 use crate::record::hang_line::HangReason;
 use crate::record::line::{End, EndStatus, RankFacts};
 use crate::record::{Line, Record};
-use crate::report::{LiveRows, View};
+use crate::report::screen::{self, Called, Screen};
+use crate::report::{Format, LiveRows, View};
 use crate::session::{self, Resume, TimeLimit};
 use crate::workload::step::Step;
 use crate::world::SoloWorld;
@@ -298,11 +299,24 @@ fn sum_up(arguments: &RunArguments, record: &Path, followed: Followed, out: &mut
     Ok(exit_code)
 }
 
-/// The table (or whatever `--format` asks for) of a record.
+/// What a record comes to on one screen, or all of it, or whatever `--format` asks for.
 fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
-    arguments.output.show_on(&View::new(&Record::read(record)?), std::io::stdout().is_terminal(), out)?;
+    show(arguments, record, out)?;
     eprintln!("record: {}", record.display());
     Ok(())
+}
+
+fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let record = Record::read(path)?;
+    let (view, is_terminal) = (View::new(&record), std::io::stdout().is_terminal());
+    let output = &arguments.output;
+    // Of pairs the table is the answer.
+    if arguments.full || output.format != Format::Table || view.pairs.is_some() {
+        return output.show_on(&view, is_terminal, out);
+    }
+    let path = launch::quote(&path.display().to_string());
+    let screen = Screen::of(&record, &view, Called { program: &places::program_as_typed(), record: &path });
+    write_out(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }
 
 fn write_out(out: &mut dyn Write, text: &str) -> Result<()> {

@@ -56,6 +56,8 @@ pub enum Document {
     Launch,
     /// What `commgauge doctor --format json` prints
     Doctor,
+    /// What `commgauge report --format json` prints
+    Report,
 }
 
 impl Document {
@@ -86,6 +88,10 @@ impl Document {
             Document::Rehearsal => super::simulate::schema(),
             Document::List => super::list::schema(),
             Document::Doctor => super::doctor::schema(),
+            Document::Report => {
+                use crate::report::json_document::{FORMAT, SCHEMA_VERSION, schema};
+                published(schema(), FORMAT, SCHEMA_VERSION, "What commgauge report --format json prints")
+            }
             Document::Launch => {
                 use crate::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
                 let schema = schemars::schema_for!(LaunchReport).to_value();
@@ -115,7 +121,11 @@ pub(super) fn published(mut schema: Value, format: &str, version: u32, title: &s
         root.insert("title".to_owned(), serde_json::json!(title));
         root.insert("version".to_owned(), serde_json::json!(version));
     }
-    for (property, value) in [("format", serde_json::json!(format)), ("version", serde_json::json!(version))] {
+    for (property, value) in [
+        ("format", serde_json::json!(format)),
+        ("version", serde_json::json!(version)),
+        ("schema_version", serde_json::json!(version)),
+    ] {
         if let Some(Value::Object(facts)) = schema.pointer_mut(&format!("/properties/{property}")) {
             facts.insert("const".to_owned(), value);
         }

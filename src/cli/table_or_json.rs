@@ -1,11 +1,9 @@
 //! For commands that show one answer, as a table for people or as JSON for programs, and the writing of it to stdout.
 
+use super::terminal::columns;
 use crate::error::{Error, Result};
 use serde::Serialize;
-use std::io::{ErrorKind, IsTerminal, Write};
-
-/// Columns of a table that goes into a file or a pipe.
-pub(super) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
+use std::io::{ErrorKind, Write};
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -24,7 +22,7 @@ pub struct AnswerArguments {
     #[arg(long, value_enum, default_value_t)]
     pub format: TableOrJson,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }
@@ -37,17 +35,6 @@ impl AnswerArguments {
             TableOrJson::Json => print(&json(document)?),
         }
     }
-}
-
-/// The columns that a table on stdout may take: as asked, else those of the terminal.
-pub(crate) fn columns(asked: Option<u16>) -> u16 {
-    columns_of(asked, std::io::stdout().is_terminal())
-}
-
-/// The same of a table that goes to a terminal or not.
-pub(super) fn columns_of(asked: Option<u16>, is_terminal: bool) -> u16 {
-    let terminal = || terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0.max(40));
-    asked.or_else(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 
 /// A document as indented JSON, with a line feed at the end.

@@ -1,7 +1,8 @@
 //! `commgauge validate`: published runs replayed, predicted against measured.
 
 use super::plain_table::{Column, table, wrapped};
-use super::table_or_json::{columns, json, print};
+use super::table_or_json::{json, print};
+use super::terminal::columns;
 use crate::comma_separated::CommaSeparated;
 use crate::error::Result;
 use crate::planner::validate::{
@@ -26,7 +27,7 @@ pub struct ValidateCommand {
     #[arg(long, value_enum, default_value_t)]
     pub format: ValidationFormat,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }

@@ -1,6 +1,7 @@
 //! How a verdict is shown or written: the flags, and a file that is either the old one or the whole new one.
 
-use super::table_or_json::{columns_of, print};
+use super::table_or_json::print;
+use super::terminal::columns_of;
 use crate::error::{Error, Result};
 use crate::report::{VerdictFormat, verdict_text};
 use crate::verdict::{Judged, Verdict};
@@ -18,7 +19,7 @@ pub struct VerdictOutput {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Columns that the table may take [default: those of the terminal, or 100 without one]
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
 }

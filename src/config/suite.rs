@@ -38,6 +38,8 @@ pub struct Suite {
     pub sweeps: Vec<Sweep>,
     /// How models are divided, and what is done with them; several may be measured in one run.
     pub layouts: Vec<LayoutTable>,
+    /// The layout whose parallelisms are ranked at the end of a run, however many ranks there are.
+    pub ranking: Option<LayoutTable>,
     /// Models whose matrix products are measured.
     pub compute: Vec<ComputeTable>,
     /// Everybody with everybody, where that is requested.
@@ -77,7 +79,7 @@ impl Suite {
             sweeps.push(Sweep::read(item, &cadences)?);
         }
         let pairs = root.take("pairs").map(|item| item.table().and_then(PairsTable::read)).transpose()?;
-        let layouts = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
+        let (layouts, ranking) = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
         let compute = ComputeTable::all_of(&mut root, path, &mut hash)?;
         let place = root.place.clone();
         root.finish()?;
@@ -90,15 +92,17 @@ impl Suite {
             cadences,
             sweeps,
             layouts,
+            ranking,
             compute,
             pairs,
         };
         if let Some(place) = calibrate_place.filter(|_| suite.sweeps.iter().all(|sweep| sweep.bytes.len() < 2)) {
             return Err(place.wrong("chooses sizes between those of a [[sweep]]; give one of at least two sizes"));
         }
-        let nothing = suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none();
+        let nothing =
+            suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none() && suite.ranking.is_none();
         if nothing && suite.layouts.iter().all(|layout| layout.work.is_none()) {
-            let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]], or a [[compute]]";
+            let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]] or a [ranking], or a [[compute]]";
             return Err(place.wrong(problem));
         }
         Ok(suite)

@@ -2,7 +2,7 @@
 //! that divide it.
 
 use super::Model;
-use super::document::{Place, Table};
+use super::document::{Item, Place, Table};
 use super::model::find::{name_of, preset_file};
 use super::shipped::read_text;
 use super::step::{LayoutTable, ModelWork, Serving, Training};
@@ -27,25 +27,46 @@ struct WorkTables {
 }
 
 impl WorkReader<'_> {
-    pub fn layouts(&mut self, root: &mut Table) -> Result<Vec<LayoutTable>> {
+    /// The layouts that are measured, and the one whose parallelisms are ranked.
+    pub fn layouts(&mut self, root: &mut Table) -> Result<(Vec<LayoutTable>, Option<LayoutTable>)> {
         let common = self.tables(root)?;
         let tables = root.tables("layout")?;
-        if tables.is_empty() && common.model.is_some() {
+        let ranking = root.take("ranking").map(Item::table).transpose()?;
+        let ranking = ranking.map(|table| self.ranking(table, &common)).transpose()?;
+        if tables.is_empty() && ranking.is_none() && common.model.is_some() {
             return Err(root.place.wrong(
                 "[model] needs a [[layout]]; say how the model is divided, for example `[[layout]]` with `tp = 2`",
             ));
         }
-        if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty()) {
+        if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty() && ranking.is_none())
+        {
             return Err(training.place.wrong("needs a [model] that it trains"));
         }
         let mut layouts = Vec::new();
-        for mut table in tables {
-            let own = self.tables(&mut table)?;
-            let mut layout = LayoutTable::read(table)?;
-            layout.work = work(own, &common, &layout.place)?.map(Arc::new);
-            layouts.push(layout);
+        for table in tables {
+            layouts.push(self.layout(table, &common)?);
         }
-        Ok(layouts)
+        Ok((layouts, ranking))
+    }
+
+    fn layout(&mut self, mut table: Table, common: &WorkTables) -> Result<LayoutTable> {
+        let own = self.tables(&mut table)?;
+        let mut layout = LayoutTable::read(table)?;
+        layout.work = work(own, common, &layout.place)?.map(Arc::new);
+        Ok(layout)
+    }
+
+    /// A layout of a number of ranks of its own, since the ranks of the run need not hold it, and of a training step.
+    fn ranking(&mut self, table: Table, common: &WorkTables) -> Result<LayoutTable> {
+        let layout = self.layout(table, common)?;
+        if layout.dp.is_none() {
+            return Err(layout.place.wrong("`dp` is missing: this layout has a number of ranks of its own"));
+        }
+        match layout.work.as_ref().map(|work| work.training.is_some()) {
+            Some(true) => Ok(layout),
+            Some(false) => Err(layout.place.wrong("[serving] alone has one parallelism; accepted: a [training] step")),
+            None => Err(layout.place.wrong("stands without a [model]; say which model's step is divided so")),
+        }
     }
 
     fn tables(&mut self, table: &mut Table) -> Result<WorkTables> {

@@ -102,6 +102,7 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
         product_lines: 0,
         estimated_seconds: Seconds(0.0),
         steps: Vec::new(),
+        ranking: None,
     };
     let mut lines = vec![Line::Header(Box::new(header(run_id, files, rows, replicates, warnings))), Line::Plan(plan)];
     for (case, (first, rows)) in (0u32..).zip(&cases) {

@@ -103,6 +103,31 @@ pub fn rank(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOp
     })
 }
 
+/// A call of a step, and where its groups lie.
+#[derive(Clone, Debug)]
+pub struct PlacedCall {
+    /// The call; how often it comes does not depend on micro-batches.
+    pub op: Op,
+    /// Ranks of a group.
+    pub ranks: u32,
+    /// How its groups lie.
+    pub locality: Locality,
+}
+
+/// The parallelisms of some calls by each measure, each call in its own place.
+///
+/// # Errors
+/// Bytes that pass 64 bits.
+pub fn orders_of(calls: &[PlacedCall], rates: &dyn Rates, options: RankOptions) -> Result<Vec<Order>> {
+    let price = |call: &'_ PlacedCall| OpCost::of(&call.op, call.ranks, &call.locality, 1, rates);
+    let costs = calls.iter().map(price).collect::<Result<Vec<_>>>()?;
+    let with_cost = calls.iter().zip(costs);
+    let priced: Vec<Priced> =
+        with_cost.map(|(call, cost)| Priced { op: &call.op, cost, locality: call.locality.clone() }).collect();
+    let mut draws = Draws::new(options);
+    Ok(Measure::ALL.into_iter().map(|measure| Order::of(measure, &priced, &mut draws)).collect())
+}
+
 fn priced<'o>(
     step: &Step,
     ops: &'o [Op],

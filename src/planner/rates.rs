@@ -7,6 +7,7 @@ mod both;
 mod fitted;
 mod hidden;
 mod nearest;
+mod observed;
 mod published;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ mod tests;
 pub use both::Both;
 pub use fitted::Fitted;
 pub use hidden::Hidden;
+pub use observed::{Observed, ObservedCall};
 pub use published::Published;
 
 use crate::collective::Collective;

@@ -161,6 +161,7 @@ impl Assembly {
             product_lines: 0,
             estimated_seconds: Seconds(0.0),
             steps: Vec::new(),
+            ranking: None,
         };
         let plan = self.plan.unwrap_or_else(|| {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());

@@ -21,7 +21,7 @@ use crate::sample::Cadence;
 use crate::units::{Bytes, Rate, Seconds};
 use crate::variant::LibraryChoice;
 use crate::workload::when::When;
-use crate::workload::{StepFacts, Style};
+use crate::workload::{RankedStep, StepFacts, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -199,6 +199,9 @@ pub struct Plan {
     /// The steps that cases belong to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFacts>,
+    /// The step whose parallelisms are ranked from the measured calls, as the ranks do not hold its layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranking: Option<RankedStep>,
 }
 
 fn is_zero(count: &u64) -> bool {

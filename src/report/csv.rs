@@ -1,17 +1,21 @@
-//! The report as comma-separated values: one row for each case (for each pair where pairs were measured), units in the column names, empty where there is no
+//! The report as comma-separated values: one row for each case, and one for each pair where pairs were measured, units in the column names, empty where there is no
 //! number.
 //!
 //! Spreadsheets run cells that begin with `=`, `+`, `-` or `@`; such texts get an apostrophe in front, and control
 //! characters are written out.
 
 use super::late::Late;
+use super::pairs::PairsView;
 use super::row::Row;
 use super::text::visible;
 use super::view::View;
+use crate::collective::Placement;
 use crate::comma_separated::CommaSeparated;
 use crate::error::Result;
+use crate::layout::Axis;
 use crate::units::{Rate, Seconds};
 use crate::variant;
+use crate::workload::Style;
 
 const COLUMNS: [&str; 49] = [
     "case",
@@ -67,14 +71,51 @@ const COLUMNS: [&str; 49] = [
 
 /// The rows, with a row of names above them.
 pub(super) fn text(view: &View) -> Result<String> {
-    if let Some(pairs) = &view.pairs {
-        return super::pairs::csv::text(pairs);
+    let is_pair = |row: &&Row| row.facts.axis == Axis::Pair;
+    let Some(pairs) = &view.pairs else { return of_cases(view) };
+    match view.rows.iter().all(|row| is_pair(&row)) {
+        true => super::pairs::csv::text(pairs),
+        false => of_cases_and_pairs(view, pairs),
     }
+}
+
+fn of_cases(view: &View) -> Result<String> {
     let mut text = CommaSeparated::new("the report as CSV", COLUMNS)?;
     for (row, late) in view.rows.iter().zip(&view.late) {
         text.row(cells(view, row, late.as_ref()))?;
     }
     text.finish()
+}
+
+/// The columns of cases, then those of pairs; each row leaves the other half empty.
+fn of_cases_and_pairs(view: &View, pairs: &PairsView) -> Result<String> {
+    let of_pairs = super::pairs::csv::COLUMNS.map(|name| if name == "samples" { "pair_samples" } else { name });
+    let mut text = CommaSeparated::new("the report as CSV", COLUMNS.into_iter().chain(of_pairs))?;
+    for (row, late) in view.rows.iter().zip(&view.late).filter(|(row, _)| row.facts.axis != Axis::Pair) {
+        let none = of_pairs.map(|_| String::new());
+        text.row(cells(view, row, late.as_ref()).into_iter().chain(none))?;
+    }
+    for pair in super::pairs::csv::rows(pairs) {
+        let own = COLUMNS.map(|name| match name {
+            "axis" => Axis::Pair.to_string(),
+            "style" => Style::Pairs.name().to_owned(),
+            "synthetic" => view.header.backend.synthetic.to_string(),
+            "backend" => harmless(&view.header.backend.name),
+            "world_size" => view.header.world_size.to_string(),
+            "run_id" => harmless(&view.header.run_id),
+            _ => String::new(),
+        });
+        text.row(own.into_iter().chain(pair))?;
+    }
+    text.finish()
+}
+
+/// As records and JSON spell it.
+fn placement(placement: Placement) -> &'static str {
+    match placement {
+        Placement::InPlace => "in_place",
+        Placement::OutOfPlace => "out_of_place",
+    }
 }
 
 fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()] {
@@ -97,7 +138,7 @@ fn cells(view: &View, row: &Row, late: Option<&Late>) -> [String; COLUMNS.len()]
         facts.bytes_total.0.to_string(),
         facts.bytes_accounted.0.to_string(),
         facts.bytes_per_rank.0.to_string(),
-        facts.placement.to_string(),
+        placement(facts.placement).to_owned(),
         facts.cadence.to_string(),
         facts.transfers_per_call.to_string(),
         text_or_empty(facts.count_per_step()),

@@ -6,6 +6,7 @@ use super::late::Late;
 use super::pairs::json::JsonPairs;
 use super::products::JsonProduct;
 use super::row::Row;
+use super::screen::JsonCosts;
 use super::step::JsonStep;
 use super::text::is_unseemly;
 use super::view::View;
@@ -14,12 +15,15 @@ use crate::record::calibration_line::CalibrationLine;
 use crate::record::line::{CaseFacts, ClockLine, End, Header};
 use crate::units::{Rate, Seconds};
 use crate::variant::LibraryChoice;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+/// Name of this document.
+pub const FORMAT: &str = "commgauge-report";
 /// Version of this document; raised when a field changes its meaning or goes away.
-const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 1;
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Document<'a> {
     format: &'static str,
     schema_version: u32,
@@ -29,6 +33,8 @@ struct Document<'a> {
     provenance: &'a Header,
     clocks: &'a [ClockLine],
     rows: Vec<JsonRow<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    costs: Option<JsonCosts>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<JsonStep<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,7 +54,7 @@ struct Document<'a> {
     end: Option<&'a End>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonRow<'a> {
     status: &'static str,
     status_reason: Option<&'a str>,
@@ -80,7 +86,7 @@ struct JsonRow<'a> {
 }
 
 /// A call on all groups at once over the same call on one group alone.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonContention<'a> {
     case: &'a str,
     solo_case: &'a str,
@@ -91,10 +97,16 @@ struct JsonContention<'a> {
     replicates: u32,
 }
 
+/// The schema of the document, without its name.
+pub(super) fn schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Document>().to_value()
+}
+
 /// The document.
 pub(super) fn text(view: &View) -> Result<String> {
     let document = Document {
-        format: "commgauge-report",
+        format: FORMAT,
         schema_version: SCHEMA_VERSION,
         synthetic: view.header.backend.synthetic,
         running: view.running,
@@ -102,6 +114,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         provenance: &view.header,
         clocks: &view.clocks,
         rows: view.rows.iter().zip(&view.late).map(|(row, late)| json_row(row, late.as_ref())).collect(),
+        costs: JsonCosts::of(view),
         steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
         contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
         interference: view.interference.iter().map(JsonDisturbed::new).collect(),

@@ -6,10 +6,11 @@ use crate::record::interference_line::InterferingCall;
 use crate::record::line::Outcome;
 use crate::record::replay_line::ReplayLine;
 use crate::units::Seconds;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A call beside another.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JsonDisturbed<'a> {
     timed: &'a InterferingCall,
     beside: &'a InterferingCall,
@@ -44,7 +45,7 @@ impl<'a> JsonDisturbed<'a> {
 }
 
 /// A replay: as recorded, and what its repetitions come to.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JsonReplay<'a> {
     #[serde(flatten)]
     line: &'a ReplayLine,

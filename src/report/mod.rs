@@ -27,6 +27,7 @@ mod provenance;
 pub mod rank;
 mod replay;
 mod row;
+pub mod screen;
 mod section;
 mod step;
 mod table;
@@ -55,6 +56,16 @@ pub use view::View;
 use crate::error::{Error, Result};
 use std::io::{ErrorKind, Write};
 
+/// Name and version of the JSON document, and its schema.
+pub mod json_document {
+    pub use super::json::{FORMAT, SCHEMA_VERSION};
+
+    /// The JSON Schema of the document, without its name.
+    pub fn schema() -> serde_json::Value {
+        super::json::schema()
+    }
+}
+
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -63,7 +74,7 @@ pub enum Format {
     Table,
     /// One JSON document with everything in base units.
     Json,
-    /// One row for each case, or for each pair of ranks where pairs were measured, with units in the column names.
+    /// One row for each case, and for each pair of ranks where pairs were measured, with units in the column names.
     Csv,
     /// Tables for a page or an issue.
     Markdown,

@@ -23,12 +23,12 @@ pub(crate) struct Column {
 
 impl Column {
     /// A column of words.
-    pub fn left(heading: &'static str, expendable: u8) -> Column {
+    pub const fn left(heading: &'static str, expendable: u8) -> Column {
         Column { heading, right: false, expendable }
     }
 
     /// A column of numbers.
-    pub fn right(heading: &'static str, expendable: u8) -> Column {
+    pub const fn right(heading: &'static str, expendable: u8) -> Column {
         Column { heading, right: true, expendable }
     }
 

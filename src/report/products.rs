@@ -7,6 +7,7 @@ use super::view::View;
 use crate::record::line::Outcome;
 use crate::record::product_times::ProductTime;
 use crate::units::{Seconds, three_digits};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The table of all products, where there are any.
@@ -90,7 +91,7 @@ pub(super) fn summary(products: &[ProductTime], synthetic: bool) -> Option<Strin
 }
 
 /// A product in the report's JSON document.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JsonProduct<'a> {
     m: u64,
     n: u64,

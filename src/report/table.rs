@@ -9,7 +9,7 @@ use super::section::{Section, sections};
 use super::step::{self, Part};
 use super::text::{visible, wrap};
 use super::view::View;
-use super::{calibration, contention, interference, plain_table, products, replay};
+use super::{calibration, contention, interference, plain_table, products, replay, screen};
 use crate::record::line::Header;
 use crate::units::Bytes;
 use crate::variant;
@@ -69,13 +69,15 @@ pub(super) fn closing(view: &View, notes: &Notes, width: usize, paint: Paint) ->
 /// What follows from the rows for steps and for groups that work at the same time.
 fn step_parts(view: &View, width: usize) -> Vec<Part> {
     let columns = u16::try_from(width).unwrap_or(u16::MAX);
-    let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::text(step, &view.rows, columns)).collect();
+    let lines =
+        |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
+    let mut parts: Vec<Part> = Vec::new();
+    parts.extend(screen::part(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
+    parts.extend(view.steps.iter().flat_map(|step| step::text(step, &view.rows, columns)));
     parts.extend(contention::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
     parts.extend(interference::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
     parts.extend(calibration::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
     parts.extend(products::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
-    let lines =
-        |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
     parts.extend(replay::parts(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
     parts
 }

@@ -379,3 +379,13 @@ fn a_replicate_in_whose_place_a_longer_one_stands_is_left_out() {
         assert!(error.contains(&format!("replaces replicate {wrong}, which is not there before it")), "{error}");
     }
 }
+
+#[test]
+fn the_json_document_fits_its_published_schema() {
+    let validator = jsonschema::validator_for(&json_document::schema()).unwrap();
+    for record in [sample(), hostile(), step::tests::record(&step::tests::USUAL), screen::tests::predicted()] {
+        let document: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, false)).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+}

@@ -17,6 +17,7 @@ use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::{Seconds, three_digits};
 use crate::verdict::{Consistency, ConsistencyRule, SlowWhile, Timed};
+use crate::workload::RankedStep;
 use std::collections::{HashMap, HashSet};
 
 /// Most calls that break a rule of self-consistency and are told one by one.
@@ -43,12 +44,16 @@ pub struct View {
     pub contention: Vec<Contention>,
     /// Calls that were measured alone and beside calls of another axis.
     pub interference: Vec<Disturbed>,
+    /// The step whose parallelisms are ranked from measured calls.
+    pub ranking: Option<RankedStep>,
     /// Steps that were replayed as a whole.
     pub replays: Vec<ReplayLine>,
     /// The pairs of ranks, where those were measured.
     pub pairs: Option<PairsView>,
     /// What the numbers say beyond the rows, as sentences.
     pub findings: Vec<String>,
+    /// The gravest of them: a slow pair, then calls that contradict each other, then a late rank.
+    pub worst_finding: Option<String>,
     /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
     pub doubts: Vec<String>,
     /// Every matrix product.
@@ -79,10 +84,14 @@ impl View {
         let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0).count();
         let pairs = PairsView::new(record);
         let mut findings = late::findings(named, isolated);
-        findings.extend(pairs.iter().flat_map(PairsView::findings));
-        findings.extend(contradictions(record, &rows));
+        let of_pairs: Vec<String> = pairs.iter().flat_map(PairsView::findings).collect();
+        let contradictions = contradictions(record, &rows);
+        let worst_finding = of_pairs.first().or(contradictions.first()).or(findings.first()).cloned();
+        findings.extend(of_pairs);
+        findings.extend(contradictions);
         View {
             findings,
+            worst_finding,
             pairs,
             doubts: doubts(record, &rows).into_iter().chain(of_devices).collect(),
             provenance: provenance::of(&record.header),
@@ -90,6 +99,7 @@ impl View {
             clocks: record.clocks.clone(),
             steps: StepView::all_of(record, &rows),
             interference: Disturbed::all_of(record),
+            ranking: record.plan.ranking.clone(),
             replays: record.replays.clone(),
             products: record.product_times(),
             calibration: record.calibration.clone(),

@@ -79,6 +79,7 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
         product_lines: request.plan.products.len() as u64 * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
         steps: request.plan.steps.clone(),
+        ranking: request.plan.ranking.clone(),
     }
 }
 

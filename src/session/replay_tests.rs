@@ -46,6 +46,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
             groups: Vec::new(),
             cases: Vec::new(),
             steps: facts,
+            ranking: None,
             products: Vec::new(),
             model: None,
             layout: None,

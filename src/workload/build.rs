@@ -2,8 +2,8 @@
 
 use super::case::Use;
 use super::pairs::{cases_of, cases_of_a_round, meetings};
-use super::step::{Step, layout_on};
-use super::{Case, Op, StepFacts, WorkPlan, products, sweep};
+use super::step::{Step, layout_on, ranks_of};
+use super::{Case, Op, RankedStep, StepFacts, WorkPlan, products, sweep};
 use crate::collective::{Collective, Placement};
 use crate::config::{Between, LayoutTable, PairsTable, Place, Suite, Sweep};
 use crate::error::{Error, Result};
@@ -40,6 +40,9 @@ impl WorkPlan {
             for step in Step::all_of(table, world_size)? {
                 planner.add_step(&step, table, &suite.cadences)?;
             }
+        }
+        if let Some(table) = &suite.ranking {
+            planner.add_ranking(table, world_size)?;
         }
         for sweep in &suite.sweeps {
             planner.sweep_on(sweep, &layouts, nodes)?;
@@ -97,13 +100,54 @@ struct Planner {
     cases: Vec<Case>,
     index_by_name: HashMap<String, usize>,
     steps: Vec<StepFacts>,
+    ranking: Option<RankedStep>,
 }
 
 impl Planner {
     fn into_plan(self, layout: Option<String>) -> WorkPlan {
         let models = distinct(self.steps.iter().map(|step| step.model.clone()));
         let model = (!models.is_empty()).then(|| models.join("; "));
-        WorkPlan { groups: self.groups, cases: self.cases, products: Vec::new(), model, layout, steps: self.steps }
+        WorkPlan {
+            groups: self.groups,
+            cases: self.cases,
+            products: Vec::new(),
+            model,
+            layout,
+            steps: self.steps,
+            ranking: self.ranking,
+        }
+    }
+
+    /// What ranking a layout needs: its step where the ranks hold it, with more replicas where there are more ranks; else every
+    /// call of it by itself, in groups as large as there can be.
+    fn add_ranking(&mut self, table: &LayoutTable, world_size: u32) -> Result<()> {
+        let filled = LayoutTable { dp: None, ..table.clone() };
+        let holds = |layout: &Layout| table.dp.is_some_and(|dp| layout.degrees.dp >= dp);
+        if layout_on(&filled, world_size).is_ok_and(|layout| holds(&layout)) {
+            for step in Step::all_of(&filled, world_size)? {
+                self.add_step(&step, &filled, &[Cadence::Streaming])?;
+            }
+            return Ok(());
+        }
+        let ranks = ranks_of(table)?.unwrap_or(world_size);
+        for step in Step::all_of(table, ranks)? {
+            let Step::Training(training) = &step else { continue };
+            let placements = training.training.placements.clone();
+            let ranked = RankedStep::of(&step, |style| table.styles.contains(&style.name()))?;
+            for call in &ranked.calls {
+                for (group_size, bytes) in call.measured_as(world_size) {
+                    let groups = self.use_named_groups(call.groups(group_size, world_size), || "apart".to_owned());
+                    let ways = Ways {
+                        placements: &placements,
+                        cadences: &[Cadence::Streaming],
+                        variants: &[Variant::default()],
+                    };
+                    self.add(Op { bytes_total: bytes, ..call.op() }, groups, None, ways, &table.place)?;
+                }
+            }
+            self.ranking = Some(ranked);
+        }
+        Ok(())
     }
 
     /// The cases of the wanted styles of a step.
@@ -140,11 +184,15 @@ impl Planner {
 
     /// Index of the groups, which are made once. Further ones of the same axis get a label.
     fn use_groups(&mut self, groups: Groups, layout: &Layout) -> usize {
+        self.use_named_groups(groups, || layout.degrees.name().replace(" x ", "-").replace(' ', ""))
+    }
+
+    fn use_named_groups(&mut self, groups: Groups, name: impl Fn() -> String) -> usize {
         if let Some(known) = self.groups.iter().position(|known| *known == groups) {
             return known;
         }
         let others = self.groups.iter().filter(|known| known.axis == groups.axis).count();
-        let name = layout.degrees.name().replace(" x ", "-").replace(' ', "");
+        let name = name();
         self.labels.push(match others {
             0 => String::new(),
             _ if self.labels.contains(&name) => format!("{name}-{others}"),

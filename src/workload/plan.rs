@@ -1,7 +1,7 @@
 //! All that a run will do: the groups of every axis in use, the cases on them, and the steps that the cases belong to.
 
 use super::step::Step;
-use super::{Case, ProductShape};
+use super::{Case, ProductShape, RankedStep};
 use crate::layout::{Degrees, Groups};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ pub struct WorkPlan {
     pub cases: Vec<Case>,
     /// The steps that cases belong to.
     pub steps: Vec<StepFacts>,
+    /// The step whose parallelisms are to be ranked, where the ranks do not hold its layout.
+    pub ranking: Option<RankedStep>,
     /// Matrix products that every rank computes for itself.
     pub products: Vec<ProductShape>,
     /// Names of the models that ops were sized from.

@@ -171,3 +171,67 @@ fn ranks_on_two_hosts_are_told_apart() {
         );
     }
 }
+
+/// The quick suite with short sequences and few samples, so that it ends soon on a busy machine too.
+fn hurried_quick_suite(folder: &Path) -> PathBuf {
+    let mut text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/suites/quick.toml")).unwrap();
+    for (long, short) in [
+        ("\"120ms\"", "\"1ms\""),
+        ("minimum_samples = 10", "minimum_samples = 1"),
+        ("maximum_samples = 20_000", "maximum_samples = 6"),
+        ("replicates = 3", "replicates = 1"),
+        ("[\"streaming\", \"isolated\"]", "[\"streaming\"]"),
+        ("sequence = 2048", "sequence = 64"),
+        ("sequence = 1024", "sequence = 64"),
+        ("6_553_600", "65_536"),
+        ("preset = \"llama-3-8b\"", "preset = \"llama-3-8b\"\nlayers = 2"),
+        ("preset = \"qwen3-30b-a3b\"", "preset = \"qwen3-30b-a3b\", layers = 2"),
+        ("preset = \"mixtral-8x7b\"", "preset = \"mixtral-8x7b\", layers = 2"),
+    ] {
+        assert!(text.contains(long), "{long}");
+        text = text.replace(long, short);
+    }
+    let suite = folder.join("hurried.toml");
+    fs::write(&suite, text).unwrap();
+    suite
+}
+
+#[test]
+fn the_quick_suite_ends_with_one_screen_that_ranks_every_parallelism() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = hurried_quick_suite(folder.path());
+    for ranks in ["2", "4"] {
+        let record = folder.path().join(format!("{ranks}.jsonl"));
+        let mut command = Command::new(COMMGAUGE);
+        command.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-np", ranks, "--width", "80", "--record"]);
+        command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        let ran = Ran::of(command.arg(&record), 240).ended_with(0);
+        let text = &ran.stdout;
+        assert!(text.lines().count() <= 25, "{text}");
+        assert!(text.contains("predicted from the measured") && text.contains("0 failed"), "{text}");
+        for family in ["TP", "DP", "PP", "CP", "EP"] {
+            let row =
+                text.lines().find(|line| line.trim_start().starts_with(&format!("{family} ")) && line.contains('%'));
+            assert!(row.is_some(), "{family}: {text}");
+        }
+        assert!(text.contains("TP > DP > PP"), "{text}");
+        let report = format!("report {}", record.display());
+        assert!(text.contains(&report), "the next command is one to type: {text}");
+
+        let mut full = Command::new(COMMGAUGE);
+        let full = Ran::of(full.arg("report").arg(&record).args(["--color", "never"]), 60).ended_with(0).stdout;
+        assert!(full.lines().count() > 100 && full.contains("What each parallelism costs"), "{full}");
+        assert!(full.matches("nothing to compare").count() <= 1, "{full}");
+    }
+}
+
+#[test]
+fn every_table_comes_with_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = tiny_suite(folder.path());
+    let short = Ran::of(&mut run(&suite, &folder.path().join("short.jsonl"), &[]), 30).ended_with(0).stdout;
+    assert!(short.contains("has no step of a model") && short.lines().count() <= 25, "{short}");
+    assert!(!short.contains("busbw"), "{short}");
+    let full = Ran::of(&mut run(&suite, &folder.path().join("full.jsonl"), &["--full"]), 30).ended_with(0).stdout;
+    assert!(full.contains("busbw") && full.contains("command"), "{full}");
+}

@@ -29,7 +29,7 @@ use crate::record::provenance::PROGRAM_VERSION;
 use clap::{Parser, Subcommand};
 
 /// What to read next.
-const MORE: &str = "Start with `commgauge list`, then `commgauge run quick -n 4`; `commgauge COMMAND --help` lists each command's flags.";
+const MORE: &str = "Start with `commgauge run quick`, then `commgauge list`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
 
 /// Measure the communication that training and serving a large model really does on a cluster
 #[derive(Debug, Parser)]
@@ -43,55 +43,55 @@ pub struct Commgauge {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Launch a suite with mpirun, mpiexec or srun, follow it, and sum up what it measured
+    /// Launch a suite, follow it, and sum up what it measured
     Run(RunArguments),
-    /// List every communication of a training or serving step: bytes, counts, what hides it, and why
+    /// List every call of a training or serving step, and why
     Ops(Box<OpsCommand>),
-    /// Hold a record against what a machine file expects, and end with the code of the verdict
+    /// Compare a record with what a machine file expects
     Gate(GateCommand),
-    /// Decide whether a run is slower than a base, row by row, and end with the code of the verdict
+    /// Decide whether a run is slower than a base, row by row
     Compare(CompareCommand),
-    /// Show runs over time, row by row, and where they changed
+    /// Show runs over time, and where they changed
     History(HistoryCommand),
-    /// Machine files: find contradictions in them, or make one from healthy runs
+    /// Machine files: check them, or make one from healthy runs
     Expect(ExpectCommand),
-    /// Name the node, link, rail or leaf that is slow, and what the data cannot show
+    /// Name the node, link, rail or leaf that is slow
     Locate(LocateCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
-    /// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
+    /// Show a model's shape and parameters, from its config.json
     Model(ModelCommand),
-    /// Show the groups of every axis of a layout, and how they are placed on the nodes
+    /// Show the groups of a layout, and how they are placed on the nodes
     Layout(LayoutCommand),
     /// Turn what another tool measured into a record
     Import(ImportCommand),
-    /// Fit the cost of communication to records, and report its own held-out error
+    /// Fit the cost of communication to records
     Fit(FitCommand),
     /// Write a fit as the calibration files that another planner reads
     Export(ExportCommand),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
-    /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
+    /// Rank the parallelisms of a layout by bytes and predicted time
     Rank(Box<RankCommand>),
-    /// Find the fastest way to divide a model over GPUs, of all legal layouts that fit into memory
+    /// Find the fastest way to divide a model over GPUs
     Plan(Box<PlanCommand>),
-    /// Replay published training runs with the cost model, and show how far off it is
+    /// Predict published training runs, and show how far off it is
     Validate(ValidateCommand),
-    /// Measure the false-alarm rate and the power of the rules of gate and compare
+    /// Measure how often the rules of gate and compare err
     Selftest(SelfTestCommand),
-    /// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
+    /// Rehearse a suite on a simulated machine
     Simulate(SimulateCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
-    /// List what there is: suites, models, machines, collectives, axes, styles, schedules, formats, backends
+    /// List suites, models, machines, collectives and all other names
     List(ListCommand),
     /// Print an embedded suite, model or machine file, as a copy to change
     Show(ShowCommand),
-    /// Show what of commgauge can run on this machine, what is missing, and how to fix it
+    /// Show what can run on this machine, what is missing, and the fix
     Doctor(DoctorCommand),
-    /// Print the completions of a shell, for this program or a launched one
+    /// Print the completions of a shell
     Completions(CompletionsCommand),
-    /// Print or write man pages, of this program and the launched ones
+    /// Print or write man pages
     Man(ManCommand),
 }
 

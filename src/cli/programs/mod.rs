@@ -15,6 +15,7 @@ pub use suite::SuiteRun;
 pub use sweep::Sweep;
 
 use super::LaunchedArguments;
+use super::help;
 use crate::config::{LayoutTable, RunSettings};
 use crate::error::Result;
 use crate::layout::Nodes;
@@ -42,13 +43,13 @@ pub enum ProgramName {
 impl ProgramName {
     /// The definition of its command line.
     pub fn definition(self) -> clap::Command {
-        match self {
+        help::finished(match self {
             ProgramName::Commgauge => Commgauge::command(),
             ProgramName::CommgaugeSuite => SuiteRun::command(),
             ProgramName::CommgaugeSweep => Sweep::command(),
             ProgramName::CommgaugeStep => StepRun::command(),
             ProgramName::CommgaugePairs => PairsRun::command(),
-        }
+        })
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::arguments::{Backend, RunArguments};
 use crate::error::Result;
-use crate::launch::{self, Allocation, Family, Launcher, srun_mpi};
+use crate::launch::{self, Allocation, Family, Launcher, host, parse_hosts, srun_mpi};
 use std::process::{Command, Stdio};
 
-/// Ranks where neither a flag nor an allocation says how many.
-const RANKS: u32 = 4;
+/// Ranks where no cores of this machine limit them: of a simulation, and on GPUs.
+const RANKS_WITHOUT_CORES: u32 = 4;
+/// Fewer do not communicate.
+const FEWEST_RANKS: u32 = 2;
 
 /// The arguments with the number of ranks settled, and the allocation that they are launched in, if any.
 ///
@@ -17,13 +19,33 @@ pub(super) fn settle(arguments: &RunArguments) -> Result<(RunArguments, Option<A
     let allocation = if arguments.backend == Backend::Mpi { Allocation::here()? } else { None };
     let mut settled = arguments.clone();
     settled.ranks = match &allocation {
-        None => arguments.asked_ranks.unwrap_or(RANKS),
+        None => arguments.asked_ranks.map_or_else(|| unasked_ranks(arguments), Ok)?,
         Some(allocation) => {
             arguments.hosts.as_deref().map_or(Ok(()), |hosts| allocation.check_hosts(hosts))?;
             allocation.ranks_for(arguments.asked_ranks)?
         }
     };
     Ok((settled, allocation))
+}
+
+/// The ranks where nobody says how many: the slots of the hosts, else one for each core, as ranks that take turns measure nothing.
+fn unasked_ranks(arguments: &RunArguments) -> Result<u32> {
+    if arguments.backend == Backend::Simulated {
+        return Ok(RANKS_WITHOUT_CORES);
+    }
+    if let Some(hosts) = &arguments.hosts {
+        let slots = parse_hosts(hosts)?.iter().fold(0, |sum: u32, (_, slots)| sum.saturating_add(*slots));
+        return Ok(slots.max(FEWEST_RANKS));
+    }
+    match arguments.backend {
+        Backend::Mpi if arguments.host_file.is_none() => Ok(ranks_for_cores(host::cores())),
+        _ => Ok(RANKS_WITHOUT_CORES),
+    }
+}
+
+/// Of an odd number of cores one stays idle: layouts divide by two.
+fn ranks_for_cores(cores: u32) -> u32 {
+    (cores / 2 * 2).max(FEWEST_RANKS)
 }
 
 /// The word for srun's `--mpi`, where there is srun and nobody has chosen.
@@ -39,4 +61,16 @@ pub(super) fn mpi_of_srun(arguments: &RunArguments, launcher: &Launcher) -> Resu
         |output| String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
     );
     srun_mpi(launch::flavor(), &offered, &|name| std::env::var(name).ok()).map(|word| word.map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_for_each_core_is_an_even_number_of_at_least_two() {
+        for (cores, ranks) in [(0, 2), (1, 2), (2, 2), (3, 2), (4, 4), (7, 6), (64, 64)] {
+            assert_eq!(ranks_for_cores(cores), ranks, "{cores} cores");
+        }
+    }
 }

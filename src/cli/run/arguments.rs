@@ -31,11 +31,14 @@ pub struct RunArguments {
     /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
-    /// Number of ranks [default: those of the Slurm allocation, else 4]
-    #[arg(short = 'n', long = "ranks", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of ranks; -np is the same [default: one for each core]
+    ///
+    /// In a Slurm allocation the default is its ranks, with --hosts their slots; else one rank for each core of this machine, an even
+    /// number, at least 2. With --backend simulated or nccl, where cores do not count, it is 4.
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
     pub asked_ranks: Option<u32>,
     /// Number of ranks, as settled by the flag or the allocation.
-    #[arg(skip = 4u32)]
+    #[arg(skip = 2u32)]
     pub ranks: u32,
     /// Who carries the communication out.
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
@@ -46,13 +49,17 @@ pub struct RunArguments {
     /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
-    /// Go on with a run that ended early, as its record says that it was started; with nothing left to measure, say so.
+    /// Go on with a run that ended early, as its record says
+    ///
+    /// With nothing left to measure it says so.
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within"])]
     pub resume: Option<PathBuf>,
     /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
     #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]
     pub allow_changed: bool,
-    /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then.
+    /// Stop with exit code 75 before this time is over, such as 25m
+    ///
+    /// No case is begun that would not be done by then.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
     pub time_limit: Option<Seconds>,
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
@@ -69,6 +76,11 @@ pub struct RunArguments {
     /// [default: follows from each case]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
+    /// Show every table, not one screen
+    ///
+    /// `commgauge report RECORD` shows them later, too.
+    #[arg(long)]
+    pub full: bool,
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,

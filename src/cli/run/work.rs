@@ -124,7 +124,7 @@ mod tests {
         let words = std::iter::once("run").chain(line.split_whitespace());
         let run = Program::try_parse_from(words).map(|program| program.run);
         let mut run = run.unwrap_or_else(|error| panic!("{line}: {error}"));
-        run.ranks = run.asked_ranks.unwrap_or(run.ranks);
+        run.ranks = run.asked_ranks.unwrap_or(4);
         run
     }
 

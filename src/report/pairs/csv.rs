@@ -5,7 +5,7 @@ use crate::comma_separated::CommaSeparated;
 use crate::error::Result;
 use crate::report::csv::harmless;
 
-const COLUMNS: [&str; 12] = [
+pub(in crate::report) const COLUMNS: [&str; 12] = [
     "rank_a",
     "rank_b",
     "host_a",
@@ -23,10 +23,15 @@ const COLUMNS: [&str; 12] = [
 /// The rows, with a row of names above them.
 pub(in crate::report) fn text(view: &PairsView) -> Result<String> {
     let mut text = CommaSeparated::new("the pairs as CSV", COLUMNS)?;
-    for pair in &view.pairs {
-        text.row(cells(view, pair))?;
+    for row in rows(view) {
+        text.row(row)?;
     }
     text.finish()
+}
+
+/// The cells of every pair.
+pub(in crate::report) fn rows(view: &PairsView) -> impl Iterator<Item = [String; COLUMNS.len()]> {
+    view.pairs.iter().map(|pair| cells(view, pair))
 }
 
 fn cells(view: &PairsView, pair: &Pair) -> [String; COLUMNS.len()] {

@@ -2,10 +2,11 @@
 
 use super::{Measure, Middle, Pair, PairLocality, PairsView, SlowPair, Standing};
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The part.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(in crate::report) struct JsonPairs<'a> {
     ranks: usize,
     hosts: usize,
@@ -22,7 +23,7 @@ pub(in crate::report) struct JsonPairs<'a> {
     rank_standings: Vec<JsonStanding<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonLocality {
     locality: &'static str,
     latency_seconds: Option<JsonMiddle>,
@@ -30,7 +31,7 @@ struct JsonLocality {
     bidirectional_bandwidth_bytes_per_second: Option<JsonMiddle>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonMiddle {
     pairs: usize,
     minimum: f64,
@@ -38,7 +39,7 @@ struct JsonMiddle {
     maximum: f64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonPair<'a> {
     rank_a: u32,
     rank_b: u32,
@@ -55,7 +56,7 @@ struct JsonPair<'a> {
     replicates: u32,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonSlow {
     rank_a: u32,
     rank_b: u32,
@@ -65,7 +66,7 @@ struct JsonSlow {
     deviations_allowed: f64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonStanding<'a> {
     name: &'a str,
     pairs: usize,

@@ -11,10 +11,12 @@ use crate::stats::Span;
 use crate::units::Bytes;
 use crate::workload::Crossing;
 use crate::workload::StepFacts;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// One step.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(in crate::report) struct JsonStep<'a> {
     #[serde(flatten)]
     facts: &'a StepFacts,
@@ -26,7 +28,7 @@ pub(in crate::report) struct JsonStep<'a> {
     crossovers: Vec<JsonCrossover>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonOp<'a> {
     case: &'a str,
     status: &'static str,
@@ -53,7 +55,7 @@ struct JsonOp<'a> {
     share: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonTotals {
     #[serde(skip_serializing_if = "str::is_empty")]
     name: &'static str,
@@ -67,7 +69,7 @@ struct JsonTotals {
     exposed: JsonSeconds<Exposed>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonRanking {
     by: &'static str,
     order: Vec<JsonPlace>,
@@ -75,20 +77,20 @@ struct JsonRanking {
     rule_text: String,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonPlace {
     parallelism: &'static str,
     ties_with_next: Option<bool>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonCrossover {
     between: [&'static str; 2],
     by_wire_bytes: JsonCrossing,
     by_time: JsonCrossing,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct JsonCrossing {
     tokens_per_replica: Option<f64>,
     tokens_per_replica_interval_low: Option<f64>,
@@ -134,6 +136,23 @@ impl<Name: Names> Serialize for JsonSeconds<Name> {
         let interval = self.span.and_then(|span| span.interval);
         let values = [self.span.map(|span| span.middle), interval.map(|i| i.low), interval.map(|i| i.high)];
         serializer.collect_map(Name::NAMES.into_iter().zip(values))
+    }
+}
+
+impl<Name: Names> JsonSchema for JsonSeconds<Name> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Name::NAMES[0].into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let number = || serde_json::json!({"type": ["number", "null"], "format": "double"});
+        let properties: serde_json::Map<String, serde_json::Value> =
+            Name::NAMES.iter().map(|name| ((*name).to_owned(), number())).collect();
+        json_schema!({"type": "object", "properties": properties, "required": Name::NAMES})
     }
 }
 

@@ -6,7 +6,7 @@ mod json;
 mod op;
 mod ranking;
 #[cfg(test)]
-mod tests;
+pub(in crate::report) mod tests;
 mod text;
 mod totals;
 

@@ -15,14 +15,14 @@ const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whol
 const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
 
 /// A call of the step in question: microseconds of a call in each replicate, none where it was skipped.
-struct Called {
-    axis: Axis,
-    style: Style,
+pub(in crate::report) struct Called {
+    pub axis: Axis,
+    pub style: Style,
     when: When,
     count: u64,
     wire: u64,
     exposed: bool,
-    microseconds: &'static [f64],
+    pub microseconds: &'static [f64],
 }
 
 const fn called(axis: Axis, style: Style, when: When, count: u64, wire: u64, microseconds: &'static [f64]) -> Called {
@@ -31,14 +31,14 @@ const fn called(axis: Axis, style: Style, when: When, count: u64, wire: u64, mic
 }
 
 /// TP of 64 calls of about 100 us, DP of 2 of about 1 ms, PP of 8 of about 200 us.
-const USUAL: [Called; 3] = [
+pub(in crate::report) const USUAL: [Called; 3] = [
     called(Axis::Tp, Style::Tensor, MICRO_BATCH, 64, 640_000_000, &[100.0, 102.0, 98.0]),
     called(Axis::Dp, Style::Data, ONCE, 2, 80_000_000, &[1000.0, 1010.0, 990.0]),
     called(Axis::Pp, Style::Pipeline, MICRO_BATCH, 8, 8_000_000, &[200.0, 202.0, 198.0]),
 ];
 
 /// A record of one step of 8192 tokens with these calls.
-fn record(calls: &[Called]) -> Record {
+pub(in crate::report) fn record(calls: &[Called]) -> Record {
     let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
     let mut record = Record::from_lines(lines).unwrap();
     let (facts, line) = (record.plan.cases[0].clone(), record.cases[0].clone());

@@ -3,7 +3,7 @@
 use super::crossover::Crossover;
 use super::op::StepOp;
 use super::totals::{Sum, Totals};
-use super::{Ranking, StepView};
+use super::{Ranking, Rule, StepView};
 use crate::report::markdown::bullets;
 use crate::report::plain_table::{Column, TableWriter, markdown_table, table, wrapped};
 use crate::report::row::Row;
@@ -55,7 +55,14 @@ fn parts(step: &StepView, rows: &[Row], table: TableWriter, lines: Lines) -> Vec
             below: true,
         });
     }
-    all.push(Part { title: "the rule TP > DP > PP".to_owned(), body: rankings(&step.rankings, table), below: true });
+    // Of a layout with one of them there is nothing to say.
+    if step.rankings.iter().any(|ranking| ranking.rule != Rule::NothingToCompare) {
+        all.push(Part {
+            title: "the rule TP > DP > PP".to_owned(),
+            body: rankings(&step.rankings, table),
+            below: true,
+        });
+    }
     if !step.crossovers.is_empty() {
         let title = format!("tokens of a replica at which the order turns round (here {})", f.tokens_per_replica);
         all.push(Part { title, body: crossovers(&step.crossovers, table), below: true });

@@ -36,6 +36,7 @@ pub(super) fn judged(run_id: &str, rows: &[Vec<f64>]) -> Result<Judged> {
             cases: cases.clone(),
             estimated_seconds: Seconds(0.0),
             steps: Vec::new(),
+            ranking: None,
         }),
         Line::Clock(clock(ClockMoment::Start)),
     ];
