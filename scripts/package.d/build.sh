@@ -34,7 +34,7 @@ build() { # FOLDER COMPILER LIBRARY STUB
     echo "package: building for $1"
     MPICC=$stub/mpicc CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=none \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C link-arg=-Wl,-rpath,$ORIGIN' \
-        cargo zigbuild --quiet --locked --release --bins --target "$target.$glibc" --target-dir "$work/$1" ||
+        cargo zigbuild --quiet --locked --release --features packaged --bin commgauge --bin commgauge-ranks --target "$target.$glibc" --target-dir "$work/$1" ||
         stop 6 "the build for $1 failed"
 }
 
