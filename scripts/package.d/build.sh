@@ -32,9 +32,12 @@ build() { # FOLDER COMPILER LIBRARY STUB
     make_stub "$2" "$3" "$4" "$stub"
     make_compiler "$2" "$3" "$stub"
     echo "package: building for $1"
-    MPICC=$stub/mpicc CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=none \
+    # The headers that MPI's is read with are this machine's own; only what they declare matters, and that is the same everywhere.
+    local headers
+    headers="-isystem $(gcc -print-file-name=include) -isystem /usr/include/$(gcc -print-multiarch) -isystem /usr/include"
+    BINDGEN_EXTRA_CLANG_ARGS=$headers BINDGEN_EXTRA_CLANG_ARGS_x86_64_unknown_linux_gnu=$headers MPICC=$stub/mpicc CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=none \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C link-arg=-Wl,-rpath,$ORIGIN' \
-        cargo zigbuild --quiet --locked --release --bins --target "$target.$glibc" --target-dir "$work/$1" ||
+        cargo zigbuild --quiet --locked --release --features packaged --bin commgauge --bin commgauge-ranks --target "$target.$glibc" --target-dir "$work/$1" ||
         stop 6 "the build for $1 failed"
 }
 

@@ -6,25 +6,27 @@ rank_programs=(commgauge-suite commgauge-step commgauge-sweep commgauge-pairs)
 lay_out() { # FOLDER
     local program
     rm -rf "$1"
-    mkdir -p "$1"/{bin,lib/commgauge/open-mpi,lib/commgauge/mpich,share/commgauge,share/doc/commgauge}
+    mkdir -p "$1"/{bin,lib/commgauge/open-mpi,lib/commgauge/mpich,share/doc/commgauge}
     cp "$work/open-mpi/$target/release/commgauge" "$1/bin/"
     for program in "${rank_programs[@]}"; do
-        cp "$work/open-mpi/$target/release/$program" "$1/lib/commgauge/open-mpi/"
-        cp "$work/mpich/$target/release/$program" "$1/lib/commgauge/mpich/"
-        cp scripts/package.d/rank-program "$1/bin/$program"
+        cp scripts/package.d/program-of-path "$1/bin/$program"
+        cp scripts/package.d/program-of-mpi "$1/lib/commgauge/open-mpi/$program"
+        cp scripts/package.d/program-of-mpi "$1/lib/commgauge/mpich/$program"
     done
+    cp "$work/open-mpi/$target/release/commgauge-ranks" "$1/lib/commgauge/open-mpi/"
+    cp "$work/mpich/$target/release/commgauge-ranks" "$1/lib/commgauge/mpich/"
     cp "$work/stub-mpich/libcommgauge-mpich.so" "$1/lib/commgauge/mpich/"
-    cp -r suites "$1/share/commgauge/"
     cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$1/share/doc/commgauge/"
     chmod -R u+rwX,go+rX,go-w "$1"
-    chmod 755 "$1"/bin/*
+    chmod 755 "$1"/bin/* "$1"/lib/commgauge/*/*
     check_glibc "$1"
 }
 
 # No file may ask for a newer glibc than the one that is promised.
 check_glibc() { # FOLDER
     local newest
-    newest=$(find "$1/bin" "$1/lib" -type f -exec readelf --version-info {} + 2>/dev/null |
+    # What is no program, readelf refuses.
+    newest=$({ find "$1/bin" "$1/lib" -type f -exec readelf --version-info {} + 2>/dev/null || true; } |
         grep -o 'GLIBC_2[.0-9]*' | sort -uV | tail -n 1)
     [ "$(printf '%s\nGLIBC_%s\n' "$newest" "$glibc" | sort -V | tail -n 1)" = "GLIBC_$glibc" ] ||
         stop 6 "the programs need $newest, and $glibc is promised"

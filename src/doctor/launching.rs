@@ -77,7 +77,10 @@ fn programs(system: &dyn System) -> Finding {
 
 /// The MPI library that the loader would take, which need not be that of the build.
 fn library(system: &dyn System) -> Option<Finding> {
-    let program = system.programs().join(PROGRAMS[0]);
+    // In packages the programs are scripts that start this one file.
+    let in_one = system.programs().join("commgauge-ranks");
+    let has_one = system.exists(&in_one.to_string_lossy());
+    let program = if has_one { in_one } else { system.programs().join(PROGRAMS[0]) };
     if !system.exists(&program.to_string_lossy()) {
         return None;
     }

@@ -8,9 +8,6 @@ use super::find::{Surroundings, find, probe};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Folders for the programs of one MPI, seen from the folder of commgauge itself: beside it, or as packages have them.
-const PARENTS: [&str; 2] = [".", "../lib/commgauge"];
-
 /// The launched program of this name, for that launcher.
 ///
 /// # Errors
@@ -43,8 +40,11 @@ fn own() -> Result<PathBuf> {
         .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))
 }
 
+/// The folder for the programs of one MPI: beside commgauge itself, or in `PREFIX/lib/commgauge` of a package.
 fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
-    PARENTS.iter().map(|parent| own.with_file_name(parent).join(flavor.folder())).find(|folder| folder.is_dir())
+    let prefix = own.ancestors().nth(2).unwrap_or(own);
+    let folders = [own.with_file_name(""), prefix.join("lib/commgauge")].map(|parent| parent.join(flavor.folder()));
+    folders.into_iter().find(|folder| folder.is_dir())
 }
 
 fn only_flavor_from(own: Option<&Path>) -> Option<Flavor> {
@@ -115,8 +115,8 @@ mod tests {
             (&BOTH[..], Mpich, open, "mpich/commgauge-suite"),
             (&BOTH[..], Slurm, mpich, "mpich/commgauge-suite"),
             (&BOTH[..], Slurm, open, "open-mpi/commgauge-suite"),
-            (&beside[..], OpenMpi5, None, "bin/./open-mpi/commgauge-suite"),
-            (&beside[..], Mpich, None, "bin/./mpich/commgauge-suite"),
+            (&beside[..], OpenMpi5, None, "bin/open-mpi/commgauge-suite"),
+            (&beside[..], Mpich, None, "bin/mpich/commgauge-suite"),
             (&plain[..], Mpich, None, "bin/commgauge-suite"),
         ] {
             let folder = folder_with(files);

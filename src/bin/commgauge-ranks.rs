@@ -1,0 +1,23 @@
+//! All launched programs in one file, for packages, which would be four times as large otherwise. `COMMGAUGE_PROGRAM` says which one is
+//! meant; the scripts of those names that packages have set it.
+
+use commgauge::cli::launched;
+use commgauge::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep};
+use std::process::exit;
+
+fn main() {
+    let program = std::env::var("COMMGAUGE_PROGRAM").unwrap_or_default();
+    exit(match program.as_str() {
+        "commgauge-suite" => launched::run::<SuiteRun>("commgauge-suite"),
+        "commgauge-step" => launched::run::<StepRun>("commgauge-step"),
+        "commgauge-sweep" => launched::run::<Sweep>("commgauge-sweep"),
+        "commgauge-pairs" => launched::run::<PairsRun>("commgauge-pairs"),
+        _ => {
+            eprintln!(
+                "commgauge-ranks: COMMGAUGE_PROGRAM is \"{program}\"; it must name commgauge-suite, commgauge-step, \
+                 commgauge-sweep or commgauge-pairs, which are started as programs of their own"
+            );
+            2
+        }
+    })
+}
