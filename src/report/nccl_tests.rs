@@ -29,8 +29,10 @@ pub(super) fn text(view: &View) -> String {
         }
     }
     let devices = devices(view);
-    for block in &blocks {
-        out += &block_text(view, block, &devices);
+    let texts: Vec<(bool, String)> = blocks.iter().map(|block| block_text(view, block, &devices)).collect();
+    // Notes of calls without a table come first, as nothing may stand behind the last table.
+    for has_table in [false, true] {
+        texts.iter().filter(|(has, _)| *has == has_table).for_each(|(_, text)| out += text);
     }
     if left_out > 0 {
         out += &format!("# commgauge: {left_out} isolated or barrier cases have no columns here; see --format table\n");
@@ -77,9 +79,9 @@ fn pairs<'a>(block: &[&'a Row]) -> Vec<Pair<'a>> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
-/// A block holds what was measured and nothing else, so that every field of its tables is a number as it is there. All notes stand
-/// above the headings: readers look for rows between the line with `out-of-place` and the one with `Out of bounds values`.
-fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
+/// Whether there is a table, and the text. A block holds what was measured and nothing else, so that every field of its tables is a number as it is there. All notes stand
+/// above the headings, as readers look for rows between the line with `out-of-place` and the one with `Out of bounds values`.
+fn block_text(view: &View, block: &[&Row], devices: &str) -> (bool, String) {
     let facts = &block[0].facts;
     let program = program_name(facts.collective);
     let synthetic = if view.header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
@@ -89,9 +91,13 @@ fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
             notes += &format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string()));
         }
     }
-    let tables = tables(pairs(block));
-    if tables.is_empty() {
-        return notes;
+    let mut tables = tables(pairs(block));
+    let wrong = block.iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count();
+    match (tables.is_empty(), wrong) {
+        (true, 0) => return (false, notes),
+        // Wrong data is told where readers look for it, though nothing was timed.
+        (true, _) => tables.push((BOTH, Vec::new())),
+        (false, _) => {}
     }
     let mut out = format!(
         "# Collective test starting: {program}\n# commgauge: axis {}, {}, {} group{} of {} ranks, backend {}{synthetic}\n",
@@ -109,10 +115,9 @@ fn block_text(view: &View, block: &[&Row], devices: &str) -> String {
         out += &headings(placements);
         pairs.iter().for_each(|pair| out += &line(pair, placements));
     }
-    let wrong = block.iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count();
     out += &format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" });
     out += &format!("# Avg bus bandwidth    : {} \n#\n", average_bus_bandwidth(block));
-    out + &format!("# Collective test concluded: {program}\n#\n")
+    (true, out + &format!("# Collective test concluded: {program}\n#\n"))
 }
 
 const OUT_OF_PLACE_ALONE: &[Placement] = &[Placement::OutOfPlace];
@@ -138,20 +143,21 @@ fn tables(pairs: Vec<Pair>) -> Vec<(&'static [Placement], Vec<Pair>)> {
 
 /// A placement of which nothing was measured has no columns.
 fn headings(placements: &[Placement]) -> String {
-    let group = |placement: &Placement| match placement {
-        Placement::OutOfPlace => "         out-of-place             ",
-        Placement::InPlace => "           in-place               ",
-    };
-    let line = |shared: &str, each: &dyn Fn(&Placement) -> &'static str| {
-        let halves: String = placements.iter().map(each).collect();
-        format!("{shared}{}\n", halves.trim_end())
+    let names = |placement: &Placement| match placement {
+        Placement::OutOfPlace => format!("{:11}out-of-place{:9}", "", ""),
+        Placement::InPlace => format!("{:14}in-place{:10}", "", ""),
     };
     // Some readers look for the word before they look for the columns.
     let alone = if placements == IN_PLACE_ALONE { "# commgauge: nothing was measured out-of-place\n" } else { "" };
-    alone.to_owned()
-        + &line("#                                                     ", &group)
-        + &line("#       size         count      type   redop    root", &|_| "     time   algbw   busbw #wrong")
-        + &line("#        (B)    (elements)                          ", &|_| "     (us)  (GB/s)  (GB/s)       ")
+    format!(
+        "{alone}{:52}{}\n{:52}{}\n{:52}{}\n",
+        "#",
+        placements.iter().map(names).collect::<String>(),
+        "#       size         count      type   redop    root",
+        "     time   algbw   busbw #wrong".repeat(placements.len()),
+        "#        (B)    (elements)",
+        "     (us)  (GB/s)  (GB/s)       ".repeat(placements.len())
+    )
 }
 
 /// The name of the program of nccl-tests that measures the collective, or would.
