@@ -17,7 +17,10 @@ use std::collections::{BTreeSet, HashMap};
 /// All blocks.
 pub(super) fn text(view: &View) -> String {
     let (blocks, left_out) = blocks(&view.rows);
-    let out: String = blocks.iter().map(|block| block.text(&view.header, &view.rows)).collect();
+    // Notes of blocks without a table come first, as nothing may stand behind the last table.
+    let (with, without): (Vec<&Block>, Vec<&Block>) = blocks.iter().partition(|block| block.has_table(&view.rows));
+    let blocks = without.into_iter().chain(with);
+    let out: String = blocks.map(|block| block.text(&view.header, &view.rows)).collect();
     out + &closing(left_out)
 }
 
@@ -92,10 +95,22 @@ impl Block {
         &self.members
     }
 
+    /// Wrong data has one too: it is shown where readers look for it, though nothing was timed.
+    fn has_table(&self, rows: &[Row]) -> bool {
+        self.members.iter().any(|index| rows[*index].latency.is_some()) || self.wrong(rows) > 0
+    }
+
+    fn wrong(&self, rows: &[Row]) -> usize {
+        self.of(rows).iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count()
+    }
+
     fn text(&self, header: &Header, rows: &[Row]) -> String {
-        let tables = self.tables(rows);
-        if tables.is_empty() {
+        if !self.has_table(rows) {
             return self.notes(rows);
+        }
+        let mut tables = self.tables(rows);
+        if tables.is_empty() {
+            tables.push(Lines { placements: BOTH, pairs: Vec::new() });
         }
         let mut out = self.head(header, rows) + &self.notes(rows);
         for lines in tables {
@@ -162,8 +177,7 @@ impl Block {
     }
 
     fn tail(&self, rows: &[Row]) -> String {
-        let block = self.of(rows);
-        let wrong = block.iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count();
+        let (block, wrong) = (self.of(rows), self.wrong(rows));
         let out = format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" })
             + &format!("# Avg bus bandwidth    : {} \n#\n", average_bus_bandwidth(&block));
         out + &format!("# Collective test concluded: {}\n#\n", program_name(block[0].facts.collective))
