@@ -40,7 +40,9 @@ pub fn make(name: &str, folder: &Path) {
             for (seed, name) in ["run", "last-month", "one", "two", "three"].iter().enumerate() {
                 steady(&format!("{name}.jsonl"), seed as u64 + 1);
             }
-            ran(folder, "commgauge selftest --comparisons 20 --format json > selftest.json");
+        }
+        "selftest" => {
+            ran(folder, "commgauge selftest --comparisons 8 --rows 10 --replicates 5 --format json > selftest.json");
         }
         "history" => {
             fs::create_dir_all(folder.join("reports/runs")).expect("the folder is writable");
@@ -114,10 +116,6 @@ pub fn make(name: &str, folder: &Path) {
             fs::create_dir_all(folder.join("path/to")).expect("the folder is writable");
             let model = folder.join("suites/models/llama-3-8b/config.json");
             fs::copy(model, folder.join("path/to/config.json")).expect("the model is there");
-        }
-        "pairs-of-nodes" => {
-            write("hosts", "node1 slots=8\n");
-            ran(folder, "commgauge simulate qualify --machine h100-nvswitch-ndr --nodes 8 -o q.jsonl");
         }
         "man-folder" => fs::create_dir_all(folder.join("home/.local/share/man/man1")).expect("the folder is writable"),
         other => panic!("no fixture is called `{other}`"),
