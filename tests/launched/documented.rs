@@ -18,12 +18,12 @@ fn every_documented_command_that_starts_ranks_ends_as_documented() {
 fn make(name: &str, folder: &Path) {
     match name {
         "small-suite" => {
-            let suite = "name = 'small'\n[run]\nreplicates = 1\nbudget = '20ms'\n[[sweep]]\ncollectives = ['all_reduce']\nbytes = '1KiB'\n";
+            let suite = "name = 'small'\n[measure]\nreplicates = 1\ncase_budget = '20ms'\n[[sweep]]\ncollectives = ['all_reduce']\nbytes = '1KiB'\n";
             fs::write(folder.join("small.toml"), suite).expect("the folder is writable");
         }
         other => {
             let command = match other {
-                "sweep-record" => "mpirun -np 2 commgauge-sweep all_reduce -b 8 -e 64 -n 3 --record run.jsonl",
+                "sweep-record" => "mpirun -np 2 commgauge-sweep all_reduce -b 8 -e 64 -n 3 --record sweep.jsonl",
                 "small-record" => "commgauge run small.toml -n 2 --record run.jsonl",
                 _ => panic!("no fixture is called `{other}`"),
             };
