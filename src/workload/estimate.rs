@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_estimate_is_the_budget_of_every_case_and_replicate_or_follows_the_fixed_count() {
-        let text = "[[sweep]]\ncollectives = 'all_gather'\nbytes = ['1MB', '2MB']\nplacements = 'in-place'\ncadences = 'isolated'\n";
+        let text = "[[sweep]]\ncollectives = 'all_gather'\nbytes = [1000000, 2000000]\nplacements = 'in-place'\ncadences = 'isolated'\n";
         let suite = Suite::parse(Path::new("test.toml"), text).unwrap();
         let plan = WorkPlan::from_suite(&suite, 4).unwrap();
         assert_eq!(plan.largest_bytes(), Bytes(2_000_000));

@@ -35,6 +35,7 @@ mod layout;
 mod links;
 mod locate;
 mod model;
+mod parsers;
 mod plan;
 mod rank;
 mod resume;

@@ -331,7 +331,7 @@ mod tests {
             ("ranks = 8", "ranks = 12\nnodes = 1", "expect[0].nodes: found 1; accepted: a whole number from 2 to 12"),
             ("ranks = 8", "ranks = 1", "expect[0].ranks: found 1; accepted: a whole number from 2"),
             ("['512MiB', '16GiB']", "['16GiB', '512MiB']", "expect[0].bytes: accepted: one size, or the smallest"),
-            ("'512MiB'", "'512M'", "expect[0].bytes[0]: found `512M`, which may mean"),
+            ("'512MiB'", "'512MB'", "expect[0].bytes[0]: found `512MB`, which nccl-tests reads as"),
             ("date = '2026-03'", "date = 'spring'", "expect[0].date: found `spring`; accepted: a year, month or day"),
             ("source = 's'", "", "`source` is missing"),
             ("source", "sourec", "expect[0].sourec: unknown key; did you mean `source`?"),
