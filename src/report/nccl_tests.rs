@@ -17,10 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 /// All blocks.
 pub(super) fn text(view: &View) -> String {
     let (blocks, left_out) = blocks(&view.rows);
-    // Notes of blocks without a table come first, as nothing may stand behind the last table.
-    let (with, without): (Vec<&Block>, Vec<&Block>) = blocks.iter().partition(|block| block.has_table(&view.rows));
-    let blocks = without.into_iter().chain(with);
-    let out: String = blocks.map(|block| block.text(&view.header, &view.rows)).collect();
+    let out: String = blocks.iter().map(|block| block.text(&view.header, &view.rows)).collect();
     out + &closing(left_out)
 }
 
@@ -87,30 +84,20 @@ impl Pair {
     }
 }
 
-/// A block holds what was measured and nothing else, so that every field of its tables is a number as it is there. All notes stand
-/// above the headings: readers look for rows between the line with `out-of-place` and the one with `Out of bounds values`.
+/// A block holds what was measured and nothing else, so that every field of its tables is a number as it is there.
 impl Block {
     /// Indices of its rows.
     pub(super) fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// Wrong data has one too: it is shown where readers look for it, though nothing was timed.
-    fn has_table(&self, rows: &[Row]) -> bool {
-        self.members.iter().any(|index| rows[*index].latency.is_some()) || self.wrong(rows) > 0
-    }
-
-    fn wrong(&self, rows: &[Row]) -> usize {
-        self.of(rows).iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count()
-    }
-
     fn text(&self, header: &Header, rows: &[Row]) -> String {
-        if !self.has_table(rows) {
-            return self.notes(rows);
-        }
         let mut tables = self.tables(rows);
-        if tables.is_empty() {
-            tables.push(Lines { placements: BOTH, pairs: Vec::new() });
+        match (tables.is_empty(), self.wrong(rows)) {
+            (true, 0) => return self.notes(rows),
+            // Wrong data is told where readers look for it, though nothing was timed.
+            (true, _) => tables.push(Lines { placements: BOTH, pairs: Vec::new() }),
+            (false, _) => {}
         }
         let mut out = self.head(header, rows) + &self.notes(rows);
         for lines in tables {
@@ -148,11 +135,13 @@ impl Block {
         self.tail(rows) + &self.notes(rows)
     }
 
-    /// Why rows are not measured, or wrong.
+    /// Why rows are not measured, or wrong. Readers take `out-of-place` for a heading wherever it stands, so the word is written otherwise.
     pub(super) fn notes(&self, rows: &[Row]) -> String {
         let said = self.of(rows).into_iter().filter(|row| row.latency.is_none() || row.status.reason().is_some());
-        said.map(|row| format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string())))
-            .collect()
+        let notes: String = said
+            .map(|row| format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string())))
+            .collect();
+        notes.replace("out-of-place", "out_of_place")
     }
 
     fn of<'a>(&self, rows: &'a [Row]) -> Vec<&'a Row> {
@@ -177,10 +166,15 @@ impl Block {
     }
 
     fn tail(&self, rows: &[Row]) -> String {
-        let (block, wrong) = (self.of(rows), self.wrong(rows));
+        let block = self.of(rows);
+        let wrong = self.wrong(rows);
         let out = format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" })
             + &format!("# Avg bus bandwidth    : {} \n#\n", average_bus_bandwidth(&block));
         out + &format!("# Collective test concluded: {}\n#\n", program_name(block[0].facts.collective))
+    }
+
+    fn wrong(&self, rows: &[Row]) -> usize {
+        self.of(rows).iter().filter(|row| matches!(row.status, Status::Wrong { .. })).count()
     }
 
     fn tables(&self, rows: &[Row]) -> Vec<Lines> {
@@ -233,20 +227,21 @@ fn tables(pairs: Vec<Pair>) -> Vec<Lines> {
 
 /// A placement of which nothing was measured has no columns.
 fn headings(placements: &[Placement]) -> String {
-    let group = |placement: &Placement| match placement {
-        Placement::OutOfPlace => "         out-of-place             ",
-        Placement::InPlace => "           in-place               ",
-    };
-    let line = |shared: &str, each: &dyn Fn(&Placement) -> &'static str| {
-        let halves: String = placements.iter().map(each).collect();
-        format!("{shared}{}\n", halves.trim_end())
+    let names = |placement: &Placement| match placement {
+        Placement::OutOfPlace => format!("{:11}out-of-place{:9}", "", ""),
+        Placement::InPlace => format!("{:14}in-place{:10}", "", ""),
     };
     // Some readers look for the word before they look for the columns.
     let alone = if placements == IN_PLACE_ALONE { "# commgauge: nothing was measured out-of-place\n" } else { "" };
-    alone.to_owned()
-        + &line("#                                                     ", &group)
-        + &line("#       size         count      type   redop    root", &|_| "     time   algbw   busbw #wrong")
-        + &line("#        (B)    (elements)                          ", &|_| "     (us)  (GB/s)  (GB/s)       ")
+    format!(
+        "{alone}{:52}{}\n{:52}{}\n{:52}{}\n",
+        "#",
+        placements.iter().map(names).collect::<String>(),
+        "#       size         count      type   redop    root",
+        "     time   algbw   busbw #wrong".repeat(placements.len()),
+        "#        (B)    (elements)",
+        "     (us)  (GB/s)  (GB/s)       ".repeat(placements.len())
+    )
 }
 
 /// The name of the program of nccl-tests that measures the collective, or would.
