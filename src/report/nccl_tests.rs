@@ -95,7 +95,7 @@ impl Block {
         let mut tables = self.tables(rows);
         match (tables.is_empty(), self.wrong(rows)) {
             (true, 0) => return self.notes(rows),
-            // Wrong data is told where readers look for it, though nothing was timed.
+            // Wrong data is shown where readers look for it, though nothing was timed.
             (true, _) => tables.push(Lines { placements: BOTH, pairs: Vec::new() }),
             (false, _) => {}
         }
