@@ -103,8 +103,10 @@ pub struct SweepArguments {
     #[arg(long, value_enum, value_name = "TOOL", help_heading = "Sampling")]
     pub like: Option<Peer>,
 
-    /// Time for all cases together, such as 60s: a short round over all of them, then a further one in which those with the widest
-    /// intervals get the most of it [default: 2 s and 40 ms for each case, unless -n, --replicates or --budget says how long]
+    /// Time for all cases together, such as 60s [default: 2 s and 40 ms for each]
+    ///
+    /// A short round goes over all cases, then a further one in which those with the widest intervals get the most of the time. There is
+    /// no default where -n, --replicates or --budget says how long.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling")]
     pub within: Option<Seconds>,
 

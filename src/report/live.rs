@@ -154,10 +154,10 @@ impl LiveRows {
                 let is_done = |row: usize| place[row] < *passed;
                 while let Some((current, table)) = blocks.get_mut(*block) {
                     // What is known to be amiss stands above the lines, so all of it must be known before.
-                    let is_amiss = |row: &usize| {
-                        rows[*row].status.reason().is_some() || is_done(*row) && rows[*row].latency.is_none()
+                    let amiss = |row: usize| {
+                        rows[row].status.reason().is_some() || (is_done(row) && rows[row].latency.is_none())
                     };
-                    if *line == 0 && current.members().iter().any(is_amiss) {
+                    if *line == 0 && current.members().iter().any(|row| amiss(*row)) {
                         *table = None;
                     }
                     let Some(lines) = table else {

@@ -22,8 +22,10 @@ use std::path::PathBuf;
 pub struct SuiteRun {
     /// Suite file, or the name of one (`commgauge list suites`)
     suite: PathBuf,
-    /// Time for all cases together, such as 10m: a short round over all of them, then further ones (as many as the suite has
-    /// replicates, at least one) in which those with the widest intervals get the most of it
+    /// Time for all cases together, such as 10m
+    ///
+    /// A short round goes over all cases, then further ones (as many as the suite has replicates, at least one) in which those with the
+    /// widest intervals get the most of the time.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
     within: Option<Seconds>,
     #[command(flatten)]

@@ -21,8 +21,10 @@ pub struct RunArguments {
     /// Flags of the sweep.
     #[command(flatten)]
     pub sweep_flags: SweepFlags,
-    /// Time for all cases together, such as 60s: a short round over all of them, then further ones in which those with the widest
-    /// intervals get the most of it [default of a sweep: 2 s and 40 ms for each case; of a suite none].
+    /// Time for all cases together, such as 60s [default of a sweep: 2 s and 40 ms for each]
+    ///
+    /// A short round goes over all cases, then further ones in which those with the widest intervals get the most of the time. A suite
+    /// has no default.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs"])]
     pub within: Option<Seconds>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
