@@ -15,7 +15,7 @@ use clap::Args;
 /// One or more collectives over sizes, on all ranks of the launch.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct SweepArguments {
-    /// What to measure: one or more collectives, with commas or blanks between them, or `all`
+    /// Collectives, with commas or blanks between them, or `all`
     ///
     /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, all_gather_v,
     /// reduce_scatter_v, all_to_all_v, send_recv (a ring), send_recv_chain, ping_pong, bidirectional, barrier; also by the names of
@@ -38,7 +38,7 @@ pub struct SweepArguments {
     #[arg(short = 'e', long = "maxbytes", visible_alias = "max-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub maximum_bytes: Option<Bytes>,
 
-    /// Multiply the size by this from one to the next [default: 2, unless -i is given]
+    /// The next size is so many times as large [default: 2, without -i]
     #[arg(
         short = 'f',
         long = "stepfactor",
@@ -94,8 +94,9 @@ pub struct SweepArguments {
     #[arg(long, value_name = "SPLITS", default_value = "equal", value_parser = crate::config::parse_splits)]
     pub splits: Splits,
 
-    /// Measure as another tool does by default: sets --cadence, --placement, --warm-buffers, -n, -w, -c, --replicates and --format,
-    /// each of which wins where it is given
+    /// Measure as another tool does by default
+    ///
+    /// Sets --cadence, --placement, --warm-buffers, -n, -w, -c, --replicates and --format, each of which wins where it is given.
     ///
     /// nccl-tests: streaming, cold buffers, 20 calls after 1, in its columns. osu, imb: isolated, warm buffers, not checked; 1000 calls
     /// after 100 up to 8 KiB and 100 after 10 above (osu), or up to 1000 calls of 40 MiB together after a tenth as many (imb).
