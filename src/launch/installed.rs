@@ -69,7 +69,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
                  put the one of the MPI that is meant there, for example with `module load`",
             )
         })?;
-        packaged(own, flavor).map_or_else(|| own.with_file_name(flavor.folder()), |folder| folder).join(name)
+        packaged(own, flavor).unwrap_or_else(|| own.with_file_name(flavor.folder())).join(name)
     };
     if program.is_file() {
         return Ok(program);
