@@ -21,6 +21,13 @@ fn make(name: &str, folder: &Path) {
             let suite = "name = 'small'\n[measure]\nreplicates = 1\ncase_budget = '20ms'\n[[sweep]]\ncollectives = ['all_reduce']\nbytes = '1KiB'\n";
             fs::write(folder.join("small.toml"), suite).expect("the folder is writable");
         }
+        // That of a run that was killed before its last case was written.
+        "cut-record" => {
+            let record = folder.join("sweep.jsonl");
+            let text = fs::read_to_string(&record).expect("a block before this one wrote it");
+            let cut = text.rfind("{\"line\":\"case\"").expect("it has cases");
+            fs::write(&record, &text[..cut]).expect("the folder is writable");
+        }
         other => {
             let command = match other {
                 "sweep-record" => "mpirun -np 2 commgauge-sweep all_reduce -b 8 -e 64 -n 3 --record sweep.jsonl",
