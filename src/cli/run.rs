@@ -319,9 +319,14 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
     write_out(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }
 
+/// A reader that closes the pipe early ends the writing quietly.
 fn write_out(out: &mut dyn Write, text: &str) -> Result<()> {
-    out.write_all(text.as_bytes())
-        .map_err(|cause| Error::environment(format!("cannot write to standard output: {cause}")))
+    match out.write_all(text.as_bytes()) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::environment(format!("cannot write to standard output: {cause}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What the record told while it grew.

@@ -30,7 +30,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
     let machine = "--machine machine.toml";
     for (flags, expected) in [
         (SMALL.to_owned(), "--fit <FILE>"),
-        (format!("{machine} {}", SMALL.replace("gpt2", "gpt-two")), "gpt2"),
+        (format!("{machine} {}", SMALL.replace("gpt2", "gpt2x")), "gpt2"),
         (format!("{machine} {}", SMALL.replace("16GB", "1MB")), "GB too much; take more GPUs"),
         (format!("{machine} {}", SMALL.replace("16GB", "0GB")), "found no memory"),
         (format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 0")), "--gpus"),

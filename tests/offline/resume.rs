@@ -178,7 +178,7 @@ fn a_run_with_nothing_left_says_so_and_leaves_its_record_alone() {
     let place = Place::new();
     place.whole("grow.toml -n 4");
     let before = fs::read(place.record()).unwrap();
-    let (stdout, stderr) = place.ended("run --resume run.jsonl", 0);
+    let (stdout, stderr) = place.ended("run --resume run.jsonl --full", 0);
     assert!(stderr.contains("run.jsonl is complete: nothing is left to measure"), "{stderr}");
     assert!(stdout.contains("all_reduce"), "{stdout}");
     assert_eq!(fs::read(place.record()).unwrap(), before);
@@ -227,7 +227,7 @@ fn what_changed_and_was_allowed_is_recorded_and_makes_every_verdict_careful() {
     // Another precision, the same cases.
     fs::write(place.0.path().join("grow.toml"), GROWING.replace("precision = 0.05", "precision = 0.04")).unwrap();
     place.ended("run --resume run.jsonl", 7);
-    let (stdout, _) = place.ended("run --resume run.jsonl --allow-changed", 0);
+    let (stdout, _) = place.ended("run --resume run.jsonl --allow-changed --full", 0);
     let told: String = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("precision was 0.05, is 0.04"), "{told}");
     let record = Record::read(&place.record()).unwrap();
