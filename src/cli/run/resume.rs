@@ -149,6 +149,7 @@ fn as_it_was(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArgu
         allow_changed: now.allow_changed,
         time_limit: now.time_limit,
         output: now.output.clone(),
+        full: now.full,
         dry_run: now.dry_run,
         launches: 1,
         extra: then.extra.iter().chain(&now.extra).cloned().collect(),
