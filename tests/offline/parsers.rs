@@ -67,6 +67,8 @@ fn reported(sweep: &str) -> (String, BTreeMap<(String, u64), f64>) {
 
 #[test]
 fn programs_that_read_nccl_tests_find_every_row_and_its_value_and_nothing_else() {
+    let [reframe_average, reframe_sanity, ramble_average, ramble_row] =
+        [REFRAME_AVERAGE, REFRAME_SANITY, RAMBLE_AVERAGE, RAMBLE_ROW].map(|pattern| Regex::new(pattern).unwrap());
     // A sweep, its measured rows out of place and in place, and whether notes tell of what was skipped.
     for (sweep, out_of_place, in_place, notes) in [
         ("collectives = 'all_reduce'\nbytes = { from = '1KiB', to = '1MiB' }", 11, 11, false),
@@ -97,13 +99,13 @@ fn programs_that_read_nccl_tests_find_every_row_and_its_value_and_nothing_else()
                 assert!((rate - rows[bytes]).abs() <= 0.0051, "{bytes}: {rate} against {}\n{output}", rows[bytes]);
             }
         }
-        let captured = Regex::new(REFRAME_AVERAGE).unwrap().captures(&output).expect("an average");
+        let captured = reframe_average.captures(&output).expect("an average");
         let average: f64 = captured[1].parse().expect("a number");
         let mean = expected.values().sum::<f64>() / expected.len() as f64;
         assert!((average - mean).abs() <= 1e-3 * mean, "{average} against {mean}");
-        assert!(Regex::new(REFRAME_SANITY).unwrap().is_match(&output), "{output}");
-        assert!(Regex::new(RAMBLE_AVERAGE).unwrap().is_match(&output), "{output}");
-        let rows: Vec<_> = Regex::new(RAMBLE_ROW).unwrap().captures_iter(&output).collect();
+        assert!(reframe_sanity.is_match(&output), "{output}");
+        assert!(ramble_average.is_match(&output), "{output}");
+        let rows: Vec<_> = ramble_row.captures_iter(&output).collect();
         // It knows rows with both placements only.
         assert_eq!(rows.len(), if out_of_place == in_place { in_place } else { 0 }, "{output}");
     }
