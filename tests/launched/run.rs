@@ -120,7 +120,8 @@ fn ranks_that_find_different_files_for_a_name_are_refused() {
     command.args([":", if FAMILY == "open-mpi" { "-np" } else { "-n" }, "1", "-wdir", elsewhere.to_str().unwrap()]);
     command.args([common::SUITE, "smoke", "--check-launch"]);
     let refused = Ran::of(&mut command, 30).ended_with(7);
-    assert!(refused.stderr.contains("the ranks do not run the same suite"), "{}", refused.stderr);
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(said.contains("the ranks do not run the same suite"), "{said}");
 }
 
 /// Two hosts on this one: the launcher's remote shell is a new host name on the same machine.

@@ -14,7 +14,11 @@ use std::process::{Command, Stdio};
 fn rows(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines
-        .filter(|row| row.first().is_some_and(|word| ["all_reduce", "all_gather"].contains(word)) && row.len() > 6)
+        .filter(|row| {
+            row.first().is_some_and(|word| ["all_reduce", "all_gather"].contains(word))
+                && row.len() > 6
+                && !row.contains(&"-b")
+        })
         .collect()
 }
 
