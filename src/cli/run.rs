@@ -22,6 +22,7 @@ use super::live::write_above;
 use super::places;
 use super::step::replays_of;
 use super::suite::{SuiteWork, plan_text};
+use super::table_or_json::print_on;
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::{Machine, Shipped};
 use crate::error::{Error, Result};
@@ -108,8 +109,8 @@ fn run_here(
     out: &mut dyn Write,
 ) -> Result<i32> {
     if arguments.dry_run {
-        write_out(out, "runs in this process, without a launcher\n")?;
-        write_out(out, &plan_text(&wanted.work, nodes))?;
+        print_on(out, "runs in this process, without a launcher\n")?;
+        print_on(out, &plan_text(&wanted.work, nodes))?;
         return Ok(0);
     }
     let machine = machine.ok_or_else(|| {
@@ -208,9 +209,9 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
     };
     for (_, arguments, record) in &launches {
         let commands = Launched::new(arguments, record)?.commands(arguments)?;
-        write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
+        print_on(out, &format!("{}\n", commands.shown.for_shell()))?;
     }
-    write_out(out, &plan_text(work, nodes))?;
+    print_on(out, &plan_text(work, nodes))?;
     Ok(0)
 }
 
@@ -253,7 +254,7 @@ fn launch_again(
     tell(allocation.as_ref(), &arguments);
     let commands = Launched::again(again, &arguments, path)?.commands(&arguments)?;
     if arguments.dry_run {
-        write_out(out, &format!("{}\n", commands.shown.for_shell()))?;
+        print_on(out, &format!("{}\n", commands.shown.for_shell()))?;
         return Ok(0);
     }
     wait_hosts::wait(&arguments)?;
@@ -316,17 +317,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
     }
     let path = launch::quote(&path.display().to_string());
     let screen = Screen::of(&record, &view, Called { program: &places::program_as_typed(), record: &path });
-    write_out(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
-}
-
-/// A reader that closes the pipe early ends the writing quietly.
-fn write_out(out: &mut dyn Write, text: &str) -> Result<()> {
-    match out.write_all(text.as_bytes()) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::environment(format!("cannot write to standard output: {cause}")))
-        }
-        _ => Ok(()),
-    }
+    print_on(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }
 
 /// What the record told while it grew.

@@ -46,7 +46,11 @@ pub(crate) fn json(document: &impl Serialize) -> Result<String> {
 
 /// Writes to stdout. A reader that closes the pipe early (`| head`) ends the writing quietly.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    print_on(&mut std::io::stdout().lock(), text)
+}
+
+/// The same on whatever stands for stdout.
+pub(crate) fn print_on(out: &mut dyn Write, text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
             Err(Error::environment(format!("cannot write to stdout: {cause}")))

@@ -1,8 +1,9 @@
 //! `commgauge run --check-launch`: the same launch as a run's, of which the ranks report and measure nothing.
 
+use super::super::table_or_json::print_on;
 use super::commands::Launched;
 use super::progress::Progress;
-use super::{RunArguments, outcome, places, write_out};
+use super::{RunArguments, outcome, places};
 use crate::cli::launch_table;
 use crate::cli::table_or_json::json;
 use crate::cli::terminal::columns_of;
@@ -39,7 +40,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
         Format::Json => json(&found)?,
         _ => launch_table::text(&found, columns_of(arguments.output.width, std::io::stdout().is_terminal())),
     };
-    write_out(out, &text)?;
+    print_on(out, &text)?;
     Ok(if found.refusals.is_empty() { 0 } else { 7 })
 }
 

@@ -3,7 +3,8 @@
 
 use super::super::nccl_arguments::{Algorithm, Protocol};
 use super::super::places;
-use super::{Backend, RunArguments, launch_one, write_out};
+use super::super::table_or_json::print_on;
+use super::{Backend, RunArguments, launch_one};
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::report::{Combination, Format, View, combinations_text};
@@ -92,7 +93,7 @@ fn show(arguments: &RunArguments, views: &[(String, View)], out: &mut dyn Write)
     let text = combinations_text(&combinations, arguments.output.columns(std::io::stdout().is_terminal()));
     // Formats for programs hold one record each.
     if arguments.output.format == Format::Table {
-        return write_out(out, &format!("\n{text}"));
+        return print_on(out, &format!("\n{text}"));
     }
     eprint!("\n{text}");
     Ok(())

@@ -152,15 +152,9 @@ fn ranked(step: &StepView, rows: &[Row]) -> RankedStep {
         Some(RankedCall {
             style: op.style,
             axis: op.axis,
-            group_size: facts.group_size,
-            stride: facts.locality.stride,
-            collective: facts.collective,
-            element_type: facts.element_type,
-            reduce_op: facts.reduce_op,
-            bytes_total: facts.bytes_total,
-            splits: facts.splits.clone(),
             count_per_step: op.count_per_step,
             exposed: op.exposed(),
+            ..once(facts)
         })
     });
     RankedStep { facts: step.facts.clone(), calls: calls.collect() }
@@ -185,8 +179,9 @@ fn observed(view: &View) -> Observed {
     Observed { calls: calls.collect(), synthetic: view.header.backend.synthetic }
 }
 
-fn rated(facts: &CaseFacts) -> RatedCall {
-    let call = RankedCall {
+/// A call of a case, as if a step made it once and waited for it.
+fn once(facts: &CaseFacts) -> RankedCall {
+    RankedCall {
         style: facts.style,
         axis: facts.axis,
         group_size: facts.group_size,
@@ -198,6 +193,10 @@ fn rated(facts: &CaseFacts) -> RatedCall {
         splits: facts.splits.clone(),
         count_per_step: 1,
         exposed: true,
-    };
+    }
+}
+
+fn rated(facts: &CaseFacts) -> RatedCall {
+    let call = once(facts);
     RatedCall { cadence: Some(facts.cadence), ..RatedCall::of(&call.op(), facts.group_size, &facts.locality) }
 }
