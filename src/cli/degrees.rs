@@ -45,7 +45,7 @@ pub struct DegreeFlags {
     /// File that names the rank at each position of the grid: ranks separated by spaces, commas or line breaks,
     /// comments from # on
     #[arg(long, value_name = "FILE")]
-    pub ranks: Option<PathBuf>,
+    pub rank_list: Option<PathBuf>,
 }
 
 impl DegreeFlags {
@@ -74,7 +74,7 @@ impl DegreeFlags {
     /// line.
     pub fn table_on(&self, world: u32) -> Result<LayoutTable> {
         let mut table = self.table()?;
-        if let Some(path) = &self.ranks {
+        if let Some(path) = &self.rank_list {
             layout_on(&table, world)?;
             table.ranks = Some(read_ranks(path, world)?);
         }
@@ -90,7 +90,7 @@ impl DegreeFlags {
             (Some(world), _) | (None, Some(world)) => world,
             (None, None) => {
                 let problem = "is missing; give the number of ranks, or --dp, so that it follows from the degrees";
-                return Err(Place::flag("--world").wrong(problem));
+                return Err(Place::flag("--ranks").wrong(problem));
             }
         };
         layout_on(&self.table_on(world)?, world)

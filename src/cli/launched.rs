@@ -91,7 +91,7 @@ fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
         share_gpu: nccl.share_gpu,
         algorithm: nccl.algorithm.and_then(Algorithm::name),
         protocol: nccl.protocol.and_then(Protocol::name),
-        tell_algorithm: nccl.tell_algorithm,
+        record_algorithm: nccl.record_algorithm,
     };
     if is_nccl { environment.prepare() } else { Ok(None) }
 }

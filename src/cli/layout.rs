@@ -22,7 +22,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 
 /// Show the groups of every axis of a layout, and how they are placed on the nodes
 ///
-/// commgauge layout --world 16 --tp 2 --pp 4
+/// commgauge layout --ranks 16 --tp 2 --pp 4
 ///
 /// Ranks are numbered as the launcher numbers them, so that consecutive ranks share a node.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,8 +32,8 @@ pub struct LayoutCommand {
     pub degrees: DegreeFlags,
 
     /// Number of ranks [default: tp x cp x dp x pp, if --dp is given]
-    #[arg(long, value_name = "RANKS", allow_negative_numbers = true)]
-    pub world: Option<String>,
+    #[arg(long, visible_alias = "world", value_name = "RANKS", allow_negative_numbers = true)]
+    pub ranks: Option<String>,
 
     /// Ranks on each node
     #[arg(long, value_name = "NUMBER", default_value = "8", allow_negative_numbers = true)]
@@ -54,8 +54,8 @@ pub struct LayoutCommand {
 
 impl LayoutCommand {
     fn world(&self) -> Result<Option<u32>> {
-        let given = self.world.clone().map(|text| ("--world", "world", text));
-        Table::of_flags(given).take("world").map(|item| item.count_within(1..=MOST_RANKS)).transpose()
+        let given = self.ranks.clone().map(|text| ("--ranks", "ranks", text));
+        Table::of_flags(given).take("ranks").map(|item| item.count_within(1..=MOST_RANKS)).transpose()
     }
 
     /// Shows the layout on stdout.

@@ -19,20 +19,29 @@ const HABITS: [(&str, [&str; 3]); 6] = [
     ("warm_buffers", ["false", "true", "true"]),
     ("check", ["1", "0", "0"]),
     ("replicates", ["1", "1", "1"]),
-    ("format", ["nccl-tests", "table", "table"]),
+    ("format", ["nccl-tests", "osu", "imb"]),
 ];
 
 /// Part of a definition that has no flags of its own: in it `--like` sets those flags above that are not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Habits;
 
+/// The same of a definition that hands the flags of a sweep on: only how results are written follows from `--like`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WrittenLike;
+
+/// Sets the default of some flags by `--like`.
+fn with_defaults(command: Command, flags: &[&str]) -> Command {
+    HABITS.into_iter().filter(|(flag, _)| flags.is_empty() || flags.contains(flag)).fold(command, |command, habit| {
+        let (flag, values) = habit;
+        let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
+        command.mut_arg(flag, |argument| argument.default_value_ifs(when))
+    })
+}
+
 impl Args for Habits {
-    fn augment_args(mut command: Command) -> Command {
-        for (flag, values) in HABITS {
-            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
-            command = command.mut_arg(flag, |argument| argument.default_value_ifs(when));
-        }
-        command
+    fn augment_args(command: Command) -> Command {
+        with_defaults(command, &[])
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -40,9 +49,29 @@ impl Args for Habits {
     }
 }
 
+impl Args for WrittenLike {
+    fn augment_args(command: Command) -> Command {
+        with_defaults(command, &["format"])
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        WrittenLike::augment_args(command)
+    }
+}
+
 impl FromArgMatches for Habits {
     fn from_arg_matches(_: &ArgMatches) -> Result<Habits, Error> {
         Ok(Habits)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl FromArgMatches for WrittenLike {
+    fn from_arg_matches(_: &ArgMatches) -> Result<WrittenLike, Error> {
+        Ok(WrittenLike)
     }
 
     fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
@@ -100,11 +129,11 @@ mod tests {
             ),
             (
                 "--like osu",
-                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(100)], Format::Table),
+                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(100)], Format::Osu),
             ),
             (
                 "--like imb",
-                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(640)], Format::Table),
+                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(640)], Format::Imb),
             ),
             (
                 "--like osu -n 7 -c 1 --cadence streaming --placement in --replicates 2 --format csv",
@@ -112,7 +141,7 @@ mod tests {
             ),
             (
                 "--like osu --precision 5%",
-                (text("isolated"), text("out-of-place"), true, false, 1, [None, None], Format::Table),
+                (text("isolated"), text("out-of-place"), true, false, 1, [None, None], Format::Osu),
             ),
         ] {
             assert_eq!(came_to(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
@@ -123,8 +152,9 @@ mod tests {
 
     #[test]
     fn every_tool_has_its_column() {
-        let names: Vec<String> =
-            Peer::value_variants().iter().map(|peer| peer.to_possible_value().unwrap().get_name().to_owned()).collect();
+        let names: Vec<&str> = Peer::value_variants().iter().map(|peer| peer.name()).collect();
+        let values = Peer::value_variants().iter().filter_map(|peer| peer.to_possible_value());
+        assert!(values.map(|value| value.get_name().to_owned()).eq(names.iter().copied()));
         assert_eq!(names, super::TOOLS);
     }
 }

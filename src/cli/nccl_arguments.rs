@@ -33,7 +33,7 @@ pub struct NcclArguments {
     /// Have NCCL log the algorithm and protocol that it takes for each case: they come into the record. Writing the log
     /// makes short calls longer, so that the times of such a launch count as unreliable
     #[arg(long)]
-    pub tell_algorithm: bool,
+    pub record_algorithm: bool,
     /// How buffers are registered with NCCL, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
     /// symmetric (laid out alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
@@ -176,7 +176,7 @@ impl NcclArguments {
             ("--share-gpu", self.share_gpu),
             ("--algorithm", self.algorithm.is_some()),
             ("--protocol", self.protocol.is_some()),
-            ("--tell-algorithm", self.tell_algorithm),
+            ("--record-algorithm", self.record_algorithm),
             ("--buffers", !self.buffers.is_empty()),
             ("--submit", !self.submit.is_empty()),
             ("--aggregate", !self.aggregate.is_empty()),

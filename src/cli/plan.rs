@@ -38,7 +38,7 @@ pub struct PlanCommand {
     model: String,
 
     /// All GPUs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    #[arg(long, visible_alias = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     gpus: u32,
 
     /// GPUs of each node, neighbours in world rank [default: those of the machine file]

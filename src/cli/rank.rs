@@ -27,8 +27,8 @@ pub struct RankCommand {
     step: StepFlags,
 
     /// Number of ranks, where --dp is left out [default: those of dp 1]
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    world: Option<u32>,
+    #[arg(long, visible_alias = "world", value_name = "N", help_heading = "Layout")]
+    ranks: Option<u32>,
 
     #[command(flatten)]
     rates: RatesFlags,
@@ -81,9 +81,9 @@ impl RankCommand {
     }
 
     fn document(&self) -> Result<RankDocument> {
-        let ranks = match self.world {
-            Some(world) if (1..=MOST_RANKS).contains(&world) => world,
-            Some(world) => return Err(Error::usage(format!("--world: found {world}; accepted: 1 to {MOST_RANKS}"))),
+        let ranks = match self.ranks {
+            Some(ranks) if (1..=MOST_RANKS).contains(&ranks) => ranks,
+            Some(ranks) => return Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
             None => self.step.ranks()?,
         };
         let table = self.step.table(ranks)?;

@@ -31,6 +31,15 @@ const VOLUME_OF_IMB: u64 = 40 << 20;
 const LEAST_WARM_UP_OF_IMB: u64 = 10;
 
 impl Peer {
+    /// As flags and records name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::NcclTests => "nccl-tests",
+            Peer::Osu => "osu",
+            Peer::Imb => "imb",
+        }
+    }
+
     /// The calls that the tool makes of a size by default: COLL_LOOP_SMALL, COLL_SKIP_LARGE and so on of OSU, `-n` and `-w` of
     /// nccl-tests, WARMUP_PERCENT of IMB.
     pub fn calls(self, bytes: Bytes) -> Calls {

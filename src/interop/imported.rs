@@ -192,6 +192,8 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             warm_buffers: false,
             verify: false,
             within_seconds: None,
+            iterations: None,
+            calls_like: None,
         },
         ranks: Vec::new(),
         environment: BTreeMap::new(),

@@ -88,6 +88,7 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     match launcher.family {
         Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, room, &mut arguments),
         Family::Mpich => mpich(request, room, &mut arguments, &mut environment),
+        Family::IntelMpi => intel_mpi(request, room, &mut arguments)?,
         Family::Slurm => slurm(request, room, &mut arguments, &mut environment)?,
     }
     arguments.extend(request.launcher_arguments.iter().cloned());
@@ -101,7 +102,9 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
 /// hand on to the ranks, who then have the time to end in order.
 pub(super) fn stop_signal(family: Family) -> Option<i32> {
     match family {
-        Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::Slurm => Some(Signal::USR1.as_raw()),
+        Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::IntelMpi | Family::Slurm => {
+            Some(Signal::USR1.as_raw())
+        }
     }
 }
 
@@ -187,6 +190,32 @@ fn mpich(request: &Request, room: Room, arguments: &mut Vec<String>, environment
     bind(request, room, "-bind-to", arguments);
 }
 
+/// Words of Hydra, but for hosts: there is one number of ranks for all of them. Its ranks give processors away unasked.
+fn intel_mpi(request: &Request, room: Room, arguments: &mut Vec<String>) -> Result<()> {
+    push(arguments, &["-n", &request.ranks.to_string()]);
+    if let Some(text) = &request.hosts {
+        let (names, slots) = equal_hosts(text, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
+        push(arguments, &["-hosts", &names.join(","), "-ppn", &slots.to_string()]);
+    }
+    if let Some(file) = &request.host_file {
+        push(arguments, &["-machinefile", file]);
+    }
+    bind(request, room, "-bind-to", arguments);
+    Ok(())
+}
+
+/// Names of hosts, and the slots that each of them has.
+fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<&'a str>, u32)> {
+    let hosts = parse_hosts(text)?;
+    let slots = hosts.first().map_or(1, |host| host.1);
+    if hosts.iter().any(|host| host.1 != slots) {
+        return Err(Error::usage(format!(
+            "--hosts {text}: {launcher} takes the same number of ranks for every host; give {instead} instead"
+        )));
+    }
+    Ok((hosts.iter().map(|host| host.0).collect(), slots))
+}
+
 fn bind(request: &Request, room: Room, flag: &str, arguments: &mut Vec<String>) {
     if settled(request, &["bind-to"]) {
         return;
@@ -212,17 +241,10 @@ fn slurm(
         push(arguments, &[&format!("--mpi={mpi}")]);
     }
     if let Some(text) = &request.hosts {
-        let hosts = parse_hosts(text)?;
-        let names: Vec<&str> = hosts.iter().map(|host| host.0).collect();
+        let (names, slots) = equal_hosts(text, "srun", "a --hostfile with one line per rank")?;
         push(arguments, &[&format!("--nodelist={}", names.join(","))]);
-        if hosts.iter().any(|host| host.1 != hosts[0].1) {
-            return Err(Error::usage(format!(
-                "--hosts {text}: srun takes the same number of ranks for every host; \
-                 give a --hostfile with one line per rank instead"
-            )));
-        }
         if room == Room::Unknown && text.contains(':') {
-            push(arguments, &[&format!("--ntasks-per-node={}", hosts[0].1)]);
+            push(arguments, &[&format!("--ntasks-per-node={slots}")]);
         }
     }
     if let Some(file) = &request.host_file {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 fn launcher(family: Family) -> Launcher {
     let program = match family {
         Family::OpenMpi4 | Family::OpenMpi5 => "mpirun",
-        Family::Mpich => "mpiexec",
+        Family::Mpich | Family::IntelMpi => "mpiexec",
         Family::Slurm => "srun",
     };
     Launcher { program: program.into(), family, version: "1".into() }
@@ -50,7 +50,7 @@ fn ranks_whose_library_has_threads_are_not_bound_to_single_cores() {
 
 #[test]
 fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
-    use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
+    use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
     let four = "mpirun -n 4 --bind-to core suite 'a b'";
     let four_as_root = "mpirun --allow-run-as-root -n 4 --bind-to core suite 'a b'";
     for (family, ranks, root, expected) in [
@@ -81,6 +81,8 @@ fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
         (Mpich, 4, true, "mpiexec -n 4 -bind-to core suite 'a b'"),
         (Mpich, 8, false, MPICH_8),
         (Mpich, 8, true, MPICH_8),
+        (IntelMpi, 4, true, "mpiexec -n 4 -bind-to core suite 'a b'"),
+        (IntelMpi, 8, false, "mpiexec -n 8 -bind-to none suite 'a b'"),
         (Slurm, 4, false, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
         (Slurm, 4, true, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
         (Slurm, 8, false, "srun --ntasks=8 --kill-on-bad-exit=1 --overcommit --cpu-bind=none suite 'a b'"),
@@ -112,6 +114,11 @@ fn hosts_that_the_user_names_keep_the_launchers_own_binding() {
         (Family::OpenMpi5, "mpirun -n 4 --host a:2,b:2 suite 'a b'", "mpirun -n 4 --hostfile 'my hosts' suite 'a b'"),
         (Family::Mpich, "mpiexec -n 4 -hosts a:2,b:2 suite 'a b'", "mpiexec -n 4 -f 'my hosts' suite 'a b'"),
         (
+            Family::IntelMpi,
+            "mpiexec -n 4 -hosts a,b -ppn 2 suite 'a b'",
+            "mpiexec -n 4 -machinefile 'my hosts' suite 'a b'",
+        ),
+        (
             Family::Slurm,
             "srun --ntasks=4 --kill-on-bad-exit=1 --nodelist=a,b --ntasks-per-node=2 suite 'a b'",
             "env 'SLURM_HOSTFILE=my hosts' srun --ntasks=4 --kill-on-bad-exit=1 --distribution=arbitrary suite 'a b'",
@@ -141,9 +148,11 @@ fn hosts_that_cannot_be_meant_are_refused() {
         ("a:1,b:3", "same number of ranks for every host"),
     ] {
         let request = Request { hosts: Some(hosts.into()), ..request(4, false) };
-        let error = build(&launcher(Family::Slurm), &request).expect_err(hosts);
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains(words), "{error}");
+        for family in [Family::Slurm, Family::IntelMpi] {
+            let error = build(&launcher(family), &request).expect_err(hosts);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
     let twice = Request { hosts: Some("a".into()), host_file: Some("f".into()), ..request(1, false) };
     assert_eq!(build(&launcher(Family::Mpich), &twice).expect_err("both").exit_code(), 2);

@@ -9,6 +9,8 @@ pub enum Family {
     OpenMpi5,
     /// Hydra, the `mpiexec` of MPICH.
     Mpich,
+    /// The `mpiexec` of Intel MPI, which shares MPICH's binary interface and began as its Hydra.
+    IntelMpi,
     /// `srun` of Slurm.
     Slurm,
 }
@@ -69,6 +71,7 @@ impl Family {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => "Open MPI",
             Self::Mpich => "MPICH",
+            Self::IntelMpi => "Intel MPI",
             Self::Slurm => "Slurm",
         }
     }
@@ -77,7 +80,7 @@ impl Family {
     pub fn flavor(self) -> Option<Flavor> {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => Some(Flavor::OpenMpi),
-            Self::Mpich => Some(Flavor::Mpich),
+            Self::Mpich | Self::IntelMpi => Some(Flavor::Mpich),
             Self::Slurm => None,
         }
     }
@@ -99,6 +102,11 @@ pub(super) fn parse_version(text: &str) -> Option<(Family, String)> {
     if first.starts_with("HYDRA build details") {
         let version = text.lines().find_map(|line| line.trim().strip_prefix("Version:"))?;
         return Some((Family::Mpich, version.trim().to_owned()));
+    }
+    if first.starts_with("Intel(R) MPI Library") {
+        let version = first.split_once("Version ")?.1.split(' ').next()?;
+        leading_number(version)?;
+        return Some((Family::IntelMpi, version.to_owned()));
     }
     // Debian calls it slurm-wlm.
     let (name, version) = first.split_once(' ')?;
@@ -127,7 +135,8 @@ mod tests {
             ("", None),
             ("\n\n", None),
             ("mpirun: command not understood", None),
-            (INTEL, None),
+            (INTEL, known(Family::IntelMpi, "2021.11")),
+            ("Intel(R) MPI Library for Linux* OS", None),
             ("mpirun (Open MPI) unknown", None),
             ("slurm", None),
             (OPEN_MPI_4, known(Family::OpenMpi4, "4.1.4")),

@@ -62,7 +62,7 @@ fn asked_for(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<St
     let Some((family, version)) = parse_version(&text) else {
         let first = text.lines().next().unwrap_or_default();
         return Err(Error::usage(format!(
-            "--launcher {choice}: its --version says \"{first}\"; known are mpirun of Open MPI, mpiexec of MPICH and srun"
+            "--launcher {choice}: its --version says \"{first}\"; known are mpirun of Open MPI, mpiexec of MPICH and of Intel MPI, and srun"
         )));
     };
     if let Some(flavor) = here.flavor.filter(|flavor| !family.starts(*flavor)) {

@@ -38,12 +38,16 @@ pub fn remote_shell(
         Family::OpenMpi4 | Family::OpenMpi5 => after(&["plm_rsh_agent", "plm_ssh_agent"])
             .or_else(|| set("OMPI_MCA_plm_rsh_agent"))
             .or_else(|| set("PRTE_MCA_plm_ssh_agent")),
-        Family::Mpich => {
-            let starter = after(&["launcher", "bootstrap", "rmk"]).or_else(|| set("HYDRA_LAUNCHER"));
+        Family::Mpich | Family::IntelMpi => {
+            let starter = after(&["launcher", "bootstrap", "rmk"])
+                .or_else(|| set("HYDRA_LAUNCHER"))
+                .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP"));
             if starter.is_some_and(|starter| !["ssh", "rsh"].contains(&starter.as_str())) {
                 return None;
             }
-            after(&["launcher-exec", "bootstrap-exec"]).or_else(|| set("HYDRA_LAUNCHER_EXEC"))
+            after(&["launcher-exec", "bootstrap-exec"])
+                .or_else(|| set("HYDRA_LAUNCHER_EXEC"))
+                .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP_EXEC"))
         }
     };
     // Open MPI takes a list of programs, and the first that is there.

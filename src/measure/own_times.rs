@@ -105,10 +105,10 @@ impl OwnTimes {
                 blocks.insert(block, merged);
             }
         }
-        let whole = |(block, hdr_v2_deflate_base64): (u32, String)| {
+        let whole = |(block, text): (u32, String)| {
             let rank = block * self.ranks_per_block;
             let ranks = self.ranks_per_block.min(self.world_size - rank);
-            RankHistogram { rank, ranks, hdr_v2_deflate_base64 }
+            RankHistogram { rank, ranks, hdr_v2_deflate_base64: text.into() }
         };
         Ok(blocks.into_iter().map(whole).collect())
     }

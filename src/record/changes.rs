@@ -101,6 +101,8 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
             warm_buffers,
             verify,
             within_seconds,
+            iterations,
+            calls_like,
         } = settings;
         [
             ("precision", precision.to_string()),
@@ -111,6 +113,8 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
             ("warm_buffers", warm_buffers.to_string()),
             ("verify", verify.to_string()),
             ("within", within_seconds.map_or_else(|| "none".to_owned(), |within| within.to_string())),
+            ("iterations", iterations.map_or_else(|| "none".to_owned(), |count| count.to_string())),
+            ("like", calls_like.clone().unwrap_or_else(|| "none".to_owned())),
         ]
     };
     for ((name, then), (_, here)) in parts(before).into_iter().zip(parts(now)) {

@@ -149,9 +149,21 @@ pub struct Settings {
     /// one replicate. Absent where every case had a budget of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_seconds: Option<Seconds>,
+    /// Timed calls of every case and replicate, where that number was given and the precision decided nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u32>,
+    /// The tool whose number of calls for each size was taken (`--like`), where `iterations` does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_like: Option<String>,
 }
 
 impl Settings {
+    /// What fixed the number of calls, where something did.
+    pub fn fixed_calls(&self) -> Option<String> {
+        let given = self.iterations.map(|count| format!("{count} calls"));
+        given.or_else(|| Some(format!("as many calls as {} makes", self.calls_like.as_ref()?)))
+    }
+
     /// Replicates that every case of a complete record has.
     pub fn fewest_replicates(&self) -> u32 {
         if self.within_seconds.is_some() { 1 } else { self.replicates }

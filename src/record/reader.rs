@@ -359,7 +359,8 @@ mod tests {
         let record = read(SAMPLE.as_bytes()).unwrap();
         let mut histograms = 0;
         for (case, rank) in record.cases.iter().flat_map(|case| case.histograms.iter().map(move |rank| (case, rank))) {
-            let bytes = base64::engine::general_purpose::STANDARD.decode(&rank.hdr_v2_deflate_base64).unwrap();
+            let bytes =
+                base64::engine::general_purpose::STANDARD.decode(rank.hdr_v2_deflate_base64.as_bytes()).unwrap();
             let histogram: hdrhistogram::Histogram<u64> =
                 hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
             assert_eq!(histogram.len(), case.samples.slowest_nanoseconds.len() as u64);

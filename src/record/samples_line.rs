@@ -3,6 +3,7 @@
 use crate::sample::Doubt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Samples of a case, column by column; every list has the same length. Times are of the whole sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,5 +34,6 @@ pub struct RankHistogram {
     /// Ranks it covers: 1 in small worlds, a block of consecutive ranks in large ones.
     pub ranks: u32,
     /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
-    pub hdr_v2_deflate_base64: String,
+    // Shared, as what is shown of a record refers to it.
+    pub hdr_v2_deflate_base64: Arc<str>,
 }

@@ -5,7 +5,7 @@ use super::row::Row;
 use super::step::{self, Part};
 use super::text::visible;
 use super::view::View;
-use super::{calibration, contention, interference, products, replay};
+use super::{calibration, contention, interference, products, replay, screen};
 use crate::units::{Rate, Seconds, three_digits};
 use crate::variant;
 
@@ -40,6 +40,7 @@ pub(super) fn text(view: &View) -> String {
         None => rows(view),
     };
     let mut parts: Vec<Part> = view.steps.iter().flat_map(|step| step::markdown(step, &view.rows)).collect();
+    parts.extend(screen::part(view, &markdown_table, &bullets));
     parts.extend(contention::part(view, &markdown_table));
     parts.extend(interference::part(view, &markdown_table));
     parts.extend(calibration::part(view, &markdown_table));

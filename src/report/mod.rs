@@ -19,12 +19,14 @@ mod locate;
 mod markdown;
 mod nccl_tests;
 mod pairs;
+mod peer_table;
 pub(crate) mod plain_table;
 pub mod plan;
 mod products;
 mod prometheus;
 mod provenance;
 pub mod rank;
+mod rank_means;
 mod replay;
 mod row;
 pub mod screen;
@@ -54,6 +56,7 @@ pub use verdict::{VerdictFormat, verdict_text};
 pub use view::View;
 
 use crate::error::{Error, Result};
+use peer_table::Tool;
 use std::io::{ErrorKind, Write};
 
 /// Name and version of the JSON document, and its schema.
@@ -85,6 +88,10 @@ pub enum Format {
     /// The columns of nccl-tests, for programs that read those; holds the streaming cases only, because nccl-tests
     /// measures no others.
     NcclTests,
+    /// The columns of the OSU micro-benchmarks, of mean times on the ranks.
+    Osu,
+    /// The columns of the Intel MPI benchmarks, of mean times on the ranks.
+    Imb,
 }
 
 /// Writes a view. `width` and `color` matter to the table only.
@@ -102,6 +109,8 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Junit => junit::text(view)?,
         Format::Prometheus => prometheus::text(view),
         Format::NcclTests => nccl_tests::text(view),
+        Format::Osu => peer_table::text(Tool::Osu, view),
+        Format::Imb => peer_table::text(Tool::Imb, view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {

@@ -37,6 +37,11 @@ impl Column {
         self.heading
     }
 
+    /// Whether it stands to the right.
+    pub fn is_number(&self) -> bool {
+        self.right
+    }
+
     /// The higher, the earlier it is left out; 0 is never.
     pub fn expendable(&self) -> u8 {
         self.expendable

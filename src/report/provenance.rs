@@ -109,15 +109,15 @@ fn measuring(header: &Header) -> String {
     let replicates = settings.replicates;
     let is_sweep = header.program == "commgauge-sweep";
     let precision = (settings.precision * 1e4).round() / 100.0;
-    let until = match settings.within_seconds {
-        Some(within) => {
+    let rounds = format!("{replicates} replicate{}", if replicates == 1 { "" } else { "s" });
+    let until = match (settings.within_seconds, settings.fixed_calls()) {
+        (Some(within), _) => {
             format!("all cases within {within}, the widest intervals again, to a precision of {precision} %")
         }
-        None => format!(
-            "{replicates} replicate{}, each to a precision of {precision} % or {}",
-            if replicates == 1 { "" } else { "s" },
-            settings.case_budget_seconds
-        ),
+        (None, Some(calls)) => format!("{rounds} of {calls}"),
+        (None, None) => {
+            format!("{rounds}, each to a precision of {precision} % or {}", settings.case_budget_seconds)
+        }
     };
     format!(
         "{until}, {} to {} samples; {} buffers{}; data {}; seed {}",

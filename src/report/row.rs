@@ -2,6 +2,7 @@
 //!
 //! Numbers only; how they look is for the renderers.
 
+use super::rank_means::ReplicateTimes;
 use crate::record::line::{CaseFacts, CaseLine, Header, Outcome};
 use crate::stats::{Interval, median, median_interval, percentile, sorted};
 use crate::units::{Rate, Seconds};
@@ -44,6 +45,8 @@ pub struct Row {
     pub precision_reached: Option<f64>,
     /// The precision that was requested of it, where all cases shared one budget.
     pub precision_requested: Option<f64>,
+    /// The ranks' own times of each replicate that was measured.
+    pub own_times: Vec<ReplicateTimes>,
     /// What came of it.
     pub status: Status,
     /// Warnings of the replicates, each once.
@@ -164,6 +167,7 @@ impl Row {
             library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
             precision_requested: header.settings.within_seconds.map(|_| header.settings.precision),
+            own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
             status,
             warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),
         }
@@ -176,7 +180,7 @@ impl Row {
         const FASTEST: Rate = Rate(999e9);
         let moves = facts.bytes_accounted.0 > 0;
         let is_nccl = header.backend.name == "nccl";
-        let tells_choice = header.command_line.iter().any(|word| word == "--tell-algorithm");
+        let tells_choice = header.command_line.iter().any(|word| word == "--record-algorithm");
         let choice = LibraryChoice {
             algorithm: "collnet-direct".to_owned(),
             protocol: Some("simple".to_owned()),

@@ -326,7 +326,7 @@ fn rows_that_come_one_by_one_are_those_of_the_report() {
         // A rule is as long as the columns are wide, which is decided before the first row.
         lines.filter(|line| !line.starts_with("---")).collect()
     };
-    for format in [Format::Table, Format::NcclTests] {
+    for format in [Format::Table, Format::NcclTests, Format::Osu, Format::Imb] {
         let mut live = LiveRows::new(format, 400, false).expect("it can be written row by row");
         let mut written: Vec<String> = sample_lines().iter().map(|line| live.take(line)).collect();
         assert!(written.iter().filter(|text| !text.is_empty()).count() > 1, "{format:?} comes in pieces");

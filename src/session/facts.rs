@@ -45,6 +45,8 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             warm_buffers: settings.warm_buffers,
             verify: settings.verify,
             within_seconds: settings.within,
+            iterations: settings.fixed_iterations,
+            calls_like: settings.calls_like.map(|tool| tool.name().to_owned()),
         },
         ranks: ranks.facts.clone(),
         environment: provenance::environment(),

@@ -139,7 +139,11 @@ impl<'a> Rehearsal<'a> {
             for taken in taken {
                 ranks.iter().for_each(|rank| histogram.record(taken.of(*rank)));
             }
-            Ok(RankHistogram { rank: ranks[0], ranks: ranks.len() as u32, hdr_v2_deflate_base64: histogram.encode()? })
+            Ok(RankHistogram {
+                rank: ranks[0],
+                ranks: ranks.len() as u32,
+                hdr_v2_deflate_base64: histogram.encode()?.into(),
+            })
         };
         ranks.chunk_by(|a, b| node_of(*a) == node_of(*b)).map(of_node).collect()
     }

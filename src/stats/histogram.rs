@@ -39,6 +39,11 @@ impl Histogram {
         self.0.len()
     }
 
+    /// The mean of all values, to three significant digits; 0 without any.
+    pub fn mean_nanoseconds(&self) -> f64 {
+        self.0.mean()
+    }
+
     /// The value that `percent` per cent of all do not exceed, to three significant digits; `None` with fewer values
     /// than [`super::fewest_samples`].
     pub fn percentile(&self, percent: f64) -> Option<u64> {

@@ -51,7 +51,7 @@ fn identity(op: &Value) -> Vec<String> {
 
 fn listed(ranks: u32, flags: &str) -> Vec<Vec<String>> {
     let mut command = Command::new(COMMGAUGE);
-    command.arg("ops").args(words(flags)).args(["--format", "json", "--world", &ranks.to_string()]);
+    command.arg("ops").args(words(flags)).args(["--format", "json", "--ranks", &ranks.to_string()]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -270,7 +270,7 @@ fn what_nccl_chooses_is_read_from_its_log_for_every_case_that_has_a_choice_and_t
     std::fs::create_dir(&logs).unwrap();
     let flags =
         format!("all_reduce send_recv all_gather -b 1K -e 1M -f 1024 --placement out --submit stream,graph {QUICKLY}");
-    let mut command = nccl(3, SWEEP, &format!("{flags} --tell-algorithm"), &record);
+    let mut command = nccl(3, SWEEP, &format!("{flags} --record-algorithm"), &record);
     Ran::of(command.env("TMPDIR", &logs), 60).ended_with(0);
     // The law of the stand-in.
     let expected =
@@ -293,9 +293,9 @@ fn what_nccl_chooses_is_read_from_its_log_for_every_case_that_has_a_choice_and_t
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("tree ll x1"), "{shown}");
     let header = &lines(&record)[0];
-    assert!(header["warnings"].to_string().contains("(--tell-algorithm): times are longer"), "{header}");
+    assert!(header["warnings"].to_string().contains("(--record-algorithm): times are longer"), "{header}");
     assert!(!header["notes"].to_string().contains("NCCL_DEBUG"), "the same settings on all ranks: {header}");
-    let mut command = nccl(2, SWEEP, "all_reduce -b 1K -e 1K --tell-algorithm", &folder.path().join("a.jsonl"));
+    let mut command = nccl(2, SWEEP, "all_reduce -b 1K -e 1K --record-algorithm", &folder.path().join("a.jsonl"));
     Ran::of(command.env("NCCL_DEBUG", "WARN"), 60).ended_with(2).said("the environment has NCCL_DEBUG");
 }
 

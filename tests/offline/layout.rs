@@ -16,14 +16,14 @@ fn run(line: &str) -> Output {
 #[test]
 fn a_layout_that_cannot_be_ends_with_2_and_says_so_on_stderr_only() {
     for (line, expected) in [
-        ("--world 16 --tp 3", "needs a multiple of 3 ranks, but there are 16; nearest: 15 or 18"),
-        ("--world 2000000", "--world: found 2000000; accepted: a whole number from 1 to 1048576"),
+        ("--ranks 16 --tp 3", "needs a multiple of 3 ranks, but there are 16; nearest: 15 or 18"),
+        ("--ranks 2000000", "--ranks: found 2000000; accepted: a whole number from 1 to 1048576"),
         (
             "--tp 1048576 --cp 1048576 --pp 1048576 --dp 1048576",
             "= 1208925819614629174706176 ranks; the most are 1048576",
         ),
-        ("--world 16 --ranks /no/such/file", "--ranks: cannot read /no/such/file"),
-        ("--world 16 --nodes 2", "unexpected argument '--nodes'"),
+        ("--ranks 16 --rank-list /no/such/file", "--rank-list: cannot read /no/such/file"),
+        ("--ranks 16 --nodes 2", "unexpected argument '--nodes'"),
     ] {
         let output = run(line);
         let text = String::from_utf8_lossy(&output.stderr);
@@ -34,7 +34,7 @@ fn a_layout_that_cannot_be_ends_with_2_and_says_so_on_stderr_only() {
 
 #[test]
 fn every_group_of_131072_ranks_is_in_the_document() {
-    let output = run("--world 131072 --tp 8 --cp 2 --pp 16 --ep 64 --etp 1 --format json");
+    let output = run("--ranks 131072 --tp 8 --cp 2 --pp 16 --ep 64 --etp 1 --format json");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let groups = document["groups"].as_object().expect("groups");
@@ -55,7 +55,7 @@ fn every_group_of_131072_ranks_is_in_the_document() {
 
 #[test]
 fn a_reader_that_closes_the_pipe_early_is_no_error() {
-    let mut child = layout("--world 131072 --format json").stdout(Stdio::piped()).spawn().expect("commgauge starts");
+    let mut child = layout("--ranks 131072 --format json").stdout(Stdio::piped()).spawn().expect("commgauge starts");
     let mut start = [0; 32];
     child.stdout.take().expect("a pipe").read_exact(&mut start).expect("a beginning");
     assert_eq!(child.wait().expect("an end").code(), Some(0));

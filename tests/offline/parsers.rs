@@ -1,6 +1,7 @@
-//! The columns of nccl-tests that a report prints, read by the regular expressions and rules of programs that read nccl-tests:
-//! SuperBench (microsoft/superbenchmark 700d6501, cuda_nccl_bw_performance.py), the ReFrame tests of CSCS
-//! (eth-cscs/cscs-reframe-tests 2f813557, xccl_tests.py) and Ramble (GoogleCloudPlatform/ramble, nccl-tests/application.py).
+//! The columns of nccl-tests, OSU and IMB that a report prints, read by the regular expressions and rules of programs that read those
+//! tools' output. Of nccl-tests SuperBench (microsoft/superbenchmark 700d6501, cuda_nccl_bw_performance.py), the ReFrame tests of CSCS
+//! (eth-cscs/cscs-reframe-tests 2f813557, xccl_tests.py) and Ramble (GoogleCloudPlatform/ramble, nccl-tests/application.py); of OSU and
+//! IMB Ramble (osu-micro-benchmarks and intel-mpi-benchmarks/application.py), and the reader of `commgauge import`.
 
 use crate::offline::{commgauge, text};
 use regex::Regex;
@@ -123,4 +124,74 @@ fn wrong_data_is_told_where_those_programs_look_for_it() {
     assert!(gathered.contains("# Out of bounds values : 1 FAILED"), "{gathered}");
     assert!(!Regex::new(REFRAME_SANITY).unwrap().is_match(gathered));
     assert!(superbench(gathered, false).is_err());
+}
+
+/// What Ramble takes for the heading of OSU's times, and for a row; its row of IMB's times, and what tells it that IMB came to its end.
+const RAMBLE_OSU_HEADING: &str = r"(?m)^#\s+Size\s+Avg Latency\(us\)\s*$";
+const RAMBLE_OSU_ROW: &str = r"^\s*(?P<msg_size>[0-9]+)\s+(?P<avg_lat>[0-9\.]+)\s*$";
+const RAMBLE_IMB_ROW: &str =
+    r"^\s+(?P<bytes>\d+)\s+(?P<repetitions>\d+)\s+(?P<t_min>\d+\.\d+)\s+(?P<t_max>\d+\.\d+)\s+(?P<t_avg>\d+\.\d+)$";
+const RAMBLE_IMB_END: &str = ".*?All processes entering MPI_Finalize";
+
+/// Sizes and times in microseconds that the first numbers of an expression's groups make.
+fn sizes_and_times(output: &str, row: &str, size: &str, time: &str) -> Vec<(u64, f64)> {
+    let row = Regex::new(row).expect("an expression");
+    let rows = output.lines().filter_map(|line| row.captures(line));
+    rows.map(|found| (found[size].parse().expect("bytes"), found[time].parse().expect("microseconds"))).collect()
+}
+
+#[test]
+fn programs_that_read_osu_and_imb_find_every_row_and_its_value() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let suite = "[measure]\nreplicates = 2\ncadences = 'isolated'\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'send_recv_chain', \
+                 'reduce_scatter_v']\nbytes = { from = '4KiB', to = '1MiB' }\nplacements = 'out-of-place'\n";
+    fs::write(folder.path().join("s.toml"), suite).expect("a suite");
+    let run = |line: &str| {
+        let ran = commgauge(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.status.code(), Some(0), "{line}: {}", text(&ran.stderr));
+        text(&ran.stdout)
+    };
+    run("simulate s.toml --machine two-hosts-1gbit --nodes 2 -o r.jsonl");
+    let whole: Vec<u64> = (12..=20).map(|power| 1 << power).collect();
+    let blocks: Vec<u64> = whole.iter().map(|bytes| bytes / 4).collect();
+
+    let osu = run("report r.jsonl --format osu");
+    assert_eq!(Regex::new(RAMBLE_OSU_HEADING).unwrap().find_iter(&osu).count(), 2, "{osu}");
+    let of_osu = sizes_and_times(&osu, RAMBLE_OSU_ROW, "msg_size", "avg_lat");
+    // The test of bandwidth has rows of the same form.
+    let sizes: Vec<u64> = of_osu.iter().map(|(bytes, _)| *bytes).collect();
+    assert_eq!(sizes, [&whole[..], &blocks, &whole].concat(), "{osu}");
+    assert!(osu.contains("# commgauge: OSU has no test for reduce_scatter_v"), "{osu}");
+
+    let imb = run("report r.jsonl --format imb");
+    let of_imb = sizes_and_times(&imb, RAMBLE_IMB_ROW, "bytes", "t_avg");
+    let sizes: Vec<u64> = of_imb.iter().map(|(bytes, _)| *bytes).collect();
+    assert_eq!(sizes, [&whole[..], &blocks].concat(), "{imb}");
+    assert!(Regex::new(RAMBLE_IMB_END).unwrap().is_match(&imb), "{imb}");
+    assert!(imb.contains("# commgauge: IMB has no test for reduce_scatter_v, send_recv_chain"), "{imb}");
+    // Both are of the same record.
+    assert_eq!(of_imb[..], of_osu[..of_imb.len()]);
+
+    // What was written is read back as what was measured, to the digits that were written.
+    let medians = |csv: &str| {
+        let mut reader = csv::Reader::from_reader(std::io::Cursor::new(csv));
+        let names = reader.headers().expect("headings").clone();
+        let column = |name: &str| names.iter().position(|found| found == name).expect(name);
+        let (collective, bytes, time) = (column("collective"), column("bytes_total"), column("latency_seconds_median"));
+        let rows = reader.records().map(Result::unwrap).filter(|row| !row[time].is_empty());
+        rows.map(|row| ((row[collective].to_owned(), row[bytes].to_owned()), row[time].parse::<f64>().unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let measured = medians(&run("report r.jsonl --format csv"));
+    for (tool, output, flags) in [("osu", osu, " --ranks 4"), ("imb", imb, "")] {
+        fs::write(folder.path().join(tool), output).expect("a file");
+        run(&format!("import --from {tool} {tool}{flags} -o {tool}.jsonl"));
+        let read = medians(&run(&format!("report {tool}.jsonl --format csv")));
+        assert!(read.len() >= 18, "{read:?}");
+        for (call, seconds) in &read {
+            let expected = measured.get(call).unwrap_or_else(|| panic!("{tool}: nobody measured {call:?}"));
+            // OSU writes the mean of the ranks, IMB also that of the slowest, and a report the median of the slowest.
+            assert!((0.5..1.5).contains(&(seconds / expected)), "{tool} {call:?}: {seconds} against {expected}");
+        }
+    }
 }

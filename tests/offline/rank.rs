@@ -44,7 +44,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
         (format!("{STEP} --fit fit.json --unknown-locality here"), "found locality `here`"),
         (format!("{STEP} --machine machine.toml --unknown-locality 1n"), "--fit <FILE>"),
         (format!("{STEP} --machine fit.json"), "fit.json"),
-        (format!("{STEP} --machine machine.toml --world 9"), "8 ranks, but there are 9"),
+        (format!("{STEP} --machine machine.toml --ranks 9"), "8 ranks, but there are 9"),
         (format!("{STEP} --machine machine.toml --resamples 1"), "1 is not in 100..=1000000"),
         ("--machine machine.toml --model poem --tp 8 --sequence 8192 --micro-batches 1".to_owned(), "poem"),
         (

@@ -55,7 +55,7 @@ pub struct Environment {
     /// The protocol to take for every call, as NCCL writes it.
     pub protocol: Option<&'static str>,
     /// NCCL shall tell what it chooses for every call.
-    pub tell_algorithm: bool,
+    pub record_algorithm: bool,
 }
 
 impl Environment {
@@ -91,7 +91,7 @@ impl Environment {
         if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
             set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
         }
-        if !self.tell_algorithm {
+        if !self.record_algorithm {
             keep_log_from_standard_output();
         }
         if self.share_gpu {
@@ -101,7 +101,7 @@ impl Environment {
                 }
             }
         }
-        self.tell_algorithm.then(|| Log::prepare(set)).transpose()
+        self.record_algorithm.then(|| Log::prepare(set)).transpose()
     }
 }
 

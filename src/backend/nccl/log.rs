@@ -34,7 +34,7 @@ impl Log {
         let taken = SETTINGS.iter().map(|(name, _)| *name).chain([FILE]).find(|name| env::var_os(name).is_some());
         if let Some(name) = taken {
             return Err(Error::usage(format!(
-                "--tell-algorithm reads NCCL's log, and the environment has {name}, which is for the user to read; leave one out"
+                "--record-algorithm reads NCCL's log, and the environment has {name}, which is for the user to read; leave one out"
             )));
         }
         let folder = env::temp_dir();

@@ -150,7 +150,7 @@ impl Opened {
         let mut facts = self.facts(placing, ranks_on_device);
         if log.is_some() {
             facts.warnings.push(
-                "NCCL wrote its log during the timed calls, to show what it chooses (--tell-algorithm): times are longer \
+                "NCCL wrote its log during the timed calls, to show what it chooses (--record-algorithm): times are longer \
                  than without"
                     .to_owned(),
             );

@@ -25,30 +25,30 @@ fn document(line: &str) -> Value {
 #[test]
 fn what_makes_no_layout_is_refused_with_the_flag_and_the_rule() {
     for (line, expected) in [
-        ("", "--world: is missing; give the number of ranks, or --dp, so that it follows"),
-        ("--tp 2 --pp 4", "--world: is missing"),
-        ("--world 0", "--world: found 0; accepted: a whole number from 1 to 1048576"),
-        ("--world 1048577", "--world: found 1048577; accepted: a whole number from 1 to 1048576"),
-        ("--world 99999999999999999999999999", "--world: found 99999999999999999999999999; accepted"),
-        ("--world 16 --tp 0", "--tp: found 0; accepted: a whole number from 1 to 1048576"),
-        ("--world 16 --pp -4", "--pp: found -4; accepted: a whole number from 1"),
-        ("--world 16 --ep 2.5", "--ep: found 2.5; accepted: a whole number from 1"),
-        ("--world 16 --cp two", "--cp: found the text \"two\"; accepted: a whole number from 1"),
-        ("--world 16 --tp 2 --dp 3 --pp 4", "= 24 ranks, but there are 16; start 24, or write dp = 2"),
-        ("--world 16 --tp 3", "needs a multiple of 3 ranks, but there are 16; nearest: 15 or 18, or write tp = 2 or 4"),
+        ("", "--ranks: is missing; give the number of ranks, or --dp, so that it follows"),
+        ("--tp 2 --pp 4", "--ranks: is missing"),
+        ("--ranks 0", "--ranks: found 0; accepted: a whole number from 1 to 1048576"),
+        ("--ranks 1048577", "--ranks: found 1048577; accepted: a whole number from 1 to 1048576"),
+        ("--ranks 99999999999999999999999999", "--ranks: found 99999999999999999999999999; accepted"),
+        ("--ranks 16 --tp 0", "--tp: found 0; accepted: a whole number from 1 to 1048576"),
+        ("--ranks 16 --pp -4", "--pp: found -4; accepted: a whole number from 1"),
+        ("--ranks 16 --ep 2.5", "--ep: found 2.5; accepted: a whole number from 1"),
+        ("--ranks 16 --cp two", "--cp: found the text \"two\"; accepted: a whole number from 1"),
+        ("--ranks 16 --tp 2 --dp 3 --pp 4", "= 24 ranks, but there are 16; start 24, or write dp = 2"),
+        ("--ranks 16 --tp 3", "needs a multiple of 3 ranks, but there are 16; nearest: 15 or 18, or write tp = 2 or 4"),
         ("--tp 1024 --dp 1024 --pp 2", "tp 1024 x cp 1 x dp 1024 x pp 2 = 2097152 ranks; the most are 1048576 (2^20)"),
-        ("--world 16 --tp 2 --ep 3", "ep 3 x etp 2 = 6 does not divide the tp 2 x cp 1 x dp 8 = 16 ranks of a stage"),
-        ("--world 16 --etp 3", "nearest that divide: etp 2 or 4"),
-        ("--world 16 --order tp-dp-zz", "--order: found `zz` in `tp-dp-zz`; accepted: the axes from the fastest"),
-        ("--world 16 --order tp-dp-tp", "--order: `tp-dp-tp` names tp twice"),
-        ("--world 16 --tp 2 --order tp-pp", "axis order tp-pp: dp is left out, but dp is 8"),
-        ("--world 16 --ranks-per-node 0", "--ranks-per-node: found 0; accepted: a whole number from 1"),
-        ("--world 16 --axis tp,xx", "--axis: found `xx`; accepted: tp, cp, ep, etp, dp, pp, mp, dp_cp, edp, embedding"),
-        ("--world 16 --axis pair", "--axis: found `pair`"),
-        ("--world 16 --ranks no/such/file", "--ranks: cannot read no/such/file"),
-        ("--world 16 --format yaml", "invalid value 'yaml'"),
+        ("--ranks 16 --tp 2 --ep 3", "ep 3 x etp 2 = 6 does not divide the tp 2 x cp 1 x dp 8 = 16 ranks of a stage"),
+        ("--ranks 16 --etp 3", "nearest that divide: etp 2 or 4"),
+        ("--ranks 16 --order tp-dp-zz", "--order: found `zz` in `tp-dp-zz`; accepted: the axes from the fastest"),
+        ("--ranks 16 --order tp-dp-tp", "--order: `tp-dp-tp` names tp twice"),
+        ("--ranks 16 --tp 2 --order tp-pp", "axis order tp-pp: dp is left out, but dp is 8"),
+        ("--ranks 16 --ranks-per-node 0", "--ranks-per-node: found 0; accepted: a whole number from 1"),
+        ("--ranks 16 --axis tp,xx", "--axis: found `xx`; accepted: tp, cp, ep, etp, dp, pp, mp, dp_cp, edp, embedding"),
+        ("--ranks 16 --axis pair", "--axis: found `pair`"),
+        ("--ranks 16 --rank-list no/such/file", "--rank-list: cannot read no/such/file"),
+        ("--ranks 16 --format yaml", "invalid value 'yaml'"),
         (
-            "--world 64 --tp 8 --pp 2 --ep 4 --order tp-cp-ep-pp-dp",
+            "--ranks 64 --tp 8 --pp 2 --ep 4 --order tp-cp-ep-pp-dp",
             "before pp are tp 8 x cp 1 = 8 ranks for dense layers and etp 8 x ep 4 = 32 for experts; put pp last",
         ),
     ] {
@@ -61,12 +61,12 @@ fn what_makes_no_layout_is_refused_with_the_flag_and_the_rule() {
 #[test]
 fn the_picture_fits_the_width() {
     for (name, line) in [
-        ("sixteen", "--world 16 --tp 2 --pp 4 --dp 2"),
-        ("sixteen_swapped", "--world 16 --tp 2 --pp 4 --order tp-cp-ep-pp-dp"),
-        ("experts", "--world 64 --tp 8 --pp 2 --ep 8 --etp 1"),
-        ("many", "--world 131072 --tp 8 --cp 2 --pp 16 --ep 64 --etp 1"),
-        ("wide_node", "--world 144 --ranks-per-node 72 --tp 8 --pp 2"),
-        ("uneven", "--world 12 --tp 2 --dp 6 --axis dp,pp"),
+        ("sixteen", "--ranks 16 --tp 2 --pp 4 --dp 2"),
+        ("sixteen_swapped", "--ranks 16 --tp 2 --pp 4 --order tp-cp-ep-pp-dp"),
+        ("experts", "--ranks 64 --tp 8 --pp 2 --ep 8 --etp 1"),
+        ("many", "--ranks 131072 --tp 8 --cp 2 --pp 16 --ep 64 --etp 1"),
+        ("wide_node", "--ranks 144 --ranks-per-node 72 --tp 8 --pp 2"),
+        ("uneven", "--ranks 12 --tp 2 --dp 6 --axis dp,pp"),
     ] {
         for width in [80, 140] {
             let text = shown(line, width).unwrap();
@@ -102,22 +102,22 @@ fn the_document_holds_every_group_and_how_it_lies() {
     assert_eq!(json["locality"]["embedding"], lies(2, 1, 12, 4));
     let json = document("--tp 8 --dp 4 --pp 2 --ep 8 --etp 1");
     assert_eq!(json["groups"]["etp"][63], serde_json::json!([63]), "etp is there where it is not tp");
-    let json = document("--world 16 --tp 2 --axis dp,tp");
+    let json = document("--ranks 16 --tp 2 --axis dp,tp");
     assert_eq!(json["groups"].as_object().unwrap().len(), 2);
 }
 
 #[test]
 fn every_document_is_valid_and_a_stranger_is_not() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
-    for line in ["--world 1", "--world 16 --tp 2 --pp 4", "--world 64 --tp 8 --ep 8 --etp 1", "--world 16 --axis dp"] {
+    for line in ["--ranks 1", "--ranks 16 --tp 2 --pp 4", "--ranks 64 --tp 8 --ep 8 --etp 1", "--ranks 16 --axis dp"] {
         let json = document(line);
         let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{line}: {errors:?}");
     }
-    let mut stranger = document("--world 16");
+    let mut stranger = document("--ranks 16");
     stranger["groups"]["zz"] = serde_json::json!([[0]]);
     assert!(!validator.is_valid(&stranger));
-    stranger = document("--world 16");
+    stranger = document("--ranks 16");
     stranger["version"] = 2.into();
     assert!(!validator.is_valid(&stranger));
 }
@@ -138,7 +138,7 @@ fn a_mapping_file_moves_ranks_to_other_positions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ranks.txt");
     std::fs::write(&path, "0 4 1 5 # even positions on the first node\n2 6 3 7\n").unwrap();
-    let line = format!("--tp 2 --dp 4 --ranks-per-node 4 --ranks {}", path.display());
+    let line = format!("--tp 2 --dp 4 --ranks-per-node 4 --rank-list {}", path.display());
     let json = document(&line);
     assert_eq!(json["groups"]["tp"], serde_json::json!([[0, 4], [1, 5], [2, 6], [3, 7]]));
     assert_eq!(json["locality"]["tp"]["nodes_spanned"], 2);

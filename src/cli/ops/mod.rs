@@ -28,8 +28,8 @@ pub struct OpsCommand {
     step: StepFlags,
 
     /// Number of ranks, where --dp is left out [default: those of dp 1]
-    #[arg(long, value_name = "N", help_heading = "Layout")]
-    world: Option<u32>,
+    #[arg(long, visible_alias = "world", value_name = "N", help_heading = "Layout")]
+    ranks: Option<u32>,
 
     /// Show the ranks of this pipeline stage [default: the rank that each axis loads most]
     #[arg(long, value_name = "N")]
@@ -66,9 +66,9 @@ impl OpsCommand {
     }
 
     fn ranks(&self) -> Result<u32> {
-        match self.world {
-            Some(world) if (1..=MOST_RANKS).contains(&world) => Ok(world),
-            Some(world) => Err(Error::usage(format!("--world: found {world}; accepted: 1 to {MOST_RANKS}"))),
+        match self.ranks {
+            Some(ranks) if (1..=MOST_RANKS).contains(&ranks) => Ok(ranks),
+            Some(ranks) => Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
             None => self.step.ranks(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::sweep_flags::SweepFlags;
 use crate::cli::OutputArguments;
+use crate::cli::like::WrittenLike;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
 use crate::cli::nccl_arguments::{Algorithm, Protocol};
 use crate::units::Seconds;
@@ -111,6 +112,9 @@ pub struct RunArguments {
     /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
+    // The last, as it is about flags above.
+    #[command(flatten)]
+    pub(crate) written: WrittenLike,
 }
 
 /// The backends that can be requested by name.

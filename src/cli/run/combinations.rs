@@ -34,9 +34,9 @@ pub(super) fn check(arguments: &RunArguments) -> Result<()> {
     if arguments.backend != Backend::Nccl {
         return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
     }
-    if arguments.extra.iter().any(|word| word == "--tell-algorithm") {
+    if arguments.extra.iter().any(|word| word == "--record-algorithm") {
         return Err(Error::usage(format!(
-            "{flag} and --tell-algorithm: a forced choice is known already, and NCCL's log would be in the times; launch it by itself"
+            "{flag} and --record-algorithm: a forced choice is known already, and NCCL's log would be in the times; launch it by itself"
         )));
     }
     if arguments.launches > 1 {
@@ -180,7 +180,7 @@ mod tests {
         for (line, words) in [
             ("s.toml --algorithm ring", "--algorithm is for --backend nccl"),
             ("s.toml --backend nccl --protocol ll --launches 2", "--protocol and --launches"),
-            ("s.toml --backend nccl --algorithm any,ring -- --tell-algorithm", "--algorithm and --tell-algorithm"),
+            ("s.toml --backend nccl --algorithm any,ring -- --record-algorithm", "--algorithm and --record-algorithm"),
         ] {
             let error = check(&parse(line).unwrap()).expect_err(line);
             assert!(error.exit_code() == 2 && error.to_string().contains(words), "{error}");

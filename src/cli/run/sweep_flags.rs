@@ -87,6 +87,7 @@ pub(super) fn collectives(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Format;
     use clap::Parser;
 
     #[derive(Debug, Parser)]
@@ -116,6 +117,20 @@ mod tests {
         // All that say what and how to measure, but -i, which excludes -f, and those of nccl-tests, most of which are refused.
         let own = flags().iter().filter(|flag| !flag.is_hide_set() && *flag.get_id() != "like").count();
         assert_eq!(own, given.iter().filter(|word| word.starts_with('-')).count() + 1);
+    }
+
+    #[test]
+    fn a_tool_that_is_followed_is_followed_in_what_is_printed() {
+        for (line, format) in [
+            ("", Format::Table),
+            ("--like nccl-tests", Format::NcclTests),
+            ("--like osu", Format::Osu),
+            ("--like imb", Format::Imb),
+            ("--like imb --format csv", Format::Csv),
+        ] {
+            let words: Vec<&str> = ["--sweep", "all_reduce"].into_iter().chain(line.split_whitespace()).collect();
+            assert_eq!(parse(&words).unwrap().output.format, format, "{line}");
+        }
     }
 
     #[test]

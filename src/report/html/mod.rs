@@ -77,7 +77,8 @@ pub fn html(input: &HtmlInput) -> Result<String> {
         Section { id: "suspects", title: "Suspects and next steps", blocks: suspects::blocks(input) },
         Section { id: "provenance", title: "Provenance", blocks: runs::blocks(input) },
     ];
-    if input.runs.iter().any(|run| !run.view.steps.is_empty() || !run.view.replays.is_empty()) {
+    let has_model = |view: &View| !view.steps.is_empty() || !view.replays.is_empty() || view.ranking.is_some();
+    if input.runs.iter().any(|run| has_model(&run.view)) {
         sections.push(Section { id: "model", title: "The model's communication", blocks: step::blocks(input) });
     }
     sections.push(Section { id: "curves", title: "Bandwidth and latency", blocks: curves::blocks(input) });

@@ -5,13 +5,14 @@ use super::page::{Block, Figure, Table, folded};
 use crate::chart::{Axis, Bar, Bars, Unit};
 use crate::record::replay_line::ReplayLine;
 use crate::report::replay::replay_time;
+use crate::report::screen::CostTable;
 use crate::report::step::{Crossing, Measure, Rule, StepView, Sum, Totals};
 use crate::units::{Seconds, three_digits};
 
 /// The section: one line for each step, then each with its charts, of which the first is open.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let several = input.runs.len() > 1;
-    let mut blocks = Vec::new();
+    let mut blocks: Vec<Block> = input.runs.iter().flat_map(|run| ranking(CostTable::of(&run.view))).collect();
     let mut overview = Table::new("Every step that was measured", &OVERVIEW);
     let mut steps = Vec::new();
     for (index, run) in input.runs.iter().enumerate() {
@@ -36,6 +37,16 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     }
     blocks.extend(input.runs.iter().flat_map(|run| run.view.replays.iter().flat_map(of_replay)));
     blocks
+}
+
+/// What each parallelism costs in the step that the plan ranks.
+fn ranking(costs: Option<CostTable>) -> Vec<Block> {
+    let Some(costs) = costs else { return Vec::new() };
+    let columns: Vec<(&'static str, bool)> =
+        costs.columns.iter().map(|column| (column.heading(), column.is_number())).collect();
+    let mut table = Table::new(&costs.title, &columns);
+    costs.rows.into_iter().for_each(|row| table.row(row));
+    vec![Block::Table(table), Block::List(costs.sentences.iter().map(Into::into).collect())]
 }
 
 const OVERVIEW: [(&str, bool); 7] = [

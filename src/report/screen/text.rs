@@ -86,18 +86,33 @@ fn basis(costs: &Costs) -> String {
     }
 }
 
+/// The costs of a ranking as a table and sentences, for whatever draws them.
+pub(in crate::report) struct CostTable {
+    pub title: String,
+    pub columns: &'static [Column],
+    pub rows: Vec<Vec<String>>,
+    pub sentences: Vec<String>,
+}
+
+impl CostTable {
+    /// None where the plan ranks no step, or nothing of it can be said.
+    pub fn of(view: &View) -> Option<CostTable> {
+        view.ranking.as_ref()?;
+        let costs = super::costs::of(view, "commgauge").ok()?;
+        let reasons = costs
+            .families
+            .iter()
+            .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), visible(cost.seconds.as_ref().err()?))));
+        let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
+        let sentences = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
+        Some(CostTable { title: title(&costs), columns: &COLUMNS, rows: cells(&costs.families), sentences })
+    }
+}
+
 /// The costs of a ranking as a part of the whole report.
 pub(in crate::report) fn part(view: &View, table: TableWriter, lines: &dyn Fn(Vec<String>) -> String) -> Option<Part> {
-    view.ranking.as_ref()?;
-    let costs = super::costs::of(view, "commgauge").ok()?;
-    let reasons = costs
-        .families
-        .iter()
-        .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), visible(cost.seconds.as_ref().err()?))));
-    let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
-    let sentences = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
-    let body = format!("{}{}", table(&COLUMNS, &cells(&costs.families)), lines(sentences));
-    Some(Part { title: title(&costs), body, below: false })
+    let CostTable { title, columns, rows, sentences } = CostTable::of(view)?;
+    Some(Part { title, body: format!("{}{}", table(columns, &rows), lines(sentences)), below: false })
 }
 
 const COLUMNS: [Column; 5] = [

@@ -129,6 +129,8 @@ fn header(run_id: &str, replicates: u32) -> Header {
             warm_buffers: false,
             verify: true,
             within_seconds: None,
+            iterations: None,
+            calls_like: None,
         },
         ranks: Vec::new(),
         environment: BTreeMap::new(),
