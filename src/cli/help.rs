@@ -56,7 +56,7 @@ const SHORT: [(&str, &[&str]); 8] = [
             "dp",
             "pp",
             "ep",
-            "world",
+            "ranks",
             "sequence",
             "global-batch",
             "micro-batches",

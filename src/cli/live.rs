@@ -1,6 +1,5 @@
 //! Rows on standard output as they are done, and below them, where standard error is a terminal, how far the run is.
 
-use crate::report::LiveRows;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 
@@ -31,9 +30,9 @@ pub(super) use in_rank_0::Live;
 
 #[cfg(feature = "mpi")]
 mod in_rank_0 {
-    use super::{LiveRows, ProgressBar, new_bar, write_above};
+    use super::{ProgressBar, new_bar, write_above};
     use crate::record::Line;
-    use crate::report::View;
+    use crate::report::{LiveRows, View};
     use crate::session::Listener;
     use std::io::IsTerminal;
     use std::sync::{Arc, Mutex};

@@ -86,16 +86,29 @@ impl Pattern {
                 visitor.visit(|index| moved_bits(salt, first + index))
             }
             Source::Contribution { group_rank, first } => {
-                self.visit_table(|t| t.contribution(group_rank), first, visitor)
+                let one = |table: &Table, index| table.contributed(group_rank, index);
+                self.visit_table(one, |table| table.contribution(group_rank), first, visitor)
             }
-            Source::Reduced { first } => self.visit_table(|t| t.reduced(), first, visitor),
+            Source::Reduced { first } => self.visit_table(Table::reduced_to, Table::reduced, first, visitor),
         }
     }
 
-    fn visit_table<V: Visitor>(&self, column: impl Fn(&Table) -> Vec<u64>, first: u64, visitor: V) -> V::Answer {
-        let column = column(self.table.as_ref().expect("only collectives that reduce have contributions"));
-        let salt = scramble(self.seed);
-        visitor.visit(|index| column[table_index(salt, first + index, column.len())])
+    /// The bits of a table, of which all are made beforehand unless there are fewer elements: small buffers come in so many copies that
+    /// making them would take most of a launch.
+    fn visit_table<V: Visitor>(
+        &self,
+        one: impl Fn(&Table, usize) -> u64,
+        all: impl Fn(&Table) -> Vec<u64>,
+        first: u64,
+        visitor: V,
+    ) -> V::Answer {
+        let table = self.table.as_ref().expect("only collectives that reduce have contributions");
+        let (salt, length) = (scramble(self.seed), table.len());
+        if visitor.bytes() as u64 / self.element.size() < length as u64 {
+            return visitor.visit(|index| one(table, table_index(salt, first + index, length)));
+        }
+        let column = all(table);
+        visitor.visit(|index| column[table_index(salt, first + index, length)])
     }
 }
 
@@ -108,6 +121,8 @@ pub fn multiplier(group_rank: u32) -> u32 {
 /// Something that wants the bits of every element; the low bits are used where the element is narrower.
 trait Visitor {
     type Answer;
+    /// Length of the buffer.
+    fn bytes(&self) -> usize;
     fn visit(self, bits: impl Fn(u64) -> u64) -> Self::Answer;
 }
 
@@ -119,6 +134,10 @@ struct Write<'a> {
 
 impl Visitor for Write<'_> {
     type Answer = ();
+
+    fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
 
     fn visit(self, bits: impl Fn(u64) -> u64) {
         fn store<const N: usize>(buffer: &mut [u8], bits: impl Fn(u64) -> u64) {
@@ -150,6 +169,10 @@ struct Difference {
 
 impl Visitor for Compare<'_> {
     type Answer = Option<Difference>;
+
+    fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
 
     fn visit(self, bits: impl Fn(u64) -> u64) -> Option<Difference> {
         fn compare<const N: usize>(buffer: &[u8], bits: impl Fn(u64) -> u64) -> Option<Difference> {

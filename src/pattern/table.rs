@@ -46,34 +46,41 @@ impl Table {
         Table { element, op, ranks, entries: (0..length).map(entry).collect() }
     }
 
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Bits that a group rank contributes, by table index.
     pub(super) fn contribution(&self, group_rank: u32) -> Vec<u64> {
-        let length = self.entries.len();
-        (0..length)
-            .map(|i| encode::bits(self.element, self.entries[(i + group_rank as usize) % length] as f64))
-            .collect()
+        (0..self.len()).map(|index| self.contributed(group_rank, index)).collect()
     }
 
     /// Bits of the reduction over all ranks, by table index.
     pub(super) fn reduced(&self) -> Vec<u64> {
-        let length = self.entries.len();
-        let reduce = |index: usize| {
-            let window = (0..self.ranks as usize).map(|rank| self.entries[(index + rank) % length]);
-            match self.op {
-                ReduceOp::Sum | ReduceOp::Avg => window.sum::<u64>(),
-                ReduceOp::PreMulSum => {
-                    (0u32..).zip(window).map(|(rank, entry)| u64::from(multiplier(rank)) * entry).sum()
-                }
-                ReduceOp::Prod => window.product(),
-                ReduceOp::Min => window.min().unwrap_or(0),
-                ReduceOp::Max => window.max().unwrap_or(0),
-            }
+        (0..self.len()).map(|index| self.reduced_to(index)).collect()
+    }
+
+    /// Bits that a group rank contributes where the table index is `index`.
+    pub(super) fn contributed(&self, group_rank: u32, index: usize) -> u64 {
+        encode::bits(self.element, self.entries[(index + group_rank as usize) % self.len()] as f64)
+    }
+
+    /// Bits of the reduction over all ranks where the table index is `index`.
+    pub(super) fn reduced_to(&self, index: usize) -> u64 {
+        let length = self.len();
+        let window = (0..self.ranks as usize).map(|rank| self.entries[(index + rank) % length]);
+        let whole = match self.op {
+            ReduceOp::Sum | ReduceOp::Avg => window.sum::<u64>(),
+            ReduceOp::PreMulSum => (0u32..).zip(window).map(|(rank, entry)| u64::from(multiplier(rank)) * entry).sum(),
+            ReduceOp::Prod => window.product(),
+            ReduceOp::Min => window.min().unwrap_or(0),
+            ReduceOp::Max => window.max().unwrap_or(0),
         };
-        let value = |index| match self.op {
-            ReduceOp::Avg => encode::divide(self.element, reduce(index) as f64, self.ranks),
-            _ => encode::bits(self.element, reduce(index) as f64),
-        };
-        (0..length).map(value).collect()
+        match self.op {
+            ReduceOp::Avg => encode::divide(self.element, whole as f64, self.ranks),
+            _ => encode::bits(self.element, whole as f64),
+        }
     }
 }
 

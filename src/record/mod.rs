@@ -27,6 +27,7 @@ pub mod resume_line;
 mod samples_line;
 mod schema;
 mod seal;
+mod settings_line;
 
 pub use append::conclude_cut_off;
 pub use changes::{changes, same_plan, table as table_of_changes};

@@ -6,14 +6,16 @@ use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Beginnings of the names of variables that may be recorded: they steer MPI, NCCL and the launcher. Everything else
 /// stays out, as an environment holds secrets.
-const RECORDED_PREFIXES: [&str; 9] = [
+const RECORDED_PREFIXES: [&str; 10] = [
     "NCCL_",
     "OMPI_MCA_",
     "PRTE_MCA_",
     "MPIR_CVAR_",
+    "I_MPI_",
     "UCX_",
     "FI_",
     "SLURM_JOB_",
@@ -87,9 +89,15 @@ pub fn is_of_the_launcher(name: &str) -> bool {
 /// # Errors
 /// Where the program's own file cannot be read any more.
 pub fn program_sha256() -> Result<String> {
+    // The file of a running program can be large and does not change.
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
     let path = std::env::current_exe()
         .map_err(|cause| Error::environment(format!("the file of this program is unknown: {cause}")))?;
-    file_sha256(&path)
+    let sha256 = file_sha256(&path)?;
+    Ok(KNOWN.get_or_init(|| sha256).clone())
 }
 
 /// SHA-256 of a file, in hexadecimal.

@@ -151,7 +151,7 @@ fn programs_that_read_osu_and_imb_find_every_row_and_its_value() {
         assert_eq!(ran.status.code(), Some(0), "{line}: {}", text(&ran.stderr));
         text(&ran.stdout)
     };
-    run("simulate s.toml --machine two-hosts-1gbit --nodes 2 -o r.jsonl");
+    run("run s.toml --backend simulated --machine two-hosts-1gbit -n 4 --record r.jsonl");
     let whole: Vec<u64> = (12..=20).map(|power| 1 << power).collect();
     let blocks: Vec<u64> = whole.iter().map(|bytes| bytes / 4).collect();
 

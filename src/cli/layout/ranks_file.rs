@@ -86,7 +86,7 @@ fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let place = Place::flag("--ranks");
+    let place = Place::flag("--rank-list");
     let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.display()));
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
         }
         let error = read_ranks(Path::new("no/such/file"), 4).unwrap_err();
-        assert!(error.to_string().starts_with("--ranks: cannot read no/such/file: "), "{error}");
+        assert!(error.to_string().starts_with("--rank-list: cannot read no/such/file: "), "{error}");
         assert_eq!(error.exit_code(), 2);
         assert_eq!(read_ranks(Path::new("."), 4).unwrap_err().exit_code(), 2, "a folder");
     }

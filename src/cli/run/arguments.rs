@@ -2,8 +2,8 @@
 
 use super::sweep_flags::SweepFlags;
 use crate::cli::OutputArguments;
-use crate::cli::like::WrittenLike;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
+use crate::cli::like::WrittenLike;
 use crate::cli::nccl_arguments::{Algorithm, Protocol};
 use crate::units::Seconds;
 use std::path::PathBuf;
