@@ -121,6 +121,27 @@ fn a_run_that_was_cut_off_at_any_line_and_gone_on_with_equals_one_that_was_not()
 }
 
 #[test]
+fn a_suite_with_a_time_for_all_cases_goes_on_until_every_case_has_been_measured() {
+    let place = Place::new();
+    let suite = "name = 'short'\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = { from = '1KiB', to = '1MiB' }\n";
+    fs::write(place.0.path().join("short.toml"), suite).unwrap();
+    let lines = place.whole("short.toml -n 4 --within 2s");
+    let whole = Record::read(&place.record()).unwrap();
+    assert_eq!(whole.header.settings.within_seconds.map(|within| within.0), Some(2.0));
+    let first_case = lines.iter().position(|line| line.starts_with("{\"line\":\"case\"")).unwrap();
+    for done in [0, 1, whole.plan.cases.len() / 2] {
+        place.cut(&lines[..first_case + done], "{\"line\":\"ca");
+        place.ended("run --resume run.jsonl", 0);
+        let record = Record::read(&place.record()).unwrap();
+        assert_eq!(record.header.settings, whole.header.settings);
+        let measured: std::collections::BTreeSet<u32> = record.cases.iter().map(|line| line.case).collect();
+        assert_eq!(measured.len(), whole.plan.cases.len(), "after {done} cases");
+        let (report, _) = place.ended("report run.jsonl", 0);
+        assert!(report.contains("all cases within 2.00 s"), "{report}");
+    }
+}
+
+#[test]
 fn a_run_that_was_cut_off_again_and_again_comes_to_its_end() {
     let place = Place::new();
     let lines = place.whole("grow.toml -n 4");
