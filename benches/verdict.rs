@@ -8,7 +8,7 @@ mod records;
 
 use commgauge::config::Machine;
 use commgauge::report::{Format, VerdictFormat, View, render, verdict_text};
-use commgauge::verdict::{CompareRule, GateRule, Judged, compare, gate};
+use commgauge::verdict::{CompareRule, GateRule, LoadedRecord, compare, gate};
 use criterion::{Criterion, criterion_group, criterion_main};
 use records::Made;
 use std::hint::black_box;
@@ -19,20 +19,20 @@ const REPLICATES: usize = 5;
 
 fn verdicts(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
-    let judged = |name: &str, seed: u64, rows: usize, ranks: u32| {
+    let loaded = |name: &str, seed: u64, rows: usize, ranks: u32| {
         let path = folder.path().join(format!("{name}.jsonl"));
         Made { ranks, ..Made::steady(name, rows, REPLICATES, seed) }.write(&path);
-        Judged::read(&path).expect("what was written is read")
+        LoadedRecord::read(&path).expect("what was written is read")
     };
-    let (base, new) = ([judged("a", 1, ROWS, 4)], [judged("b", 2, ROWS, 4)]);
-    let wide = judged("wide", 3, 100, 4096);
+    let (base, new) = ([loaded("a", 1, ROWS, 4)], [loaded("b", 2, ROWS, 4)]);
+    let wide = loaded("wide", 3, 100, 4096);
     let machine = Machine::parse(&records::machine("1GB/s"), Path::new("m.toml")).expect("right");
     let gates = GateRule { confidence: 0.95, allowed: Vec::new() };
     let compares = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
     let mut group = criterion.benchmark_group("verdict");
     group.sample_size(10);
     group.bench_function("read 10,000 rows x 5", |bencher| {
-        bencher.iter(|| Judged::read(black_box(&base[0].path)).expect("read"));
+        bencher.iter(|| LoadedRecord::read(black_box(&base[0].path)).expect("read"));
     });
     group.bench_function("gate 10,000 rows x 5", |bencher| {
         bencher.iter(|| gate(black_box(&base), Some(&machine), &gates).expect("judged"));
@@ -53,9 +53,9 @@ fn verdicts(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn shown(judged: &Judged) -> usize {
+fn shown(loaded: &LoadedRecord) -> usize {
     let mut out = Vec::new();
-    render(&View::new(&judged.record), Format::Table, 120, false, &mut out).expect("a vector takes all");
+    render(&View::new(&loaded.record), Format::Table, 120, false, &mut out).expect("a vector takes all");
     out.len()
 }
 

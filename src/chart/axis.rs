@@ -1,9 +1,8 @@
-//! Axes: what lies along them, how it is spaced, and where the ticks stand. Ticks are round in the unit of the field: powers of two
-//! for bytes, powers of ten for times and rates.
+//! Axes: unit, spacing and ticks. Ticks are round in the unit: powers of two for bytes, powers of ten for times and rates.
 
 use crate::units::{Bytes, Rate, Seconds, three_digits};
 
-/// What lies along an axis.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes, in binary units.
@@ -18,27 +17,27 @@ pub enum Unit {
     Count,
 }
 
-/// How an axis is divided.
+/// Spacing of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// Equal steps are equally far apart.
+    /// Equal differences have equal distances.
     Linear,
-    /// Equal factors are.
+    /// Equal factors have equal distances.
     Log,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is shown along it; the unit is added where ticks do not carry it.
+    /// Quantity along the axis; the unit is added where ticks do not have it.
     pub title: String,
-    /// In what.
+    /// Unit of the values.
     pub unit: Unit,
-    /// How it is divided.
+    /// Spacing of the values.
     pub spacing: Spacing,
-    /// From where to where; what lies beyond is left out. Without it the axis holds everything.
+    /// Shown range; values beyond it are left out. `None` fits the axis to the values.
     pub range: Option<(f64, f64)>,
-    /// Texts at chosen places instead of computed ticks.
+    /// Custom ticks, which replace the computed ones.
     pub ticks: Vec<(f64, String)>,
 }
 
@@ -58,8 +57,8 @@ impl Axis {
         value.is_finite() && inside && (self.spacing == Spacing::Linear || value > 0.0)
     }
 
-    /// The scale that holds the values on `pixels`, with `most` ticks at most. A linear axis begins at nothing unless some value is
-    /// below, or a range is given.
+    /// The scale that maps the values to `from` .. `to`, with at most `most` ticks. A linear axis begins at zero unless
+    /// some value is below, or a range is given.
     pub(super) fn scale(&self, values: impl Iterator<Item = f64>, from: f64, to: f64, most: usize) -> Scale {
         let mut bounds = self.range;
         if bounds.is_none() {
@@ -105,7 +104,7 @@ impl Axis {
         }
     }
 
-    /// The unit that the largest value of a linear axis is best told in.
+    /// The unit that suits the largest value of a linear axis best.
     fn largest_unit(&self, largest: f64) -> (f64, &'static str) {
         let units: &[(f64, &str)] = match self.unit {
             Unit::Bytes => &[
@@ -120,7 +119,7 @@ impl Axis {
             Unit::Percent => &[(1.0, "%")],
             Unit::Count => &[(1.0, "")],
         };
-        // A little below one is still told in the unit: 0.5 GB/s, not 500 MB/s, beside 0.9.
+        // Values slightly below one still use the unit: 0.5 GB/s, not 500 MB/s, next to 0.9.
         units.iter().copied().find(|(unit, _)| largest >= *unit).unwrap_or(units[units.len() - 1])
     }
 
@@ -136,7 +135,7 @@ impl Axis {
     }
 }
 
-/// Without digits that say nothing: `10.0 us` is `10 us`.
+/// Removes trailing zeros: `10.0 us` becomes `10 us`.
 fn short(text: String) -> String {
     let Some((number, unit)) = text.split_once(' ') else { return text };
     if !number.contains('.') {
@@ -145,7 +144,7 @@ fn short(text: String) -> String {
     format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// From values to places in the picture.
+/// Maps values to positions in the picture.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     spacing: Spacing,
@@ -173,7 +172,7 @@ fn padded_log(low: f64, high: f64) -> (f64, f64) {
     (low / padding, high * padding)
 }
 
-/// Powers of a base that lie between, every n-th of them so that they are few enough.
+/// Powers of a base within the range, thinned to every n-th so that there are at most `most`.
 fn powers(base: f64, low: f64, high: f64, most: usize) -> Vec<f64> {
     let first = (low.ln() / base.ln()).ceil() as i32;
     let last = (high.ln() / base.ln()).floor() as i32;
@@ -198,12 +197,12 @@ fn decades(low: f64, high: f64, most: usize) -> Vec<f64> {
     powers(10.0, low, high, most)
 }
 
-/// Exact where a power of ten is: 1e-6 and not 9.999e-7.
+/// Exact powers of ten: 1e-6 and not 9.999e-7.
 fn ten_to(exponent: i32, digit: f64) -> f64 {
     if exponent < 0 { digit / 10f64.powi(-exponent) } else { digit * 10f64.powi(exponent) }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten that lie between.
+/// Multiples of 1, 2 or 5 times a power of ten within the range.
 fn steps(low: f64, high: f64, most: usize) -> Vec<f64> {
     let rough = (high - low) / most as f64;
     if rough <= 0.0 || !rough.is_finite() {
@@ -219,7 +218,7 @@ fn steps(low: f64, high: f64, most: usize) -> Vec<f64> {
     (first..=last).map(|index| index as f64 * step).collect()
 }
 
-/// A tick's number: no more digits than it has.
+/// The number of a tick, with the fewest digits.
 fn plain(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,26 +1,26 @@
-//! Horizontal bars, alone or stacked, each with its value beside it.
+//! Horizontal bars, alone or stacked, each with its value next to it.
 
 use super::axis::Axis;
 use super::frame::{self, Key, LINE};
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
-/// Longest label beside a bar.
-const LONGEST_LABEL: usize = 24;
+/// Maximum length of a label.
+const MAX_LABEL_CHARS: usize = 24;
 const BAR_HEIGHT: f64 = 16.0;
 const PITCH: f64 = 24.0;
 
 /// A chart of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// Shown above, and read aloud.
+    /// Title, also read by screen readers.
     pub title: String,
-    /// What is to be seen, for those who do not see it.
+    /// Alternative text for screen readers.
     pub description: String,
-    /// What the bars are long in; always linear, from nothing.
+    /// Axis of the bar lengths; always linear, from zero.
     pub axis: Axis,
     /// Names of the parts of a stacked bar, in the order of [`Bar::parts`]; one or none where bars are not stacked.
     pub parts: Vec<String>,
-    /// The bars, from above.
+    /// The bars, top to bottom.
     pub bars: Vec<Bar>,
     /// Width in units of the picture.
     pub width: f64,
@@ -29,18 +29,18 @@ pub struct Bars {
 /// A bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Beside it.
+    /// Label to the left of the bar.
     pub label: String,
-    /// Its parts, from the left.
+    /// Lengths of its parts, left to right.
     pub parts: Vec<f64>,
-    /// An interval of the whole.
+    /// Interval of the total.
     pub interval: Option<(f64, f64)>,
-    /// What stands behind it; its value with the unit where this is empty.
+    /// Text to the right of the bar; its value with the unit where this is empty.
     pub note: String,
 }
 
 impl Bars {
-    /// A chart without bars yet.
+    /// A chart without bars.
     pub fn new(title: impl Into<String>, axis: Axis) -> Bars {
         let (title, description) = (title.into(), String::new());
         Bars { title, description, axis, parts: Vec::new(), bars: Vec::new(), width: 400.0 }
@@ -58,7 +58,7 @@ impl Bars {
             }
         };
         top += frame::legend(&mut canvas, &entries, top, self.width);
-        let labels: Vec<String> = self.bars.iter().map(|bar| cut(&bar.label, LONGEST_LABEL)).collect();
+        let labels: Vec<String> = self.bars.iter().map(|bar| cut(&bar.label, MAX_LABEL_CHARS)).collect();
         let notes: Vec<String> = self.bars.iter().map(|bar| self.note(bar)).collect();
         let widest = |texts: &[String]| texts.iter().map(|text| text_width(text)).fold(0.0, f64::max);
         let left = widest(&labels) + 8.0;

@@ -1,4 +1,4 @@
-//! What every chart has around its data: title, legend, axes with grid. No data.
+//! The frame of a chart: title, legend, axes with grid.
 
 use super::axis::Scale;
 use super::write::{Anchor, Canvas, Path, cut, text_width};
@@ -15,7 +15,7 @@ pub(super) enum Key {
     Area(String),
 }
 
-/// Draws the title over the whole width and gives the height that it took.
+/// Draws the title over the whole width and returns its height.
 pub(super) fn title(canvas: &mut Canvas, text: &str, width: f64) -> f64 {
     if text.is_empty() {
         return 2.0;
@@ -25,7 +25,7 @@ pub(super) fn title(canvas: &mut Canvas, text: &str, width: f64) -> f64 {
     22.0
 }
 
-/// Draws the legend below `top`, in as many lines as it needs, and gives the height that it took.
+/// Draws the legend below `top`, in as many lines as it needs, and returns its height.
 pub(super) fn legend(canvas: &mut Canvas, entries: &[(Key, String)], top: f64, width: f64) -> f64 {
     let (mut x, mut y) = (0.0, top);
     for (key, name) in entries {
@@ -46,7 +46,7 @@ pub(super) fn legend(canvas: &mut Canvas, entries: &[(Key, String)], top: f64, w
     if entries.is_empty() { 0.0 } else { y + LINE + 3.0 - top }
 }
 
-/// The room inside the axes.
+/// The plot area inside the axes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub left: f64,
@@ -55,7 +55,7 @@ pub(super) struct Room {
     pub bottom: f64,
 }
 
-/// Grid, ticks and title of the vertical axis. The title stands above the axis, where nobody needs to turn the head.
+/// Grid, ticks and title of the vertical axis. The title is above the axis and not rotated.
 pub(super) fn vertical(canvas: &mut Canvas, axis: &Axis, scale: &Scale, room: Room) {
     let mut grid = Path::default();
     for (value, text) in &scale.ticks {
@@ -89,12 +89,12 @@ pub(super) fn horizontal(canvas: &mut Canvas, axis: &Axis, scale: &Scale, room: 
     }
 }
 
-/// Height of what is below the room.
+/// Height of the part below the plot area.
 pub(super) fn foot(axis: &Axis) -> f64 {
     if axis.title.is_empty() { 22.0 } else { 37.0 }
 }
 
-/// Room that the texts of the vertical ticks take.
+/// Width of the labels of the vertical ticks.
 pub(super) fn gutter(scale: &Scale) -> f64 {
     scale.ticks.iter().map(|(_, text)| text_width(text)).fold(14.0, f64::max) + 8.0
 }

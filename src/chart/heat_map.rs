@@ -1,10 +1,10 @@
-//! A matrix in per cent of a reference. The colours mean the same in every picture, so that two runs can be laid side by side;
-//! what was not measured, failed or arrived wrong has shapes of its own.
+//! A matrix in per cent of a reference. The colours mean the same in every picture, so that runs can be compared side by side;
+//! cells that were not measured, failed or received wrong data have shapes of their own.
 
 use super::frame;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
-/// From which per cent on: colour and what the legend says. 100 is as expected, less is worse.
+/// Lower bounds of the colour bands in per cent, with their legend texts. 100 is as expected, less is worse.
 const BANDS: [(f64, &str); 9] = [
     (f64::NEG_INFINITY, "< 50"),
     (50.0, "50"),
@@ -16,20 +16,20 @@ const BANDS: [(f64, &str); 9] = [
     (115.0, "115"),
     (130.0, "≥ 130 %"),
 ];
-/// Numbers stand in the cells of matrices that are no larger.
-const MOST_WITH_NUMBERS: usize = 18;
-const LONGEST_LABEL: usize = 18;
+/// Matrices up to this size have numbers in their cells.
+const MAX_SIZE_WITH_NUMBERS: usize = 18;
+const MAX_LABEL_CHARS: usize = 18;
 
 /// A matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
-    /// Shown above, and read aloud.
+    /// Title, also read by screen readers.
     pub title: String,
-    /// What is to be seen, for those who do not see it.
+    /// Alternative text for screen readers.
     pub description: String,
-    /// What 100 is, as the legend calls it.
+    /// What 100 % is, for the legend.
     pub reference: String,
-    /// Labels of the rows and, in the same order, of the columns.
+    /// Labels of the rows and of the columns, in the same order.
     pub labels: Vec<String>,
     /// Row by row.
     pub cells: Vec<Vec<Cell>>,
@@ -46,14 +46,14 @@ pub enum Cell {
     Nothing,
     /// Not measured.
     NotMeasured,
-    /// Could not be carried out.
+    /// The measurement failed.
     Failed,
-    /// Data arrived wrong.
+    /// Wrong data was received.
     Wrong,
 }
 
 impl Cell {
-    /// The worse of two: wrong data, then failure, then the lower number; what was not measured says least.
+    /// The worse of two: wrong data, then failure, then the lower number, then not measured.
     pub fn worse(self, other: Cell) -> Cell {
         let rank = |cell: Cell| match cell {
             Cell::Wrong => (0, 0.0),
@@ -68,8 +68,8 @@ impl Cell {
 }
 
 impl HeatMap {
-    /// The same with at most `most` rows: neighbours are gathered, and a cell is the worst of those that it stands for. Gives the
-    /// number of rows that one now stands for.
+    /// The same with at most `most` rows: neighbours are merged, and a cell is the worst of those that it represents.
+    /// Returns the number of rows per merged row.
     pub fn gathered(self, most: usize) -> (HeatMap, usize) {
         let rows = self.labels.len();
         let block = rows.div_ceil(most.max(1)).max(1);
@@ -95,9 +95,9 @@ impl HeatMap {
     /// The picture.
     pub fn draw(&self) -> Svg {
         let rows = self.labels.len();
-        let numbered = rows <= MOST_WITH_NUMBERS;
+        let numbered = rows <= MAX_SIZE_WITH_NUMBERS;
         let side = if numbered { 32.0 } else { 13.0 };
-        let labels: Vec<String> = self.labels.iter().map(|label| cut(label, LONGEST_LABEL)).collect();
+        let labels: Vec<String> = self.labels.iter().map(|label| cut(label, MAX_LABEL_CHARS)).collect();
         let margin = labels.iter().map(|label| text_width(label)).fold(44.0, f64::max) + 8.0;
         let extent = side * rows as f64;
         let width = (margin + extent + 6.0 + 44.0).max(400.0);
@@ -111,7 +111,7 @@ impl HeatMap {
         canvas.finish(width, corner.1 + extent + 6.0 + side.max(28.0) + 4.0)
     }
 
-    /// Which of the shapes occur: not measured, failed, wrong.
+    /// Which of these occur: not measured, failed, wrong.
     fn has(&self) -> [bool; 3] {
         let any = |wanted: Cell| self.cells.iter().flatten().any(|cell| *cell == wanted);
         [any(Cell::NotMeasured), any(Cell::Failed), any(Cell::Wrong)]
@@ -197,9 +197,9 @@ impl HeatMap {
 
 fn legend(canvas: &mut Canvas, top: f64, width: f64, reference: &str, [not_measured, failed, wrong]: [bool; 3]) -> f64 {
     let mut x = 0.0;
-    let told = format!("% of {}", cut(reference, 24));
-    canvas.text(x, top + 10.0, "", Anchor::Start, &told);
-    x += text_width(&told) + 4.0;
+    let note = format!("% of {}", cut(reference, 24));
+    canvas.text(x, top + 10.0, "", Anchor::Start, &note);
+    x += text_width(&note) + 4.0;
     for (index, (_, label)) in BANDS.iter().enumerate() {
         let wide = (text_width(label) + 8.0).max(26.0);
         canvas.rectangle(&format!("cg-h{index}"), x, top, wide, 14.0);
@@ -243,11 +243,11 @@ fn shape(path: &mut Path, cell: Cell, x: f64, y: f64) {
 }
 
 fn band(percent: f64) -> usize {
-    // What is shown as 90 has the colour of 90.
+    // A value that rounds to 90 has the colour of 90.
     BANDS.iter().rposition(|(from, _)| percent.round() >= *from).unwrap_or(0)
 }
 
-/// The ink that can be read on the colour of a value.
+/// The text colour that is readable on the colour of a value.
 fn ink(percent: f64) -> &'static str {
     match band(percent) {
         0..=2 | 8 => "cg-on-dark",

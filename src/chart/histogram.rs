@@ -1,23 +1,23 @@
-//! Distributions below each other on one logarithmic axis, whose bins never depend on the data: two runs can be laid side by side.
+//! Distributions below each other on one logarithmic axis. The bins do not depend on the data, so that runs can be compared.
 
 use super::axis::{Axis, Unit};
 use super::frame::{self, Room};
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
-/// Bins of a factor of ten.
+/// Bins per factor of ten.
 const BINS_PER_DECADE: f64 = 40.0;
 const ROW_HEIGHT: f64 = 38.0;
 
 /// Histograms of times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// Shown above, and read aloud.
+    /// Title, also read by screen readers.
     pub title: String,
-    /// What is to be seen, for those who do not see it.
+    /// Alternative text for screen readers.
     pub description: String,
     /// Title of the axis.
     pub axis_title: String,
-    /// From above.
+    /// The distributions, top to bottom.
     pub rows: Vec<HistogramRow>,
     /// Width in units of the picture.
     pub width: f64,
@@ -26,15 +26,15 @@ pub struct Histogram {
 /// One distribution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistogramRow {
-    /// Beside it.
+    /// Label to the left of the distribution.
     pub label: String,
-    /// Bins and how many times fell into each, ascending: see [`Histogram::bin_of`].
+    /// Bins and their counts, ascending: see [`Histogram::bin_of`].
     pub bins: Vec<(i32, u64)>,
-    /// Places on the axis that are marked.
+    /// Marked positions on the axis.
     pub marks: Vec<Mark>,
 }
 
-/// A marked place, such as a percentile.
+/// A marked position, such as a percentile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// `p50`, `p99`, `max`.
@@ -44,15 +44,16 @@ pub struct Mark {
 }
 
 impl Histogram {
-    /// Without rows yet.
+    /// A chart without rows.
     pub fn new(title: impl Into<String>) -> Histogram {
         let axis_title = "time of one call".to_owned();
         Histogram { title: title.into(), description: String::new(), axis_title, rows: Vec::new(), width: 400.0 }
     }
 
-    /// The bin of a time; bins are 40 to a factor of ten, the one with number 0 begins at a second. `None` where there is no time.
+    /// The bin of a time: 40 bins per factor of ten, bin 0 begins at one second. `None` for times that are not positive
+    /// and finite.
     pub fn bin_of(seconds: f64) -> Option<i32> {
-        // The little more keeps a time that is the edge of a bin in it, whatever the last digit of the logarithm.
+        // The offset keeps a time at the edge of a bin in that bin, despite rounding of the logarithm.
         (seconds > 0.0 && seconds.is_finite()).then(|| (seconds.log10() * BINS_PER_DECADE + 1e-9).floor() as i32)
     }
 
@@ -90,7 +91,7 @@ impl Histogram {
             let mut columns = Path::default();
             for (bin, count) in row.bins.iter().filter(|(_, count)| *count > 0) {
                 let (from, to) = (scale.place(Self::bin_start(*bin)), scale.place(Self::bin_start(bin + 1)));
-                // A single time among thousands is still seen.
+                // A single time among thousands stays visible.
                 let tall = (*count as f64 / most * (ROW_HEIGHT - 12.0)).max(1.0);
                 columns.rectangle(from, base - tall, (to - from - 0.4).max(0.6), tall);
             }
@@ -130,7 +131,7 @@ impl Histogram {
     }
 }
 
-/// Each percentile has a shape of its own, so that paper without colours shows them too.
+/// Each percentile has its own shape, so that it is recognisable without colours.
 fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
     let mut path = Path::default();
     let class = match name {

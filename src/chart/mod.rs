@@ -1,10 +1,11 @@
 //! Charts: plain data becomes SVG text. Knows nothing of records, fits or verdicts, and nothing of files.
 //!
-//! A chart is a struct of plain data ([`Plot`], [`Bars`], [`Histogram`], [`HeatMap`]) with one method, `draw()`, which gives an
-//! [`Svg`]. [`Svg::inline`] goes into an HTML page that has [`STYLE`] in its style sheet; [`Svg::standalone`] is a file of its own.
-//! Colours come from CSS variables that follow `prefers-color-scheme`, so that both are right in light, in dark and on paper; there
-//! is no `style` attribute, no script and no reference to anything outside. The same data gives the same bytes. Every text is
-//! escaped. Numbers that cannot be drawn (not finite, or not positive on a logarithmic axis) are left out.
+//! A chart is a struct of plain data ([`Plot`], [`Bars`], [`Histogram`], [`HeatMap`]) with one method, `draw()`, which
+//! gives an [`Svg`]. [`Svg::inline`] goes into an HTML page that has [`STYLE`] in its style sheet; [`Svg::standalone`]
+//! is a file of its own. Colours come from CSS variables that follow `prefers-color-scheme`, so that both are right in
+//! light, in dark and on paper; there is no `style` attribute, no script and no reference to anything outside. The same
+//! data gives the same bytes. Every text is escaped. Numbers that cannot be drawn (not finite, or not positive on a
+//! logarithmic axis) are left out.
 //!
 //! ```
 //! use commgauge::chart::{Axis, Plot, Point, Series, Unit};

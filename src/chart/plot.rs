@@ -4,50 +4,50 @@ use super::axis::{Axis, Scale};
 use super::frame::{self, Key, Room};
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
-/// Series are distinguished by this many colours and shapes; further ones begin again.
+/// Number of colours and shapes of series; further series reuse them.
 const COLORS: usize = 6;
 
 /// A chart over two axes. [`Plot::new`] gives an empty one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// Shown above, and read aloud.
+    /// Title, also read by screen readers.
     pub title: String,
-    /// What is to be seen, for those who do not see it.
+    /// Alternative text for screen readers.
     pub description: String,
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// What is shown, each in its own colour and shape.
+    /// The series, each with its own colour and shape.
     pub series: Vec<Series>,
-    /// Lines that the series are compared with.
+    /// Reference lines.
     pub lines: Vec<Line>,
-    /// Stretches of the horizontal axis that are shaded, such as those outside what was measured.
+    /// Shaded ranges of the horizontal axis, such as those outside the measured sizes.
     pub shades: Vec<Shade>,
-    /// Places on the horizontal axis where something changed.
+    /// Change points on the horizontal axis.
     pub changes: Vec<Change>,
     /// Width in units of the picture, in which small type is 11 high.
     pub width: f64,
-    /// Height of the room inside the axes.
+    /// Height of the plot area.
     pub room_height: f64,
 }
 
 /// One set of measurements, or one model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// As the legend calls it.
+    /// Name in the legend.
     pub name: String,
     /// Its points.
     pub points: Vec<Point>,
     /// A curve: x and y, by ascending x.
     pub curve: Vec<(f64, f64)>,
-    /// Whether the curve goes by steps, as a level does that holds until it changes.
+    /// Whether the curve is drawn as steps.
     pub stepped: bool,
-    /// Whether the curve is dashed, as for what was not measured.
+    /// Whether the curve is dashed, as for ranges without measurements.
     pub dashed: bool,
     /// An area: x, lower and upper y, by ascending x.
     pub band: Vec<(f64, f64, f64)>,
-    /// Colour and shape, where the place among the series is not to decide.
+    /// Index of colour and shape; `None` takes the position among the series.
     pub color: Option<usize>,
 }
 
@@ -60,49 +60,49 @@ pub struct Point {
     pub y: f64,
     /// An interval around it.
     pub interval: Option<(f64, f64)>,
-    /// Drawn as a cross, as an outlier, a failure, or what does not count.
+    /// Drawn as a cross: an outlier, a failure, or an excluded value.
     pub crossed: bool,
 }
 
-/// A line that others are compared with.
+/// A reference line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// As the legend calls it.
     pub name: String,
-    /// What it stands for.
+    /// Meaning of the line.
     pub kind: LineKind,
-    /// Where it goes; one point alone is drawn as a short level stroke.
+    /// Its points; a single point is drawn as a short horizontal line.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What a line stands for.
+/// Meaning of a reference line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
-    /// What is expected.
+    /// Expected values.
     Expected,
-    /// What cannot be exceeded.
+    /// An upper bound.
     Bound,
-    /// A line to lead the eye, such as no error at all.
+    /// A guide to the eye, such as zero error.
     Plain,
 }
 
-/// A shaded stretch.
+/// A shaded range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shade {
-    /// Where it begins.
+    /// Lower end.
     pub from: f64,
-    /// Where it ends.
+    /// Upper end.
     pub to: f64,
-    /// As the legend calls it; stretches of one name share an entry.
+    /// Name in the legend; ranges with the same name share an entry.
     pub name: String,
 }
 
-/// A moment at which something changed.
+/// A change point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Where.
+    /// Position on the horizontal axis.
     pub x: f64,
-    /// What, in a word or two.
+    /// Short description.
     pub label: String,
 }
 
@@ -204,7 +204,7 @@ impl Plot {
                 entries.push(entry);
             }
         }
-        // One series alone is told by the title.
+        // A single series needs no legend; the title names it.
         let alone = entries.len() == 1 && self.lines.is_empty() && self.shades.is_empty();
         if alone { Vec::new() } else { entries }
     }
@@ -253,7 +253,7 @@ impl Plot {
         }
     }
 
-    /// The labels stand at the top, one line lower where they would touch the one before.
+    /// The labels are at the top, one line lower where they would overlap with the previous one.
     fn draw_changes(&self, canvas: &mut Canvas, xs: &Scale, room: Room) {
         let mut ends: Vec<f64> = Vec::new();
         let mut changes: Vec<&Change> = self.changes.iter().filter(|change| self.x.takes(change.x)).collect();
@@ -275,7 +275,7 @@ impl Plot {
 }
 
 impl Series {
-    /// A series without anything yet.
+    /// An empty series.
     pub fn new(name: impl Into<String>) -> Series {
         Series { name: name.into(), ..Series::default() }
     }
@@ -287,7 +287,7 @@ impl Point {
         Point { x, y, interval: None, crossed: false }
     }
 
-    /// A point with one.
+    /// A point with an interval.
     pub fn between(x: f64, y: f64, low: f64, high: f64) -> Point {
         Point { interval: Some((low, high)), ..Point::at(x, y) }
     }

@@ -1,4 +1,4 @@
-//! What every chart keeps: nothing unescaped, the same bytes for the same data, nothing that leaves the picture or the file.
+//! Guarantees of every chart: all text is escaped, the same data gives the same bytes, nothing leaves the picture or the file.
 
 use super::*;
 
@@ -47,12 +47,12 @@ fn all(text: &str) -> Vec<Svg> {
 }
 
 #[test]
-fn no_text_gets_out_of_its_place() {
+fn no_text_escapes_its_element() {
     for svg in all(HOSTILE) {
         let text = svg.inline();
         let forbidden = ["<img", "onerror=alert(1)>", "\u{202e}", "\u{7}", "]]>"];
         assert!(forbidden.iter().all(|word| !text.contains(word)), "{text}");
-        assert!(text.contains("&lt;img"), "the text is still told");
+        assert!(text.contains("&lt;img"), "the text is still shown");
     }
 }
 
@@ -63,7 +63,7 @@ fn the_same_data_gives_the_same_bytes_and_other_data_others() {
 }
 
 #[test]
-fn a_chart_asks_for_nothing_outside_and_needs_no_style_attribute() {
+fn a_chart_requests_no_external_resource_and_needs_no_style_attribute() {
     for svg in all("a") {
         let text = svg.standalone();
         let outside = text.replace("http://www.w3.org/2000/svg", "");
@@ -89,7 +89,7 @@ fn everything_drawn_lies_inside_the_picture() {
     }
 }
 
-/// The absolute places that paths begin at or draw lines to.
+/// The absolute positions at which paths begin or to which they draw lines.
 fn places(text: &str) -> Vec<(f64, f64)> {
     let mut found = Vec::new();
     for path in text.split(" d=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0) {

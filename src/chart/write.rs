@@ -1,4 +1,4 @@
-//! SVG as text: escaping, numbers that are the same everywhere, the elements that charts are made of. No layout.
+//! SVG as text: escaping, portable number formatting, and the elements of charts. No layout.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ impl Svg {
         format!("{}>{}</svg>", self.open, self.body)
     }
 
-    /// One picture of two, this one above the other.
+    /// Two pictures combined into one, this one above the other.
     pub fn above(&self, below: &Svg) -> Svg {
         let (width, height) = (self.width.max(below.width), self.height + below.height);
         let nested = |svg: &Svg, y: f64| format!("<svg y=\"{}\"{}", number(y), &svg.inline()[4..]);
@@ -43,7 +43,7 @@ pub(super) struct Canvas {
     body: String,
 }
 
-/// How a text lies to its position.
+/// Horizontal alignment of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -52,7 +52,7 @@ pub(super) enum Anchor {
 }
 
 impl Canvas {
-    /// A canvas with the texts that are read aloud.
+    /// A canvas with title and description for screen readers.
     pub fn new(title: &str, description: &str) -> Canvas {
         let mut body = format!("<title>{}</title>", escaped(title));
         if !description.is_empty() {
@@ -102,7 +102,7 @@ impl Canvas {
     }
 }
 
-/// The way of a pen.
+/// Data of an SVG path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     text: String,
@@ -153,17 +153,17 @@ impl Path {
     }
 }
 
-/// To a tenth of a unit of the picture, without a useless end.
+/// Rounded to a tenth, without a trailing zero.
 pub(super) fn number(value: f64) -> String {
     let tenths = (value * 10.0).round();
-    // Also takes the sign from minus nothing.
+    // Also removes the sign of negative zero.
     let tenths = if tenths == 0.0 || !tenths.is_finite() { 0.0 } else { tenths };
     let text = format!("{:.1}", tenths / 10.0);
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// A text as XML and HTML take it, in elements and in attributes; what acts on its surroundings instead of being seen is written
-/// out, because XML knows no way to carry most of it.
+/// A text escaped for XML and HTML elements and attributes. Control and format characters are written out, since XML cannot
+/// represent most of them.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -186,7 +186,7 @@ fn acts(c: char) -> bool {
             | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Room that a text takes, estimated.
+/// Estimated width of a text.
 pub(super) fn text_width(text: &str) -> f64 {
     text.chars().map(|c| if c.is_ascii() { 1.0 } else { 1.8 }).sum::<f64>() * CHARACTER_WIDTH + 4.0
 }

@@ -1,7 +1,7 @@
 //! `commgauge export`: a fit becomes the calibration files of another planner.
 
 use super::verdict_output::replace;
-use crate::cost::{Asked, Fit, Place};
+use crate::cost::{Fit, Place, PlaceQuery};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
@@ -49,7 +49,7 @@ pub struct ExportCommand {
 
     /// Where the groups of the fit were placed whose records do not say it, as far as you know, such as 1n
     #[arg(long, value_name = "PLACE")]
-    pub unknown_locality: Option<Asked>,
+    pub unknown_locality: Option<PlaceQuery>,
 
     /// Write what there is, though the fit lacks something
     #[arg(long)]
@@ -103,7 +103,7 @@ fn axis(text: &str) -> std::result::Result<AxisPlace, String> {
     if !["tp", "dp", "ep", "pp"].contains(&axis) {
         return Err(wrong());
     }
-    let locality: Locality = place.parse::<Asked>()?.locality(ranks);
+    let locality: Locality = place.parse::<PlaceQuery>()?.locality(ranks);
     Ok(AxisPlace { axis: axis.to_owned(), ranks, place: Place::of(&locality) })
 }
 

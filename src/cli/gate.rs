@@ -3,7 +3,7 @@
 use super::verdict_output::{VerdictOutput, read_all};
 use crate::config::{Machine, Shipped};
 use crate::error::Result;
-use crate::verdict::{Allowed, GateRule, Judged, Verdict, gate, gate_unknown_machine};
+use crate::verdict::{Allowed, GateRule, LoadedRecord, Verdict, gate, gate_unknown_machine};
 use std::path::{Path, PathBuf};
 
 /// Hold a record against what a machine file expects, and end with the code of the verdict
@@ -46,7 +46,7 @@ impl GateCommand {
 }
 
 /// The verdict on records of a machine that is a file, the name of a shipped one, or not known.
-pub(super) fn gated(records: &[Judged], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
+pub(super) fn gated(records: &[LoadedRecord], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
     let machine = asked.and_then(|asked| Shipped::Machine.find(asked)).as_deref().map(Machine::load).transpose()?;
     match (asked, &machine) {
         (Some(asked), None) => gate_unknown_machine(

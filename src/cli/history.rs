@@ -6,8 +6,8 @@ use super::terminal::columns;
 use super::verdict_output::replace;
 use crate::error::{Error, Result};
 use crate::report::{HistoryFormat, history_text, plots};
-use crate::verdict::Judged;
-use crate::verdict::history::{Gathered, HistoryRule, history};
+use crate::verdict::LoadedRecord;
+use crate::verdict::history::{HistoryInput, HistoryRule, history};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 
@@ -52,14 +52,14 @@ impl HistoryCommand {
     pub fn execute(&self) -> Result<i32> {
         let files = self.files()?;
         let bar = bar(files.len() as u64);
-        let mut gathered = Gathered::default();
+        let mut input = HistoryInput::default();
         for file in &files {
-            gathered.add(file, Judged::read(file));
+            input.add(file, LoadedRecord::read(file));
             bar.inc(1);
         }
         bar.finish_and_clear();
         let rule = HistoryRule { false_alarm_level: 1.0 - self.confidence / 100.0, relevant: self.relevant / 100.0 };
-        let history = history(gathered, rule);
+        let history = history(input, rule);
         if let Some(folder) = &self.plots {
             std::fs::create_dir_all(folder)
                 .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.display())))?;

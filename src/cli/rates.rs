@@ -2,7 +2,7 @@
 
 use super::places::say_taken;
 use crate::config::{Machine, Shipped};
-use crate::cost::{Asked, Fit};
+use crate::cost::{Fit, PlaceQuery};
 use crate::error::{Error, Result};
 use crate::planner::rates::{Both, Fitted, Published, Rates};
 use std::path::PathBuf;
@@ -22,14 +22,14 @@ pub struct RatesFlags {
     /// Where the groups of the fit were placed whose records do not say it, as far as you know: 1n for any groups inside a
     /// host, 1n/1g for one at a time
     #[arg(long, value_name = "PLACE", requires = "fit")]
-    pub unknown_locality: Option<Asked>,
+    pub unknown_locality: Option<PlaceQuery>,
 }
 
 /// What the flags name, read.
 #[derive(Debug)]
 pub struct RatesSource {
     named: Named,
-    unknown: Option<Asked>,
+    unknown: Option<PlaceQuery>,
 }
 
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::report::{HtmlInput, HtmlRun, View, html};
 use crate::verdict::locate::{LocateOptions, locate};
 use crate::verdict::{
-    Allowed, CompareRule, ConsistencyRule, GateRule, Judged, SelfTest, Verdict, check_together, compare, consistency,
-    differences, gravest,
+    Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,
+    differences, ensure_comparable, most_severe,
 };
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ impl ReportCommand {
                 )));
             }
         }
-        let view = View::new(&Judged::read(record)?.record);
+        let view = View::new(&LoadedRecord::read(record)?.record);
         match output {
             Some(path) => {
                 let mut text = Vec::new();
@@ -111,7 +111,7 @@ impl ReportCommand {
             ));
         }
         let (records, base) = (read_all(&self.records)?, read_all(&self.base)?);
-        check_together(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
+        ensure_comparable(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
         let verdict = self.machine.as_deref().map(|machine| self.gated(&records, machine)).transpose()?;
         let comparison = if base.is_empty() { None } else { Some(self.compared(&base, &records)?) };
         let tried = self.selftest.as_deref().map(SelfTest::read).transpose()?;
@@ -120,7 +120,8 @@ impl ReportCommand {
             Some(path) => Ok(Fit::read(path)?),
             None => fitted(&records),
         };
-        let seen = |judged: &[Judged]| -> Vec<View> { judged.iter().map(|judged| View::new(&judged.record)).collect() };
+        let seen =
+            |loaded: &[LoadedRecord]| -> Vec<View> { loaded.iter().map(|loaded| View::new(&loaded.record)).collect() };
         let runs = shown(&records, &records, seen(&records));
         let base = shown(&base, &records, seen(&base));
         let codes: Vec<i32> = match (&verdict, &comparison) {
@@ -141,22 +142,22 @@ impl ReportCommand {
             suspects: suspects.as_ref().map_err(Clone::clone),
         })?;
         replace(path, &page)?;
-        Ok(gravest(codes))
+        Ok(most_severe(codes))
     }
 
-    fn gated(&self, records: &[Judged], machine: &Path) -> Result<Verdict> {
+    fn gated(&self, records: &[LoadedRecord], machine: &Path) -> Result<Verdict> {
         gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
     }
 
     /// Whether calls contradict each other, or why that says nothing here.
-    fn consistent(&self, records: &[Judged]) -> Result<std::result::Result<Verdict, String>> {
-        if records.iter().any(|judged| judged.record.header.backend.synthetic) {
+    fn consistent(&self, records: &[LoadedRecord]) -> Result<std::result::Result<Verdict, String>> {
+        if records.iter().any(|loaded| loaded.record.header.backend.synthetic) {
             return Ok(Err("a simulation is not compared with rules for machines".to_owned()));
         }
         consistency(records, ConsistencyRule::default(), &self.allow).map(Ok)
     }
 
-    fn compared(&self, base: &[Judged], records: &[Judged]) -> Result<Verdict> {
+    fn compared(&self, base: &[LoadedRecord], records: &[LoadedRecord]) -> Result<Verdict> {
         let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: self.allow.clone() };
         compare(base, records, &rule)
     }
@@ -167,31 +168,31 @@ fn is_page(path: &Path) -> bool {
 }
 
 /// The cost model of the records themselves, or why there is none.
-fn fitted(records: &[Judged]) -> std::result::Result<Fit, String> {
-    let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
+fn fitted(records: &[LoadedRecord]) -> std::result::Result<Fit, String> {
+    let cases: usize = records.iter().map(|loaded| loaded.record.plan.cases.len()).sum();
     if cases > MOST_CASES_TO_FIT {
         return Err(format!(
             "{cases} cases are too many to fit beside a report; `commgauge fit RECORD -o fit.json` fits them, and --fit fit.json \
              shows it here"
         ));
     }
-    let named: Vec<(String, &Judged)> =
-        records.iter().map(|judged| (judged.path.display().to_string(), judged)).collect();
-    let of = named.iter().map(|(name, judged)| (name.as_str(), &judged.record));
+    let named: Vec<(String, &LoadedRecord)> =
+        records.iter().map(|loaded| (loaded.path.display().to_string(), loaded)).collect();
+    let of = named.iter().map(|(name, loaded)| (name.as_str(), &loaded.record));
     let measurements = Measurements::of(of).map_err(|error| error.to_string())?;
     cost::fit(&measurements, FitOptions::default()).map_err(|error| error.to_string())
 }
 
 /// Records with their views, and in what each differs from the first of all.
-fn shown<'a>(records: &'a [Judged], all: &[Judged], views: Vec<View>) -> Vec<HtmlRun<'a>> {
-    let unlike = |judged: &Judged| all.first().map_or_else(Vec::new, |first| differences(first, judged));
+fn shown<'a>(records: &'a [LoadedRecord], all: &[LoadedRecord], views: Vec<View>) -> Vec<HtmlRun<'a>> {
+    let unlike = |loaded: &LoadedRecord| all.first().map_or_else(Vec::new, |first| differences(first, loaded));
     let pairs = records.iter().zip(views);
     pairs
-        .map(|(judged, view)| HtmlRun {
-            name: judged.path.display().to_string(),
-            record: &judged.record,
+        .map(|(loaded, view)| HtmlRun {
+            name: loaded.path.display().to_string(),
+            record: &loaded.record,
             view,
-            differences: unlike(judged),
+            differences: unlike(loaded),
         })
         .collect()
 }

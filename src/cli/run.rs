@@ -31,7 +31,7 @@ use crate::layout::Nodes;
 use crate::record::hang_line::HangReason;
 use crate::record::line::{End, EndStatus, RankFacts};
 use crate::record::{Line, Record};
-use crate::report::screen::{self, Called, Screen};
+use crate::report::screen::{self, CommandNames, Screen};
 use crate::report::{Format, LiveRows, View};
 use crate::session::{self, Resume, TimeLimit};
 use crate::workload::step::Step;
@@ -316,7 +316,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
         return output.show_on(&view, is_terminal, out);
     }
     let path = launch::quote(&path.display().to_string());
-    let screen = Screen::of(&record, &view, Called { program: &places::program_as_typed(), record: &path });
+    let screen = Screen::of(&record, &view, CommandNames { program: &places::program_as_typed(), record: &path });
     print_on(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }
 

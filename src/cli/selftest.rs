@@ -3,7 +3,7 @@
 use super::AnswerArguments;
 use crate::error::{Error, Result};
 use crate::report::{Column, plain, visible, wrap};
-use crate::verdict::{Asked, Counted, Decision, Judged, SelfTest, SelfTestRule, selftest};
+use crate::verdict::{Counted, Decision, LoadedRecord, SelfTest, SelfTestRule, TrialKind, selftest};
 use std::path::{Path, PathBuf};
 
 /// Measure the false-alarm rate and the power of the rules of gate and compare
@@ -65,7 +65,7 @@ impl SelfTestCommand {
 }
 
 /// The records of a folder, and what could not be read, as sentences.
-fn read_folder(folder: &Path) -> Result<(Vec<Judged>, Vec<String>)> {
+fn read_folder(folder: &Path) -> Result<(Vec<LoadedRecord>, Vec<String>)> {
     let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.display()));
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(refused)? {
@@ -80,8 +80,8 @@ fn read_folder(folder: &Path) -> Result<(Vec<Judged>, Vec<String>)> {
     paths.sort();
     let (mut records, mut left_out) = (Vec::new(), Vec::new());
     for path in paths {
-        match Judged::read(&path) {
-            Ok(judged) => records.push(judged),
+        match LoadedRecord::read(&path) {
+            Ok(loaded) => records.push(loaded),
             Err(error) => left_out.push(error.to_string()),
         }
     }
@@ -140,13 +140,13 @@ fn table(tried: &SelfTest, width: u16) -> String {
     out
 }
 
-fn what(asked: Asked) -> &'static str {
+fn what(asked: TrialKind) -> &'static str {
     match asked {
-        Asked::CompareFalseAlarm => "compare: false alarm",
-        Asked::ComparePower => "compare: 5 % found",
-        Asked::GateFalsePass => "gate: false pass",
-        Asked::GateFalseFail => "gate: false fail",
-        Asked::GatePower => "gate: 5 % found",
+        TrialKind::CompareFalseAlarm => "compare: false alarm",
+        TrialKind::ComparePower => "compare: 5 % found",
+        TrialKind::GateFalsePass => "gate: false pass",
+        TrialKind::GateFalseFail => "gate: false fail",
+        TrialKind::GatePower => "gate: 5 % found",
     }
 }
 

@@ -16,8 +16,8 @@ use crate::layout::{Axis, Nodes};
 use crate::record::{Journal, Line, Record};
 use crate::session::{Rehearsal, Request};
 use crate::stats::proportion_interval;
-use crate::verdict::locate::{Found, LocateOptions, Suspects, locate, planted};
-use crate::verdict::{Decision, GateRule, Judged, Metric, gate};
+use crate::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
+use crate::verdict::{Decision, GateRule, LoadedRecord, Metric, gate};
 use crate::workload::WorkPlan;
 use document::{FORMAT, GateOutlook, Power, RehearsalDocument, VERSION};
 use std::collections::BTreeSet;
@@ -72,10 +72,10 @@ impl SimulateCommand {
         if let Some(path) = &self.output {
             write(path, &lines)?;
         }
-        let judged = judged(self.output.as_deref(), lines)?;
-        let suspects = locate(std::slice::from_ref(&judged), &LocateOptions::default())?;
+        let loaded = loaded(self.output.as_deref(), lines)?;
+        let suspects = locate(std::slice::from_ref(&loaded), &LocateOptions::default())?;
         let power = self.seeds.map(|seeds| power(&rehearsal, &machine, self.nodes, first, seeds)).transpose()?;
-        let (least, most) = durations(&request.plan, &judged.record, &request);
+        let (least, most) = durations(&request.plan, &loaded.record, &request);
         let document = RehearsalDocument {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -90,7 +90,7 @@ impl SimulateCommand {
             replicates: request.settings.replicates,
             seconds_least: least,
             seconds_most: most,
-            gate: outlook(&judged, &machine)?,
+            gate: outlook(&loaded, &machine)?,
             suspects,
             power,
         };
@@ -141,17 +141,17 @@ fn write(path: &Path, lines: &[Line]) -> Result<()> {
     journal.finish()
 }
 
-fn judged(path: Option<&Path>, lines: Vec<Line>) -> Result<Judged> {
-    Ok(Judged { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
+fn loaded(path: Option<&Path>, lines: Vec<Line>) -> Result<LoadedRecord> {
+    Ok(LoadedRecord { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
 }
 
 /// What a machine file that expects something would say to the rehearsal.
-fn outlook(judged: &Judged, machine: &Machine) -> Result<Option<GateOutlook>> {
+fn outlook(loaded: &LoadedRecord, machine: &Machine) -> Result<Option<GateOutlook>> {
     if machine.expectations.is_empty() {
         return Ok(None);
     }
     let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
-    let verdict = gate(std::slice::from_ref(judged), Some(machine), &rule)?;
+    let verdict = gate(std::slice::from_ref(loaded), Some(machine), &rule)?;
     let failed = |decision: Option<Decision>| decision == Some(Decision::Fail);
     let meets = verdict.rows.iter().filter(|row| !failed(row.decision)).filter_map(|row| row.against_limit.as_ref());
     let meets = meets.filter(|against| {
@@ -170,11 +170,11 @@ fn outlook(judged: &Judged, machine: &Machine) -> Result<Option<GateOutlook>> {
 
 /// How often the faults are found, with the seeds shared among the processors.
 fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
-    let planted = planted(machine, nodes);
+    let planted = expected_suspects(machine, nodes);
     let next = AtomicU64::new(0);
     let one = |seed: u64| -> Result<Found> {
         let (lines, _) = rehearsal.lines(first.wrapping_add(seed))?;
-        let suspects: Suspects = locate(&[judged(None, lines)?], &LocateOptions::default())?;
+        let suspects: Suspects = locate(&[loaded(None, lines)?], &LocateOptions::default())?;
         Ok(Found::of(&suspects, &planted))
     };
     let some = || -> Result<Vec<Found>> {
@@ -198,7 +198,7 @@ fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds
         right_share_low,
         right_share_high,
         all_named: count(|found| found.all_named),
-        others_accused: count(|found| found.others_accused),
+        others_accused: count(|found| found.others_suspected),
     })
 }
 

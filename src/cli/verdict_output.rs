@@ -4,7 +4,7 @@ use super::table_or_json::print;
 use super::terminal::columns_of;
 use crate::error::{Error, Result};
 use crate::report::{VerdictFormat, verdict_text};
-use crate::verdict::{Judged, Verdict};
+use crate::verdict::{LoadedRecord, Verdict};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -64,9 +64,9 @@ pub(super) fn columns(asked: Option<u16>, file: Option<&Path>) -> u16 {
 }
 
 /// Reads the records that are to be judged, all at the same time.
-pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Judged>> {
+pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
     std::thread::scope(|scope| {
-        let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || Judged::read(path))).collect();
+        let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || LoadedRecord::read(path))).collect();
         reading.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
 }

@@ -1,7 +1,7 @@
 //! Intervals of alpha and beta: the envelope fitted again to resampled measurements (Efron and Tibshirani, "An
 //! Introduction to the Bootstrap", 1993, chapters 9 and 13).
 //!
-//! What is resampled are replicates, never iterations. Seeded, so that the same records give the same intervals.
+//! Replicates are resampled, never iterations. Seeded, so that the same records give the same intervals.
 
 use super::Measured;
 use super::coefficient::{middle_95, pick};
@@ -12,16 +12,16 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const SEED: u64 = 0x5eed_0fa1_fa0b;
-/// With fewer replicates their spread says too little.
-const FEWEST_REPLICATES: usize = 3;
-/// With fewer points left the lines are not fitted again.
-const FEWEST_POINTS: usize = 4;
+/// Minimum number of replicates for an interval.
+const MIN_REPLICATES: usize = 3;
+/// Minimum number of points for a refit of the lines.
+const MIN_POINTS: usize = 4;
 
-/// 95 % intervals of what a small call costs, of what a further byte costs, and of where lines take over.
+/// 95 % intervals of alpha, of beta, and of the breakpoints between lines.
 pub(super) struct Intervals {
     pub alpha_seconds: Interval,
     pub beta_seconds_per_byte: Interval,
-    /// Of the sizes at which the next line takes over; `None` where too few refits have as many.
+    /// Intervals of the breakpoints; `None` where too few refits have as many.
     pub breakpoints: Vec<Option<Interval>>,
     pub from: IntervalsFrom,
 }
@@ -33,14 +33,14 @@ pub(super) fn intervals(
     fitted: &Envelope,
     resamples: u32,
 ) -> Option<Intervals> {
-    if cleaned.points.len() < FEWEST_POINTS || resamples < 40 {
+    if cleaned.points.len() < MIN_POINTS || resamples < 40 {
         return None;
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
-    let replicated = measured.values().filter(|values| values.len() >= FEWEST_REPLICATES).count();
+    let replicated = measured.values().filter(|values| values.len() >= MIN_REPLICATES).count();
     let from = if 2 * replicated >= measured.len() { IntervalsFrom::Replicates } else { IntervalsFrom::Residuals };
     let residuals: Vec<f64> = cleaned.points.iter().map(|(bytes, t)| (t / fitted.seconds(*bytes)).ln()).collect();
-    // Fitted residuals are smaller than errors are, by what the lines' own numbers took up.
+    // Residuals of a fit are smaller than the errors, by the degrees of freedom of the lines.
     let freedom = cleaned.points.len().saturating_sub(2 * fitted.lines().len()).max(1);
     let widened = (cleaned.points.len() as f64 / freedom as f64).sqrt();
     let (mut alphas, mut betas) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! How much longer messages between stages take while messages of the other direction are under way: from replays of a pipeline
-//! in which nobody computes.
+//! Slowdown of messages between stages while messages of the other direction are in flight, from replays of a pipeline without
+//! computing.
 //!
-//! Links carry both directions at once; what drives them may not. In Open MPI over TCP the answer to a long message's request
-//! to be sent stands in line behind the data that goes the same way, so messages of two directions come one after the other.
+//! Links are full duplex, but the software above may not be. In Open MPI over TCP the clear-to-send of a long message queues
+//! behind the data in the same direction, so messages of the two directions are serialised.
 
 use super::coefficient::Coefficient;
 use super::overlap::{cases_of_step, times};
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const SEED: u64 = 0x0b07_3a15;
-/// What all other calls of the step may come to, as a share of the messages.
-const MOST_OF_OTHERS: f64 = 0.05;
+/// Maximum time of all other calls of the step, as a share of the messages.
+const MAX_SHARE_OF_OTHERS: f64 = 0.05;
 
 /// Messages of both directions between two stages.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,10 +29,10 @@ pub struct BothWays {
     pub slowdown: Coefficient,
 }
 
-/// One of each replay, by whether the stages lay on different hosts.
+/// Slowdown of each replay, by whether the stages are on different hosts.
 pub(super) type Exchanged = BTreeMap<bool, Vec<f64>>;
 
-/// Adds the replays of a record that tell it: two stages, 1F1B, no computing, and next to no other calls.
+/// Adds the replays of a record that show it: two stages, 1F1B, no computing, and almost no other calls.
 pub(super) fn add(exchanged: &mut Exchanged, record: &Record) {
     let measured = |replay: &&ReplayLine| matches!(replay.outcome, Outcome::Measured { .. });
     for replay in record.replays.iter().filter(measured) {
@@ -42,8 +42,8 @@ pub(super) fn add(exchanged: &mut Exchanged, record: &Record) {
     }
 }
 
-/// With both directions free, 1F1B on two stages sends two micro-batches there and back in two messages' time each: as long as
-/// all messages of one direction take one after another, and one more where the last micro-batch goes alone.
+/// With full duplex, 1F1B on two stages sends two micro-batches there and back in the time of two messages each: as long as all
+/// messages of one direction in sequence, plus one where the last micro-batch is alone.
 fn of_replay(record: &Record, replay: &ReplayLine) -> Option<(bool, f64)> {
     if replay.schedule != "1f1b" || replay.forward_seconds_per_layer.0 > 0.0 {
         return None;
@@ -66,7 +66,7 @@ fn of_replay(record: &Record, replay: &ReplayLine) -> Option<(bool, f64)> {
             alone += seconds;
         }
     }
-    if messages == 0 || alone <= 0.0 || others > MOST_OF_OTHERS * alone {
+    if messages == 0 || alone <= 0.0 || others > MAX_SHARE_OF_OTHERS * alone {
         return None;
     }
     let under_way = replay.axes.iter().find(|axis| axis.axis == Axis::Pp)?.under_way_nanoseconds_median as f64 * 1e-9;
@@ -74,7 +74,7 @@ fn of_replay(record: &Record, replay: &ReplayLine) -> Option<(bool, f64)> {
     Some((between_hosts?, under_way / free))
 }
 
-/// The coefficients.
+/// The coefficients with their intervals.
 pub(super) fn both_ways(exchanged: &Exchanged, resamples: u32) -> Vec<BothWays> {
     let one = |(between_hosts, slowdowns): (&bool, &Vec<f64>)| {
         let slowdown = Coefficient::median_of(slowdowns, resamples, SEED)?;
@@ -90,8 +90,8 @@ mod tests {
     use crate::units::Seconds;
     use crate::workload::when::Pass;
 
-    /// A pipeline of two stages on two hosts with so many messages, which the replay had under way for `times` as long as they
-    /// take alone one after another.
+    /// A pipeline of two stages on two hosts with `messages` messages, which take `times_alone` times as long in the
+    /// replay as in sequence alone.
     fn pipeline(messages: u64, times_alone: f64, change: impl Fn(&mut Record)) -> Vec<BothWays> {
         let mut record = record(Vec::new(), messages);
         let known = times(&record);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn replays_that_compute_or_do_not_turn_back_or_failed_tell_nothing() {
+    fn replays_with_computing_one_direction_or_a_failure_give_no_coefficient() {
         assert_eq!(pipeline(8, 2.0, |record| record.replays[0].forward_seconds_per_layer = Seconds(1e-3)), []);
         assert_eq!(pipeline(8, 2.0, |record| record.replays[0].schedule = "gpipe".to_owned()), []);
         let failed = Outcome::Failed { reason: "no".to_owned() };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_after_the_other_is_twice_as_long_as_both_at_once() {
+    fn serialised_directions_take_twice_as_long_as_concurrent_ones() {
         for (messages, times_alone, expected) in
             [(8, 1.0, 1.0), (8, 2.0, 2.0), (7, 8.0 / 7.0, 1.0), (7, 16.0 / 7.0, 2.0)]
         {

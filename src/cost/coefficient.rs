@@ -6,8 +6,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// With fewer values their spread says too little for an interval.
-const FEWEST_FOR_INTERVAL: usize = 3;
+/// Minimum number of values for an interval.
+const MIN_FOR_INTERVAL: usize = 3;
 
 /// A fitted number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub struct Coefficient {
 }
 
 impl Coefficient {
-    /// A number with the interval of its bootstrap, if there was one. The interval holds the number.
+    /// A number with its bootstrap interval, if there was one. The interval contains the number.
     pub(super) fn new(value: f64, interval: Option<Interval>, measurements: usize) -> Coefficient {
         Coefficient {
             value,
@@ -35,7 +35,7 @@ impl Coefficient {
         }
     }
 
-    /// The median of values, one of each replicate, bootstrapped over them; `None` without any.
+    /// The median of values, one per replicate, with a bootstrap interval; `None` without values.
     pub(super) fn median_of(values: &[f64], resamples: u32, seed: u64) -> Option<Coefficient> {
         let value = median(&sorted(values.iter().copied()))?;
         let drawn = || {
@@ -46,23 +46,23 @@ impl Coefficient {
             };
             middle_95((0..resamples).filter_map(one).collect())
         };
-        let interval = if values.len() >= FEWEST_FOR_INTERVAL { drawn() } else { None };
+        let interval = if values.len() >= MIN_FOR_INTERVAL { drawn() } else { None };
         Some(Coefficient::new(value, interval, values.len()))
     }
 
-    /// How far, as a fraction of the number, the interval reaches on its wider side; 0 without one.
+    /// The wider half of the interval as a fraction of the number; 0 without an interval.
     pub fn half_width(&self) -> f64 {
         let reach = |end: Option<f64>| end.map_or(0.0, |end| (end - self.value).abs());
         reach(self.low).max(reach(self.high))
     }
 }
 
-/// One of some values, which must not be empty.
+/// A random element of a non-empty slice.
 pub(super) fn pick<'a, T>(values: &'a [T], random: &mut Xoshiro256PlusPlus) -> &'a T {
     &values[random.random_range(0..values.len())]
 }
 
-/// Between the percentiles 2.5 and 97.5; `None` below 40 values.
+/// The interval between the percentiles 2.5 and 97.5; `None` below 40 values.
 pub(super) fn middle_95(values: Vec<f64>) -> Option<Interval> {
     let ascending = sorted(values);
     let outside = ascending.len() / 40;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_median_and_lies_within_the_values() {
+    fn the_interval_contains_the_median_and_lies_within_the_values() {
         let values = [1.0, 1.2, 1.1, 1.3, 0.9, 1.15, 1.05];
         let found = Coefficient::median_of(&values, 400, 7).unwrap();
         let (low, high) = (found.low.unwrap(), found.high.unwrap());

@@ -1,8 +1,8 @@
-//! How much slower a call is with more groups of its kind at once on a node: exponents fitted to places that differ in
-//! nothing else, one group alone among them.
+//! Slowdown of a call with more concurrent groups on a node: exponents fitted to localities that differ only in the number of
+//! groups, including a single group.
 //!
 //! The law is in [`super::sharing`]. Groups are counted per node, or, across nodes and where the number of adapters is given,
-//! per adapter: as long as every group has an adapter of its own, more groups take nothing from it.
+//! per adapter: as long as every group has its own adapter, more groups do not slow it down.
 
 mod fitted;
 
@@ -15,8 +15,8 @@ pub use fitted::contention;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How far beyond the group counts that were measured a coefficient still goes.
-const FARTHEST: u32 = 2;
+/// Factor beyond the measured group counts up to which a coefficient applies.
+const MAX_EXTRAPOLATION: u32 = 2;
 
 /// How the time of a call grows with the groups at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,33 +72,33 @@ impl ErrorsFrom {
     }
 }
 
-/// How many times as long a call takes in another company, between what and what.
+/// Factor on the time of a call with another number of concurrent groups, with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slower {
+pub struct SlowdownFactor {
     /// The best guess.
     pub middle: f64,
-    /// From here ...
+    /// Lower end, by the intervals of the exponents and the errors of the coefficient.
     pub low: f64,
-    /// ... to here, by the intervals of the exponents and the errors of the coefficient.
+    /// Upper end.
     pub high: f64,
-    /// Both numbers of groups lie within those that were measured.
+    /// Both numbers of groups are within the measured range.
     pub inside: bool,
 }
 
 impl Contention {
-    /// From `measured` concurrent groups on a node to `asked`, for a call of whose time (at `measured`) bandwidth makes up
+    /// From `measured` concurrent groups on a node to `groups`, for a call of whose time (at `measured`) bandwidth makes up
     /// `share`. `None` where that part was not measured, and more than twice outside the group counts that were.
-    pub fn slower(&self, measured: u32, asked: u32, share: f64) -> Option<Slower> {
+    pub fn slower(&self, measured: u32, groups: u32, share: f64) -> Option<SlowdownFactor> {
         let least = self.groups_fewest.min(measured);
         let most = self.groups_most.max(measured);
         if measured == 0
-            || asked == 0
-            || asked > most.saturating_mul(FARTHEST)
-            || asked.saturating_mul(FARTHEST) < least
+            || groups == 0
+            || groups > most.saturating_mul(MAX_EXTRAPOLATION)
+            || groups.saturating_mul(MAX_EXTRAPOLATION) < least
         {
             return None;
         }
-        let more = load(asked, self.counted_per()) / load(measured, self.counted_per());
+        let more = load(groups, self.counted_per()) / load(measured, self.counted_per());
         let with = |end: fn(&Coefficient) -> f64| {
             let sharing = Sharing {
                 latency: self.latency_exponent.as_ref().map(end),
@@ -111,13 +111,13 @@ impl Contention {
             with(|exponent| exponent.low.unwrap_or(exponent.value))?,
             with(|exponent| exponent.high.unwrap_or(exponent.value))?,
         ];
-        // Nothing changes, nothing is unsure.
+        // Without a change there is no error.
         let off = if more == 1.0 { 1.0 } else { 1.0 + self.errors.p95_or_maximum() };
-        Some(Slower {
+        Some(SlowdownFactor {
             middle,
             low: ends[0].min(ends[1]) / off,
             high: ends[0].max(ends[1]) * off,
-            inside: (self.groups_fewest..=self.groups_most).contains(&asked)
+            inside: (self.groups_fewest..=self.groups_most).contains(&groups)
                 && (self.groups_fewest..=self.groups_most).contains(&measured),
         })
     }

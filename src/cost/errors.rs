@@ -1,4 +1,4 @@
-//! How wrong predictions were, on points that the fit did not see.
+//! Prediction errors on points that the fit did not use.
 
 use crate::stats::{median, percentile, sorted};
 use crate::units::Bytes;
@@ -24,7 +24,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Of pairs of predicted and measured times; `None` without any.
+    /// The errors of pairs of predicted and measured times; `None` without any.
     pub fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Errors> {
         let errors: Vec<f64> = pairs.into_iter().map(|(predicted, measured)| predicted / measured - 1.0).collect();
         let amounts = sorted(errors.iter().map(|error| error.abs()));
@@ -61,7 +61,7 @@ impl Regime {
     /// Every regime, from small to large.
     pub const ALL: [Regime; 3] = [Regime::Small, Regime::Middle, Regime::Large];
 
-    /// That of a size.
+    /// The regime of a size.
     pub fn of(bytes: Bytes) -> Regime {
         match bytes.0 {
             0..0x1_0000 => Regime::Small,

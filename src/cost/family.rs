@@ -1,4 +1,4 @@
-//! Curves that differ only in the size of the group: which form of transfer suits them, and how wrong it is.
+//! Curves that differ only in the size of the group: the scaling form that suits them best, and its errors.
 
 use super::document::FamilyFit;
 use super::errors::Errors;

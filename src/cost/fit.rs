@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 use crate::units::{Bytes, Rate, Seconds};
 use std::thread;
 
-/// Mean held-out error above which a curve is not to be planned on.
+/// Mean held-out error above which a curve is marked as untrusted.
 const UNTRUSTED: f64 = 0.10;
-/// With fewer sizes nothing can be left out and predicted from both sides.
-const FEWEST_FOR_HOLDING_OUT: usize = 5;
-/// With fewer sizes nothing can be left out at the ends.
-const FEWEST_FOR_EXTRAPOLATION: usize = 6;
+/// Minimum number of sizes for leaving one out and predicting it from both sides.
+const MIN_SIZES_FOR_HOLDOUT: usize = 5;
+/// Minimum number of sizes for leaving some out at the ends.
+const MIN_SIZES_FOR_EXTRAPOLATION: usize = 6;
 
-/// How to fit.
+/// Options of a fit.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
     /// Resamples behind the intervals; none below 40.
@@ -42,7 +42,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         .into_iter()
         .zip(&keyed)
         .filter_map(|(fitted, (key, measured))| {
-            warnings.extend(doubts(key, measured, fitted.as_ref()));
+            warnings.extend(curve_warning(key, measured, fitted.as_ref()));
             Some(((*key).clone(), fitted?))
         })
         .collect();
@@ -74,11 +74,11 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
 /// A size that was left out: bytes, seconds as predicted, seconds as measured.
 type Pair = (f64, f64, f64);
 
-/// A curve with what is needed of it while fitting goes on.
+/// A fitted curve with its intermediate results.
 pub(super) struct Fitted {
     pub document: CurveFit,
     pub curve: Curve,
-    /// As measured, not cleaned: bytes and seconds.
+    /// Raw points, not cleaned: bytes and seconds.
     pub points: Vec<(f64, f64)>,
     left_out: Vec<Pair>,
 }
@@ -158,7 +158,7 @@ fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned, lef
 
 /// Predicts every inner size from the others, leaving every second one out, in two turns.
 fn left_out_sizes(points: &[(f64, f64)]) -> Vec<Pair> {
-    if points.len() < FEWEST_FOR_HOLDING_OUT {
+    if points.len() < MIN_SIZES_FOR_HOLDOUT {
         return Vec::new();
     }
     let mut pairs = Vec::with_capacity(points.len());
@@ -175,13 +175,13 @@ fn left_out_sizes(points: &[(f64, f64)]) -> Vec<Pair> {
 
 /// Leaves two sizes out at either end and predicts them.
 fn extrapolation_error(points: &[(f64, f64)]) -> Option<f64> {
-    if points.len() < FEWEST_FOR_EXTRAPOLATION {
+    if points.len() < MIN_SIZES_FOR_EXTRAPOLATION {
         return None;
     }
     let (head, rest) = points.split_at(2);
     let (most, tail) = points.split_at(points.len() - 2);
-    let error = |kept: &[(f64, f64)], out: &[(f64, f64)]| {
-        let cleaned = Cleaned::of(kept).points;
+    let error = |remaining: &[(f64, f64)], out: &[(f64, f64)]| {
+        let cleaned = Cleaned::of(remaining).points;
         let curve = Curve::new(&cleaned, Envelope::of(&cleaned)?)?;
         out.iter().map(|(bytes, seconds)| (curve.seconds(*bytes) / seconds - 1.0).abs()).reduce(f64::max)
     };
@@ -198,8 +198,8 @@ fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
     Regime::ALL.into_iter().filter_map(errors).collect()
 }
 
-/// What speaks against a curve, or why there is none.
-fn doubts(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
+/// A warning about a curve, or why it could not be fitted.
+fn curve_warning(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
     let family = &key.family;
     let types = family.element_type.map_or_else(String::new, |element| format!(" of {element}"));
     let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);

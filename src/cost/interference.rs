@@ -1,4 +1,4 @@
-//! How much slower a call is while calls of another axis are under way, from calls that were measured both ways.
+//! Slowdown of a call while calls of another axis are in flight, from calls that were measured alone and together.
 
 use super::coefficient::Coefficient;
 use crate::collective::Collective;
@@ -36,10 +36,10 @@ pub struct Interference {
     pub slowdown: Coefficient,
 }
 
-/// Together over alone, one of each replicate.
+/// Ratio of the times together and alone, one per replicate.
 pub(super) type Ratios = BTreeMap<AtOnce, Vec<f64>>;
 
-/// Adds those of a record.
+/// Adds the ratios of a record.
 pub(super) fn add(ratios: &mut Ratios, record: &Record) {
     let corrupt: Vec<&InterferenceLine> =
         record.interference.iter().filter(|line| matches!(line.outcome, Outcome::Corrupt { .. })).collect();
@@ -60,7 +60,7 @@ pub(super) fn add(ratios: &mut Ratios, record: &Record) {
     }
 }
 
-/// The coefficients.
+/// The coefficients with their intervals.
 pub(super) fn interference(ratios: &Ratios, resamples: u32) -> Vec<Interference> {
     let one = |(calls, ratios): (&AtOnce, &Vec<f64>)| {
         Some(Interference { calls: *calls, slowdown: Coefficient::median_of(ratios, resamples, SEED)? })
@@ -77,7 +77,7 @@ mod tests {
     use crate::units::Bytes;
     use crate::workload::Style;
 
-    /// One replicate in which a call of tp takes so many times as long beside dp.
+    /// One replicate in which a call of tp takes `slower` times as long next to dp.
     fn line(replicate: u32, slower: f64, outcome: Outcome) -> InterferenceLine {
         let call = |axis| InterferingCall {
             axis,
@@ -112,7 +112,7 @@ mod tests {
     const GOOD: Outcome = Outcome::Measured { verified: true };
 
     #[test]
-    fn without_a_pair_there_is_no_coefficient_and_wrong_data_give_none() {
+    fn missing_pairs_and_wrong_data_give_no_coefficient() {
         assert!(of(Vec::new()).is_empty());
         let wrong = Outcome::Corrupt {
             when: "before".to_owned(),

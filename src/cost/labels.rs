@@ -1,24 +1,24 @@
-//! What tells measurements of the same call apart beyond its type, place and cadence: algorithm, protocol, statistic,
-//! placement of the buffers. Unlike things are never one curve.
+//! Labels that distinguish measurements of the same call beyond its type, place and cadence: algorithm, protocol, statistic,
+//! placement of the buffers. Measurements with different labels never share a curve.
 
 use super::{CurveKey, Measured};
 use crate::collective::Collective;
 use crate::record::line::CaseFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By the name of a column; ordered, so that a key made of them has one form.
+/// Values by column name; ordered, so that keys are canonical.
 pub type Labels = BTreeMap<String, String>;
 
 /// Whether the result replaces the input.
 const PLACEMENT: &str = "placement";
 /// How elements are combined.
 const REDUCE_OP: &str = "reduce_op";
-/// What a query means that does not say which: out-of-place buffers and sums, as nccl-tests has them.
+/// Defaults of a query without these labels: out-of-place buffers and sums, as in nccl-tests.
 pub(super) const USUAL: [(&str, &str); 2] = [(PLACEMENT, "out-of-place"), (REDUCE_OP, "sum")];
 
-/// Columns that tell one repetition from another, or that are the same in all records of a fit. All others are taken to
-/// change the time.
-const TELL_NO_DIFFERENCE: [&str; 23] = [
+/// Columns that differ between repetitions, or are the same in all records of a fit. All others are assumed to affect the
+/// time.
+const IGNORED_COLUMNS: [&str; 23] = [
     "system",
     "device",
     "run",
@@ -44,19 +44,17 @@ const TELL_NO_DIFFERENCE: [&str; 23] = [
     "line",
 ];
 
-/// All that may tell a case's curve from another one.
+/// All labels of a case that may separate its curve from others.
 pub(super) fn of_case(facts: &CaseFacts) -> Labels {
-    let named =
-        facts.labels.iter().filter(|(name, _)| !TELL_NO_DIFFERENCE.contains(&name.to_ascii_lowercase().as_str()));
+    let named = facts.labels.iter().filter(|(name, _)| !IGNORED_COLUMNS.contains(&name.to_ascii_lowercase().as_str()));
     let mut labels: Labels = named.map(|(name, text)| (name.clone(), text.clone())).collect();
     labels.insert(PLACEMENT.to_owned(), facts.placement.name().to_owned());
     labels.extend(facts.reduce_op.map(|op| (REDUCE_OP.to_owned(), op.name().to_owned())));
     labels
 }
 
-/// Keeps of all labels those that are not the same in every curve of their collective: what never changes tells nothing
-/// apart.
-pub(super) fn keep_those_that_differ(curves: BTreeMap<CurveKey, Measured>) -> BTreeMap<CurveKey, Measured> {
+/// Drops the labels that are the same in every curve of their collective, since they separate nothing.
+pub(super) fn drop_constant_labels(curves: BTreeMap<CurveKey, Measured>) -> BTreeMap<CurveKey, Measured> {
     let mut values: BTreeMap<(Collective, &str), BTreeSet<Option<&str>>> = BTreeMap::new();
     for key in curves.keys() {
         for name in key.family.labels.keys() {
@@ -73,14 +71,14 @@ pub(super) fn keep_those_that_differ(curves: BTreeMap<CurveKey, Measured>) -> BT
         .filter(|(_, seen)| seen.len() > 1)
         .map(|((collective, name), _)| (*collective, (*name).to_owned()))
         .collect();
-    let mut kept: BTreeMap<CurveKey, Measured> = BTreeMap::new();
+    let mut reduced: BTreeMap<CurveKey, Measured> = BTreeMap::new();
     for (mut key, measured) in curves {
         let collective = key.family.collective;
         key.family.labels.retain(|name, _| differ.contains(&(collective, name.clone())));
-        let all = kept.entry(key).or_default();
+        let all = reduced.entry(key).or_default();
         for (bytes, times) in measured {
             all.entry(bytes).or_default().extend(times);
         }
     }
-    kept
+    reduced
 }

@@ -1,4 +1,4 @@
-//! What records say of times, put together by curve. Nothing is fitted here.
+//! Measured times of records, grouped by curve. Nothing is fitted here.
 
 use super::Place;
 use super::both_ways::{self, Exchanged};
@@ -40,7 +40,7 @@ pub struct FamilyKey {
 /// One curve: time against bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CurveKey {
-    /// All but the size of the group.
+    /// Everything but the group size.
     pub family: FamilyKey,
     /// Ranks of a group.
     pub ranks: u32,
@@ -54,29 +54,29 @@ pub type Measured = BTreeMap<u64, Vec<f64>>;
 pub struct Measurements {
     /// By curve.
     pub curves: BTreeMap<CurveKey, Measured>,
-    /// Calls beside calls of other axes.
+    /// Ratios of calls next to calls of other axes.
     pub(super) beside: Ratios,
-    /// Steps as a whole.
+    /// Replays of whole steps.
     pub(super) replayed: BTreeMap<Axis, Replayed>,
-    /// Messages of both directions at once.
+    /// Slowdowns of bidirectional messages.
     pub(super) exchanged: Exchanged,
     /// Whether no real time passed.
     pub synthetic: bool,
     /// The records.
     pub sources: Vec<Source>,
-    /// What was left aside, as sentences.
+    /// What was skipped, as sentences.
     pub warnings: Vec<String>,
 }
 
 impl Measurements {
-    /// Of records, each with the name of its file.
+    /// Collects the measurements of records, each with its file name.
     ///
     /// # Errors
     /// A mismatch where the records come from different machines, or some are synthetic and some are not.
     pub fn of<'a>(records: impl IntoIterator<Item = (&'a str, &'a Record)>) -> Result<Measurements> {
         let mut all = Measurements::default();
         let mut machines: BTreeMap<String, String> = BTreeMap::new();
-        let mut left_aside: BTreeMap<String, u64> = BTreeMap::new();
+        let mut skipped: BTreeMap<String, u64> = BTreeMap::new();
         for (file, record) in records {
             let backend = &record.header.backend;
             for case in &record.plan.cases {
@@ -95,7 +95,7 @@ impl Measurements {
                 library: backend.library.clone(),
             });
             all.warnings.extend(record.warnings.iter().map(|warning| format!("{file}: {warning}")));
-            all.add(record, &mut left_aside);
+            all.add(record, &mut skipped);
         }
         if machines.len() > 1 {
             let named: Vec<String> =
@@ -105,12 +105,12 @@ impl Measurements {
                 named.join("; ")
             )));
         }
-        all.curves = labels::keep_those_that_differ(std::mem::take(&mut all.curves));
-        all.warnings.extend(left_aside.into_iter().map(|(reason, lines)| format!("left aside, {reason}: {lines}")));
+        all.curves = labels::drop_constant_labels(std::mem::take(&mut all.curves));
+        all.warnings.extend(skipped.into_iter().map(|(reason, lines)| format!("left aside, {reason}: {lines}")));
         Ok(all)
     }
 
-    fn add(&mut self, record: &Record, left_aside: &mut BTreeMap<String, u64>) {
+    fn add(&mut self, record: &Record, skipped: &mut BTreeMap<String, u64>) {
         interference::add(&mut self.beside, record);
         overlap::add(&mut self.replayed, record);
         both_ways::add(&mut self.exchanged, record);
@@ -122,20 +122,20 @@ impl Measurements {
             .collect();
         for line in &record.cases {
             let Some(facts) = record.plan.cases.get(line.case as usize) else { continue };
-            let reason = reason_against(facts, &record.plan.cases)
+            let reason = reason_to_skip(facts, &record.plan.cases)
                 .or(corrupt.contains(&line.case).then_some("data arrived wrong"));
             match (reason, seconds(facts, line)) {
                 (None, Some(seconds)) => {
                     let measured = self.curves.entry(key(facts)).or_default();
                     measured.entry(facts.bytes_total.0).or_default().push(seconds);
                 }
-                (Some(reason), _) => *left_aside.entry(reason.to_owned()).or_default() += 1,
-                (None, None) => *left_aside.entry("no sample above zero".to_owned()).or_default() += 1,
+                (Some(reason), _) => *skipped.entry(reason.to_owned()).or_default() += 1,
+                (None, None) => *skipped.entry("no sample above zero".to_owned()).or_default() += 1,
             }
         }
     }
 
-    /// Keeps only the measurements that a function says so of, to test a fit on the others.
+    /// Keeps only the measurements that `keep` accepts, so that a fit can be tested on the others.
     pub fn retain(&mut self, keep: impl Fn(&CurveKey, u64) -> bool) {
         for (key, measured) in &mut self.curves {
             measured.retain(|bytes, _| keep(key, *bytes));
@@ -150,9 +150,9 @@ fn machine(library: &str, case: &CaseFacts) -> String {
     labels.chain([library]).collect::<Vec<_>>().join(", ")
 }
 
-fn reason_against(facts: &CaseFacts, all: &[CaseFacts]) -> Option<&'static str> {
+fn reason_to_skip(facts: &CaseFacts, all: &[CaseFacts]) -> Option<&'static str> {
     let uneven = facts.splits.as_ref().is_some_and(|splits| *splits != Splits::Equal);
-    // With one group on each host, alone and all at once are the same place, and only the second is what training has.
+    // With one group on each host, alone and all at once are the same place, and only the second occurs in training.
     let with_all = facts.solo_of.and_then(|all_at_once| all.get(all_at_once as usize));
     let same_place = with_all.is_some_and(|with_all| Place::of(&with_all.locality) == Place::of(&facts.locality));
     match facts {
@@ -175,7 +175,7 @@ fn key(facts: &CaseFacts) -> CurveKey {
     CurveKey { family, ranks: facts.group_size }
 }
 
-/// Median over the samples that count, of one call (one way, where a call goes there and back).
+/// Median over the valid samples of the time of a call (of one way for round trips).
 pub(crate) fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
     if !matches!(line.outcome, Outcome::Measured { .. }) {
         return None;
@@ -223,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_is_left_aside_and_counted() {
+    fn lines_without_a_time_are_skipped_and_counted() {
         let measurements = Measurements::of([("sample", &sample(|_| {}))]).unwrap();
-        let told = measurements.warnings.join("\n");
+        let warnings = measurements.warnings.join("\n");
         for reason in ["data arrived wrong: ", "no bytes are moved: "] {
-            assert!(told.contains(reason), "{told}");
+            assert!(warnings.contains(reason), "{warnings}");
         }
         let times: Vec<f64> =
             measurements.curves.values().flat_map(|curve| curve.values().flatten().copied()).collect();

@@ -1,8 +1,7 @@
-//! From records to predicted times: curves of measured sizes, transfer to other group sizes, and how far both can be
-//! trusted.
+//! From records to predicted times: curves over measured sizes, transfer to other group sizes, and the errors of both.
 //!
-//! [`Measurements`] gathers what records say, [`fit`](fit()) makes a [`Fit`] of it, which is what `fit.json` holds, and a
-//! [`Predictor`] answers [`Query`]s from a fit. Every error that is printed is that of points that were left out.
+//! [`Measurements`] collects the times of records, [`fit`](fit()) makes a [`Fit`] of them, which is stored in `fit.json`, and a
+//! [`Predictor`] answers [`Query`]s from a fit. All printed errors are held-out errors.
 
 mod bootstrap;
 mod both_ways;
@@ -25,7 +24,7 @@ pub mod transfer;
 
 pub use both_ways::BothWays;
 pub use coefficient::Coefficient;
-pub use contention::{Contention, ErrorsFrom, Slower, contention};
+pub use contention::{Contention, ErrorsFrom, SlowdownFactor, contention};
 pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
 pub use errors::{Errors, Regime};
 pub use fit::{FitOptions, fit};
@@ -34,7 +33,7 @@ pub use labels::Labels;
 pub(crate) use measured::seconds as seconds_of_call;
 pub use measured::{CurveKey, FamilyKey, Measured, Measurements};
 pub use overlap::Overlap;
-pub use place::{Asked, Place};
+pub use place::{Place, PlaceQuery};
 pub use predict::{Prediction, Predictor, Query, Status};
 
 /// The JSON Schema of `fit.json`.

@@ -1,7 +1,7 @@
-//! How much of an axis's communication a step hides, and what that costs it: from replays, in which calls and computing go on
-//! at the same time.
+//! The share of an axis's communication that a step hides, and the resulting slowdown, from replays in which calls overlap with
+//! computing.
 //!
-//! A replay computes by waiting on the clock, so it cannot tell how much slower computing becomes.
+//! A replay emulates computing by waiting on the clock, so the slowdown of the computing is unknown.
 
 use super::coefficient::Coefficient;
 use crate::layout::Axis;
@@ -27,14 +27,14 @@ pub struct Overlap {
     pub slowdown: Option<Coefficient>,
 }
 
-/// One of each replay: hidden shares, and slow-downs where they are known.
+/// Hidden shares, and slowdowns where known, one per replay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replayed {
     hidden: Vec<f64>,
     slower: Vec<f64>,
 }
 
-/// Adds the replays of a record. The pipeline's axis is left out: its waiting holds the bubble.
+/// Adds the replays of a record. The pipeline axis is left out, since its wait time includes the bubble.
 pub(super) fn add(replayed: &mut BTreeMap<Axis, Replayed>, record: &Record) {
     for replay in record.replays.iter().filter(|replay| matches!(replay.outcome, Outcome::Measured { .. })) {
         let alone = alone(record, replay.step);
@@ -48,7 +48,7 @@ pub(super) fn add(replayed: &mut BTreeMap<Axis, Replayed>, record: &Record) {
     }
 }
 
-/// Seconds of all calls of a step alone and one after another, by axis; `None` where one of them has no time.
+/// Total time in seconds of all calls of a step, measured alone, by axis; `None` where a call has no time.
 fn alone(record: &Record, step: u32) -> BTreeMap<Axis, Option<f64>> {
     let mut sums: BTreeMap<Axis, Option<f64>> = BTreeMap::new();
     let times = times(record);
@@ -61,7 +61,7 @@ fn alone(record: &Record, step: u32) -> BTreeMap<Axis, Option<f64>> {
     sums
 }
 
-/// The cases of a step, all groups at once. One that was measured in both cadences comes once, as a step has it: streaming.
+/// The cases of a step with all groups at once. A case that was measured in both cadences appears once, as streaming.
 pub(super) fn cases_of_step(record: &Record, step: u32) -> Vec<(&CaseFacts, u32)> {
     let of_step = |cadence: Cadence| -> Vec<(&CaseFacts, u32)> {
         let here = |(facts, _): &(&CaseFacts, u32)| {
@@ -88,7 +88,7 @@ pub(super) fn times(record: &Record) -> BTreeMap<u32, f64> {
     by_case.into_iter().filter_map(|(case, seconds)| Some((case, median(&sorted(seconds))?))).collect()
 }
 
-/// The coefficients.
+/// The coefficients with their intervals.
 pub(super) fn overlap(replayed: &BTreeMap<Axis, Replayed>, resamples: u32) -> Vec<Overlap> {
     let one = |(axis, of_axis): (&Axis, &Replayed)| {
         Some(Overlap {
@@ -140,7 +140,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A record of which every measured streaming case is called so often in a step, on the axis dp.
+    /// A record whose measured streaming cases are called `count_per_step` times in a step, on the axis dp.
     pub(in crate::cost) fn record(replays: Vec<ReplayLine>, count_per_step: u64) -> Record {
         let lines = include_str!("../../tests/data/sample-record.jsonl").lines();
         let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -172,14 +172,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_replay_that_failed_and_the_pipeline_tell_nothing() {
+    fn failed_replays_and_the_pipeline_axis_give_no_overlap() {
         let failed = replay(&[(Axis::Dp, 0.5, 10)], Outcome::Failed { reason: "no".to_owned() });
         assert!(of(&[record(vec![failed], 1)]).is_empty());
         assert!(of(&[record(vec![replay(&[(Axis::Pp, 0.5, 10)], GOOD)], 1)]).is_empty());
     }
 
     #[test]
-    fn what_is_hidden_and_how_much_longer_it_takes_come_from_replays() {
+    fn hidden_shares_and_slowdowns_come_from_replays() {
         let alone = alone(&record(Vec::new(), 3), 0)[&Axis::Dp].unwrap();
         assert!(alone > 0.0);
         let twice = (2.0 * alone * 1e9) as u64;

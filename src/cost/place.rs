@@ -1,4 +1,4 @@
-//! The placement that a curve holds for: as much of a group's locality as does not change with its size.
+//! The placement of a curve: the part of a group's locality that does not depend on its size.
 
 use crate::layout::Locality;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of a group's locality.
+    /// The place of a locality.
     pub fn of(locality: &Locality) -> Place {
         Place {
             nodes_spanned: locality.nodes_spanned,
@@ -27,12 +27,12 @@ impl Place {
         }
     }
 
-    /// Whether a place that a user asks for means this one: hosts the same, and the others where they were given.
-    pub fn is_meant_by(&self, asked: &Asked) -> bool {
-        let same = |asked: Option<u32>, own: u32| asked.is_none_or(|asked| asked == own);
-        asked.nodes_spanned == self.nodes_spanned
-            && same(asked.concurrent_groups_per_node, self.concurrent_groups_per_node)
-            && same(asked.stride, self.stride)
+    /// Whether a query matches this place: the same number of hosts, and the other values where they were given.
+    pub fn matches_query(&self, query: &PlaceQuery) -> bool {
+        let same = |wanted: Option<u32>, own: u32| wanted.is_none_or(|wanted| wanted == own);
+        query.nodes_spanned == self.nodes_spanned
+            && same(query.concurrent_groups_per_node, self.concurrent_groups_per_node)
+            && same(query.stride, self.stride)
     }
 }
 
@@ -45,15 +45,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// A place as a user asks for it: `1n`, `2n/4g`, `2n/4g/s8`.
+/// A place as given by a user: `1n`, `2n/4g`, `2n/4g/s8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PlaceQuery {
     nodes_spanned: u32,
     concurrent_groups_per_node: Option<u32>,
     stride: Option<u32>,
 }
 
-impl FromStr for Asked {
+impl FromStr for PlaceQuery {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -64,41 +64,40 @@ impl FromStr for Asked {
             )
         };
         if text == "unknown" {
-            return Ok(Asked { nodes_spanned: 0, concurrent_groups_per_node: None, stride: None });
+            return Ok(PlaceQuery { nodes_spanned: 0, concurrent_groups_per_node: None, stride: None });
         }
-        let mut asked = Asked { nodes_spanned: 0, concurrent_groups_per_node: None, stride: None };
+        let mut query = PlaceQuery { nodes_spanned: 0, concurrent_groups_per_node: None, stride: None };
         for part in text.split('/') {
             if let Some(nodes) = part.strip_suffix('n') {
-                asked.nodes_spanned = nodes.parse().map_err(|_| wrong())?;
+                query.nodes_spanned = nodes.parse().map_err(|_| wrong())?;
             } else if let Some(groups) = part.strip_suffix('g') {
-                asked.concurrent_groups_per_node = Some(groups.parse().map_err(|_| wrong())?);
+                query.concurrent_groups_per_node = Some(groups.parse().map_err(|_| wrong())?);
             } else {
                 let stride = part.strip_prefix('s').and_then(|stride| stride.parse().ok());
-                asked.stride = Some(stride.ok_or_else(wrong)?);
+                query.stride = Some(stride.ok_or_else(wrong)?);
             }
         }
-        if asked.nodes_spanned == 0 { Err(wrong()) } else { Ok(asked) }
+        if query.nodes_spanned == 0 { Err(wrong()) } else { Ok(query) }
     }
 }
 
-impl Asked {
-    /// Hosts that the group touches, 0 where unknown.
+impl PlaceQuery {
+    /// Hosts that the group spans, 0 where unknown.
     pub fn nodes_spanned(&self) -> u32 {
         self.nodes_spanned
     }
 
-    /// Groups at once on a host, where it was said.
+    /// Concurrent groups on a host, where given.
     pub fn concurrent_groups_per_node(&self) -> Option<u32> {
         self.concurrent_groups_per_node
     }
 
-    /// Distance between neighbouring ranks, where it was said.
+    /// Distance between neighbouring ranks, where given.
     pub fn stride(&self) -> Option<u32> {
         self.stride
     }
 
-    /// The locality of a group of `ranks` ranks of which this is said. What was not said: one group per host, and
-    /// neighbouring ranks.
+    /// The locality of a group of `ranks` ranks at this place. Defaults: one group per host, and neighbouring ranks.
     pub fn locality(&self, ranks: u32) -> Locality {
         match self.nodes_spanned {
             0 => Locality::UNKNOWN,
@@ -117,19 +116,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_place_is_refused_with_what_would_be() {
+    fn an_invalid_place_is_refused_with_an_example() {
         for text in ["", "8", "0n", "n", "2n/4", "2n/g", "4g"] {
-            assert!(text.parse::<Asked>().unwrap_err().contains("2n/4g"), "{text}");
+            assert!(text.parse::<PlaceQuery>().unwrap_err().contains("2n/4g"), "{text}");
         }
     }
 
     #[test]
-    fn a_place_is_found_by_as_much_as_is_said_of_it() {
+    fn a_place_query_matches_on_the_parts_that_it_gives() {
         let place = Place { nodes_spanned: 2, concurrent_groups_per_node: 4, stride: 8 };
         for (text, meant) in [("2n", true), ("2n/4g", true), ("2n/4g/s8", true), ("2n/8g", false), ("1n", false)] {
-            assert_eq!(place.is_meant_by(&text.parse().unwrap()), meant, "{text}");
+            assert_eq!(place.matches_query(&text.parse().unwrap()), meant, "{text}");
         }
         assert_eq!(place.to_string(), "2n/4g/s8");
-        assert!(Place::of(&Locality::UNKNOWN).is_meant_by(&"unknown".parse().unwrap()));
+        assert!(Place::of(&Locality::UNKNOWN).matches_query(&"unknown".parse().unwrap()));
     }
 }

@@ -1,14 +1,13 @@
-//! Answers from a fit: the time of one call, how sure it is, and on what ground it stands.
+//! Predictions from a fit: the time of one call, its interval, and its basis.
 //!
-//! Nothing is answered on a ground that is not said: outside what was measured a prediction is marked, far outside it
-//! is refused.
+//! Every prediction states its basis: outside the measured range it is marked, far outside it is refused.
 
 use super::Labels;
-use super::contention::{Contention, Slower};
-use super::curve::{Curve, Envelope, FARTHEST, Range};
+use super::contention::{Contention, SlowdownFactor};
+use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Range};
 use super::document::{CurveFit, FamilyFit, Fit};
 use super::errors::Regime;
-use super::place::Asked;
+use super::place::PlaceQuery;
 use super::transfer::{self, Scaling};
 use crate::collective::Collective;
 use crate::element::ElementType;
@@ -22,7 +21,7 @@ mod choose;
 
 const NOT_A_CALL: &str = "a call needs at least 2 ranks and 1 byte";
 
-/// What is requested.
+/// A call whose time is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Query {
     /// The call.
@@ -33,9 +32,9 @@ pub struct Query {
     pub bytes_total: Bytes,
     /// Type of the elements; not needed where only one was measured, or where the call only moves bytes.
     pub element_type: Option<ElementType>,
-    /// Where the group lies; not needed where only one place was measured.
-    pub locality: Option<Asked>,
-    /// What is timed; where both were measured, streaming unless said otherwise.
+    /// Locality of the group; not needed where only one place was measured.
+    pub locality: Option<PlaceQuery>,
+    /// Cadence; defaults to streaming where both were measured.
     pub cadence: Option<Cadence>,
 }
 
@@ -65,25 +64,25 @@ impl Status {
     }
 }
 
-/// The answer.
+/// A predicted time and its basis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Time of the call; absent where refused.
     pub seconds: Option<Seconds>,
-    /// 95 of 100 held-out predictions of this kind were not farther off than from here ...
+    /// Lower end of the interval that covers 95 % of the held-out errors of this kind; absent where nothing could be left out.
     pub low: Option<Seconds>,
-    /// ... to here; both absent where nothing could be left out to tell.
+    /// Upper end of that interval.
     pub high: Option<Seconds>,
-    /// On what ground.
+    /// Basis of the prediction.
     pub status: Status,
-    /// Why it was refused, or from where it was scaled.
+    /// Why it was refused, or which place it was scaled from.
     pub reason: Option<String>,
-    /// True where it comes from a curve whose held-out error is over 10 %.
+    /// True where the held-out error of its curve is over 10 %.
     pub untrusted: bool,
 }
 
 impl Prediction {
-    /// No answer, and why.
+    /// A refused prediction with its reason.
     pub fn refused(reason: String) -> Prediction {
         let status = Status::Refused;
         Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }
@@ -106,7 +105,7 @@ struct Family<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// Of a fit. Curves that a changed file has made unusable (fewer than two points, no line) are left out.
+    /// A predictor of a fit. Curves that an edited file has made unusable (fewer than two points, no line) are left out.
     pub fn new(fit: &'a Fit) -> Predictor<'a> {
         let families = fit.families.iter().map(|family| {
             let usable = family.curves.iter().filter_map(|curve| Some((curve.ranks, curve_of(curve)?)));
@@ -116,14 +115,14 @@ impl<'a> Predictor<'a> {
         Predictor { families: families.collect(), contention: &fit.contention, labels: Labels::new() }
     }
 
-    /// The same, answering only from curves that have these labels.
+    /// The same, restricted to curves with these labels.
     #[must_use]
     pub fn choosing(self, labels: Labels) -> Predictor<'a> {
         Predictor { labels, ..self }
     }
 
-    /// The time of one call. In a place that was not measured: that of the nearest place on as many hosts, times the fitted
-    /// contention.
+    /// Predicts the time of one call. For a place that was not measured, the nearest place on as many hosts is scaled by the
+    /// fitted contention.
     pub fn predict(&self, query: &Query) -> Prediction {
         let answer = match self.chosen(query) {
             Ok(Chosen::Measured(family)) => match family.predict(query) {
@@ -136,8 +135,7 @@ impl<'a> Predictor<'a> {
         answer.unwrap_or_else(Prediction::refused)
     }
 
-    /// The time of a call by one family of the fit, given by its index in [`Fit::families`]: for those who choose the
-    /// place themselves.
+    /// Predicts from one family, given by its index in [`Fit::families`], for callers that choose the place themselves.
     pub fn predict_by(&self, family: usize, ranks: u32, bytes_total: Bytes) -> Prediction {
         let answer = match self.families.get(family) {
             Some(_) if ranks < 2 || bytes_total.0 == 0 => Err(NOT_A_CALL.to_owned()),
@@ -151,9 +149,15 @@ impl<'a> Predictor<'a> {
         answer.unwrap_or_else(Prediction::refused)
     }
 
-    /// How many times as long the calls of a family (by its index in [`Fit::families`]) take with another number of groups
-    /// at once on a host than it was measured with. `None` where the records do not tell.
-    pub fn slower(&self, family: usize, ranks: u32, bytes_total: Bytes, groups_per_node: u32) -> Option<Slower> {
+    /// Slowdown factor of a family (by its index in [`Fit::families`]) with another number of concurrent groups on a host than
+    /// it was measured with. `None` where the records do not determine it.
+    pub fn slower(
+        &self,
+        family: usize,
+        ranks: u32,
+        bytes_total: Bytes,
+        groups_per_node: u32,
+    ) -> Option<SlowdownFactor> {
         self.families
             .get(family)?
             .slower(self.contention, ranks, bytes_total, groups_per_node)
@@ -169,8 +173,8 @@ fn curve_of(fit: &CurveFit) -> Option<Curve> {
 }
 
 impl Family<'_> {
-    /// Of the call's own coefficient, or of that of all calls; whether it is its own.
-    fn slower(&self, all: &[Contention], ranks: u32, bytes: Bytes, groups: u32) -> Option<(Slower, bool)> {
+    /// The factor from the call's own coefficient, else from that of all calls, and whether it is its own.
+    fn slower(&self, all: &[Contention], ranks: u32, bytes: Bytes, groups: u32) -> Option<(SlowdownFactor, bool)> {
         let key = &self.fit.key;
         let suits = |one: &&Contention| one.cadence == key.cadence && one.across_nodes == (key.place.nodes_spanned > 1);
         let of = |collective| all.iter().filter(suits).find(|one| one.collective == collective);
@@ -210,7 +214,7 @@ impl Family<'_> {
             _ => format!(
                 "groups of {} ranks are more than {} times outside those that were measured: {measured}",
                 query.ranks,
-                transfer::FARTHEST
+                transfer::MAX_EXTRAPOLATION
             ),
         })?;
         let ranges = [checked_range(&self.curves[a], query)?, checked_range(&self.curves[b], query)?];
@@ -222,7 +226,7 @@ impl Family<'_> {
             })
         };
         let seconds = by(self.fit.scaling);
-        // Where no group size could be left out, the two forms' disagreement stands in for the error of the choice.
+        // Where no group size could be left out, the difference between the two forms is used as the error.
         let forms = (by(Scaling::Ring) / by(Scaling::Tree)).ln().abs();
         let own = |index: usize| self.size_error(self.ranks[index], query.bytes_total);
         let own = own(a).zip(own(b)).map(|(a, b)| a.max(b));
@@ -240,7 +244,7 @@ impl Family<'_> {
         self.fit.curves.iter().find(|curve| curve.ranks == ranks)
     }
 
-    /// That of the regime; with fewer than 20 points in it the largest.
+    /// 95th percentile of the held-out errors of the regime; the largest with fewer than 20 points.
     fn size_error(&self, ranks: u32, bytes: Bytes) -> Option<f64> {
         let fit = self.curve_fit(ranks)?;
         let regime = fit.held_out_regimes.iter().find(|errors| errors.regime == Regime::of(bytes));
@@ -260,9 +264,10 @@ impl Family<'_> {
 
 fn checked_range(curve: &Curve, query: &Query) -> Result<Range, String> {
     match curve.range(query.bytes_total.0 as f64) {
-        Range::TooFar => {
-            Err(format!("{} is more than {FARTHEST} times the largest size that was measured", query.bytes_total))
-        }
+        Range::TooFar => Err(format!(
+            "{} is more than {MAX_EXTRAPOLATION} times the largest size that was measured",
+            query.bytes_total
+        )),
         range => Ok(range),
     }
 }

@@ -7,21 +7,21 @@
 //! T_x(S) = T_1(S) ((1 - s) x^a + s x^b)          s = beta S / (alpha + beta S), the share of bandwidth in T_1
 //! ```
 //!
-//! b is 0 where every group has links of its own and 1 where all share one rate, which each then has 1/x of. Between them lie
-//! groups that could not fill the shared link alone. Knows no records and no curves.
+//! b is 0 where every group has links of its own and 1 where all share one rate, which each then has 1/x of. In between,
+//! a single group does not saturate the shared link. This module knows no records and no curves.
 
 /// Error in log time from which on a point counts less than squared (soft L1), as in the fit of curves.
 const SOFT: f64 = 0.05;
-/// Outside of this no exponent is believed: a call slower than all groups' calls one after another, or much faster in company.
-const LEAST: f64 = -1.0;
-const MOST: f64 = 3.0;
-/// A part can be told where it makes up this share of some time.
-const FEWEST_SHARE: f64 = 0.5;
+/// Bounds of an exponent. Beyond them a call would be slower than all groups in sequence, or much faster with more groups.
+const MIN_EXPONENT: f64 = -1.0;
+const MAX_EXPONENT: f64 = 3.0;
+/// A part is determined only where it makes up this share of some time.
+const MIN_SHARE: f64 = 0.5;
 
-/// A time beside others, against the time with the fewest groups at once.
+/// The time with more groups relative to the time with the fewest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Observation {
-    /// Times as many groups.
+    /// Factor on the number of groups.
     pub more: f64,
     /// Share of bandwidth in the time with the fewest.
     pub share: f64,
@@ -29,7 +29,7 @@ pub(super) struct Observation {
     pub log_slower: f64,
 }
 
-/// The two exponents; `None` where no measured size tells that part.
+/// The two exponents; `None` where no measured size determines that part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sharing {
     /// a: of the latency part.
@@ -41,13 +41,13 @@ pub struct Sharing {
 impl Sharing {
     /// Robust least squares in log time. `None` without observations.
     pub(super) fn of(observations: &[Observation]) -> Option<Sharing> {
-        let tells = |share: fn(&Observation) -> f64| observations.iter().any(|seen| share(seen) >= FEWEST_SHARE);
+        let tells = |share: fn(&Observation) -> f64| observations.iter().any(|seen| share(seen) >= MIN_SHARE);
         let (latency, bandwidth) = (tells(|seen| 1.0 - seen.share), tells(|seen| seen.share));
         let both = latency && bandwidth;
         let (mut a, mut b) = start(observations)?;
         for _ in 0..40 {
             let step = step(observations, a, b, both);
-            (a, b) = ((a + step.0).clamp(LEAST, MOST), (b + step.1).clamp(LEAST, MOST));
+            (a, b) = ((a + step.0).clamp(MIN_EXPONENT, MAX_EXPONENT), (b + step.1).clamp(MIN_EXPONENT, MAX_EXPONENT));
             if step.0.abs() + step.1.abs() < 1e-9 {
                 break;
             }
@@ -55,13 +55,13 @@ impl Sharing {
         Some(Sharing { latency: latency.then_some(a), bandwidth: bandwidth.then_some(b) })
     }
 
-    /// How much slower a call is with `more` times as many groups, where bandwidth makes up `share` of its time. `None`
+    /// Slowdown factor with `more` times as many groups, where bandwidth makes up `share` of its time. `None`
     /// where that part is not known.
     pub fn slower(&self, more: f64, share: f64) -> Option<f64> {
         let (a, b) = match (self.latency, self.bandwidth) {
             (Some(a), Some(b)) => (a, b),
-            (Some(a), None) if share <= FEWEST_SHARE => (a, a),
-            (None, Some(b)) if share >= FEWEST_SHARE => (b, b),
+            (Some(a), None) if share <= MIN_SHARE => (a, a),
+            (None, Some(b)) if share >= MIN_SHARE => (b, b),
             _ => return None,
         };
         Some((1.0 - share) * more.powf(a) + share * more.powf(b))
@@ -75,7 +75,7 @@ fn start(observations: &[Observation]) -> Option<(f64, f64)> {
         xy += seen.log_slower * seen.more.ln();
         xx += seen.more.ln().powi(2);
     }
-    (xx > 0.0).then(|| (xy / xx).clamp(LEAST, MOST)).map(|both| (both, both))
+    (xx > 0.0).then(|| (xy / xx).clamp(MIN_EXPONENT, MAX_EXPONENT)).map(|both| (both, both))
 }
 
 /// A Gauss-Newton step of the weighted squares; the same for both exponents where they cannot be distinguished.
@@ -98,7 +98,7 @@ fn step(observations: &[Observation], a: f64, b: f64, both: bool) -> (f64, f64) 
         let one = if square > 0.0 { (ra + rb) / square } else { 0.0 };
         return (one, one);
     }
-    // A little damping (Levenberg), for exponents that the observations hardly tell apart.
+    // Slight damping (Levenberg), for exponents that the observations hardly separate.
     let damping = 1e-6 * (aa + bb);
     let (aa, bb) = (aa + damping, bb + damping);
     let determinant = aa * bb - ab * ab;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not() {
+    fn an_exponent_that_the_data_do_not_determine_is_none() {
         assert!(Sharing::of(&[]).is_none());
         assert!(Sharing::of(&observations(0.2, 0.8, &[0.5], &[1.0])).is_none(), "never more groups than one");
         let large_only = Sharing::of(&observations(0.2, 0.8, &[0.9, 0.99], &[2.0, 4.0])).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exponents_that_made_the_times_are_found_beside_outliers() {
+    fn the_true_exponents_are_found_despite_outliers() {
         for (a, b) in [(0.0, 0.0), (0.1, 1.0), (0.3, 0.77), (0.0, 0.5), (0.5, 0.0)] {
             let mut seen = observations(a, b, &[0.01, 0.1, 0.3, 0.6, 0.9, 0.99], &[2.0, 4.0, 8.0]);
             seen[4].log_slower += 1.5;

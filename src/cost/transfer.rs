@@ -1,4 +1,4 @@
-//! Group sizes that were not measured, from those that were.
+//! Predicts group sizes that were not measured from those that were.
 //!
 //! In a ring over n ranks every step moves one chunk of S / n bytes: T = c + steps(n) (alpha + beta S / n), steps being
 //! n - 1 for all_gather and reduce_scatter and 2 (n - 1) for all_reduce (Thakur, Rabenseifner and Gropp, "Optimization of
@@ -10,8 +10,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How far beyond the measured group sizes a prediction still goes, in either direction.
-pub const FARTHEST: u32 = 2;
+/// Factor beyond the measured group sizes up to which predictions are made, in either direction.
+pub const MAX_EXTRAPOLATION: u32 = 2;
 
 /// What stays the same when the group grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,11 +28,12 @@ impl Scaling {
     pub const ALL: [Scaling; 2] = [Scaling::Ring, Scaling::Tree];
 }
 
-/// The two measured group sizes to go by for `ranks`: its neighbours, or the two outermost on its side. `None` with
-/// fewer than two, or farther outside than [`FARTHEST`] times.
+/// The two measured group sizes to use for `ranks`: its neighbours, or the two outermost on its side. `None` with
+/// fewer than two, or farther outside than [`MAX_EXTRAPOLATION`] times.
 pub fn neighbours(measured: &[u32], ranks: u32) -> Option<(usize, usize)> {
     let (first, last) = (*measured.first()?, *measured.last()?);
-    let outside = ranks > last.saturating_mul(FARTHEST) || ranks.saturating_mul(FARTHEST) < first || ranks < 2;
+    let outside =
+        ranks > last.saturating_mul(MAX_EXTRAPOLATION) || ranks.saturating_mul(MAX_EXTRAPOLATION) < first || ranks < 2;
     if measured.len() < 2 || outside {
         return None;
     }
@@ -40,8 +41,8 @@ pub fn neighbours(measured: &[u32], ranks: u32) -> Option<(usize, usize)> {
     Some((after - 1, after))
 }
 
-/// Seconds for `bytes` on `ranks` ranks, from two group sizes that were measured. `seconds` tells, for the first (0) or
-/// the second (1) of them, the time of a size, at any distance from what was measured.
+/// Seconds for `bytes` on `ranks` ranks, from two group sizes that were measured. `seconds` returns, for the first (0) or
+/// the second (1) of them, the time of a size, at any distance from the measured ones.
 pub fn seconds(
     scaling: Scaling,
     measured: (u32, u32),
@@ -55,8 +56,7 @@ pub fn seconds(
         Scaling::Tree => (seconds(0, bytes), seconds(1, bytes), (n / a).ln() / (b / a).ln()),
     };
     let line = at_a + way * (at_b - at_a);
-    // Outside the measured group sizes noise can turn the line downwards; no call is that much faster than what it
-    // goes by.
+    // Outside the measured group sizes noise can make the line fall; the result is limited to half of the smaller time.
     line.max(0.5 * at_a.min(at_b))
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_carried_over_to_any_group_size() {
+    fn a_ring_is_extrapolated_to_any_group_size() {
         let ring = |ranks: f64, bytes: f64| 4e-6 + 2.0 * (ranks - 1.0) * (1.5e-6 + bytes / ranks / 100e9);
         for ranks in [3, 4, 6, 16] {
             for bytes in [1e3, 1e6, 1e9] {
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_carried_over_to_any_group_size() {
+    fn a_tree_is_extrapolated_to_any_group_size() {
         let tree = |ranks: f64, bytes: f64| ranks.log2() * (2e-6 + bytes / 50e9);
         let found = seconds(Scaling::Tree, (2, 16), 4, 1e6, |which, bytes| tree([2.0, 16.0][which], bytes));
         assert!((found / tree(4.0, 1e6) - 1.0).abs() < 1e-9);
     }
 
     #[test]
-    fn the_nearest_group_sizes_are_gone_by_and_far_ones_refused() {
+    fn the_nearest_group_sizes_are_used_and_far_ones_refused() {
         for (measured, ranks, expected) in [
             (&[2, 4, 8][..], 3, Some((0, 1))),
             (&[2, 4, 8], 6, Some((1, 2))),

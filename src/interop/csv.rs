@@ -3,7 +3,7 @@
 
 use super::imported::{BadLine, Imported, Known, Row};
 use crate::collective::Collective;
-use crate::cost::Asked;
+use crate::cost::PlaceQuery;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use crate::layout::Locality;
@@ -76,7 +76,7 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
     let bytes: u64 =
         bytes.parse().map_err(|_| format!("bytes_total: found `{bytes}`; accepted: a whole number of bytes"))?;
     let locality = match field(LOCALITY) {
-        Ok(text) if !text.is_empty() => text.parse::<Asked>()?.locality(ranks),
+        Ok(text) if !text.is_empty() => text.parse::<PlaceQuery>()?.locality(ranks),
         _ => Locality::UNKNOWN,
     };
     let is_label = |name: &str| name != LOCALITY && !REQUIRED.contains(&name);

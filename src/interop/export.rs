@@ -14,7 +14,7 @@ mod simai;
 #[cfg(test)]
 mod tests;
 
-use crate::cost::{Asked, Fit, Place};
+use crate::cost::{Fit, Place, PlaceQuery};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
 use pick::Curves;
@@ -47,7 +47,7 @@ pub struct ExportOptions {
     /// Ranks on each.
     pub ranks_per_node: Option<u32>,
     /// Where groups lay whose records do not say it.
-    pub unknown: Option<Asked>,
+    pub unknown: Option<PlaceQuery>,
     /// Type of the elements of calls that reduce, where several were fitted.
     pub element_type: Option<ElementType>,
     /// The planner's own system file, whose other parts are kept.

@@ -89,7 +89,7 @@ pub(super) fn that_matter(environment: impl Iterator<Item = (String, String)>) -
 
 fn matters(name: &str) -> bool {
     let begins = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
-    begins(&MATTER) && !begins(&OF_THE_LAUNCH) && !provenance::is_of_the_launcher(name)
+    begins(&MATTER) && !begins(&OF_THE_LAUNCH) && !provenance::is_launcher_internal(name)
 }
 
 /// What follows where ranks differ in a variable.

@@ -3,7 +3,7 @@
 //! Who gets more time is decided by widths and costs, never by whether a value is large or small, and what is then measured is a new,
 //! independent replicate. So the division does not pull any median to a side.
 
-use crate::stats::FEWEST_FOR_INTERVAL;
+use crate::stats::MIN_FOR_INTERVAL;
 use crate::units::Seconds;
 
 /// A further replicate of a wide case has at least so many times the samples of the one before: less would hardly narrow anything.
@@ -38,7 +38,7 @@ impl Seen {
     /// What sampling takes until the interval is so narrow: widths go with the root of the number of samples.
     fn sampling_to(&self, half_width: f64) -> f64 {
         let times = (self.half_width / half_width).powi(2).max(FEWEST_TIMES);
-        self.seconds_per_sample() * (f64::from(self.samples) * times).max(FEWEST_FOR_INTERVAL as f64)
+        self.seconds_per_sample() * (f64::from(self.samples) * times).max(MIN_FOR_INTERVAL as f64)
     }
 
     fn cost_of_the_least(&self) -> f64 {

@@ -2,7 +2,7 @@
 
 use crate::config::RunSettings;
 use crate::record::line::StopReason;
-use crate::stats::{FEWEST_FOR_INTERVAL, median, median_interval, sorted};
+use crate::stats::{MIN_FOR_INTERVAL, median, median_interval, sorted};
 
 /// The longest that one batch should take, so that a signal and the budget are seen soon.
 pub const BATCH_SECONDS: f64 = 0.1;
@@ -67,7 +67,7 @@ impl StopRule {
             budget_seconds: settings.case_budget.0,
             fixed: fixed_samples,
             repeats_doubtful,
-            next_look: minimum.max(FEWEST_FOR_INTERVAL as u32),
+            next_look: minimum.max(MIN_FOR_INTERVAL as u32),
         }
     }
 
@@ -108,7 +108,7 @@ impl StopRule {
         if progress.taken >= self.maximum {
             return Some(StopReason::MaximumSamples);
         }
-        let patience = if progress.taken < FEWEST_FOR_INTERVAL as u32 { BUDGETS_FOR_AN_INTERVAL } else { 1.0 };
+        let patience = if progress.taken < MIN_FOR_INTERVAL as u32 { BUDGETS_FOR_AN_INTERVAL } else { 1.0 };
         (progress.taken > 0 && progress.elapsed_seconds >= self.budget_seconds * patience).then_some(StopReason::Budget)
     }
 

@@ -1,9 +1,9 @@
-//! The end of a record whose writer can no longer write it: stopped, dead, or held up for ever.
+//! Adds the end of a record whose writer can no longer write it, because it was stopped, died, or hangs.
 
 use super::journal::finite_json;
 use super::line::End;
 use super::lock::lock;
-use super::reader::Whole;
+use super::reader::CompleteLines;
 use super::{Line, path_error};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -11,12 +11,12 @@ use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Adds lines and an end line to a record that has none, once its writer has let go of it. A torn last line is cut off. True
-/// where that was done; false where there is no record, or where it has its end line already.
+/// Adds lines and an end line to a record without one, once its writer has released the lock. A truncated last line is
+/// removed. Returns false where there is no record, or where it already has an end line.
 ///
 /// # Errors
-/// Where the writer does not let go in time, or the disk fails.
-pub fn conclude_cut_off(path: &Path, lines: &[Line], end: &End, patience: Duration) -> Result<bool> {
+/// Where the writer does not release the lock in time, or the disk fails.
+pub fn append_missing_end(path: &Path, lines: &[Line], end: &End, patience: Duration) -> Result<bool> {
     let failed = |cause| path_error("end the record", path, &cause);
     let mut file = match OpenOptions::new().read(true).append(true).open(path) {
         Ok(file) => file,
@@ -24,7 +24,7 @@ pub fn conclude_cut_off(path: &Path, lines: &[Line], end: &End, patience: Durati
         Err(cause) => return Err(failed(cause)),
     };
     lock(&file, path, patience)?;
-    let Some(mut whole) = unended(&file).map_err(failed)? else { return Ok(false) };
+    let Some(mut whole) = complete_lines_without_end(&file).map_err(failed)? else { return Ok(false) };
     file.set_len(whole.bytes).map_err(failed)?;
     let unwritable = |cause| Error::environment(format!("cannot end the record {}: {cause}", path.display()));
     let mut added = Vec::new();
@@ -42,9 +42,9 @@ pub fn conclude_cut_off(path: &Path, lines: &[Line], end: &End, patience: Durati
     Ok(true)
 }
 
-/// The whole lines of a file. None where nothing may be added: there is no line yet, or the last one is an end line.
-fn unended(file: &File) -> std::io::Result<Option<Whole>> {
-    let mut whole = Whole::default();
+/// The complete lines of a file; `None` where it has no line yet, or already has an end line.
+fn complete_lines_without_end(file: &File) -> std::io::Result<Option<CompleteLines>> {
+    let mut whole = CompleteLines::default();
     let mut reader = BufReader::new(file);
     let mut text = Vec::new();
     let mut ended = false;
@@ -77,30 +77,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         std::fs::write(&path, text).unwrap();
-        let done = conclude_cut_off(&path, &[], &end(), Duration::ZERO).unwrap();
+        let done = append_missing_end(&path, &[], &end(), Duration::ZERO).unwrap();
         (done, std::fs::read_to_string(&path).unwrap())
     }
 
     #[test]
     fn a_record_that_was_cut_off_anywhere_gets_an_honest_sealed_end() {
         let lines: Vec<&str> = SAMPLE.lines().collect();
-        for (kept, torn) in [(2, ""), (3, "{\"line\":\"cas"), (lines.len() - 1, "{")] {
-            let (done, text) = conclude(&format!("{}\n{torn}", lines[..kept].join("\n")));
+        for (complete_lines, torn) in [(2, ""), (3, "{\"line\":\"cas"), (lines.len() - 1, "{")] {
+            let (done, text) = conclude(&format!("{}\n{torn}", lines[..complete_lines].join("\n")));
             assert!(done);
             let record = Record::parse(text.as_bytes(), "run.jsonl").unwrap();
             let end = record.end.expect("an end");
-            assert_eq!((end.status, end.exit_code, end.lines_before), (EndStatus::Failed, 5, Some(kept as u64)));
+            assert_eq!(
+                (end.status, end.exit_code, end.lines_before),
+                (EndStatus::Failed, 5, Some(complete_lines as u64))
+            );
             assert_eq!((record.seal, record.torn), (Seal::Whole, false));
         }
     }
 
     #[test]
-    fn what_has_its_end_or_is_no_record_is_left_as_it_is() {
+    fn a_finished_record_and_a_file_that_is_no_record_are_left_unchanged() {
         for text in [SAMPLE, "", "{\"line\":\"hea"] {
             assert_eq!(conclude(text), (false, text.to_owned()));
         }
         let nowhere = Path::new("/nowhere/run.jsonl");
-        assert!(!conclude_cut_off(nowhere, &[], &end(), Duration::ZERO).unwrap());
+        assert!(!append_missing_end(nowhere, &[], &end(), Duration::ZERO).unwrap());
     }
 
     #[test]
@@ -110,7 +113,7 @@ mod tests {
         std::fs::write(&path, SAMPLE.lines().next().unwrap().to_owned() + "\n").unwrap();
         let writer = File::open(&path).unwrap();
         writer.lock().unwrap();
-        let error = conclude_cut_off(&path, &[], &end(), Duration::from_millis(20)).unwrap_err();
+        let error = append_missing_end(&path, &[], &end(), Duration::from_millis(20)).unwrap_err();
         assert!(error.to_string().contains("still held"), "{error}");
     }
 }

@@ -1,7 +1,6 @@
-//! What the lines of a record must be to each other: order, counts, and references to the plan.
+//! Checks the lines of a record against each other: order, counts, and references to the plan.
 //!
-//! Whoever holds a [`Record`] may rely on it: every case line belongs to a planned case, and its columns are of one
-//! length.
+//! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
 use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
 use super::device_line::{DeviceReadingsLine, DevicesLine};
@@ -18,9 +17,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// More than any run measures: a day of microseconds each.
-const MOST_CASE_LINES: u64 = 50_000_000;
+const MAX_CASE_LINES: u64 = 50_000_000;
 
-/// A record in the making.
+/// A record under construction.
 #[derive(Default)]
 pub(super) struct Assembly {
     header: Option<Header>,
@@ -34,21 +33,21 @@ pub(super) struct Assembly {
     device_readings: Vec<DeviceReadingsLine>,
     chosen: BTreeMap<u32, ChosenSize>,
     calibration: Option<CalibrationLine>,
-    /// One copy of each name: a case has a line for each replicate.
+    /// Interned case names, since a case has a line for each replicate.
     names: HashMap<u32, Arc<str>>,
     seen: HashSet<(u32, u32)>,
-    /// Cases and replicates in whose place a longer one stands.
+    /// Cases and replicates that were replaced by a longer measurement.
     replaced: HashSet<(u32, u32)>,
     hang: Option<HangLine>,
     resumes: Vec<ResumeLine>,
     lines: u64,
-    /// Lines that an end line counts before it, and how many there are, where the two differ.
+    /// The number of lines that the end line states and the number found, where they differ.
     lost: Option<(u64, u64)>,
     end: Option<End>,
 }
 
 impl Assembly {
-    /// Takes the next line, or says why it cannot be the next (a sentence without full stop).
+    /// Adds the next line. The error is the reason why it cannot follow, a sentence without full stop.
     pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
         if self.end.is_some() && !matches!(line, Line::Resume(_)) {
             return Err("there is a line after the end of the record".to_owned());
@@ -65,7 +64,7 @@ impl Assembly {
                 self.plan = Some(plan);
             }
             (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
-            // A run that fails before its plan is made still says how it ended.
+            // A run that fails before its plan is made still has an end line.
             (Line::End(end), _, _) => {
                 let lost = end.lines_before.filter(|written| *written != lines_before);
                 self.lost = self.lost.or(lost.map(|written| (written, lines_before)));
@@ -120,7 +119,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The run goes on: how it had ended is history, and what a signal cut short is measured again.
+    /// Resumes the run: drops the earlier end, and the cases that a signal cut short, since they are measured again.
     fn resume(&mut self, resume: ResumeLine) {
         (self.end, self.hang) = (None, None);
         let seen = &mut self.seen;
@@ -128,12 +127,13 @@ impl Assembly {
         self.resumes.push(resume);
     }
 
-    /// The record, with a warning for everything that is missing at its end. `None` without a header.
+    /// The record, with a warning for each missing part. `None` without a header.
     pub(super) fn finish(self, torn: bool, running: bool, seal: Seal) -> Option<Record> {
         let mut header = self.header?;
         for resume in &self.resumes {
-            let doubts = resume.doubt().into_iter().chain(resume.warnings.iter().cloned());
-            doubts.for_each(|doubt| header.warnings.extend((!header.warnings.contains(&doubt)).then_some(doubt)));
+            let warnings = resume.warning().into_iter().chain(resume.warnings.iter().cloned());
+            warnings
+                .for_each(|warning| header.warnings.extend((!header.warnings.contains(&warning)).then_some(warning)));
         }
         let mut warnings = Vec::new();
         if self.end.is_none() {
@@ -194,13 +194,13 @@ impl Assembly {
     }
 }
 
-/// Whoever reads a record goes through every replicate of every case, so a header cannot ask for any number of them.
+/// Limits the number of replicates, since readers iterate over every replicate of every case.
 fn check_replicates(replicates: u32, cases: usize) -> Result<(), String> {
     match u64::from(replicates).checked_mul(cases as u64) {
-        Some(lines) if lines <= MOST_CASE_LINES => Ok(()),
-        _ => Err(format!(
-            "{replicates} replicates of {cases} cases; a record holds at most {MOST_CASE_LINES} case lines"
-        )),
+        Some(lines) if lines <= MAX_CASE_LINES => Ok(()),
+        _ => {
+            Err(format!("{replicates} replicates of {cases} cases; a record holds at most {MAX_CASE_LINES} case lines"))
+        }
     }
 }
 
@@ -220,7 +220,7 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds a round to the plan, and gives why each of its cases was chosen.
+/// Adds a round to the plan, and returns the reason for each of its cases.
 fn grow(plan: &mut Plan, growth: PlanGrowth) -> Result<Vec<(u32, ChosenSize)>, String> {
     let (round, cases, reasons) = (growth.round, growth.cases.len(), growth.chosen.len());
     if cases != reasons {

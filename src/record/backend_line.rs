@@ -1,4 +1,4 @@
-//! The part of the header that says who carried the calls out, and what its machine file says of the machine.
+//! The part of the header that describes the backend, and the machine according to its machine file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The lines of a run that chooses its own sizes: what each round adds to the plan and why, and how far it came.
+//! The lines of a calibration run, which chooses its own sizes: the cases that each round adds and why, and the final state.
 
 use super::line::CaseFacts;
 use crate::units::{Bytes, Seconds};
@@ -85,7 +85,7 @@ pub enum CalibrationEnd {
 }
 
 impl CalibrationEnd {
-    /// The words in tables.
+    /// The label in tables.
     pub fn name(self) -> &'static str {
         match self {
             CalibrationEnd::Sure => "sure",

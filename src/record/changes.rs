@@ -1,15 +1,15 @@
-//! Whether a launch may go on with a record: which facts of its header are others now.
+//! Whether a launch may resume a record: the facts of its header that have changed.
 //!
-//! What differs from run to run anyway (times, process ids, the job's number) is not looked at.
+//! Facts that differ in every run (times, process ids, the job id) are not compared.
 
 use super::line::{Header, Plan, RankFacts, Settings};
 use super::resume_line::{Change, shortened};
 use crate::units::Rate;
 
-/// Facts of a job in Slurm that no other job shares; its hosts are compared rank by rank.
+/// Variables that are unique to a Slurm job; its hosts are compared rank by rank.
 const OF_THE_JOB: &str = "SLURM_JOB_";
 
-/// What is another now than a header says, fact by fact.
+/// The facts that differ between two headers.
 pub fn changes(before: &Header, now: &Header) -> Vec<Change> {
     let mut found = Found(Vec::new());
     found.compare("program", &before.program, &now.program);
@@ -29,9 +29,9 @@ pub fn changes(before: &Header, now: &Header) -> Vec<Change> {
     found.0
 }
 
-/// Whether both plans are of the same calls on the same groups; a sentence without full stop where they are not. Cases of
-/// another plan cannot stand in the record, whatever is allowed.
-pub fn same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
+/// Checks that both plans have the same calls on the same groups; the error is a sentence without full stop. Cases of another
+/// plan never fit into the record, whatever is allowed.
+pub fn ensure_same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
     let (then, here) = (before.cases.len(), now.cases.len());
     if then != here {
         return Err(format!("the record plans {then} cases, this launch {here}"));
@@ -43,7 +43,7 @@ pub fn same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
         if old.locality != new.locality {
             return Err(format!("the groups of case {index} (`{}`) are placed differently on the hosts", old.name));
         }
-        // A bound is read off a machine file and changes no measurement.
+        // A bound comes from a machine file and affects no measurement.
         let bound: Option<Rate> = new.bound_bytes_per_second;
         if *new != (super::line::CaseFacts { bound_bytes_per_second: bound, ..old.clone() }) {
             return Err(format!("case {index} (`{}`) is another call", old.name));
@@ -90,7 +90,7 @@ impl Found {
 }
 
 fn settings(found: &mut Found, before: &Settings, now: &Settings) {
-    // Taken apart so that a new setting is not forgotten here.
+    // Destructured so that a new setting cannot be forgotten here.
     let parts = |settings: &Settings| {
         let Settings {
             precision,
@@ -142,16 +142,16 @@ fn ranks(found: &mut Found, before: &[RankFacts], now: &[RankFacts]) {
             run = match run {
                 Some((first, _, a, b)) if (a, b) == (then, here) => Some((first, last, a, b)),
                 ended => {
-                    ended.into_iter().for_each(|run| tell_ranks(found, name, run));
+                    ended.into_iter().for_each(|run| push_ranks(found, name, run));
                     Some((old.rank, last, then, here))
                 }
             };
         }
-        run.into_iter().for_each(|run| tell_ranks(found, name, run));
+        run.into_iter().for_each(|run| push_ranks(found, name, run));
     }
 }
 
-fn tell_ranks(found: &mut Found, name: &str, (first, last, then, here): (u32, u32, &str, &str)) {
+fn push_ranks(found: &mut Found, name: &str, (first, last, then, here): (u32, u32, &str, &str)) {
     let of = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
     found.compare(&format!("{name} of {of}"), then, here);
 }
@@ -221,7 +221,7 @@ mod tests {
         let changed = |change: &dyn Fn(&mut Plan)| {
             let mut now = plan.clone();
             change(&mut now);
-            same_plan(&plan, &now)
+            ensure_same_plan(&plan, &now)
         };
         assert_eq!(changed(&|_| {}), Ok(()));
         assert_eq!(changed(&|now| now.cases[0].bound_bytes_per_second = Some(Rate(1e9))), Ok(()));

@@ -1,5 +1,5 @@
-//! The lines that say what the devices of the ranks are, and how they were before and after each case. Written only where ranks
-//! have devices that can be read.
+//! The lines about the devices of the ranks: what they are, and their state before and after each case. Written only
+//! where ranks have devices that can be queried.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The last line of a launch in a record: how the run ended, and what tells a whole record from one that lost or changed something.
+//! The last line of a launch in a record: how the run ended, with the line count and digest that reveal lost or changed lines.
 
 use crate::units::Seconds;
 use schemars::JsonSchema;

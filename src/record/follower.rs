@@ -1,4 +1,4 @@
-//! Reads along while a run writes its record: every poll gives the lines that were completed since the last one.
+//! Follows a record while a run writes it: every poll returns the lines that were completed since the last one.
 //!
 //! It does not check that the lines belong together; [`super::Record`] does.
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Follower {
     path: PathBuf,
     file: Option<File>,
-    /// Bytes of the complete lines given so far. A line that was torn and cut off again never counts.
+    /// Bytes of the complete lines returned so far. A truncated line that was removed again never counts.
     position: u64,
     lines: u64,
 }
@@ -24,11 +24,11 @@ impl Follower {
         Follower { path: path.as_ref().to_owned(), file: None, position: 0, lines: 0 }
     }
 
-    /// Follows a file from behind its complete lines.
+    /// Follows a file from the end of its complete lines.
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn behind(path: impl AsRef<Path>) -> Result<Follower> {
+    pub fn from_end(path: impl AsRef<Path>) -> Result<Follower> {
         let mut follower = Follower::open(path);
         let unreadable = |cause| path_error("read the record", &follower.path, &cause);
         let mut reader = BufReader::new(File::open(&follower.path).map_err(unreadable)?);
@@ -47,7 +47,7 @@ impl Follower {
     /// The lines that were completed since the last poll; none while the file does not exist.
     ///
     /// # Errors
-    /// Where the file cannot be read, or a complete line is none of a record.
+    /// Where the file cannot be read, or a complete line is not a record line.
     pub fn poll(&mut self) -> Result<Vec<Line>> {
         if self.file.is_none() {
             match File::open(&self.path) {
@@ -89,7 +89,7 @@ mod tests {
     const END: &str = r#"{"line":"end","status":"complete","exit_code":0,"elapsed_seconds":1.5}"#;
 
     #[test]
-    fn lines_come_once_and_only_when_complete() {
+    fn lines_are_returned_once_and_only_when_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         let mut follower = Follower::open(&path);
@@ -115,19 +115,19 @@ mod tests {
     }
 
     #[test]
-    fn behind_what_is_there_only_new_lines_come() {
+    fn a_follower_from_the_end_returns_only_new_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
-        assert!(Follower::behind(&path).is_err(), "there is no file");
+        assert!(Follower::from_end(&path).is_err(), "there is no file");
         std::fs::write(&path, format!("{END}\n{{\"line\":\"cas")).unwrap();
-        let mut follower = Follower::behind(&path).unwrap();
+        let mut follower = Follower::from_end(&path).unwrap();
         assert_eq!(follower.poll().unwrap().len(), 0);
         std::fs::write(&path, format!("{END}\n{END}\n")).unwrap();
         assert_eq!(follower.poll().unwrap().len(), 1);
     }
 
     #[test]
-    fn a_line_that_is_none_of_a_record_is_named() {
+    fn a_line_that_does_not_belong_to_a_record_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         std::fs::write(&path, format!("{END}\nhello\n")).unwrap();

@@ -1,4 +1,4 @@
-//! What the watchdog saw when a rank did not come on in time, or died: which operation, and where every rank stood.
+//! What the watchdog saw when a rank made no progress in time, or died: the operation, and the state of every rank.
 
 use crate::units::{Bytes, Seconds};
 use schemars::JsonSchema;
@@ -26,7 +26,7 @@ pub struct HangLine {
     /// Who holds the others up, as ranges; empty where all have entered and nobody stands out.
     pub suspects: String,
     /// Every rank, by what it did; the ranges of all entries together are all ranks.
-    pub ranks: Vec<RanksHeld>,
+    pub ranks: Vec<RanksInState>,
     /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankPlace>,
@@ -69,9 +69,10 @@ pub struct HungActivity {
 
 /// Ranks that stood at the same place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RanksHeld {
+#[schemars(rename = "RanksHeld")]
+pub struct RanksInState {
     /// What became of them.
-    pub state: HeldState,
+    pub state: HangState,
     /// The ranks, as ranges such as `0-3,8`.
     pub ranks: String,
     /// How many.
@@ -95,7 +96,8 @@ pub struct RankPlace {
 /// Where a rank stood when the watchdog fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum HeldState {
+#[schemars(rename = "HeldState")]
+pub enum HangState {
     /// Its connection closed without a farewell.
     Died,
     /// Its heartbeat is missing: stopped, frozen, or its host is gone.
@@ -110,16 +112,16 @@ pub enum HeldState {
     Left,
 }
 
-impl HeldState {
-    /// In words.
+impl HangState {
+    /// The state in words, for messages.
     pub fn name(self) -> &'static str {
         match self {
-            HeldState::Died => "died",
-            HeldState::StoppedAnswering => "stopped answering",
-            HeldState::NeverEntered => "never entered",
-            HeldState::EnteredNotFinished => "entered, did not finish",
-            HeldState::Finished => "finished",
-            HeldState::Left => "ended before",
+            HangState::Died => "died",
+            HangState::StoppedAnswering => "stopped answering",
+            HangState::NeverEntered => "never entered",
+            HangState::EnteredNotFinished => "entered, did not finish",
+            HangState::Finished => "finished",
+            HangState::Left => "ended before",
         }
     }
 }
@@ -133,21 +135,21 @@ impl HangLine {
                 format!("{} died while the others were at {of}", self.named(suspects))
             }
             (HangReason::Deadline, "") => {
-                let through = self.ranks.iter().find(|held| held.state == HeldState::Finished);
-                let who = through.map_or_else(
+                let through = self.ranks.iter().find(|entry| entry.state == HangState::Finished);
+                let detail = through.map_or_else(
                     || " and none stands out".to_owned(),
-                    |held| format!("; {} came through it, the others did not", self.named(&held.ranks)),
+                    |entry| format!("; {} came through it, the others did not", self.named(&entry.ranks)),
                 );
                 let waited = self.waited();
                 format!(
-                    "no progress{waited}: all ranks have entered {of}{who}; the fault is in the library or the network"
+                    "no progress{waited}: all ranks have entered {of}{detail}; the fault is in the library or the network"
                 )
             }
             (HangReason::Deadline, suspects) => {
-                let did = match self.state_of_suspects() {
-                    HeldState::NeverEntered => "never entered",
-                    HeldState::StoppedAnswering => "stopped answering; the others are at",
-                    HeldState::Died => "died; the others are at",
+                let did = match self.suspect_state() {
+                    HangState::NeverEntered => "never entered",
+                    HangState::StoppedAnswering => "stopped answering; the others are at",
+                    HangState::Died => "died; the others are at",
                     _ => "did not finish",
                 };
                 format!("no progress{}: {} {did} {of}", self.waited(), self.named(suspects))
@@ -155,11 +157,12 @@ impl HangLine {
         }
     }
 
-    /// What became of those who hold the others up.
-    pub fn state_of_suspects(&self) -> HeldState {
+    /// State of the first suspect.
+    pub fn suspect_state(&self) -> HangState {
         let first = self.suspects.split([',', '-']).next().unwrap_or_default();
-        let holds = |held: &&RanksHeld| held.ranks.split(',').any(|range| range.split('-').next() == Some(first));
-        self.ranks.iter().find(holds).map_or(HeldState::EnteredNotFinished, |held| held.state)
+        let has_first =
+            |entry: &&RanksInState| entry.ranks.split(',').any(|range| range.split('-').next() == Some(first));
+        self.ranks.iter().find(has_first).map_or(HangState::EnteredNotFinished, |entry| entry.state)
     }
 
     fn waited(&self) -> String {
@@ -169,11 +172,11 @@ impl HangLine {
     fn named(&self, suspects: &str) -> String {
         let first = suspects.split([',', '-']).next().unwrap_or_default();
         let several = first != suspects;
-        let held = self.ranks.iter().find(|held| held.ranks == suspects);
-        // A host may be called anything, and this reaches terminals.
+        let entry = self.ranks.iter().find(|entry| entry.ranks == suspects);
+        // A host name may contain control characters, and this text reaches terminals.
         let plain = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
-        let hosts = held
-            .map(|held| held.hosts.iter().map(plain).collect::<Vec<_>>().join(", "))
+        let hosts = entry
+            .map(|entry| entry.hosts.iter().map(plain).collect::<Vec<_>>().join(", "))
             .filter(|hosts| !hosts.is_empty());
         let place = hosts.map_or_else(String::new, |hosts| format!(" on {hosts}"));
         format!("rank{} {suspects}{place}", if several { "s" } else { "" })

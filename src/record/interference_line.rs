@@ -1,4 +1,4 @@
-//! The line of two calls at once: a call alone, and the same call while those of another axis are under way.
+//! The interference line: a call measured alone, and the same call while calls of another axis are in flight.
 
 use super::line::Outcome;
 use crate::collective::Collective;
@@ -50,7 +50,7 @@ pub struct InterferingCall {
 }
 
 impl InterferingCall {
-    /// An op as the record names it.
+    /// The record form of an op.
     pub fn of(op: &Op) -> InterferingCall {
         InterferingCall {
             axis: op.axis,

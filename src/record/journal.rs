@@ -1,6 +1,6 @@
-//! Writes a record, line by line, so that whatever ends the run loses at most the line being written.
+//! Writes a record line by line, so that a crash loses at most the line being written.
 //!
-//! It knows nothing of what the lines mean; reading is in `reader` and `follower`.
+//! It does not interpret the lines; reading is in `reader` and `follower`.
 
 use super::lock::{READERS, lock};
 use super::seal::Sealing;
@@ -11,11 +11,11 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Data reaches the disk at most this much later than the file.
+/// Maximum delay between a write and its sync to disk.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A record that is being written. Holds an exclusive advisory lock on the file until it is dropped, which is how
-/// readers tell a run that is going on from one that was cut off.
+/// A record that is being written. It has an exclusive advisory lock on the file until it is dropped, by which readers
+/// distinguish a running run from one that was cut off.
 pub struct Journal {
     path: PathBuf,
     disk: Box<dyn Disk + Send>,
@@ -28,11 +28,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates the file, which must not exist, and locks it. Creating it is also the early test that the place can be
-    /// written to, before anything is measured.
+    /// Creates the file, which must not exist, and locks it. Creating it also checks, before anything is measured,
+    /// that the path is writable.
     ///
     /// # Errors
-    /// A usage error that says what is wrong with the path, or an environment error where the disk failed.
+    /// A usage error with the problem of the path, or an environment error where the disk failed.
     pub fn create(path: &Path) -> Result<Journal> {
         let file = OpenOptions::new()
             .append(true)
@@ -40,15 +40,15 @@ impl Journal {
             .open(path)
             .map_err(|cause| explain_refusal(path, &cause))?;
         if let Err(error) = lock(&file, path, READERS) {
-            // The file is ours and empty; the error to tell is that of the lock.
+            // The file is ours and empty; the error to report is that of the lock.
             let _ = std::fs::remove_file(path);
             return Err(error);
         }
         Ok(Journal::on(path, Box::new(file)))
     }
 
-    /// Goes on behind the complete lines of a file that the caller has locked.
-    pub(super) fn behind(path: &Path, file: File, (lines, bytes): (u64, u64), sealing: Sealing) -> Journal {
+    /// Appends after the complete lines of a file that the caller has locked.
+    pub(super) fn append_after(path: &Path, file: File, (lines, bytes): (u64, u64), sealing: Sealing) -> Journal {
         let mut journal = Journal::on(path, Box::new(file));
         (journal.lines, journal.bytes, journal.sealing) = (lines, bytes, sealing);
         journal
@@ -70,12 +70,12 @@ impl Journal {
         self.lines
     }
 
-    /// Appends one line with one write, and makes sure once a second that it is on the disk. The end line gets the digest
-    /// of the whole record.
+    /// Appends one line with one write, and syncs to disk at most once a second. The end line gets the digest of the whole
+    /// record.
     ///
     /// # Errors
-    /// Names the path and what is kept. After a failed write the file is cut back to its last full line, so that a
-    /// later, shorter line (the end of the run) may still find room.
+    /// Names the path and the lines that are safe. After a failed write the file is truncated to its last complete
+    /// line, so that a later, shorter line (the end of the run) may still fit.
     pub fn write(&mut self, line: &Line) -> Result<()> {
         if self.torn {
             return Err(self.failure("append to", "its last line is torn and could not be cut off"));
@@ -103,7 +103,7 @@ impl Journal {
         }
     }
 
-    /// Makes sure that every line is on the disk.
+    /// Syncs every line to disk.
     pub fn sync(&mut self) -> Result<()> {
         if self.dirty {
             self.disk.sync().map_err(|cause| self.failure("bring to the disk", cause))?;
@@ -113,7 +113,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes sure that every line is on the disk and closes the file; unlike a drop it tells of trouble.
+    /// Syncs every line to disk and closes the file; unlike a drop it reports errors.
     pub fn finish(mut self) -> Result<()> {
         self.sync()
     }
@@ -129,8 +129,7 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Brings what there is to the disk. A file without a line is taken away again, so that a run that failed before
-    /// it began does not block its own repetition.
+    /// Syncs to disk. A file without a line is removed, so that a run that failed before it began does not block a retry.
     fn drop(&mut self) {
         if self.lines == 0 && !self.torn {
             let _ = std::fs::remove_file(&self.path);
@@ -140,7 +139,7 @@ impl Drop for Journal {
     }
 }
 
-/// What a journal asks of a file; apart so that a full disk can be tested without one.
+/// The file operations of a journal, as a trait so that a full disk can be simulated in tests.
 trait Disk {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
@@ -193,7 +192,7 @@ pub(super) fn finite_json(line: &Line) -> serde_json::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// serde_json asks for `null` in two cases only: an absent value, which the types of a record leave out instead, and
+/// serde_json writes `null` in two cases only: an absent value, which the types of a record leave out instead, and
 /// a number that is not finite.
 struct FiniteOnly;
 
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_without_a_line_leaves_no_file() {
+    fn an_empty_journal_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         drop(Journal::create(&path).unwrap());

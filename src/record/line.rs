@@ -239,7 +239,7 @@ pub struct CaseFacts {
 }
 
 impl CaseFacts {
-    /// Calls in one step: all uses in the first step that performs the call. `None` for sweeps.
+    /// Calls per step: all uses in the first step that performs the call. `None` for sweeps.
     pub fn count_per_step(&self) -> Option<u64> {
         let first = self.uses.first()?.step;
         Some(self.uses.iter().filter(|used| used.step == first).map(|used| used.count_per_step).sum())
@@ -357,7 +357,7 @@ pub struct CaseLine {
 }
 
 impl CaseLine {
-    /// Whether a signal ended the sampling early. A run that goes on measures the case again.
+    /// Whether a signal ended the sampling early. A resumed run measures the case again.
     pub fn was_cut_short(&self) -> bool {
         self.stop == Some(StopReason::Interrupted)
     }

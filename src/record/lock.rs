@@ -1,7 +1,7 @@
 //! One writer of a record at a time: an advisory lock on its file.
 //!
-//! Some parallel file systems have no locks at all; there only creating the file keeps two runs apart, and a run that is going on
-//! looks like one that was cut off.
+//! Some parallel file systems have no locks at all; there only the exclusive creation of the file separates two runs,
+//! and a running record looks like one that was cut off.
 
 use crate::error::{Error, Result};
 use std::fs::{File, TryLockError};
@@ -9,14 +9,14 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a writer waits for readers, which hold the lock for an instant while they look whether a run is going on.
+/// How long a writer waits for readers, which take the lock briefly to check whether a run is still writing.
 pub(super) const READERS: Duration = Duration::from_millis(500);
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 
-/// Waits until nobody else holds the file, and holds it until it is closed.
+/// Waits for the exclusive lock on the file, which lasts until the file is closed.
 ///
 /// # Errors
-/// Another process still holds it when the patience ends, or the file system cannot tell.
+/// Where another process still has the lock after `patience`, or the lock fails.
 pub(super) fn lock(file: &File, path: &Path, patience: Duration) -> Result<()> {
     let deadline = Instant::now() + patience;
     loop {

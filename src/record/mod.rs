@@ -1,7 +1,7 @@
 //! The results file of a run: an append-only journal of JSON lines, raw enough to redo every statistic.
 //!
-//! [`line`] holds the format's own types, apart from the inner types of the program and versioned. [`Journal`] writes
-//! them, [`Record`] reads a whole file, [`Follower`] reads along while a run writes, [`reopen`] lets a run go on.
+//! [`line`] has the versioned types of the format, separate from the internal types of the program. [`Journal`] writes
+//! them, [`Record`] reads a whole file, [`Follower`] reads while a run writes, [`reopen`] resumes a run.
 
 mod append;
 mod assemble;
@@ -29,8 +29,8 @@ mod schema;
 mod seal;
 mod settings_line;
 
-pub use append::conclude_cut_off;
-pub use changes::{changes, same_plan, table as table_of_changes};
+pub use append::append_missing_end;
+pub use changes::{changes, ensure_same_plan, table as table_of_changes};
 pub use follower::Follower;
 pub use journal::Journal;
 pub use line::{FORMAT, Line, VERSION};

@@ -1,4 +1,4 @@
-//! The part of a case line that has the times of every pair of a round, where the groups are pairs.
+//! The part of a case line with the times of every pair of a round, where the groups are pairs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The line of a matrix product that every rank computed for itself, all ranks at once, in one replicate.
+//! The line of a matrix product that all ranks computed at the same time, each its own, in one replicate.
 
 use super::line::Outcome;
 use crate::element::ElementType;
@@ -45,7 +45,7 @@ pub struct ProductFacts {
 }
 
 impl ProductFacts {
-    /// A product of a plan as the record names it.
+    /// The record form of a product of the plan.
     pub fn of(shape: &ProductShape) -> ProductFacts {
         let ProductShape { m, n, k, element, uses } = shape;
         ProductFacts { m: *m, n: *n, k: *k, element_type: *element, uses: uses.clone() }

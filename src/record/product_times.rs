@@ -1,4 +1,4 @@
-//! What a record says of matrix products: the replicates of each put together.
+//! Times of matrix products, merged over the replicates of each.
 
 use super::Record;
 use super::line::Outcome;
@@ -11,17 +11,18 @@ use crate::units::Seconds;
 pub struct ProductTime {
     /// The product.
     pub product: ProductFacts,
-    /// What computed it.
+    /// Library that computed it.
     pub library: String,
     /// Ranks of a host that computed at the same time.
     pub ranks_per_host: u32,
-    /// Median of each replicate, the slowest rank's; those without a time are left out, and all of them where one was wrong.
+    /// Median of the slowest rank in each replicate; replicates without a time are left out, and all of them where one
+    /// was wrong.
     pub seconds: Vec<Seconds>,
     /// Hull of the replicates' own 95 % intervals of the median; `None` where a replicate has fewer than 6 repetitions.
     pub interval: Option<(Seconds, Seconds)>,
     /// Repetitions over all replicates.
     pub repetitions: u64,
-    /// What kept a replicate from having a time, the gravest first.
+    /// The most severe outcome of a replicate without a time.
     pub trouble: Option<Outcome>,
 }
 
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_product_has_no_time_and_a_failed_replicate_is_told() {
+    fn a_wrong_product_has_no_time_and_a_failed_replicate_is_reported() {
         let wrong = Outcome::Corrupt {
             when: "after".into(),
             rank: 1,

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Beginnings of the names of variables that may be recorded: they steer MPI, NCCL and the launcher. Everything else
-/// stays out, as an environment holds secrets.
+/// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
+/// left out, since an environment may contain secrets.
 const RECORDED_PREFIXES: [&str; 10] = [
     "NCCL_",
     "OMPI_MCA_",
@@ -23,7 +23,7 @@ const RECORDED_PREFIXES: [&str; 10] = [
     "CUDA_VISIBLE_DEVICES",
 ];
 
-/// Of those, what a launcher tells its own processes: addresses and session folders of the day.
+/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders.
 const INTERNAL_PREFIXES: [&str; 6] = [
     "OMPI_MCA_orte_",
     "OMPI_MCA_ess",
@@ -33,7 +33,7 @@ const INTERNAL_PREFIXES: [&str; 6] = [
     "OMPI_MCA_mpi_oversubscribe",
 ];
 
-/// What this process can say of a rank; `node` is filled in when all ranks are together.
+/// The facts of a rank as its own process knows them; `node` is filled in once all ranks are gathered.
 pub fn rank_facts(rank: u32) -> RankFacts {
     let name = rustix::system::uname();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -76,20 +76,20 @@ pub fn environment() -> BTreeMap<String, String> {
 }
 
 fn is_recorded(name: &str) -> bool {
-    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_of_the_launcher(name)
+    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_launcher_internal(name)
 }
 
-/// Whether a variable is one by which a launcher speaks to its own processes.
-pub fn is_of_the_launcher(name: &str) -> bool {
+/// Whether a launcher sets the variable for its own processes only.
+pub fn is_launcher_internal(name: &str) -> bool {
     INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// SHA-256 of the running program, in hexadecimal.
 ///
 /// # Errors
-/// Where the program's own file cannot be read any more.
+/// Where the executable can no longer be read.
 pub fn program_sha256() -> Result<String> {
-    // The file of a running program can be large and does not change.
+    // The executable can be large and does not change, so it is hashed once.
     static KNOWN: OnceLock<String> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
         return Ok(known.clone());

@@ -1,7 +1,7 @@
-//! Reads a record from its file, line by line: a torn last line costs only that line, anything else that is broken is
-//! an error that names file and line.
+//! Reads a record from its file, line by line. A truncated last line loses only that line; any other defect is an error that
+//! names file and line.
 //!
-//! What the lines must be to each other is checked in `assemble`; nothing is computed from them here.
+//! Consistency between lines is checked in `assemble`; nothing is computed from them here.
 
 use super::assemble::Assembly;
 use super::calibration_line::{CalibrationLine, ChosenSize};
@@ -21,8 +21,8 @@ use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// No line of a record is longer: a case of 100,000 samples with the histograms of 1,000 ranks is a hundredth of it.
-const LONGEST_LINE_BYTES: u64 = 1 << 30;
+/// Upper bound on the length of a line. A case of 100,000 samples with the histograms of 1,000 ranks has a hundredth of it.
+const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// Every kind of line, as [`Line`] names them.
 const KINDS: [&str; 14] = [
@@ -47,39 +47,39 @@ const KINDS: [&str; 14] = [
 pub struct Record {
     /// Where the numbers come from.
     pub header: Header,
-    /// What was to be measured, with all cases that were added; without cases where the record was cut off before it.
+    /// The plan, including cases that were added during the run; empty where the record was cut off before it.
     pub plan: Plan,
     /// The cases that the run added itself, by index in the plan, and why.
     pub chosen: BTreeMap<u32, ChosenSize>,
-    /// How far choosing sizes came, where that was requested and came to its end.
+    /// Final state of a calibration that ran to its end.
     pub calibration: Option<CalibrationLine>,
-    /// How well the ranks' clocks agreed.
+    /// Synchronisation of the ranks' clocks.
     pub clocks: Vec<ClockLine>,
-    /// What was measured, in the order of measuring.
+    /// The measured cases, in the order of measurement.
     pub cases: Vec<CaseLine>,
-    /// Every replay that was written.
+    /// Every replay.
     pub replays: Vec<ReplayLine>,
-    /// Every pair of calls at once, replicate by replicate.
+    /// Every interference measurement, replicate by replicate.
     pub interference: Vec<InterferenceLine>,
     /// Every matrix product, replicate by replicate.
     pub products: Vec<ProductLine>,
-    /// What the watchdog saw, where it ended the run.
+    /// The report of the watchdog, where it ended the run.
     pub hang: Option<HangLine>,
-    /// Every further launch that went on with the run.
+    /// Every launch that resumed the run.
     pub resumes: Vec<ResumeLine>,
-    /// The devices of the ranks, where they can be read.
+    /// The devices of the ranks, where they can be queried.
     pub devices: Option<DevicesLine>,
-    /// The devices before and after each case.
+    /// The state of the devices before and after each case.
     pub device_readings: Vec<DeviceReadingsLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
-    /// True where the last line was torn and left out.
+    /// True where the last line was truncated and left out.
     pub torn: bool,
-    /// True where the run that writes it still holds it.
+    /// True where its run still has the lock.
     pub running: bool,
-    /// What the digest in the end line says of the file; whole where the record never was one.
+    /// Result of the digest check; whole where the record was never a file.
     pub seal: Seal,
-    /// What is wrong with the file as a whole, as sentences.
+    /// Problems of the file as a whole, as sentences.
     pub warnings: Vec<String>,
 }
 
@@ -87,26 +87,26 @@ impl Record {
     /// Reads a record from a file.
     ///
     /// # Errors
-    /// A usage error where the file is none, is newer than this program, or is broken before its last line; an
+    /// A usage error where the file is not a record, is newer than this program, or is broken before its last line; an
     /// environment error where the disk failed.
     pub fn read(path: &Path) -> Result<Record> {
         let unreadable = |cause| path_error("read the record", path, &cause);
         let file = File::open(path).map_err(unreadable)?;
-        // Looked at before reading: an end line that is written meanwhile then counts.
+        // Checked before reading, so that an end line that is written meanwhile is seen.
         let running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let _ = file.unlock();
         Record::from_reader(BufReader::new(file), &path.display().to_string(), running)
     }
 
-    /// Reads the bytes of a record that nobody writes any more; `name` is for the messages.
+    /// Reads the bytes of a record that is no longer written; `name` is used in messages.
     ///
     /// # Errors
-    /// As [`Record::read`], but for the disk.
+    /// As [`Record::read`], except for disk errors.
     pub fn parse(bytes: &[u8], name: &str) -> Result<Record> {
         Record::from_reader(bytes, name, false)
     }
 
-    /// Puts a record together from its lines, as [`Record::read`] does from a file.
+    /// Builds a record from its lines, as [`Record::read`] does from a file.
     ///
     /// # Errors
     /// Where the lines do not belong together.
@@ -120,30 +120,30 @@ impl Record {
             .ok_or_else(|| Error::usage("a record begins with a header; there are no lines"))
     }
 
-    /// Whether nothing that was planned is left to do.
+    /// Whether everything in the plan was measured.
     pub fn is_finished(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete)
     }
 
-    /// Lines of cases and products that a run which goes on has not to measure again.
+    /// Lines of cases and products that a resumed run does not measure again.
     pub fn measured_lines(&self) -> u64 {
         (self.cases.iter().filter(|case| !case.was_cut_short()).count() + self.products.len()) as u64
     }
 
     fn from_reader(reader: impl BufRead, name: &str, running: bool) -> Result<Record> {
-        Record::from_lines_of(reader, name, running, &mut |_| {}).map(|(record, _)| record)
+        Record::read_lines(reader, name, running, &mut |_| {}).map(|(record, _)| record)
     }
 
-    /// As [`Record::read`] does, showing each line on the way; gives where the complete lines end, too.
-    pub(super) fn from_lines_of(
+    /// As [`Record::read`], but passes each line to a callback, and also returns the extent of the complete lines.
+    pub(super) fn read_lines(
         mut reader: impl BufRead,
         name: &str,
         running: bool,
         each: &mut dyn FnMut(&Line),
-    ) -> Result<(Record, Whole)> {
+    ) -> Result<(Record, CompleteLines)> {
         let unreadable = |cause| path_error("read the record", Path::new(name), &cause);
         let wrong = |text: String| Error::usage(format!("{name}{text}"));
-        let (mut assembly, mut whole_part, mut seal) = (Assembly::default(), Whole::default(), Seal::Absent);
+        let (mut assembly, mut whole_part, mut seal) = (Assembly::default(), CompleteLines::default(), Seal::Absent);
         let (mut text, mut number, mut torn) = (Vec::new(), 0u64, false);
         if reader.fill_buf().map_err(unreadable)?.first().is_some_and(|byte| *byte != b'{') {
             return Err(wrong(" is not a commgauge record: its first line is not a JSON object".to_owned()));
@@ -151,14 +151,14 @@ impl Record {
         loop {
             text.clear();
             number += 1;
-            reader.by_ref().take(LONGEST_LINE_BYTES).read_until(b'\n', &mut text).map_err(unreadable)?;
+            reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(unreadable)?;
             if text.is_empty() {
                 break;
             }
-            if text.len() as u64 == LONGEST_LINE_BYTES {
+            if text.len() as u64 == MAX_LINE_BYTES {
                 return Err(wrong(format!(", line {number}: longer than any line of a record")));
             }
-            // A JSON object that lacks only its line feed is whole: no proper prefix of an object is one.
+            // A JSON object that lacks only its line feed is complete: no proper prefix of an object is an object.
             let whole = text.last() == Some(&b'\n');
             if number == 1 {
                 check_first(&text, whole).map_err(|problem| wrong(format!(" {problem}")))?;
@@ -166,7 +166,7 @@ impl Record {
             match parse(&text) {
                 Ok(line) => {
                     seal = match line {
-                        // What was changed before a run went on stays changed.
+                        // A broken digest of an earlier launch stays broken.
                         _ if seal == Seal::Broken => seal,
                         Line::End(_) => whole_part.sealing.check(&text),
                         Line::Resume(_) => Seal::Absent,
@@ -192,7 +192,7 @@ impl Record {
 
 /// The complete lines of a file.
 #[derive(Default)]
-pub(super) struct Whole {
+pub(super) struct CompleteLines {
     pub sealing: Sealing,
     pub lines: u64,
     pub bytes: u64,
@@ -200,7 +200,7 @@ pub(super) struct Whole {
     pub lacks_line_feed: bool,
 }
 
-impl Whole {
+impl CompleteLines {
     pub fn add(&mut self, text: &[u8]) {
         self.sealing.add(text);
         self.lines += 1;
@@ -209,11 +209,11 @@ impl Whole {
     }
 }
 
-/// A line. Most are cases: those are read without the detour that a tagged enum takes, which would double the time.
+/// Parses a line. Most lines are cases, which are read directly, since going through the tagged enum would double the time.
 fn parse(text: &[u8]) -> serde_json::Result<Line> {
     match text.starts_with(b"{\"line\":\"case\",") {
         true => serde_json::from_slice(text).map(|mut case: Box<CaseLine>| {
-            // Reading leaves room for more; a record of many cases has none to spare.
+            // Frees the spare capacity, which adds up in a record of many cases.
             case.samples.slowest_nanoseconds.shrink_to_fit();
             case.samples.slowest_rank.shrink_to_fit();
             Line::Case(case)
@@ -222,8 +222,8 @@ fn parse(text: &[u8]) -> serde_json::Result<Line> {
     }
 }
 
-/// Whether the first line begins a record that this program can read; told before the rest of the line is looked at,
-/// because a newer version may look different.
+/// Checks that the first line begins a record that this program can read, before the rest of the line is parsed, because a
+/// newer version may have other fields.
 fn check_first(text: &[u8], whole: bool) -> std::result::Result<(), String> {
     #[derive(Deserialize)]
     struct Begin {
@@ -271,9 +271,9 @@ mod tests {
 
     #[test]
     fn a_record_cut_at_any_byte_keeps_every_complete_line() {
-        // A line of each kind is enough, and keeps the test quick.
-        let kept: Vec<&str> = SAMPLE.lines().take(6).chain(SAMPLE.lines().last()).collect();
-        let text = kept.join("\n") + "\n";
+        // A line of each kind is enough, so that the test stays quick.
+        let complete_lines: Vec<&str> = SAMPLE.lines().take(6).chain(SAMPLE.lines().last()).collect();
+        let text = complete_lines.join("\n") + "\n";
         let is_case = |line: &&str| line.starts_with("{\"line\":\"case\"");
         let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         for cut in 0..=text.len() {
@@ -282,10 +282,13 @@ mod tests {
                 Err(error) => assert_eq!((complete, error.exit_code()), (0, 2), "{error}"),
                 Ok(record) => {
                     assert!(complete >= 1, "cut at {cut}");
-                    assert_eq!(record.cases.len(), kept[..complete].iter().filter(|line| is_case(line)).count());
+                    assert_eq!(
+                        record.cases.len(),
+                        complete_lines[..complete].iter().filter(|line| is_case(line)).count()
+                    );
                     let between_lines = ends.iter().any(|end| cut == *end || cut == end + 1);
                     assert_eq!(record.torn, !between_lines, "cut at {cut}");
-                    assert_eq!(record.warnings.is_empty(), complete == kept.len(), "cut at {cut}");
+                    assert_eq!(record.warnings.is_empty(), complete == complete_lines.len(), "cut at {cut}");
                 }
             }
         }
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_going_on_is_told_from_one_that_was_cut_off() {
+    fn a_running_record_is_distinguished_from_one_that_was_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         let mut journal = super::super::Journal::create(&path).unwrap();
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_histograms_of_a_record_hold_its_samples() {
+    fn the_histograms_of_a_record_contain_its_samples() {
         use base64::Engine;
         let record = read(SAMPLE.as_bytes()).unwrap();
         let mut histograms = 0;

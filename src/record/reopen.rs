@@ -1,49 +1,49 @@
-//! Opens the record of a run that ended early, so that a further launch can go on with it.
+//! Opens the record of a run that ended early, so that another launch can resume it.
 //!
-//! Nothing of the file is touched before [`Reopened::go_on`]: whoever finds that the launch does not fit leaves it as it was.
+//! The file is not modified before [`Reopened::resume`], so that a launch that does not fit leaves it unchanged.
 
 use super::calibration_line::PlanGrowth;
 use super::journal::Journal;
 use super::line::Plan;
 use super::lock::{READERS, lock};
-use super::reader::Whole;
+use super::reader::CompleteLines;
 use super::{Line, Record, Seal, path_error};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// A record that may be gone on with, locked against everybody else.
+/// A locked record that can be resumed.
 pub struct Reopened {
-    /// What it holds.
+    /// Its contents.
     pub record: Record,
-    /// The plan as it was before the run added cases to it; absent where the record was cut off before it.
+    /// The initial plan, before the run added cases; absent where the record was cut off before it.
     pub plan: Option<Plan>,
-    /// What the run added to it, round by round.
+    /// The cases that the run added, round by round.
     pub growths: Vec<PlanGrowth>,
-    /// Bytes of a torn last line.
+    /// Bytes of a truncated last line.
     pub torn_bytes: u64,
     path: PathBuf,
     file: File,
-    whole: Whole,
+    whole: CompleteLines,
 }
 
 /// Opens and locks the record, and reads it.
 ///
 /// # Errors
-/// Where it is none, was changed after it was written, or is being written by another process.
+/// Where it is not a record, was changed after it was written, or is being written by another process.
 pub fn reopen(path: &Path) -> Result<Reopened> {
     let unusable = |cause| path_error("go on with the record", path, &cause);
     let file = OpenOptions::new().read(true).append(true).open(path).map_err(unusable)?;
     lock(&file, path, READERS)?;
     let (mut plan, mut growths) = (None, Vec::new());
-    let mut keep = |line: &Line| match line {
+    let mut observe = |line: &Line| match line {
         Line::Plan(first) => plan = Some(first.clone()),
         Line::PlanGrowth(growth) => growths.push(growth.as_ref().clone()),
         _ => {}
     };
     let name = path.display().to_string();
-    let (record, whole) = Record::from_lines_of(BufReader::new(&file), &name, false, &mut keep)?;
+    let (record, whole) = Record::read_lines(BufReader::new(&file), &name, false, &mut observe)?;
     if record.seal == Seal::Broken {
         return Err(Error::usage(format!(
             "{name} was changed after it was written (its digest does not fit), so no run can go on with it; start a new one"
@@ -55,11 +55,11 @@ pub fn reopen(path: &Path) -> Result<Reopened> {
 }
 
 impl Reopened {
-    /// Cuts a torn last line off, makes sure that this is on the disk, and goes on behind the complete lines.
+    /// Removes a truncated last line, syncs to disk, and returns a journal that appends after the complete lines.
     ///
     /// # Errors
-    /// Where the disk refuses.
-    pub fn go_on(self) -> Result<Journal> {
+    /// Where the disk fails.
+    pub fn resume(self) -> Result<Journal> {
         let Reopened { path, mut file, mut whole, torn_bytes, .. } = self;
         let failed = |cause| Error::file("go on with the record", &path, cause);
         if torn_bytes > 0 {
@@ -71,7 +71,7 @@ impl Reopened {
             whole.bytes += 1;
         }
         file.sync_all().map_err(failed)?;
-        Ok(Journal::behind(&path, file, (whole.lines, whole.bytes), whole.sealing))
+        Ok(Journal::append_after(&path, file, (whole.lines, whole.bytes), whole.sealing))
     }
 }
 
@@ -101,11 +101,11 @@ mod tests {
         Line::End(End { status, exit_code: 0, error: None, elapsed_seconds, lines_before: None, sha256: None })
     }
 
-    /// Whatever is left of a record, gone on with and ended.
-    fn gone_on_with(path: &Path, lines: &[Line]) -> Record {
+    /// Resumes what is left of a record, adds lines and an end line, and reads it.
+    fn resumed_with(path: &Path, lines: &[Line]) -> Record {
         let reopened = reopen(path).unwrap();
         let before = reopened.whole.lines;
-        let mut journal = reopened.go_on().unwrap();
+        let mut journal = reopened.resume().unwrap();
         assert_eq!(journal.lines(), before);
         journal.write(&resume_line(Vec::new())).unwrap();
         lines.iter().for_each(|line| journal.write(line).unwrap());
@@ -119,19 +119,19 @@ mod tests {
     fn a_record_torn_at_any_byte_goes_on_behind_its_complete_lines_and_is_whole_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        // A line of each kind that comes early is enough, and keeps the test quick.
-        let kept: Vec<&str> = SAMPLE.lines().take(5).collect();
-        let text = kept.join("\n") + "\n";
-        let header_ends = kept[0].len();
+        // The first few kinds of lines are enough, so that the test stays quick.
+        let lines: Vec<&str> = SAMPLE.lines().take(5).collect();
+        let text = lines.join("\n") + "\n";
+        let header_length = lines[0].len();
         for cut in 0..=text.len() {
             std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
-            if cut < header_ends {
+            if cut < header_length {
                 let error = reopen(&path).err().expect("nothing to go on with");
                 assert_eq!(error.exit_code(), 2, "{error}");
                 continue;
             }
             let before = Record::read(&path).unwrap();
-            let record = gone_on_with(&path, &[]);
+            let record = resumed_with(&path, &[]);
             assert_eq!((record.seal, record.torn, record.resumes.len()), (Seal::Whole, false, 1), "cut at {cut}");
             assert_eq!(record.cases, before.cases, "cut at {cut}");
             assert!(record.is_finished());
@@ -139,18 +139,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_lacks_only_its_line_feed_is_kept() {
+    fn a_line_that_lacks_only_its_line_feed_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let kept: Vec<&str> = SAMPLE.lines().take(5).collect();
-        std::fs::write(&path, kept.join("\n")).unwrap();
+        let lines: Vec<&str> = SAMPLE.lines().take(5).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
         let cases = Record::read(&path).unwrap().cases.len();
         assert_eq!(reopen(&path).unwrap().torn_bytes, 0);
-        assert_eq!(gone_on_with(&path, &[]).cases.len(), cases);
+        assert_eq!(resumed_with(&path, &[]).cases.len(), cases);
     }
 
     #[test]
-    fn an_earlier_end_gives_way_and_what_a_signal_cut_short_is_measured_again() {
+    fn an_earlier_end_is_replaced_and_interrupted_cases_are_measured_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let lines: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -161,14 +161,14 @@ mod tests {
             journal.write(&line).unwrap();
         }
         drop(journal);
-        let record = gone_on_with(&path, &[Line::Case(case.clone())]);
+        let record = resumed_with(&path, &[Line::Case(case.clone())]);
         assert_eq!(record.cases, [case.as_ref().clone()]);
         assert_eq!((record.seal, record.end.unwrap().status), (Seal::Whole, EndStatus::Complete));
         assert_eq!(record.warnings, Vec::<String>::new());
     }
 
     #[test]
-    fn a_record_that_was_changed_is_refused_and_a_change_under_an_earlier_end_stays_known() {
+    fn a_changed_record_is_refused_and_a_change_before_an_earlier_end_is_still_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let mut journal = Journal::create(&path).unwrap();
@@ -183,37 +183,37 @@ mod tests {
         let error = reopen(&path).err().expect("changed");
         assert!(error.exit_code() == 2 && error.to_string().contains("was changed after"), "{error}");
         std::fs::write(&path, &whole).unwrap();
-        gone_on_with(&path, &[]);
+        resumed_with(&path, &[]);
         let resumed = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, resumed.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
         assert_eq!(Record::read(&path).unwrap().seal, Seal::Broken);
     }
 
     #[test]
-    fn two_processes_cannot_go_on_with_one_record() {
+    fn two_processes_cannot_resume_one_record() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         std::fs::write(&path, SAMPLE.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
         let first = reopen(&path).unwrap();
         let error = reopen(&path).err().expect("locked");
         assert!(error.exit_code() == 6 && error.to_string().contains("held by another process"), "{error}");
-        let journal = first.go_on().unwrap();
+        let journal = first.resume().unwrap();
         assert!(reopen(&path).is_err(), "the journal holds the lock");
         drop(journal);
         assert!(reopen(&path).is_ok());
     }
 
     #[test]
-    fn whatever_changed_between_two_launches_is_a_doubt_of_the_whole_record() {
+    fn a_change_between_two_launches_is_a_warning_of_the_whole_record() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         std::fs::write(&path, SAMPLE.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
         let change = Change { what: "host of rank 1".into(), before: "a".into(), now: "b".into() };
-        let mut journal = reopen(&path).unwrap().go_on().unwrap();
+        let mut journal = reopen(&path).unwrap().resume().unwrap();
         journal.write(&resume_line(vec![change])).unwrap();
         drop(journal);
         let record = Record::read(&path).unwrap();
-        let told = record.header.warnings.join("\n");
-        assert!(told.contains("host of rank 1 was a, is b"), "{told}");
+        let warnings = record.header.warnings.join("\n");
+        assert!(warnings.contains("host of rank 1 was a, is b"), "{warnings}");
     }
 }

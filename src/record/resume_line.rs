@@ -1,4 +1,4 @@
-//! The line with which a run goes on that had ended early: what this launch is, and what is another than it was.
+//! The line that resumes a run which had ended early: the facts of this launch, and what has changed since.
 
 use super::line::RankFacts;
 use schemars::JsonSchema;
@@ -43,8 +43,8 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl ResumeLine {
-    /// What a reader must know of the changes; none where nothing changed.
-    pub(super) fn doubt(&self) -> Option<String> {
+    /// The warning about the changes; none where nothing changed.
+    pub(super) fn warning(&self) -> Option<String> {
         if self.changes.is_empty() {
             return None;
         }
@@ -61,12 +61,12 @@ impl Change {
     }
 }
 
-/// The beginning of a value that may be long, as a digest is.
+/// A value of limited length, since some are long (such as digests).
 pub(super) fn shortened(text: &str) -> String {
-    const MOST: usize = 40;
-    if text.chars().count() <= MOST {
+    const MAX: usize = 40;
+    if text.chars().count() <= MAX {
         text.to_owned()
     } else {
-        text.chars().take(MOST - 3).chain("...".chars()).collect()
+        text.chars().take(MAX - 3).chain("...".chars()).collect()
     }
 }

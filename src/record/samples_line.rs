@@ -1,4 +1,4 @@
-//! The samples of a case line, and how every rank's own times were spread.
+//! The samples of a case line, and the distribution of every rank's own times.
 
 use crate::sample::Doubt;
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! The published JSON Schema of one line of a record, made from the types in [`super::line`].
 //!
-//! `docs/record.schema.json` is what this gives; a test keeps the two equal.
+//! `docs/record.schema.json` is generated from this; a test keeps the two equal.
 
 use super::{FORMAT, Line, VERSION};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub fn schema() -> Value {
         root.insert("title".to_owned(), json!(format!("One line of a {FORMAT}, version {VERSION}")));
         root.insert("version".to_owned(), json!(VERSION));
     }
-    // The types cannot say that these two are constants.
+    // The types cannot express that these two are constants.
     for (property, value) in [("format", json!(FORMAT)), ("version", json!(VERSION))] {
         if let Some(Value::Object(facts)) = schema.pointer_mut(&format!("/$defs/Header/properties/{property}")) {
             facts.insert("const".to_owned(), value);
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_record_is_valid_and_a_stranger_is_not() {
+    fn every_record_line_is_valid_and_an_unknown_one_is_not() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         for (index, text) in include_str!("../../tests/data/sample-record.jsonl").lines().enumerate() {
             let line: Value = serde_json::from_str(text).unwrap();

@@ -1,34 +1,34 @@
 //! The digest that a record carries of itself: whether any byte was changed since it was written.
 //!
-//! It is a guard against slips (an editor, a disk, a merge), not against forgers: who can write the file can seal it again.
+//! It detects accidents (an editor, a disk, a merge), not forgery: anyone who can write the file can also renew the digest.
 
 use crate::digest::hexadecimal;
 use sha2::{Digest, Sha256};
 
-/// What stands before the digest in the last line; the digest and two characters follow.
+/// The text before the digest in the last line; the digest and two characters follow.
 const KEY: &[u8] = b",\"sha256\":\"";
 /// Hexadecimal digits of SHA-256.
 const DIGITS: usize = 64;
 
-/// What the digest of a record says.
+/// Result of checking the digest of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// Nothing was changed since the record was written.
+    /// The record is unchanged since it was written.
     Whole,
-    /// The record has none: it was cut off, or not written by this version of commgauge.
+    /// The record has no digest: it was cut off, or written by an older version.
     Absent,
-    /// Something was changed.
+    /// The record was changed.
     Broken,
 }
 
-/// The digest of a record in the making, line by line.
+/// Computes the digest of a record line by line.
 #[derive(Clone, Default)]
 pub(super) struct Sealing {
     digest: Sha256,
 }
 
 impl Sealing {
-    /// Takes the next line, with its line feed.
+    /// Adds the next line, including its line feed.
     pub fn add(&mut self, line: &[u8]) {
         self.digest.update(line);
     }
@@ -39,7 +39,7 @@ impl Sealing {
         [open, KEY, self.over(open).as_bytes(), b"\"}"].concat()
     }
 
-    /// Whether an end line fits what came before.
+    /// Checks the digest of an end line against the lines before it.
     pub fn check(&self, end: &[u8]) -> Seal {
         let end = end.strip_suffix(b"\n").unwrap_or(end);
         let tail = KEY.len() + DIGITS + 2;

@@ -1,4 +1,4 @@
-//! How samples were taken, as the header of a record says it.
+//! The sampling settings in the header of a record.
 
 use crate::units::Seconds;
 use schemars::JsonSchema;
@@ -34,13 +34,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What fixed the number of calls, where something did.
+    /// The settings that fixed the number of calls, if any.
     pub fn fixed_calls(&self) -> Option<String> {
         let given = self.iterations.map(|count| format!("{count} calls"));
         given.or_else(|| Some(format!("as many calls as {} makes", self.calls_like.as_ref()?)))
     }
 
-    /// Replicates that every case of a complete record has.
+    /// Minimum number of replicates of every case in a complete record.
     pub fn fewest_replicates(&self) -> u32 {
         if self.within_seconds.is_some() { 1 } else { self.replicates }
     }

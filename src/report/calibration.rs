@@ -1,5 +1,5 @@
-//! How far a run came that chose its own sizes: each curve, its sizes, how wrong it is still expected to be, and how wrong the
-//! predictions of added sizes were before they were measured.
+//! The result of a calibration run: for each curve its sizes, its expected error, and the errors of the predictions of added
+//! sizes before they were measured.
 
 use super::plain_table::{Column, TableWriter};
 use super::step::Part;
@@ -40,7 +40,7 @@ fn cells(view: &View, curve: &CalibratedCurve) -> Vec<String> {
     ]
 }
 
-/// What the cases of a curve have in common: the name of one of them without its size.
+/// The common name of the cases of a curve: the name of one of them without its size.
 pub(super) fn curve_name(view: &View, curve: &CalibratedCurve) -> String {
     view.rows.get(curve.case as usize).map_or_else(String::new, |row| {
         let facts = &row.facts;

@@ -1,6 +1,6 @@
-//! Whether to colour, and the few colours there are.
+//! Terminal colours, and when to use them.
 //!
-//! Without colour not one escape character is written, whatever the record holds.
+//! Without colour no escape character is ever written, whatever the record contains.
 
 use comfy_table::Color;
 use std::ffi::OsStr;
@@ -18,12 +18,12 @@ pub enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Whether to colour. `no_color` and `term` are the variables of these names, given by the caller.
+    /// Whether to colour. `no_color` and `term` are the values of these environment variables.
     pub fn decide(self, no_color: Option<&OsStr>, term: Option<&OsStr>, is_terminal: bool) -> bool {
         match self {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            // See no-color.org: an empty value does not count.
+            // See no-color.org: an empty value is ignored.
             ColorChoice::Auto => {
                 is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
             }
@@ -31,10 +31,10 @@ impl ColorChoice {
     }
 }
 
-/// Paints words outside tables, or leaves them alone.
+/// Styles text outside tables, if enabled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint {
-    /// Whether to.
+    /// Whether styling is enabled.
     pub on: bool,
 }
 
@@ -44,12 +44,12 @@ impl Paint {
         self.wrapped("1", text)
     }
 
-    /// For labels beside the facts.
+    /// For labels next to values.
     pub fn dim(self, text: &str) -> String {
         self.wrapped("2", text)
     }
 
-    /// For what must not be overlooked.
+    /// For warnings.
     pub fn alarm(self, text: &str) -> String {
         self.wrapped("1;31", text)
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_comes_before_the_environment_and_that_before_the_terminal() {
+    fn the_flag_overrides_the_environment_which_overrides_the_terminal() {
         let set = |value: &'static str| Some(OsStr::new(value));
         for (choice, no_color, term, is_terminal, expected) in [
             (ColorChoice::Auto, None, set("xterm"), true, true),

@@ -1,4 +1,4 @@
-//! The columns of the table: what each holds, and which are left out first where the width does not suffice.
+//! The columns of the table: their contents, and the order in which they are left out where the width does not suffice.
 
 use super::row::Row;
 use crate::collective::Placement;
@@ -42,7 +42,7 @@ impl Column {
         P99, Estimate, Choice, Algbw, Busbw, Bound, Share, Check,
     ];
 
-    /// The first to go where the width does not suffice. What is not listed always stays.
+    /// Columns that are left out where the width does not suffice, the first ones first. Columns not listed always stay.
     pub(super) const EXPENDABLE: [Column; 12] =
         [Replicates, Bound, Algbw, Estimate, PerStep, P99, Samples, Share, Interval, Reduce, Element, Place];
 
@@ -114,7 +114,7 @@ impl Column {
     }
 }
 
-/// The precision that was reached; a star where it is not the requested one.
+/// The reached precision, with a star where it is worse than requested.
 fn precision(row: &Row) -> String {
     let reached = row.precision_reached.map_or_else(|| "n/a".to_owned(), |reached| three_digits(reached * 100.0));
     format!("{reached}{}", if row.is_less_precise_than_requested() { "*" } else { " " })
@@ -127,7 +127,7 @@ fn place(placement: Placement) -> &'static str {
     }
 }
 
-/// The collective and what else tells two calls of it apart.
+/// The collective and what else distinguishes two calls of it.
 pub(super) fn collective(row: &Row) -> String {
     let mut text = row.facts.collective.name().to_owned();
     if let Some(root) = row.facts.root.filter(|root| *root != 0) {
@@ -145,7 +145,7 @@ pub(super) fn collective(row: &Row) -> String {
     text
 }
 
-/// The collective and the variant in which it was handed over.
+/// The collective and its variant.
 pub(super) fn collective_and_variant(row: &Row) -> String {
     format!("{} {}", collective(row), variant::shown(&row.facts.labels)).trim_end().to_owned()
 }

@@ -1,4 +1,4 @@
-//! The same cases launched with several algorithms and protocols: which is best at each, and which cannot be determined from it.
+//! The same cases launched with several algorithms and protocols: which is best for each, and which are within its noise.
 
 use super::plain_table::{Column, table};
 use super::row::Row;
@@ -6,16 +6,16 @@ use super::text::{visible, wrap};
 use super::view::View;
 use crate::units::three_digits;
 
-/// A launch and what it was forced to.
+/// A launch with a forced algorithm and protocol.
 pub struct Combination<'a> {
-    /// Such as `ring ll128`.
+    /// Name of the combination, such as `ring ll128`.
     pub name: &'a str,
-    /// What it measured.
+    /// Its results.
     pub view: &'a View,
 }
 
-/// What one launch says of a case.
-struct Told<'a> {
+/// The time of a case in one launch.
+struct TimedLaunch<'a> {
     name: &'a str,
     median: f64,
     interval: Option<(f64, f64)>,
@@ -50,12 +50,12 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
             let row = combination.view.rows.iter().find(|row| row.facts.name == name)?;
             Some((combination.name, row))
         });
-        let (told, silent) = of_case(rows);
+        let (timed, untimed) = of_case(rows);
         out += &format!("\n{}\n", wrap(&visible(name), usize::from(width), 2));
-        if !told.is_empty() {
-            out += &table(&columns, &cells(&told), width);
+        if !timed.is_empty() {
+            out += &table(&columns, &cells(&timed), width);
         }
-        for (combination, why) in silent {
+        for (combination, why) in untimed {
             out += &format!("{}\n", wrap(&format!("{combination}: {why}"), usize::from(width), 2));
         }
     }
@@ -64,28 +64,28 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
     out + &format!("\n{}\n", wrap(legend, usize::from(width), 0))
 }
 
-/// What was measured of a case, the quickest first, and why the rest was not.
-fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<Told<'a>>, Vec<(&'a str, String)>) {
-    let (mut told, mut silent) = (Vec::new(), Vec::new());
+/// The launches with a time of the case, the fastest first, and the reasons why the others have none.
+fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<TimedLaunch<'a>>, Vec<(&'a str, String)>) {
+    let (mut timed, mut untimed) = (Vec::new(), Vec::new());
     for (name, row) in rows {
         match row.latency {
-            Some(latency) => told.push(Told {
+            Some(latency) => timed.push(TimedLaunch {
                 name,
                 median: latency.median.0,
                 interval: latency.interval.map(|(low, high)| (low.0, high.0)),
                 busbw: row.busbw.map(|rate| rate.gigabytes_per_second()),
             }),
-            None => silent.push((name, row.status.to_string())),
+            None => untimed.push((name, row.status.to_string())),
         }
     }
-    told.sort_by(|a, b| a.median.total_cmp(&b.median));
-    (told, silent)
+    timed.sort_by(|a, b| a.median.total_cmp(&b.median));
+    (timed, untimed)
 }
 
-fn cells(told: &[Told]) -> Vec<Vec<String>> {
-    let Some(best) = told.first() else { return Vec::new() };
+fn cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
+    let Some(best) = timed.first() else { return Vec::new() };
     let microseconds = |seconds: f64| three_digits(seconds * 1e6);
-    let cells = |(index, one): (usize, &Told)| {
+    let cells = |(index, one): (usize, &TimedLaunch)| {
         let mark = match index {
             0 => "*",
             _ if within_noise(best, one) => "~",
@@ -103,11 +103,11 @@ fn cells(told: &[Told]) -> Vec<Vec<String>> {
             if index == 0 { "-".to_owned() } else { format!("{:.1} %", (one.median / best.median - 1.0) * 100.0) },
         ]
     };
-    told.iter().enumerate().map(cells).collect()
+    timed.iter().enumerate().map(cells).collect()
 }
 
-/// Whether nothing tells one from the best.
-fn within_noise(best: &Told, other: &Told) -> bool {
+/// Whether the difference from the best is within noise.
+fn within_noise(best: &TimedLaunch, other: &TimedLaunch) -> bool {
     best.interval.zip(other.interval).is_none_or(|((_, high), (low, _))| low <= high)
 }
 
@@ -115,17 +115,17 @@ fn within_noise(best: &Told, other: &Told) -> bool {
 mod tests {
     use super::*;
 
-    fn told(name: &'static str, median: f64, interval: Option<(f64, f64)>) -> Told<'static> {
-        Told { name, median, interval, busbw: Some(1.0) }
+    fn launch(name: &'static str, median: f64, interval: Option<(f64, f64)>) -> TimedLaunch<'static> {
+        TimedLaunch { name, median, interval, busbw: Some(1.0) }
     }
 
     #[test]
-    fn the_best_is_marked_and_so_is_what_cannot_be_told_from_it() {
+    fn the_best_is_marked_and_so_is_what_is_within_its_noise() {
         let all = [
-            told("ring ll", 10e-6, Some((9e-6, 11e-6))),
-            told("tree ll", 10.5e-6, Some((10.9e-6, 11e-6))),
-            told("tree simple", 12e-6, Some((11.5e-6, 12.5e-6))),
-            told("ring simple", 20e-6, None),
+            launch("ring ll", 10e-6, Some((9e-6, 11e-6))),
+            launch("tree ll", 10.5e-6, Some((10.9e-6, 11e-6))),
+            launch("tree simple", 12e-6, Some((11.5e-6, 12.5e-6))),
+            launch("ring simple", 20e-6, None),
         ];
         let marks: Vec<String> = cells(&all).into_iter().map(|row| row[0].clone()).collect();
         assert_eq!(marks, ["*", "~", "", "~"]);

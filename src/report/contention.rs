@@ -1,11 +1,11 @@
-//! How much slower a call of an axis is beside the axis's other groups than alone: the two cases of a call, replicate by replicate.
+//! Slowdown of a call of an axis with all groups of the axis at once against one group alone, replicate by replicate.
 
 use super::plain_table::{Column, TableWriter};
 use super::row::{Row, valid_samples};
 use super::step::Part;
 use super::view::View;
 use crate::record::line::{CaseLine, Outcome};
-use crate::stats::{FEWEST_FOR_INTERVAL, Interval, median, median_interval, sorted};
+use crate::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
 use crate::units::three_digits;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// Every call of the record that was measured both ways.
+    /// Every call of the record that was measured both with all groups and with one alone.
     pub(super) fn all_of(rows: &[Row], lines_of_case: &[Vec<&CaseLine>]) -> Vec<Contention> {
         let medians = |row: usize| {
             let withheld = rows.get(row)?.latency.is_none();
@@ -55,11 +55,11 @@ impl Contention {
     }
 }
 
-/// What a factor says.
+/// Interpretation of a factor.
 pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String {
     match (factor, interval) {
         (None, _) => "no time of both".to_owned(),
-        (_, None) => format!("not known: an interval needs {FEWEST_FOR_INTERVAL} replicates"),
+        (_, None) => format!("not known: an interval needs {MIN_FOR_INTERVAL} replicates"),
         (_, Some(interval)) if interval.low > 1.0 => "slower beside the others".to_owned(),
         (_, Some(interval)) if interval.high < 1.0 => "faster beside the others".to_owned(),
         _ => "no difference seen".to_owned(),

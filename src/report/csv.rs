@@ -1,7 +1,7 @@
-//! The report as comma-separated values: one row for each case, and one for each pair where pairs were measured, units in the column names, empty where there is no
-//! number.
+//! The report as comma-separated values: one row for each case, and one for each pair where pairs were measured, units
+//! in the column names, empty where there is no number.
 //!
-//! Spreadsheets run cells that begin with `=`, `+`, `-` or `@`; such texts get an apostrophe in front, and control
+//! Spreadsheets evaluate cells that begin with `=`, `+`, `-` or `@`; such texts get a leading apostrophe, and control
 //! characters are written out.
 
 use super::late::Late;
@@ -110,7 +110,7 @@ fn of_cases_and_pairs(view: &View, pairs: &PairsView) -> Result<String> {
     text.finish()
 }
 
-/// As records and JSON spell it.
+/// The spelling of records and JSON.
 fn placement(placement: Placement) -> &'static str {
     match placement {
         Placement::InPlace => "in_place",
@@ -178,7 +178,7 @@ fn text_or_empty(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// To the picosecond: a sample is known to the nanosecond, a call of a batch to less.
+/// Rounded to picoseconds: samples have a resolution of 1 ns, calls of a batch a finer one.
 fn seconds(value: Option<Seconds>) -> String {
     text_or_empty(value.map(|seconds| format!("{:.12}", seconds.0)))
 }
@@ -187,7 +187,7 @@ fn rate(value: Option<Rate>) -> String {
     text_or_empty(value.map(|rate| format!("{:.0}", rate.0)))
 }
 
-/// A text from the record that no spreadsheet takes for a formula.
+/// A text from the record, escaped so that no spreadsheet takes it for a formula.
 pub(super) fn harmless(text: &str) -> String {
     let shown = visible(text);
     if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }

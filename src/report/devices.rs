@@ -1,10 +1,10 @@
-//! What the devices' readings say of the rows: which cases were measured while a device changed, and where nothing could be read.
+//! Marks rows by the readings of the devices: cases during which a device changed its state, and ranks without readings.
 
 use super::row::Row;
 use crate::record::Record;
 use std::collections::BTreeMap;
 
-/// Marks the rows, and gives what concerns the whole record.
+/// Marks the rows, and returns the warnings about the whole record.
 pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
     let mut changed: BTreeMap<u32, (u32, String)> = BTreeMap::new();
     for readings in record.device_readings.iter().filter(|readings| readings.ranks_changed > 0) {
@@ -31,7 +31,7 @@ mod tests {
     use crate::report::View;
 
     #[test]
-    fn a_case_during_which_a_device_changed_is_marked_and_missing_readings_are_said() {
+    fn a_case_during_which_a_device_changed_is_marked_and_missing_readings_are_listed() {
         let text = include_bytes!("../../tests/data/sample-record.jsonl");
         let sample = Record::parse(text, "sample").unwrap();
         let mut lines: Vec<Line> =
@@ -43,7 +43,7 @@ mod tests {
         let readings = DeviceReadingsLine { ranks_changed: 2, changes, ..DeviceReadingsLine::default() };
         lines.push(Line::DeviceReadings(Box::new(readings.clone())));
         let view = View::new(&Record::from_lines(lines.clone()).unwrap());
-        let said = view.doubts.join("\n");
+        let said = view.warnings.join("\n");
         let name = &sample.plan.cases[0].name;
         let expected =
             format!("{name}: the device of rank 3 changed meanwhile (held back by power cap), and of 1 more");

@@ -1,4 +1,4 @@
-//! How much slower a call is while calls of another axis are under way: alone and together, replicate by replicate.
+//! Slowdown of a call while calls of another axis are in flight: alone and together, replicate by replicate.
 
 use super::contention::reading;
 use super::plain_table::{Column, TableWriter};
@@ -10,17 +10,17 @@ use crate::record::line::Outcome;
 use crate::stats::{Interval, median, median_interval, sorted};
 use crate::units::{Seconds, three_digits};
 
-/// Waiting for a call that is done takes less: two readings of the clock and a call into the library.
+/// Upper bound on the wait for a call that has already completed: two clock readings and a call into the library.
 const NANOSECONDS_OF_A_WAIT_FOR_NOTHING: u64 = 1_000;
 
-/// A call beside another, over all replicates.
+/// A call next to another one, over all replicates.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Disturbed {
+pub struct CallInterference {
     /// The call that is timed.
     pub timed: InterferingCall,
-    /// The call that is under way meanwhile.
+    /// The call that is in flight meanwhile.
     pub beside: InterferingCall,
-    /// Most calls of the other that were started before it.
+    /// Maximum number of calls of the other that were started before it.
     pub calls_beside: u32,
     /// Median over the replicates, alone.
     pub alone: Option<Seconds>,
@@ -32,16 +32,16 @@ pub struct Disturbed {
     pub interval: Option<Interval>,
     /// Replicates in which both have a time.
     pub replicates: u32,
-    /// The part of the timed call's time during which the other was surely under way. Where the other was still waited for
-    /// afterwards, all of it; else no more than one call of the other took at its fastest, alone.
-    pub surely_beside: Option<f64>,
+    /// Share of the timed call during which the other was certainly in flight. All of it where the other had not completed
+    /// afterwards; else at most the fastest time of one call of the other alone.
+    pub certain_overlap: Option<f64>,
     /// Why a replicate has no time.
     pub trouble: Option<Outcome>,
 }
 
-impl Disturbed {
+impl CallInterference {
     /// Every pair of the record.
-    pub(super) fn all_of(record: &Record) -> Vec<Disturbed> {
+    pub(super) fn all_of(record: &Record) -> Vec<CallInterference> {
         let mut kinds: Vec<Vec<&InterferenceLine>> = Vec::new();
         for line in &record.interference {
             let key = |line: &InterferenceLine| (line.step, line.timed.clone(), line.beside.clone());
@@ -50,10 +50,10 @@ impl Disturbed {
                 None => kinds.push(vec![line]),
             }
         }
-        kinds.iter().filter_map(|lines| Some(Disturbed::of(lines.first()?, lines))).collect()
+        kinds.iter().filter_map(|lines| Some(CallInterference::of(lines.first()?, lines))).collect()
     }
 
-    fn of(first: &InterferenceLine, lines: &[&InterferenceLine]) -> Disturbed {
+    fn of(first: &InterferenceLine, lines: &[&InterferenceLine]) -> CallInterference {
         let good = || lines.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. }));
         let wrong = lines.iter().any(|line| matches!(line.outcome, Outcome::Corrupt { .. }));
         let medians: Vec<(f64, f64)> = good()
@@ -64,7 +64,7 @@ impl Disturbed {
         let over = |of: fn(&(f64, f64)) -> f64| sorted(medians.iter().map(of));
         let ratios = over(|(alone, together)| together / alone);
         let shares: Vec<f64> = good().filter(|_| !wrong).flat_map(|line| shares_of(line)).collect();
-        Disturbed {
+        CallInterference {
             timed: first.timed.clone(),
             beside: first.beside.clone(),
             calls_beside: lines.iter().map(|line| line.calls_beside).max().unwrap_or(0),
@@ -73,7 +73,7 @@ impl Disturbed {
             factor: median(&ratios),
             interval: median_interval(&ratios, 0.95),
             replicates: ratios.len() as u32,
-            surely_beside: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
+            certain_overlap: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
             trouble: lines
                 .iter()
                 .map(|line| &line.outcome)
@@ -83,7 +83,7 @@ impl Disturbed {
     }
 }
 
-/// Of each repetition, the part of the timed call's time during which the other was surely under way.
+/// For each repetition the share of the timed call during which the other was certainly in flight.
 fn shares_of(line: &InterferenceLine) -> Vec<f64> {
     let fastest = line.beside_alone_nanoseconds.iter().min().copied().unwrap_or(0);
     let nothing = NANOSECONDS_OF_A_WAIT_FOR_NOTHING * u64::from(line.calls_beside);
@@ -116,7 +116,7 @@ pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
     (!rows.is_empty()).then(|| Part { title, body: table(&columns, &rows), below: false })
 }
 
-fn cells(pair: &Disturbed) -> Vec<String> {
+fn cells(pair: &CallInterference) -> Vec<String> {
     let dash = || "-".to_owned();
     let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
     let interval = pair.interval.map(|i| format!("{}..{}", three_digits(i.low), three_digits(i.high)));
@@ -134,7 +134,7 @@ fn cells(pair: &Disturbed) -> Vec<String> {
         pair.factor.map_or_else(dash, three_digits),
         interval.unwrap_or_else(|| "n/a".to_owned()),
         pair.replicates.to_string(),
-        pair.surely_beside.map_or_else(dash, |share| format!("{:.0} %", share * 100.0)),
+        pair.certain_overlap.map_or_else(dash, |share| format!("{:.0} %", share * 100.0)),
         reading,
     ]
 }

@@ -8,7 +8,7 @@ use super::products::JsonProduct;
 use super::row::Row;
 use super::screen::JsonCosts;
 use super::step::JsonStep;
-use super::text::is_unseemly;
+use super::text::is_control_or_format;
 use super::view::View;
 use crate::error::{Error, Result};
 use crate::record::calibration_line::CalibrationLine;
@@ -123,7 +123,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         calibration: view.calibration.as_ref(),
         pairs: view.pairs.as_ref().map(JsonPairs::of),
         findings: &view.findings,
-        doubts: &view.doubts,
+        doubts: &view.warnings,
         end: view.end.as_ref(),
     };
     let text = serde_json::to_string_pretty(&document)
@@ -175,12 +175,12 @@ fn json_contention<'a>(view: &'a View, pair: &Contention) -> Option<JsonContenti
     })
 }
 
-/// JSON leaves most of what a terminal obeys unescaped; written as `\u....` it is the same text to a parser. Line
-/// feeds stand between tokens only.
+/// JSON does not escape most control characters of terminals; written as `\u....` they are the same text to a parser. Line
+/// feeds occur between tokens only.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c != '\n' && is_unseemly(c) {
+        if c != '\n' && is_control_or_format(c) {
             let mut units = [0; 2];
             c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
         } else {

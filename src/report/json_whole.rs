@@ -1,6 +1,6 @@
-//! Replays, and calls beside others, in the report's JSON document.
+//! Replays and interference in the report's JSON document.
 
-use super::interference::Disturbed;
+use super::interference::CallInterference;
 use super::replay::replay_time;
 use crate::record::interference_line::InterferingCall;
 use crate::record::line::Outcome;
@@ -27,7 +27,7 @@ pub(super) struct JsonDisturbed<'a> {
 
 impl<'a> JsonDisturbed<'a> {
     /// The pair.
-    pub(super) fn new(pair: &'a Disturbed) -> JsonDisturbed<'a> {
+    pub(super) fn new(pair: &'a CallInterference) -> JsonDisturbed<'a> {
         JsonDisturbed {
             timed: &pair.timed,
             beside: &pair.beside,
@@ -38,7 +38,7 @@ impl<'a> JsonDisturbed<'a> {
             factor_interval_low: pair.interval.map(|interval| interval.low),
             factor_interval_high: pair.interval.map(|interval| interval.high),
             replicates: pair.replicates,
-            surely_beside_share: pair.surely_beside,
+            surely_beside_share: pair.certain_overlap,
             trouble: pair.trouble.as_ref(),
         }
     }

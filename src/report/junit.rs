@@ -1,5 +1,5 @@
-//! A record as a JUnit report: a test case for each row. Skipped stays skipped, missing and failed are errors, wrong data a failure.
-//! Whether a row is fast enough is not its business: that is the gate's.
+//! A record as a JUnit report: a test case for each row. Missing and failed rows are errors, wrong data is a failure. Whether a
+//! row is fast enough is decided by the gate.
 
 use super::row::Status;
 use super::text::visible;
@@ -16,15 +16,15 @@ pub(super) fn text(view: &View) -> Result<String> {
     if view.header.backend.synthetic {
         suite.add_property(Property::new("synthetic", "no data moved and no real time passed"));
     }
-    for doubt in &view.doubts {
-        suite.add_property(Property::new("warning", visible(doubt)));
+    for warning in &view.warnings {
+        suite.add_property(Property::new("warning", visible(warning)));
     }
     for row in &view.rows {
         let mut case = TestCase::new(visible(&row.facts.name), status(row));
         case.set_classname(format!("{}.{}", row.facts.axis, row.facts.collective));
         suite.add_test_case(case);
     }
-    // However the run ended must be seen where only the failures are looked at.
+    // A failed run must show up where only failures are read.
     let code = view.exit_code();
     let mut status = TestCaseStatus::success();
     if code != 0 {
@@ -38,7 +38,7 @@ pub(super) fn text(view: &View) -> Result<String> {
 }
 
 fn status(row: &super::Row) -> TestCaseStatus {
-    let told = |mut status: TestCaseStatus| {
+    let with_reason = |mut status: TestCaseStatus| {
         status.set_message(visible(&row.status.to_string()));
         status
     };
@@ -49,9 +49,9 @@ fn status(row: &super::Row) -> TestCaseStatus {
             status
         }
         Status::Verified => TestCaseStatus::success(),
-        // Neither shows that data arrives right.
-        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => told(TestCaseStatus::skipped()),
-        Status::Wrong { .. } => told(TestCaseStatus::non_success(NonSuccessKind::Failure)),
-        Status::Failed(_) | Status::Missing => told(TestCaseStatus::non_success(NonSuccessKind::Error)),
+        // None of these shows that data is correct.
+        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => with_reason(TestCaseStatus::skipped()),
+        Status::Wrong { .. } => with_reason(TestCaseStatus::non_success(NonSuccessKind::Failure)),
+        Status::Failed(_) | Status::Missing => with_reason(TestCaseStatus::non_success(NonSuccessKind::Error)),
     }
 }

@@ -1,7 +1,7 @@
-//! Who was late: the rank that the others of an isolated case waited for, and for how long.
+//! Late ranks: the rank that the others of an isolated case waited for, and for how long.
 //!
-//! A rank is named only where the clocks can tell: with synchronised clocks, later than their residual, and last in a
-//! clear majority of the samples. Otherwise nobody is named.
+//! A rank is named only with synchronised clocks, if it is late by more than their residual, and last in a clear majority of
+//! the samples. Otherwise no rank is named.
 
 use super::row::valid_samples;
 use crate::record::Record;
@@ -48,12 +48,12 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
     named.then(|| Late { rank, host: host_of(record, rank), share, spread })
 }
 
-/// Of two ranks one is last in half of the samples by chance, so that more is asked of it.
+/// Of two ranks one is last in half of the samples by chance, so the threshold is higher.
 fn clear_majority(world_size: u32) -> f64 {
     if world_size > 2 { 0.6 } else { 0.8 }
 }
 
-/// The largest residual of the clocks; `None` where they were not synchronised or nothing is known of them.
+/// The largest residual of the clocks; `None` where they were not synchronised or have no entry.
 fn clock_residual(record: &Record) -> Option<Seconds> {
     if record.clocks.iter().any(|clock| clock.method != ClockMethod::Synchronised) {
         return None;
@@ -81,13 +81,13 @@ fn sentence(cases: &[(&str, &Late)], isolated_cases: usize) -> Option<String> {
     let (_, least) = cases.iter().min_by(by_spread)?;
     let (worst_case, worst) = cases.iter().max_by(by_spread)?;
     let share = 100.0 * cases.iter().map(|(_, late)| late.share).fold(1.0, f64::min);
-    let who = format!("rank {} (host {}) arrived last in", worst.rank, worst.host);
+    let subject = format!("rank {} (host {}) arrived last in", worst.rank, worst.host);
     let (least, most) = (least.spread.to_string(), worst.spread.to_string());
     let spread = if least == most { most } else { format!("{least} to {most}") };
     Some(match cases.len() {
-        1 => format!("{who} {share:.0} % of the samples of {worst_case}, {spread} after the first (median)"),
+        1 => format!("{subject} {share:.0} % of the samples of {worst_case}, {spread} after the first (median)"),
         some => format!(
-            "{who} at least {share:.0} % of the samples of {some} of {isolated_cases} isolated cases, {spread} after the \
+            "{subject} at least {share:.0} % of the samples of {some} of {isolated_cases} isolated cases, {spread} after the \
              first (medians); latest in {worst_case}"
         ),
     })

@@ -1,6 +1,6 @@
-//! Suspects as text: the answer, the accused with what speaks against them and what to do next, and what cannot be determined.
+//! Suspects as text: the answer, each suspect with its evidence and next step, and what cannot be determined.
 //!
-//! Every text that comes from a record is made harmless here, format by format.
+//! Every text that comes from a record is escaped here, by format.
 
 use super::markdown::{bullets, code, escaped};
 use super::plain_table::{Column, markdown_table, table, wrapped};
@@ -22,7 +22,7 @@ pub enum SuspectsFormat {
     Markdown,
 }
 
-/// The suspects as text. `width` matters to the table only.
+/// The suspects as text. `width` is used by the table only.
 ///
 /// # Errors
 /// Where the document cannot be written as JSON.
@@ -57,7 +57,7 @@ fn text(suspects: &Suspects, width: u16) -> String {
         for evidence in &suspect.evidence {
             out += &wrapped(&format!("  * {}", visible(evidence)), width);
         }
-        // A command is copied, so it is not broken.
+        // A command is meant to be copied, so it is not wrapped.
         out += &format!("  next: {}\n", visible(&suspect.next_step));
     }
     for (heading, sentences) in
@@ -102,22 +102,22 @@ fn headline(suspects: &Suspects) -> String {
     format!("locate: {} (exit code {})", suspects.answer, suspects.exit_code)
 }
 
-/// What there was to look at, in sentences.
+/// The extent of the data, as sentences.
 fn examined(suspects: &Suspects) -> Vec<String> {
     let seen = &suspects.examined;
     let leaves = seen.nodes_per_leaf.map_or_else(String::new, |each| format!(", {each} behind each leaf"));
-    let mut told = vec![format!(
+    let mut sentences = vec![format!(
         "coverage: {} of {} pairs of {} nodes{leaves}, {} local ranks, {} replicates",
         seen.node_pairs_measured, seen.node_pairs, seen.nodes, seen.local_ranks, seen.replicates
     )];
     let groups: Vec<String> = seen.group_nodes.iter().map(u32::to_string).collect();
     let groups = if groups.is_empty() { "none".to_owned() } else { format!("{} nodes", groups.join(", ")) };
-    told.push(format!(
+    sentences.push(format!(
         "also measured: {} alone; groups of {groups}; {} with common starts",
         counted(seen.nodes_measured_inside as usize, "node"),
         counted(seen.isolated_cases as usize, "case")
     ));
-    told
+    sentences
 }
 
 fn origins(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {

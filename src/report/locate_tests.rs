@@ -1,11 +1,11 @@
-//! How suspects look: the table at two widths, Markdown, and names that must do no harm.
+//! Suspects as text: the table at two widths, Markdown, and hostile names.
 
 use super::*;
-use crate::verdict::locate::{Culprit, Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION};
+use crate::verdict::locate::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, SuspectKind};
 use crate::verdict::{Run, Trouble};
 
 fn suspects(host: &str) -> Suspects {
-    let suspect = |culprit: Culprit, name: String, intermittent| Suspect {
+    let suspect = |culprit: SuspectKind, name: String, intermittent| Suspect {
         intermittent,
         slower_by: Some(0.571),
         late_seconds: None,
@@ -19,7 +19,7 @@ fn suspects(host: &str) -> Suspects {
     let late = Suspect {
         slower_by: None,
         late_seconds: Some(2e-3),
-        ..suspect(Culprit::LateRank { rank: 5, node: 0 }, "rank 5 on node 0 (a)".to_owned(), false)
+        ..suspect(SuspectKind::LateRank { rank: 5, node: 0 }, "rank 5 on node 0 (a)".to_owned(), false)
     };
     Suspects {
         format: SUSPECTS_FORMAT.to_owned(),
@@ -49,7 +49,7 @@ fn suspects(host: &str) -> Suspects {
             isolated_cases: 1,
             replicates: 3,
         },
-        suspects: vec![suspect(Culprit::Node { node: 17 }, format!("node 17 ({host})"), true), late],
+        suspects: vec![suspect(SuspectKind::Node { node: 17 }, format!("node 17 ({host})"), true), late],
         cannot_tell: vec!["messages go there and back: sending and receiving cannot be distinguished".to_owned()],
         troubles: vec![Trouble { exit_code: 7, text: "6 of 2016 pairs of nodes were not measured".to_owned() }],
         rule: vec!["an outlier is above the median of its kind by more than scatter explains".to_owned()],

@@ -50,7 +50,7 @@ pub(super) fn text(view: &View) -> String {
         let level = if part.below { "###" } else { "##" };
         out += &format!("\n{level} {}\n\n{}", escaped(&part.title), part.body);
     }
-    for (heading, sentences) in [("Findings", &view.findings), ("Warnings", &view.doubts)] {
+    for (heading, sentences) in [("Findings", &view.findings), ("Warnings", &view.warnings)] {
         if !sentences.is_empty() {
             out += &format!("\n## {heading}\n\n");
         }
@@ -118,7 +118,7 @@ pub(super) fn bullets(sentences: Vec<String>) -> String {
     std::iter::once("\n".to_owned()).chain(bullets).collect()
 }
 
-/// A text from the record that Markdown shows as it is.
+/// A text from the record, escaped for Markdown.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in visible(text).chars() {
@@ -133,7 +133,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// A command to be copied as it is: a code span. One that some reader might take for markup is escaped like any text.
+/// A command to be copied: a code span, unless a renderer could take it for markup, in which case it is escaped.
 pub(super) fn code(text: &str) -> String {
     let shown = visible(text);
     match shown.contains(['`', '<', '>', '&']) {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_can_be_copied_and_cannot_break_out() {
+    fn commands_can_be_copied_and_cannot_break_out_of_markup() {
         assert_eq!(code("run -n 2 --hosts a_b:1  # why"), "`run -n 2 --hosts a_b:1  # why`");
         assert_eq!(code("a`<b>"), "a\\`&lt;b&gt;");
         assert!(!code("a\n# b\u{1b}[31m").contains(['\n', '\u{1b}']));

@@ -44,7 +44,7 @@ pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
 pub use history::{HistoryFormat, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html};
-pub use interference::Disturbed;
+pub use interference::CallInterference;
 pub use late::Late;
 pub use live::LiveRows;
 pub use locate::{SuspectsFormat, suspects_text};
@@ -94,7 +94,7 @@ pub enum Format {
     Imb,
 }
 
-/// Writes a view. `width` and `color` matter to the table only.
+/// Writes a view. `width` and `color` are used by the table only.
 ///
 /// A reader that closes the pipe early (`| head`) ends the writing quietly.
 ///

@@ -1,9 +1,8 @@
-//! The report in the columns of nccl-tests (as its versions 2.13 to 2.16 print them), so that programs which read
-//! those go on working. <https://github.com/NVIDIA/nccl-tests>
+//! The report in the columns of nccl-tests (as its versions 2.13 to 2.16 print them), so that programs which parse
+//! it keep working. <https://github.com/NVIDIA/nccl-tests>
 //!
-//! nccl-tests measures one collective, back to back. So there is one block for each collective on each axis, and the
-//! isolated cases are left out, which a comment says, and so is what was not measured; comments begin with `#` as that
-//! tool's own do.
+//! nccl-tests measures one collective, back to back. So there is one block for each collective on each axis. Isolated cases and
+//! cases that were not measured are left out, with a comment; comments begin with `#` as in that tool.
 
 use super::row::{Row, Status};
 use super::text::visible;
@@ -21,7 +20,7 @@ pub(super) fn text(view: &View) -> String {
     out + &closing(left_out)
 }
 
-/// What follows the last block.
+/// The text after the last block.
 pub(super) fn closing(left_out: usize) -> String {
     match left_out {
         0 => String::new(),
@@ -31,7 +30,7 @@ pub(super) fn closing(left_out: usize) -> String {
     }
 }
 
-/// The blocks that rows make, and how many rows are in none.
+/// The blocks of the rows, and the number of rows in no block.
 pub(super) fn blocks(rows: &[Row]) -> (Vec<Block>, usize) {
     let mut left_out = 0;
     let mut blocks: Vec<Block> = Vec::new();
@@ -48,7 +47,7 @@ pub(super) fn blocks(rows: &[Row]) -> (Vec<Block>, usize) {
     (blocks, left_out)
 }
 
-/// Rows of one collective, by their indices; never without any.
+/// Indices of the rows of one collective; never empty.
 pub(super) struct Block {
     members: Vec<usize>,
 }
@@ -65,7 +64,7 @@ fn same_block(a: &Row, b: &Row) -> bool {
     key(a) == key(b) && variant(a) == variant(b)
 }
 
-/// What it was handed over as: that tool has one way for all rows of a block.
+/// The variant of the call: all rows of a block have the same.
 fn variant(row: &Row) -> String {
     variant::shown(&row.facts.labels)
 }
@@ -84,7 +83,7 @@ impl Pair {
     }
 }
 
-/// A block holds what was measured and nothing else, so that every field of its tables is a number as it is there.
+/// A block contains measured rows only, so that every field of its tables is a number, as in nccl-tests.
 impl Block {
     /// Indices of its rows.
     pub(super) fn members(&self) -> &[usize] {
@@ -95,7 +94,7 @@ impl Block {
         let mut tables = self.tables(rows);
         match (tables.is_empty(), self.wrong(rows)) {
             (true, 0) => return self.notes(rows),
-            // Wrong data is shown where readers look for it, though nothing was timed.
+            // Wrong data is shown in the usual place, although nothing was timed.
             (true, _) => tables.push(Lines { placements: BOTH, pairs: Vec::new() }),
             (false, _) => {}
         }
@@ -113,7 +112,7 @@ impl Block {
         if tables.len() == 1 { tables.pop() } else { None }
     }
 
-    /// The whole block, or what of it comes before the first line of its only table.
+    /// The whole block, or the part before the first line of its only table.
     pub(super) fn begin(&self, only: Option<&Lines>, header: &Header, rows: &[Row]) -> String {
         match only {
             Some(lines) => self.head(header, rows) + &headings(lines.placements),
@@ -121,7 +120,7 @@ impl Block {
         }
     }
 
-    /// A line of its only table; nothing where it was not measured after all.
+    /// A line of its only table; empty where it was not measured after all.
     pub(super) fn line(&self, lines: &Lines, index: usize, rows: &[Row]) -> String {
         let pair = &lines.pairs[index];
         if pair.rows().all(|row| rows[row].latency.is_none()) {
@@ -130,15 +129,16 @@ impl Block {
         line(pair, lines.placements, rows)
     }
 
-    /// What comes after the last line of its only table. What is to be said of its rows was not known above them.
+    /// The text after the last line of its only table, including the notes on its rows, which are known only then.
     pub(super) fn end(&self, rows: &[Row]) -> String {
         self.tail(rows) + &self.notes(rows)
     }
 
-    /// Why rows are not measured, or wrong. Readers take `out-of-place` for a heading wherever it stands, so the word is written otherwise.
+    /// Why rows are not measured, or wrong. Parsers take `out-of-place` for a heading anywhere, so the word is spelled
+    /// differently.
     pub(super) fn notes(&self, rows: &[Row]) -> String {
-        let said = self.of(rows).into_iter().filter(|row| row.latency.is_none() || row.status.reason().is_some());
-        let notes: String = said
+        let noted = self.of(rows).into_iter().filter(|row| row.latency.is_none() || row.status.reason().is_some());
+        let notes: String = noted
             .map(|row| format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string())))
             .collect();
         notes.replace("out-of-place", "out_of_place")
@@ -182,7 +182,7 @@ impl Block {
     }
 }
 
-/// Of what was measured.
+/// The pairs of placements of the measured rows.
 fn pairs(members: &[usize], rows: &[Row]) -> Vec<Pair> {
     let key = |index: usize| {
         let facts = &rows[index].facts;
@@ -208,7 +208,7 @@ const OUT_OF_PLACE_ALONE: &[Placement] = &[Placement::OutOfPlace];
 const IN_PLACE_ALONE: &[Placement] = &[Placement::InPlace];
 const BOTH: &[Placement] = &[Placement::OutOfPlace, Placement::InPlace];
 
-/// The lines that have the same placements, the usual ones last: readers that know one table take the last.
+/// One table for each set of placements, the usual one last, since parsers that expect one table take the last.
 fn tables(pairs: Vec<Pair>) -> Vec<Lines> {
     let mut tables: Vec<Lines> =
         [OUT_OF_PLACE_ALONE, IN_PLACE_ALONE, BOTH].map(|placements| Lines { placements, pairs: Vec::new() }).into();
@@ -225,13 +225,13 @@ fn tables(pairs: Vec<Pair>) -> Vec<Lines> {
     tables
 }
 
-/// A placement of which nothing was measured has no columns.
+/// Headings; a placement without measurements has no columns.
 fn headings(placements: &[Placement]) -> String {
     let names = |placement: &Placement| match placement {
         Placement::OutOfPlace => format!("{:11}out-of-place{:9}", "", ""),
         Placement::InPlace => format!("{:14}in-place{:10}", "", ""),
     };
-    // Some readers look for the word before they look for the columns.
+    // Some parsers look for the word before the columns.
     let alone = if placements == IN_PLACE_ALONE { "# commgauge: nothing was measured out-of-place\n" } else { "" };
     format!(
         "{alone}{:52}{}\n{:52}{}\n{:52}{}\n",
@@ -262,7 +262,7 @@ fn parameters(header: &Header, block: &[&Row]) -> String {
     let (difference, factor) = steps().next().unwrap_or((0, 0));
     let step = match factor {
         2.. if steps().all(|(_, other)| other == factor) => format!("{factor}(factor)"),
-        // Sizes of a model follow no rule; the difference of the first two is as good as any.
+        // Sizes of a model have no fixed step; the difference of the first two is used.
         _ => format!("{difference}(bytes)"),
     };
     let warm_up = block.iter().map(|row| row.warm_up_iterations).max().unwrap_or(0);
@@ -357,8 +357,8 @@ fn na() -> String {
     "N/A".to_owned()
 }
 
-/// The mean over all sizes and placements. Rates are averaged nowhere else in commgauge; this is what nccl-tests calls
-/// by that name.
+/// The mean over all sizes and placements. Rates are averaged nowhere else in commgauge; nccl-tests prints this
+/// mean.
 fn average_bus_bandwidth(block: &[&Row]) -> String {
     let rates: Vec<f64> = block.iter().filter_map(|row| row.busbw).map(|rate| rate.gigabytes_per_second()).collect();
     if rates.is_empty() { na() } else { general(rates.iter().sum::<f64>() / rates.len() as f64) }
@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_look_as_c_prints_them() {
+    fn numbers_are_formatted_as_in_c() {
         for (value, text) in [
             (0.0, "0"),
             (179.465, "179.465"),

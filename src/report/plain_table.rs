@@ -17,7 +17,7 @@ pub(crate) type TableWriter<'a> = &'a dyn Fn(&[Column], &[Vec<String>]) -> Strin
 pub(crate) struct Column {
     heading: &'static str,
     right: bool,
-    /// The higher, the earlier it is left out; 0 is never.
+    /// Priority of being left out, the highest first; 0 is never left out.
     expendable: u8,
 }
 
@@ -32,24 +32,24 @@ impl Column {
         Column { heading, right: true, expendable }
     }
 
-    /// What stands above it.
+    /// The heading of the column.
     pub fn heading(&self) -> &'static str {
         self.heading
     }
 
-    /// Whether it stands to the right.
+    /// Whether the column is aligned to the right.
     pub fn is_number(&self) -> bool {
         self.right
     }
 
-    /// The higher, the earlier it is left out; 0 is never.
+    /// Priority of being left out, the highest first; 0 is never left out.
     pub fn expendable(&self) -> u8 {
         self.expendable
     }
 }
 
-/// The table in at most `width` columns of text, if the columns that are never left out allow it. What was left out is said in
-/// a line below.
+/// The table in at most `width` columns of text, if the columns that are never left out allow it. A line below names the
+/// columns that were left out.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
     let widths: Vec<usize> = columns
         .iter()
@@ -73,7 +73,7 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> Str
     let mut text = lines(columns, rows, &widths, &shown);
     if !left_out.is_empty() {
         let sentence = format!("(columns left out for want of width: {})", left_out.join(", "));
-        // However narrow the table is, a sentence needs some room.
+        // A sentence needs some width even below a narrow table.
         text += &(super::wrap(&sentence, usize::from(width).max(60), 2) + "\n");
     }
     text
@@ -92,7 +92,7 @@ pub(crate) fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String
     text
 }
 
-/// Written line by line: a table of 100,000 rows would take a third of a GiB as cells of a library's table.
+/// Written line by line, since the table library would need a third of a GiB for 100,000 rows.
 fn lines(columns: &[Column], rows: &[Vec<String>], widths: &[usize], shown: &[usize]) -> String {
     let mut out = String::new();
     let line = |out: &mut String, cell: &dyn Fn(usize) -> String| {
@@ -106,8 +106,8 @@ fn lines(columns: &[Column], rows: &[Vec<String>], widths: &[usize], shown: &[us
                 false => write!(out, "{text:<width$}{:gap$}", ""),
             };
         }
-        let kept = out[from..].trim_end().len();
-        out.truncate(from + kept);
+        let trimmed = out[from..].trim_end().len();
+        out.truncate(from + trimmed);
         out.push('\n');
     };
     line(&mut out, &|index| columns[index].heading.to_owned());
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_left_out_by_rank_and_said() {
+    fn columns_that_do_not_fit_are_left_out_by_priority_and_listed() {
         let columns = [Column::left("name", 0), Column::right("count", 2), Column::left("remark", 1)];
         let rows = [vec!["one".to_owned(), "1".to_owned(), "a long remark".to_owned()]];
         let wide = "name  count  remark\n--------------------------\none       1  a long remark\n";

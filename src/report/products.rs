@@ -1,4 +1,4 @@
-//! Matrix products that the ranks computed for themselves, all at once: shape, time, rate, interval.
+//! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
 use super::plain_table::{Column, TableWriter};
 use super::step::Part;
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The table of all products, where there are any.
 pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
     let first = view.products.first()?;
-    // What all rows agree in stands above them.
+    // Values that are equal in all rows go into the heading.
     let one_type = view.products.iter().all(|time| time.product.element_type == first.product.element_type);
     let all_right = view.products.iter().all(|time| time.trouble.is_none());
     let columns = [
@@ -38,7 +38,7 @@ pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
     Some(Part { title, body: table(&columns, &rows), below: false })
 }
 
-/// What a product is called that came out right.
+/// Label of a correct product.
 fn right(synthetic: bool) -> &'static str {
     if synthetic { "synthetic" } else { "right" }
 }
@@ -72,7 +72,7 @@ fn cells(time: &ProductTime, synthetic: bool) -> Vec<String> {
     ]
 }
 
-/// How many came to which end, as `12 products: 12 right`; nothing where there are none.
+/// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
 pub(super) fn summary(products: &[ProductTime], synthetic: bool) -> Option<String> {
     let ends = [right(synthetic), "WRONG", "failed", "skipped"];
     let of = |time: &ProductTime| match &time.trouble {

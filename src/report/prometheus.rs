@@ -1,5 +1,5 @@
-//! A record as a text file for the collector of Prometheus' node exporter: no time stamps, base units, one line for each row and
-//! quantity that is known.
+//! A record as a text file for the collector of Prometheus' node exporter: no time stamps, base units, one line for
+//! each row and known quantity.
 
 use super::row::{Latency, Row};
 use super::text::visible;

@@ -1,6 +1,6 @@
-//! Where the numbers come from, for a reader: label and text, in the order in which they are shown.
+//! Provenance of the numbers for readers: label and text, in display order.
 //!
-//! Whoever reads it must be able to measure the same again.
+//! It must suffice to repeat the measurement.
 
 use crate::config::is_embedded;
 use crate::record::line::{Header, RankFacts};
@@ -71,7 +71,7 @@ fn ranks(header: &Header) -> String {
     format!("{world} rank{} on {nodes} host{} ({}{more})", plural(world as usize), plural(nodes), shown.join(", "))
 }
 
-/// Hosts listed by name; more are counted only.
+/// Maximum number of hosts that are listed by name.
 const SHOWN_HOSTS: usize = 8;
 
 fn distinct(ranks: &[RankFacts], fact: fn(&RankFacts) -> &String) -> String {
@@ -101,7 +101,7 @@ fn suite(header: &Header) -> String {
     text
 }
 
-/// Why a sweep's times are not those of other tools.
+/// Why the times of a sweep differ from those of other tools.
 const COMPARED_WITH_OTHERS: &str = " (OSU and IMB measure warm ones: --like osu)";
 
 fn measuring(header: &Header) -> String {
@@ -130,7 +130,7 @@ fn measuring(header: &Header) -> String {
     )
 }
 
-/// A word as a shell would need it.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

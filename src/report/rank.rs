@@ -195,7 +195,7 @@ pub struct MoveDocument {
 }
 
 impl RankDocument {
-    /// Ranks a step and tells it.
+    /// Ranks the parallelisms of a step.
     ///
     /// # Errors
     /// As [`crate::planner::rank::rank`].

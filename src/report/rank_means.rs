@@ -1,4 +1,4 @@
-//! How long a call takes on each rank on average: what other tools print, and nothing that a verdict is based on.
+//! Mean time of a call on each rank, as other tools print it. Verdicts are not based on it.
 
 use crate::record::line::{CaseFacts, CaseLine, RankHistogram};
 use crate::stats::Histogram;
@@ -14,26 +14,26 @@ pub struct ReplicateTimes {
 }
 
 impl ReplicateTimes {
-    /// Those of a line.
+    /// The times of a line.
     pub(super) fn of(facts: &CaseFacts, line: &CaseLine) -> ReplicateTimes {
         let transfers_per_sample = f64::from(line.calls_per_sample.max(1)) * f64::from(facts.transfers_per_call.max(1));
         ReplicateTimes { transfers_per_sample, histograms: line.histograms.clone() }
     }
 }
 
-/// Over the ranks, of each rank's mean time of a call (of one way where a call has several), from its own begin to its own end. Where
-/// ranks of a large world share a histogram, they count with their common mean.
+/// Statistics over the ranks of each rank's mean time of a call (of one way for round trips), from its own start to its
+/// own end. In a large world, ranks that share a histogram count with their common mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankMeans {
-    /// Of the rank with the shortest.
+    /// Shortest mean of a rank.
     pub least: Seconds,
     /// The mean over all ranks.
     pub mean: Seconds,
-    /// Of the rank with the longest.
+    /// Longest mean of a rank.
     pub most: Seconds,
 }
 
-/// What the replicates come to on the ranks of a histogram.
+/// Sum over the replicates for the ranks of a histogram.
 #[derive(Default)]
 struct Sum {
     ranks: f64,
@@ -42,7 +42,7 @@ struct Sum {
 }
 
 impl RankMeans {
-    /// `None` where no rank's own times are there, as of imported records.
+    /// The statistics; `None` where the record has no times of single ranks, as in imported records.
     pub(super) fn of(replicates: &[ReplicateTimes]) -> Option<RankMeans> {
         let mut sums: BTreeMap<u32, Sum> = BTreeMap::new();
         for replicate in replicates {
@@ -85,7 +85,7 @@ mod tests {
     fn means_are_of_each_rank_over_all_its_samples() {
         for (replicates, expected) in [
             (vec![times(1.0, &[(0, 1, &[1000, 1000]), (1, 1, &[1000, 3000])])], Some([1.0, 1.5, 2.0])),
-            // Two ways, and a rank that stands aside.
+            // A round trip, and an idle rank.
             (vec![times(2.0, &[(0, 1, &[1000]), (1, 1, &[1200]), (2, 1, &[])])], Some([0.5, 0.55, 0.6])),
             // A replicate with more samples counts more.
             (vec![times(1.0, &[(0, 1, &[1000])]), times(1.0, &[(0, 1, &[2000, 2000, 2000])])], Some([1.75; 3])),

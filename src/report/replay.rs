@@ -1,5 +1,4 @@
-//! A replayed step: how long it took, what the ranks waited for on each axis, what was hidden, and whether the bytes are those of
-//! the list of ops.
+//! A replayed step: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
 
 use super::plain_table::{Column, TableWriter};
 use super::step::Part;
@@ -15,7 +14,8 @@ use crate::units::{Bytes, Seconds};
 pub struct ReplayTime {
     /// The median.
     pub median: Seconds,
-    /// Its interval; `None` with fewer than 6 repetitions. Repetitions share communicators: it says nothing of another launch.
+    /// Its interval; `None` with fewer than 6 repetitions. Repetitions share communicators, so it does not cover other
+    /// launches.
     pub interval: Option<(Seconds, Seconds)>,
 }
 
@@ -74,7 +74,7 @@ fn cells(axis: &ReplayAxis) -> Vec<String> {
     ]
 }
 
-/// Exact: they are compared with the list of ops.
+/// Unrounded, since they are compared with the list of ops.
 fn bytes(bytes: Bytes) -> String {
     format!("{} B", bytes.0)
 }

@@ -1,6 +1,6 @@
-//! One planned case with all its replicates merged, and what is to be said of it.
+//! One planned case with all its replicates merged, and its status.
 //!
-//! Numbers only; how they look is for the renderers.
+//! Numbers only; formatting is in the renderers.
 
 use super::rank_means::ReplicateTimes;
 use crate::record::line::{CaseFacts, CaseLine, Header, Outcome};
@@ -17,17 +17,17 @@ pub struct Row {
     pub facts: CaseFacts,
     /// Valid samples of all replicates.
     pub samples: u64,
-    /// Samples left out of the statistics.
+    /// Samples excluded from the statistics.
     pub samples_doubtful: u64,
     /// Timed calls behind the valid samples.
     pub calls: u64,
-    /// Most iterations that were run and dropped before timing, over the replicates.
+    /// Maximum number of warm-up iterations over the replicates.
     pub warm_up_iterations: u32,
     /// Replicates that were measured.
     pub replicates: u32,
     /// Replicates that were requested.
     pub replicates_planned: u32,
-    /// Time of a call (of one way where a call has several), the slowest rank's; withheld where data arrived wrong.
+    /// Time of a call (of one way for round trips) on the slowest rank; absent where wrong data was received.
     pub latency: Option<Latency>,
     /// Median of the valid samples of each replicate that was measured, in seconds, by number of the replicate.
     pub latency_seconds_of_replicate: BTreeMap<usize, f64>,
@@ -37,9 +37,9 @@ pub struct Row {
     pub busbw: Option<Rate>,
     /// `busbw` over the bound that the machine file gives.
     pub bound_share: Option<f64>,
-    /// What the library itself estimates for a call (of one way where a call has several): no measurement.
+    /// The library's own estimate for a call (of one way for round trips), not a measurement.
     pub library_estimate: Option<Seconds>,
-    /// What the library chose by itself; several where replicates differ.
+    /// Algorithms that the library chose; several where replicates differ.
     pub library_choices: Vec<LibraryChoice>,
     /// Worst precision that a replicate reached: half width of its interval over its median.
     pub precision_reached: Option<f64>,
@@ -47,13 +47,13 @@ pub struct Row {
     pub precision_requested: Option<f64>,
     /// The ranks' own times of each replicate that was measured.
     pub own_times: Vec<ReplicateTimes>,
-    /// What came of it.
+    /// Its status.
     pub status: Status,
     /// Warnings of the replicates, each once.
     pub warnings: Vec<String>,
 }
 
-/// Where the middle of the times lies.
+/// Median and percentiles of the times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latency {
     /// Median of the valid samples of all replicates.
@@ -68,19 +68,19 @@ pub struct Latency {
     pub p99: Option<Seconds>,
 }
 
-/// What came of a case, over all replicates. The first that applies, in the order of badness.
+/// Status of a case over all replicates: the first that applies, the worst first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status {
-    /// Data arrived wrong in some replicate; the numbers are withheld.
+    /// Wrong data was received in some replicate; there are no numbers.
     Wrong {
         /// The first mismatch, as a sentence.
         mismatch: String,
         /// Wrong elements at the rank that the mismatch names.
         wrong_elements: u64,
     },
-    /// Some replicate could not be run to its end.
+    /// Some replicate failed.
     Failed(String),
-    /// Planned, but the record has no line of it.
+    /// Planned, but without a line in the record.
     Missing,
     /// Cannot be run here.
     Skipped(String),
@@ -88,12 +88,12 @@ pub enum Status {
     Synthetic,
     /// Timed, data not checked.
     NotVerified,
-    /// Timed, data right before and after.
+    /// Timed, data verified before and after.
     Verified,
 }
 
 impl Status {
-    /// The status without its reason, as the table shows it.
+    /// The status without its reason, for the table.
     pub fn label(&self) -> &'static str {
         match self {
             Status::Wrong { .. } => "WRONG",
@@ -147,7 +147,7 @@ impl Row {
             calls: measured.iter().zip(&replicates).map(|(l, t)| u64::from(l.calls_per_sample) * t.len() as u64).sum(),
             warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
             replicates: measured.len() as u32,
-            // With a budget for all cases, more than one is as many as the time sufficed for.
+            // With a shared time budget, further replicates are those that the time sufficed for.
             replicates_planned: header.settings.fewest_replicates().max(match header.settings.within_seconds {
                 Some(_) => measured.len() as u32,
                 None => 0,
@@ -173,14 +173,14 @@ impl Row {
         }
     }
 
-    /// The widest row, as it is written, that can be expected of a case: what stands here are no results.
+    /// The widest row of a case, for computing column widths: its values are not results.
     pub(super) fn widest(facts: &CaseFacts, header: &Header) -> Row {
-        /// Longer calls are rare enough to stand out.
-        const LONGEST: Seconds = Seconds(0.999_999);
-        const FASTEST: Rate = Rate(999e9);
+        /// Longer calls are rare, and may exceed the width.
+        const WIDEST_TIME: Seconds = Seconds(0.999_999);
+        const WIDEST_RATE: Rate = Rate(999e9);
         let moves = facts.bytes_accounted.0 > 0;
         let is_nccl = header.backend.name == "nccl";
-        let tells_choice = header.command_line.iter().any(|word| word == "--record-algorithm");
+        let records_choice = header.command_line.iter().any(|word| word == "--record-algorithm");
         let choice = LibraryChoice {
             algorithm: "collnet-direct".to_owned(),
             protocol: Some("simple".to_owned()),
@@ -192,17 +192,17 @@ impl Row {
             replicates: header.settings.replicates,
             replicates_planned: header.settings.replicates,
             latency: Some(Latency {
-                median: LONGEST,
-                interval: Some((LONGEST, LONGEST)),
+                median: WIDEST_TIME,
+                interval: Some((WIDEST_TIME, WIDEST_TIME)),
                 p90: None,
                 p999: None,
-                p99: Some(LONGEST),
+                p99: Some(WIDEST_TIME),
             }),
-            algbw: moves.then_some(FASTEST),
-            busbw: facts.bus_factor.filter(|_| moves).map(|_| FASTEST),
+            algbw: moves.then_some(WIDEST_RATE),
+            busbw: facts.bus_factor.filter(|_| moves).map(|_| WIDEST_RATE),
             bound_share: facts.bound_bytes_per_second.map(|_| 1.0),
-            library_estimate: is_nccl.then_some(LONGEST),
-            library_choices: (is_nccl && tells_choice).then_some(choice).into_iter().collect(),
+            library_estimate: is_nccl.then_some(WIDEST_TIME),
+            library_choices: (is_nccl && records_choice).then_some(choice).into_iter().collect(),
             precision_reached: Some(0.999),
             status: match (header.backend.synthetic, header.settings.verify) {
                 (true, _) => Status::Synthetic,
@@ -213,13 +213,13 @@ impl Row {
         }
     }
 
-    /// What the library chose by itself, in words.
+    /// The choices of the library as text.
     pub fn library_choice(&self) -> Option<String> {
         let choices: Vec<String> = self.library_choices.iter().map(LibraryChoice::to_string).collect();
         (!choices.is_empty()).then(|| choices.join(" or "))
     }
 
-    /// True where a budget for all cases was over before this one had the requested precision.
+    /// True where the shared time budget ended before this case had the requested precision.
     pub fn is_less_precise_than_requested(&self) -> bool {
         let wider = |requested| self.precision_reached.is_none_or(|reached| reached > requested);
         self.latency.is_some() && self.precision_requested.is_some_and(wider)
@@ -231,7 +231,7 @@ impl Row {
     }
 }
 
-/// Each once, in the order in which they come.
+/// Without duplicates, in the order of first appearance.
 fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
     all.fold(Vec::new(), |mut found, one| {
         if !found.contains(one) {
@@ -241,7 +241,7 @@ fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> 
     })
 }
 
-/// Indices and values of the samples that count.
+/// Indices of the valid samples.
 pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_ {
     let mut doubtful: Vec<usize> = line.samples.doubtful.iter().map(|(index, _)| *index as usize).collect();
     doubtful.sort_unstable();
@@ -260,7 +260,7 @@ fn seconds_per_transfer(facts: &CaseFacts, line: &CaseLine) -> Vec<f64> {
 /// Median of the replicates' medians, and the hull of their intervals.
 ///
 /// Iterations are not replicates: within one replicate they share the communicators, the placement in memory and the
-/// mood of the machine, so an interval from the pooled samples would be far too narrow, and a replicate that needed more
+/// state of the machine, so an interval from the pooled samples would be far too narrow, and a replicate that needed more
 /// samples would outvote the others. The hull is as wide as the replicates differ.
 fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
     let measured: Vec<&Vec<f64>> = replicates.iter().filter(|times| !times.is_empty()).collect();

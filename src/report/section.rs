@@ -1,5 +1,5 @@
-//! The sections of the table: which columns each has, how wide they are, and what is said in the heading instead because all its rows
-//! agree. Rows are written one by one.
+//! The sections of the table: their columns and widths, and the values that are moved to the heading because all rows agree.
+//! Rows are written one by one.
 
 use super::color::of_status;
 use super::columns::{COLUMNS, Column};
@@ -12,23 +12,23 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Tab
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// Rows of one axis, style and cadence, on groups that lie alike. It says how they look; the rows themselves are handed in.
+/// Layout of the rows of one axis, style and cadence, on groups with the same locality. The rows are passed in.
 pub(super) struct Section {
     /// Indices of the rows.
     members: Vec<usize>,
     /// What all rows have in common.
     title: String,
-    /// Columns that are said in the heading, with what they say.
+    /// Columns that are moved to the heading, with their values.
     agreed: Vec<(Column, String)>,
-    /// What the rows differ in where its column may give way.
+    /// Differing values of columns that may be left out.
     differences: Vec<(Column, &'static str, Vec<String>)>,
     columns: Vec<Column>,
-    /// Widest content of each of [`Column::ALL`] over all sections, so that the sections line up; of the last column,
-    /// which nothing stands behind, over this section.
+    /// Widest content of each of [`Column::ALL`] over all sections, so that the sections line up; of the last
+    /// column, over this section only.
     widths: [usize; COLUMNS],
 }
 
-/// The sections of a report, in the order in which they first appear. `notes` are the numbers beside the status.
+/// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
 pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
     let mut members: Vec<Vec<usize>> = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -63,7 +63,7 @@ fn belong_together(a: &Row, b: &Row) -> bool {
 
 impl Section {
     fn of(first: &Row, cells: &dyn Fn(Column) -> Vec<String>, members: Vec<usize>) -> Section {
-        let (agreed, columns) = settle(cells);
+        let (agreed, columns) = split_columns(cells);
         let mut widths = [0; COLUMNS];
         for column in &columns {
             let (heading, unit) = column.heading();
@@ -93,15 +93,15 @@ impl Section {
     /// What all rows have in common.
     pub(super) fn heading(&self, width: usize) -> String {
         let mut text = self.title.clone();
-        for (column, said) in &self.agreed {
-            let said = match (column, said.as_str()) {
+        for (column, value) in &self.agreed {
+            let value = match (column, value.as_str()) {
                 (Place, "in") => "in place",
                 (Place, _) => "out of place",
-                (_, said) => said,
+                (_, value) => value,
             };
-            text += &format!(", {said}");
+            text += &format!(", {value}");
         }
-        // A column that gave way must not make two calls look the same without a word.
+        // Two calls must not look the same because a column was left out.
         let shown = self.shown(width);
         for (_, name, values) in self.differences.iter().filter(|(column, ..)| !shown.contains(column)) {
             text += &format!(", {name} {} (column left out)", values.join("/"));
@@ -169,8 +169,8 @@ impl Section {
     }
 }
 
-/// Decides which columns say something, and which say the same in every row.
-fn settle(cells: &dyn Fn(Column) -> Vec<String>) -> (Vec<(Column, String)>, Vec<Column>) {
+/// Separates columns with the same value in every row from those that differ.
+fn split_columns(cells: &dyn Fn(Column) -> Vec<String>) -> (Vec<(Column, String)>, Vec<Column>) {
     let (mut agreed, mut columns) = (Vec::new(), Vec::new());
     for column in Column::ALL {
         let cells = cells(column);
@@ -192,12 +192,12 @@ fn settle(cells: &dyn Fn(Column) -> Vec<String>) -> (Vec<(Column, String)>, Vec<
         if may_be_empty && cells.iter().all(|cell| cell == "-") {
             continue;
         }
-        let said = cells.iter().filter(|cell| *cell != "-").collect::<Vec<_>>();
-        let agree = said.windows(2).all(|pair| pair[0] == pair[1]);
-        // Of variants the dash says something too: the usual way.
-        let all_say = matches!(column, Variant) && said.len() == cells.len();
-        if (matches!(column, Element | Reduce | Place) || all_say) && agree {
-            agreed.push((column, said[0].clone()));
+        let values = cells.iter().filter(|cell| *cell != "-").collect::<Vec<_>>();
+        let agree = values.windows(2).all(|pair| pair[0] == pair[1]);
+        // For variants the dash is a value too: the default.
+        let all_have_one = matches!(column, Variant) && values.len() == cells.len();
+        if (matches!(column, Element | Reduce | Place) || all_have_one) && agree {
+            agreed.push((column, values[0].clone()));
         } else {
             columns.push(column);
         }

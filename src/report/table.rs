@@ -1,7 +1,7 @@
 //! The report for people: provenance, a table for each axis, style and cadence, then findings and warnings.
 //!
-//! Which columns there are is in `columns` and `section`. Nothing is cut off: where the width does not suffice, columns of less
-//! interest are left out, and paragraphs are wrapped.
+//! The columns are in `columns` and `section`. Nothing is truncated: where the width does not suffice, less important
+//! columns are left out, and paragraphs are wrapped.
 
 use super::color::Paint;
 use super::row::Row;
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// The whole report, fitted to a width.
 pub(super) fn text(view: &View, width: usize, color: bool) -> String {
     let paint = Paint { on: color };
-    let width = width.max(NARROWEST);
+    let width = width.max(MIN_WIDTH);
     let mut notes = Notes::default();
     let rows = match &view.pairs {
         Some(pairs) => {
@@ -33,9 +33,9 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
 }
 
 /// The fewest columns of text that a report is fitted to.
-pub(super) const NARROWEST: usize = 40;
+pub(super) const MIN_WIDTH: usize = 40;
 
-/// What comes after the rows: what their columns mean, what follows from them, and what speaks against them.
+/// The text after the rows: legend, derived results, notes, findings and warnings.
 pub(super) fn closing(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
     let mut out = String::new();
     if view.pairs.is_none() && !view.rows.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn closing(view: &View, notes: &Notes, width: usize, paint: Paint) ->
     }
     let bullets = |texts: &[String]| texts.iter().map(|text| ("-".to_owned(), visible(text))).collect::<Vec<_>>();
     for (heading, items) in
-        [("Notes", reasons), ("Findings", bullets(&view.findings)), ("Warnings", bullets(&view.doubts))]
+        [("Notes", reasons), ("Findings", bullets(&view.findings)), ("Warnings", bullets(&view.warnings))]
     {
         if !items.is_empty() {
             out += &format!("\n{}\n", paint.bold(heading));
@@ -66,7 +66,7 @@ pub(super) fn closing(view: &View, notes: &Notes, width: usize, paint: Paint) ->
     out
 }
 
-/// What follows from the rows for steps and for groups that work at the same time.
+/// Derived results for steps and for concurrent groups.
 fn step_parts(view: &View, width: usize) -> Vec<Part> {
     let columns = u16::try_from(width).unwrap_or(u16::MAX);
     let lines =
@@ -117,7 +117,7 @@ impl Notes {
 fn note(row: &Row) -> Option<String> {
     let reason = row.status.reason()?;
     let label = row.status.label();
-    // A mismatch belongs to one case; any other reason often holds for many, which then share a note.
+    // A mismatch belongs to one case; other reasons often apply to many, which then share a note.
     match row.status {
         super::Status::Wrong { .. } => Some(format!("{label}: {}: {reason}", row.facts.name)),
         _ => Some(format!("{label}: {reason}")),
@@ -142,7 +142,7 @@ pub(super) fn provenance(header: &Header, width: usize, paint: Paint) -> String 
     out
 }
 
-/// What stands above the rows of a section.
+/// The text above the rows of a section.
 pub(super) fn section_head(section: &Section, width: usize, paint: Paint) -> String {
     let mut out = "\n".to_owned();
     for line in wrap(&section.heading(width), width, 2).lines() {
@@ -152,7 +152,7 @@ pub(super) fn section_head(section: &Section, width: usize, paint: Paint) -> Str
     out + &section.head(width, paint.on)
 }
 
-/// What the columns mean, as far as they are there.
+/// The meaning of the columns that are shown.
 fn legend(view: &View) -> String {
     let mut legend = "Times are of one call, the slowest rank's; the interval of the median is the hull of the \
                       replicates' own 95 % intervals. Rates follow from the median; GB = 10^9 B, sizes are binary."

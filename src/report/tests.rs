@@ -1,4 +1,4 @@
-//! Golden reports of one record in every format, and what holds for any record.
+//! Golden reports of one record in every format, and properties of any report.
 
 use super::*;
 use crate::record::line::{EndStatus, Outcome};
@@ -45,7 +45,7 @@ fn every_format_of_the_sample_is_as_published() {
 }
 
 #[test]
-fn the_table_keeps_to_the_width() {
+fn the_table_fits_the_width() {
     let record = sample();
     for width in [80u16, 100, 120, 140, 200] {
         for line in rendered(&record, Format::Table, width, false).lines() {
@@ -54,7 +54,7 @@ fn the_table_keeps_to_the_width() {
     }
 }
 
-/// A record whose every text from outside holds what the formats must not pass on.
+/// A record with hostile content in every text from outside.
 fn hostile() -> Record {
     const POISON: &str = "=1\x1b[31m|`<b>\"x\", \u{9b}2J\r\n@_*\u{202e}";
     let mut record = sample();
@@ -85,7 +85,7 @@ fn hostile() -> Record {
 }
 
 #[test]
-fn nothing_hostile_gets_through_in_any_format() {
+fn no_format_passes_on_hostile_text() {
     let record = hostile();
     for format in EVERY {
         let text = rendered(&record, format, 140, false);
@@ -162,11 +162,11 @@ fn no_planned_case_is_silently_absent() {
         let row = view.rows.iter().find(|row| row.facts.name.contains(name)).unwrap();
         assert_eq!(row.status.label(), label, "{name}");
     }
-    assert!(view.doubts.iter().any(|doubt| doubt.contains("2 of 3 replicates")), "{:?}", view.doubts);
+    assert!(view.warnings.iter().any(|warning| warning.contains("2 of 3 replicates")), "{:?}", view.warnings);
 }
 
 #[test]
-fn a_doubt_that_holds_for_many_cases_is_told_once() {
+fn a_warning_that_applies_to_many_cases_is_reported_once() {
     let mut record = sample();
     for case in &mut record.cases {
         case.warnings = vec!["the machine is busy".to_owned()];
@@ -174,15 +174,15 @@ fn a_doubt_that_holds_for_many_cases_is_told_once() {
             case.samples.doubtful = vec![(0, crate::sample::Doubt::MissedStart)];
         }
     }
-    let doubts = View::new(&record).doubts;
-    let busy: Vec<&String> = doubts.iter().filter(|doubt| doubt.contains("the machine is busy")).collect();
-    assert_eq!(busy.len(), 1, "{doubts:?}");
+    let warnings = View::new(&record).warnings;
+    let busy: Vec<&String> = warnings.iter().filter(|warning| warning.contains("the machine is busy")).collect();
+    assert_eq!(busy.len(), 1, "{warnings:?}");
     assert!(busy[0].starts_with("12 cases, the first tp/tensor/all_reduce"), "{busy:?}");
-    assert!(doubts.iter().any(|doubt| doubt.contains("samples in 11 cases are unreliable")), "{doubts:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("samples in 11 cases are unreliable")), "{warnings:?}");
 }
 
 #[test]
-fn the_late_rank_is_named_only_where_the_clocks_can_tell() {
+fn the_late_rank_is_named_only_where_the_clocks_are_good_enough() {
     let named = |change: fn(&mut Record)| {
         let mut record = sample();
         change(&mut record);
@@ -195,13 +195,13 @@ fn the_late_rank_is_named_only_where_the_clocks_can_tell() {
     assert_eq!(named(|record| record.clocks.clear()), "");
     let after_barrier = |record: &mut Record| record.clocks[0].method = crate::record::line::ClockMethod::Barrier;
     assert_eq!(named(after_barrier), "");
-    // Nobody is last more often than by chance.
-    let everybody = |record: &mut Record| {
+    // No rank is last more often than by chance.
+    let evenly_spread = |record: &mut Record| {
         for case in &mut record.cases {
             (0..).zip(&mut case.samples.last_rank).for_each(|(index, last)| *last = index % 4);
         }
     };
-    assert_eq!(named(everybody), "");
+    assert_eq!(named(evenly_spread), "");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn synthetic_results_say_so_everywhere() {
 }
 
 #[test]
-fn exit_codes_are_those_of_the_gravest_trouble() {
+fn the_exit_code_is_that_of_the_most_severe_trouble() {
     let whole = |record: &mut Record| {
         record.plan.cases.truncate(1);
         record.cases.retain(|case| case.case == 0);
@@ -320,10 +320,10 @@ fn the_columns_of_nccl_tests_are_where_that_tool_puts_them() {
 }
 
 #[test]
-fn rows_that_come_one_by_one_are_those_of_the_report() {
+fn live_rows_equal_those_of_the_report() {
     let content = |text: &str| -> Vec<String> {
         let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-        // A rule is as long as the columns are wide, which is decided before the first row.
+        // Rules depend on the column widths, which are decided before the first row.
         lines.filter(|line| !line.starts_with("---")).collect()
     };
     for format in [Format::Table, Format::NcclTests, Format::Osu, Format::Imb] {
@@ -337,7 +337,7 @@ fn rows_that_come_one_by_one_are_those_of_the_report() {
             lines.sort();
             lines
         };
-        // The sample was not measured in the order of its rows, so notes have other numbers; nothing is missing or there twice.
+        // The sample was not measured in row order, so notes have other numbers; nothing is missing or duplicated.
         assert_eq!(sorted(&written.concat()).len(), sorted(&whole).len(), "{}\n{whole}", written.concat());
     }
     for format in [Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus] {
@@ -355,7 +355,7 @@ fn a_record_without_a_plan_is_shown_whole_at_the_end() {
 }
 
 #[test]
-fn a_replicate_in_whose_place_a_longer_one_stands_is_left_out() {
+fn a_replaced_replicate_is_left_out() {
     let mut lines = sample_lines();
     let is_case = |line: &Line| matches!(line, Line::Case(case) if case.case == 0);
     let place = lines.iter().rposition(is_case).unwrap();

@@ -1,18 +1,17 @@
-//! Text from records made harmless, and paragraphs wrapped to a width.
+//! Escaping of text from records, and wrapping of paragraphs.
 
 use crate::units::three_digits;
 
-/// The text on one line, with everything that a terminal would obey or hide written out: control characters, line
-/// breaks, and the characters that turn the direction of writing or take no room.
+/// The text on one line, with control characters, line breaks, bidirectional controls and zero-width characters written out.
 pub(crate) fn visible(text: &str) -> String {
-    if !text.chars().any(is_unseemly) {
+    if !text.chars().any(is_control_or_format) {
         return text.to_owned();
     }
-    text.chars().map(|c| if is_unseemly(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+    text.chars().map(|c| if is_control_or_format(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// True where a character acts on its surroundings instead of being seen.
-pub(super) fn is_unseemly(c: char) -> bool {
+/// True for control and format characters, which are not visible themselves.
+pub(super) fn is_control_or_format(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -23,8 +22,8 @@ pub(super) fn signed_percent(share: f64) -> String {
     format!("{sign}{} %", three_digits(share * 100.0))
 }
 
-/// The text broken between words to lines of at most `width` characters. Longer words stand alone, uncut, so that they
-/// can be copied. Lines after the first are indented by `indent`.
+/// The text broken between words to lines of at most `width` characters. Longer words get a line of their own, so
+/// that they can be copied. Lines after the first are indented by `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut column = 0;
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_gets_through() {
+    fn no_control_character_is_passed_on() {
         for (text, shown) in [
             ("node-a", "node-a"),
             ("naïve 東", "naïve 東"),

@@ -1,8 +1,8 @@
-//! What to show: a record turned into rows, findings and warnings. How to show it is for the renderers.
+//! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
 use super::contention::Contention;
 use super::devices;
-use super::interference::Disturbed;
+use super::interference::CallInterference;
 use super::late::{self, Late};
 use super::pairs::PairsView;
 use super::products;
@@ -16,53 +16,53 @@ use crate::record::product_times::ProductTime;
 use crate::record::replay_line::ReplayLine;
 use crate::sample::Cadence;
 use crate::units::{Seconds, three_digits};
-use crate::verdict::{Consistency, ConsistencyRule, SlowWhile, Timed};
+use crate::verdict::{Consistency, ConsistencyRule, Timed, TransientSlowdown};
 use crate::workload::RankedStep;
 use std::collections::{HashMap, HashSet};
 
-/// Most calls that break a rule of self-consistency and are told one by one.
-const MOST_CONTRADICTIONS: usize = 5;
-/// What may be chance is told from here on: half as long again as the rule allows.
-const WORTH_TELLING: f64 = 1.5;
+/// Maximum number of self-consistency violations that are listed one by one.
+const MAX_CONTRADICTIONS: usize = 5;
+/// Insignificant violations are reported from this factor over the allowed time on.
+const MIN_REPORTED_EXCESS: f64 = 1.5;
 
-/// Everything that a report says, in the order in which it says it.
+/// All contents of a report, in display order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// Where the numbers come from, as recorded.
     pub header: Header,
-    /// The same for a reader: label and text.
+    /// The same for readers: label and text.
     pub provenance: Vec<(&'static str, String)>,
-    /// How well the clocks agreed.
+    /// Synchronisation of the clocks.
     pub clocks: Vec<ClockLine>,
     /// One row for each planned case, in the order of the plan.
     pub rows: Vec<Row>,
-    /// The late rank of each row, where one is named.
+    /// The late rank of each row, if any.
     pub late: Vec<Option<Late>>,
     /// What each step costs, op by op; none where only sweeps were measured.
     pub steps: Vec<StepView>,
     /// Calls that were measured on all groups at once and on one alone.
     pub contention: Vec<Contention>,
-    /// Calls that were measured alone and beside calls of another axis.
-    pub interference: Vec<Disturbed>,
+    /// Calls that were measured alone and next to calls of another axis.
+    pub interference: Vec<CallInterference>,
     /// The step whose parallelisms are ranked from measured calls.
     pub ranking: Option<RankedStep>,
     /// Steps that were replayed as a whole.
     pub replays: Vec<ReplayLine>,
     /// The pairs of ranks, where those were measured.
     pub pairs: Option<PairsView>,
-    /// What the numbers say beyond the rows, as sentences.
+    /// Findings beyond the rows, as sentences.
     pub findings: Vec<String>,
-    /// The gravest of them: a slow pair, then calls that contradict each other, then a late rank.
+    /// The most severe of them: a slow pair, then calls that contradict each other, then a late rank.
     pub worst_finding: Option<String>,
-    /// What speaks against the numbers, as sentences, but for the reasons that the rows carry.
-    pub doubts: Vec<String>,
+    /// Warnings about the numbers, as sentences, without the reasons that are shown with the rows.
+    pub warnings: Vec<String>,
     /// Every matrix product.
     pub products: Vec<ProductTime>,
-    /// How far a run came that chose its own sizes.
+    /// Final state of a calibration run.
     pub calibration: Option<CalibrationLine>,
-    /// How the run ended, if it did.
+    /// How the run ended, if it has.
     pub end: Option<End>,
-    /// True while the run is going on.
+    /// True while the run is still running.
     pub running: bool,
 }
 
@@ -93,12 +93,12 @@ impl View {
             findings,
             worst_finding,
             pairs,
-            doubts: doubts(record, &rows).into_iter().chain(of_devices).collect(),
+            warnings: warnings(record, &rows).into_iter().chain(of_devices).collect(),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
             steps: StepView::all_of(record, &rows),
-            interference: Disturbed::all_of(record),
+            interference: CallInterference::all_of(record),
             ranking: record.plan.ranking.clone(),
             replays: record.replays.clone(),
             products: record.product_times(),
@@ -111,19 +111,19 @@ impl View {
         }
     }
 
-    /// The exit code that the record earns, the gravest first: 4 data arrived wrong, then how the run itself failed
-    /// (5, 6 or 7) or 6 for a failed case, 7 where something planned was not measured, 0 where all is complete and
-    /// right. Skipped is neither failed nor passed and changes nothing.
+    /// The exit code of the record, the most severe first: 4 for wrong data, then the failure of the run itself (5, 6
+    /// or 7) or 6 for a failed case, 7 where something planned was not measured, 0 where everything is complete and
+    /// correct. Skipped cases do not matter.
     pub fn exit_code(&self) -> i32 {
         let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
         let ended = self.end.as_ref().map(|end| (end.status, end.exit_code));
-        let wrong = any(|status| matches!(status, Status::Wrong { .. })) || self.beside_the_cases(is_corrupt);
+        let wrong = any(|status| matches!(status, Status::Wrong { .. })) || self.any_other_outcome(is_corrupt);
         if wrong || matches!(ended, Some((_, 4))) {
             return 4;
         }
         match ended {
             Some((EndStatus::Failed, code @ 5..=7)) => return code,
-            _ if any(|status| matches!(status, Status::Failed(_))) || self.beside_the_cases(is_failed) => return 6,
+            _ if any(|status| matches!(status, Status::Failed(_))) || self.any_other_outcome(is_failed) => return 6,
             Some((EndStatus::Complete, _)) => {}
             Some(_) | None => return 7,
         }
@@ -135,8 +135,8 @@ impl View {
         if nothing || self.rows.iter().any(unmeasured) { 7 } else { 0 }
     }
 
-    /// Whether a replay, a product or two calls at once came to such an end.
-    fn beside_the_cases(&self, wanted: fn(&Outcome) -> bool) -> bool {
+    /// Whether a replay, a product or an interference measurement has such an outcome.
+    fn any_other_outcome(&self, wanted: fn(&Outcome) -> bool) -> bool {
         let replays = self.replays.iter().map(|replay| &replay.outcome);
         let products = self.products.iter().filter_map(|product| product.trouble.as_ref());
         replays.chain(products).chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref())).any(wanted)
@@ -166,7 +166,7 @@ impl View {
     }
 }
 
-/// Calls that break a rule of self-consistency. A simulation is not compared with rules for machines.
+/// Calls that break a rule of self-consistency. Simulations are not checked.
 fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
     if record.header.backend.synthetic {
         return Vec::new();
@@ -175,8 +175,8 @@ fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
         .map(|row| Timed { facts: &row.facts, seconds: row.latency_seconds_of_replicate.clone() })
         .collect();
     let mut found = Consistency::of(&cases, ConsistencyRule::default());
-    found.findings.retain(|finding| finding.certain || finding.times_allowed >= WORTH_TELLING);
-    found.sentences(MOST_CONTRADICTIONS)
+    found.findings.retain(|finding| finding.certain || finding.times_allowed >= MIN_REPORTED_EXCESS);
+    found.sentences(MAX_CONTRADICTIONS)
 }
 
 fn is_failed(outcome: &Outcome) -> bool {
@@ -187,9 +187,9 @@ fn is_corrupt(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Corrupt { .. })
 }
 
-/// Everything but the reasons of single rows: how the run ended, the machine's warnings, clocks, dropped samples.
-fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
-    let mut doubts = record.warnings.clone();
+/// All warnings except the reasons of single rows: end of the run, machine, clocks, excluded samples.
+fn warnings(record: &Record, rows: &[Row]) -> Vec<String> {
+    let mut warnings = record.warnings.clone();
     let how = record.end.as_ref().and_then(|end| match end.status {
         EndStatus::Complete => None,
         EndStatus::Failed => Some("failed"),
@@ -198,27 +198,27 @@ fn doubts(record: &Record, rows: &[Row]) -> Vec<String> {
     });
     if let (Some(how), Some(End { error, .. })) = (how, &record.end) {
         let why = error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-        doubts.push(format!("the run {how}{why}"));
+        warnings.push(format!("the run {how}{why}"));
     }
-    doubts.extend(record.header.warnings.iter().cloned());
-    doubts.extend(clock_doubt(&record.clocks, rows));
+    warnings.extend(record.header.warnings.iter().cloned());
+    warnings.extend(clock_warning(&record.clocks, rows));
     let incomplete = rows.iter().filter(|row| row.is_incomplete()).map(|row| {
         (format!("{} of {} replicates measured", row.replicates, row.replicates_planned), row.facts.name.as_str())
     });
     let warned = rows.iter().flat_map(|row| row.warnings.iter().map(|text| (text.clone(), row.facts.name.as_str())));
-    doubts.extend(gathered(incomplete.chain(warned)));
-    doubts.extend(dropped_samples(rows));
-    doubts.extend(not_precise(record, rows));
+    warnings.extend(gathered(incomplete.chain(warned)));
+    warnings.extend(dropped_samples(rows));
+    warnings.extend(not_precise(record, rows));
     let seconds = |line: &CaseLine| {
         let row = rows.get(line.case as usize)?;
         row.latency_seconds_of_replicate.get(&(line.replicate as usize)).copied()
     };
-    doubts.extend(SlowWhile::of(record, seconds).map(|found| found.text));
-    doubts
+    warnings.extend(TransientSlowdown::of(record, seconds).map(|found| found.text));
+    warnings
 }
 
-/// Sentences about single cases, gathered by kind: those that differ in their numbers only are told once, with the
-/// first's numbers and the number of cases.
+/// Sentences about single cases, grouped by kind: those that differ only in numbers are listed once, with the numbers of the
+/// first and the number of cases.
 fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
     struct Kind<'a> {
         first: String,
@@ -235,14 +235,14 @@ fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<Strin
         });
         kinds[place].cases.insert(case);
     }
-    let told = |kind: Kind| match kind.cases.len() {
+    let sentence = |kind: Kind| match kind.cases.len() {
         1 => format!("{}: {}", kind.first_case, kind.first),
         cases => format!("{cases} cases, the first {}: {}", kind.first_case, kind.first),
     };
-    kinds.into_iter().map(told).collect()
+    kinds.into_iter().map(sentence).collect()
 }
 
-/// Which rows a budget for all cases did not suffice for.
+/// The rows that did not reach the requested precision within the shared time budget.
 fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
     let settings = &record.header.settings;
     let within = settings.within_seconds?;
@@ -264,13 +264,13 @@ fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
     ))
 }
 
-/// Four times as long, which halves the widths, as a flag takes it.
+/// Four times the duration, which halves the intervals, as the value of a flag.
 fn longer(within: Seconds) -> String {
     let seconds = (within.0 * 4.0).ceil();
     if seconds >= 600.0 { format!("{}m", (seconds / 60.0).ceil()) } else { format!("{seconds}s") }
 }
 
-/// How many samples do not count, over all cases.
+/// The number of excluded samples over all cases.
 fn dropped_samples(rows: &[Row]) -> Option<String> {
     let share = |row: &Row| row.samples_doubtful as f64 / (row.samples + row.samples_doubtful).max(1) as f64;
     let dropped = rows.iter().filter(|row| row.samples_doubtful > 0);
@@ -286,7 +286,7 @@ fn dropped_samples(rows: &[Row]) -> Option<String> {
     })
 }
 
-fn clock_doubt(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
+fn clock_warning(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
     if !rows.iter().any(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What the report promises of replays and of calls beside others: known answers by hand.
+//! Reports of replays and of interference, against answers computed by hand.
 
 use super::*;
 use crate::collective::Collective;
@@ -13,7 +13,7 @@ use crate::workload::Style;
 
 const SAMPLE: &str = include_str!("../../tests/data/sample-record.jsonl");
 
-/// A record of which nothing is wrong but what is added to it.
+/// A valid record, to which a test adds its own lines.
 fn record() -> Record {
     let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
     let mut record = Record::from_lines(lines).unwrap();
@@ -79,7 +79,7 @@ fn table(record: &Record) -> String {
 }
 
 #[test]
-fn trouble_in_a_replay_or_beside_a_call_decides_the_exit_code() {
+fn a_failed_replay_or_interference_measurement_decides_the_exit_code() {
     let failed = || Outcome::Failed { reason: "no memory".to_owned() };
     let corrupt = || Outcome::Corrupt {
         when: "before".to_owned(),
@@ -103,7 +103,7 @@ fn trouble_in_a_replay_or_beside_a_call_decides_the_exit_code() {
 }
 
 #[test]
-fn interference_is_the_ratio_of_paired_medians_with_the_share_that_is_sure() {
+fn interference_is_the_ratio_of_paired_medians_with_the_share_of_certain_overlap() {
     let mut record = record();
     record.interference.extend((0..6).map(beside));
     let view = View::new(&record);
@@ -111,7 +111,7 @@ fn interference_is_the_ratio_of_paired_medians_with_the_share_that_is_sure() {
     assert_eq!((pair.factor, pair.replicates), (Some(1.5), 6));
     assert!(pair.interval.is_some());
     // Three repetitions wholly; in the fourth the wait is that for nothing, and one call takes 60 us of the 150 us.
-    assert!((pair.surely_beside.unwrap() - (3.0 + 0.4) / 4.0).abs() < 1e-9, "{pair:?}");
+    assert!((pair.certain_overlap.unwrap() - (3.0 + 0.4) / 4.0).abs() < 1e-9, "{pair:?}");
     assert!(table(&record).contains("slower beside the others"));
     record.interference.truncate(5);
     let pair = View::new(&record).interference.remove(0);

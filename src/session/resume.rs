@@ -11,7 +11,7 @@ use crate::record::interference_line::InterferingCall;
 use crate::record::line::{CaseLine, Header, Line, Outcome, Plan, RankFacts};
 use crate::record::product_line::ProductFacts;
 use crate::record::resume_line::{Change, ResumeLine};
-use crate::record::{Journal, Record, Reopened, changes, reopen, same_plan, table_of_changes};
+use crate::record::{Journal, Record, Reopened, changes, ensure_same_plan, reopen, table_of_changes};
 use crate::world::{World, agree};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -160,7 +160,7 @@ pub(super) fn open(
     };
     let reopened = agree(world, checked)?;
     // Only now is the file touched: the launch fits.
-    let journal = agree(world, reopened.map(Reopened::go_on).transpose())?;
+    let journal = agree(world, reopened.map(Reopened::resume).transpose())?;
     let mut journal = SharedJournal { journal, listener: request.listener.clone() };
     let (kept, line, lacks_plan) = told(world, mine)?;
     journal.write_all(world, || {
@@ -197,7 +197,7 @@ fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(
     // As it will be read, so that the last digit of a number is no change.
     let (header, plan): (Header, Plan) = (as_read(now.0)?, as_read(now.1)?);
     let changes = changes(&reopened.record.header, &header);
-    let other_plan = reopened.plan.as_ref().and_then(|before| same_plan(before, &plan).err());
+    let other_plan = reopened.plan.as_ref().and_then(|before| ensure_same_plan(before, &plan).err());
     let table =
         || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MOST_CHANGES)) };
     if let Some(why) = other_plan {

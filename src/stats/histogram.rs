@@ -16,20 +16,20 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty one, which grows with the values recorded.
+    /// An empty histogram, which resizes with the recorded values.
     pub fn new() -> Self {
         Histogram(hdrhistogram::Histogram::new(3).expect("three significant digits are within the library's bounds"))
     }
 
     /// Counts one value.
     pub fn record(&mut self, nanoseconds: u64) {
-        // With resizing on this saturates only where the table would pass the memory; nothing is lost silently below 2^63.
+        // With resizing enabled this saturates only where the table would exceed memory; no value below 2^63 is lost.
         if self.0.record(nanoseconds).is_err() {
             self.0.saturating_record(nanoseconds);
         }
     }
 
-    /// Adds all that another one counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Histogram) -> Result<()> {
         self.0.add(&other.0).map_err(|cause| Error::environment(format!("cannot merge two histograms: {cause}")))
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_needs_enough_values_and_holds_three_digits() {
+    fn a_percentile_needs_enough_values_and_has_three_digits() {
         assert_eq!(of(1..=99).percentile(99.0), None);
         let p99 = of((1..=100_000).map(|i| i * 1000)).percentile(99.0).unwrap();
         assert!((p99 as f64 / 99_000_000.0 - 1.0).abs() < 1e-3, "{p99}");

@@ -1,11 +1,12 @@
-//! The interval of a median from order statistics, free of any assumption about the distribution but that samples are independent.
+//! The interval of a median from order statistics. The only assumption is that samples are independent.
 //!
-//! Two order statistics enclose the median with a binomial probability, which jumps from pair to pair; the interval lies
-//! between two neighbouring pairs, interpolated after Hettmansperger and Sheather, "Confidence intervals based on
-//! interpolated order statistics", Statistics & Probability Letters 4 (1986), so that it covers what it promises with few samples too.
+//! Two order statistics enclose the median with a binomial probability, which jumps from pair to pair; the interval
+//! lies between two neighbouring pairs, interpolated after Hettmansperger and Sheather, "Confidence intervals based on
+//! interpolated order statistics", Statistics & Probability Letters 4 (1986), so that its coverage is right with few
+//! samples too.
 
 /// Below six samples not even the smallest and the largest enclose the median with 95 %.
-pub const FEWEST_FOR_INTERVAL: usize = 6;
+pub const MIN_FOR_INTERVAL: usize = 6;
 
 /// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +24,8 @@ impl Interval {
     }
 }
 
-/// The interval that covers the median of the distribution with probability `level`, such as 0.95; `None` with too few samples for it.
+/// The interval that covers the median of the distribution with probability `level`, such as 0.95; `None` with too few
+/// samples for it.
 pub fn median_interval(ascending: &[f64], level: f64) -> Option<Interval> {
     let count = ascending.len();
     let (depth, weight) = depth_and_weight(count, level)?;
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn fewer_than_six_samples_give_no_interval() {
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        for count in 0..FEWEST_FOR_INTERVAL {
+        for count in 0..MIN_FOR_INTERVAL {
             assert_eq!(median_interval(&values[..count], 0.95), None, "{count}");
         }
         assert!(median_interval(&values, 0.95).is_some());

@@ -14,7 +14,7 @@ mod stretch;
 mod trend;
 
 pub use histogram::Histogram;
-pub use interval::{FEWEST_FOR_INTERVAL, Interval, median_interval};
+pub use interval::{Interval, MIN_FOR_INTERVAL, median_interval};
 pub use odd::{OddRule, Usual, upper_normal_quantile};
 pub use percentile::{fewest_samples, low_median, median, percentile, sorted};
 pub use proportion::proportion_interval;

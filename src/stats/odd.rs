@@ -1,31 +1,31 @@
-//! The odd ones of a set: values that are further above the others than the scatter of all explains.
+//! Outliers of a set: values further above the others than the scatter of all explains.
 //!
-//! Median and median of absolute distances, as half of the values may be wild without moving them; lower medians, so that of two
-//! values the smaller is the usual one. The threshold is corrected for the number of comparisons: with a fixed one such as three
-//! deviations a healthy fleet of 64 is accused more often than not.
+//! Based on the median and the median absolute deviation, which tolerate outliers in up to half of the values; lower
+//! medians, so that of two values the smaller is the usual one. The threshold is corrected for the number of
+//! comparisons: with a fixed one such as three deviations a healthy fleet of 64 has an outlier more often than not.
 
 use super::low_median;
 
 /// From the median of absolute distances to the standard deviation of a normal distribution (F. R. Hampel, "The influence curve
 /// and its role in robust estimation", Journal of the American Statistical Association 69 (1974)).
 const MEDIAN_DISTANCE_TO_DEVIATION: f64 = 1.4826;
-/// By how much the threshold grows where scatter is known from few values only; found by trial, held by a test.
+/// Growth of the threshold where the scatter is estimated from few values; tuned by simulation, checked by a test.
 const FEW_VALUES: f64 = 8.0;
 
-/// When a value is odd.
+/// When a value is an outlier.
 #[derive(Clone, Copy, Debug)]
 pub struct OddRule {
-    /// How often any value of a healthy set may be called odd.
+    /// False-alarm probability for any value of a healthy set.
     pub chance: f64,
     /// Comparisons that share the chance (Bonferroni: each has the chance divided by their number).
     pub comparisons: usize,
-    /// The smallest standard deviation that is believed.
+    /// Lower bound on the standard deviation.
     pub least_deviation: f64,
-    /// A distance that is smaller than this is nobody's concern.
+    /// Smaller distances are ignored.
     pub least_distance: f64,
 }
 
-/// What is usual in a set, and from where on a value is odd.
+/// The usual value of a set, and the distance from which on a value is an outlier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usual {
     /// The lower median.
@@ -35,10 +35,10 @@ pub struct Usual {
 }
 
 impl OddRule {
-    /// What is usual among these values; `None` without any.
+    /// The usual value and the allowed distance; `None` without values.
     pub fn usual(&self, values: &[f64]) -> Option<Usual> {
         let middle = low_median(values.iter().copied())?;
-        // One of the distances is that of the middle from itself and says nothing; of two values there is no scatter to know.
+        // The distance of the median from itself is skipped; two values have no scatter to estimate.
         let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
         distances.sort_unstable_by(f64::total_cmp);
         let distance = if distances.len() > 2 { low_median(distances[1..].iter().copied())? } else { 0.0 };
@@ -50,13 +50,13 @@ impl OddRule {
 }
 
 impl Usual {
-    /// How far above the middle a value is, as a multiple of what is allowed; odd from 1 on.
+    /// Distance of a value above the median, as a multiple of the allowed distance; an outlier above 1.
     pub fn strength(&self, value: f64) -> f64 {
         (value - self.middle) / self.allowed
     }
 }
 
-/// What a standard normal variable exceeds with a probability below one half.
+/// The value that a standard normal variable exceeds with this probability, which must be below one half.
 ///
 /// M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions (1964), 26.2.23; the error is below 4.5e-4.
 pub fn upper_normal_quantile(probability: f64) -> f64 {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn healthy_fleets_are_accused_in_less_than_2_of_100_runs() {
+    fn healthy_fleets_have_outliers_in_less_than_2_of_100_runs() {
         for count in [4usize, 6, 8, 16, 64, 256] {
             let odd = (0..1000u64).filter(|seed| {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(*seed);

@@ -1,6 +1,6 @@
 //! Median and percentiles, exact from raw samples. A percentile is given only where enough samples lie beyond it.
 
-/// The samples in ascending order, as the functions of this room want them.
+/// The samples in ascending order, as the functions of this module expect them.
 pub fn sorted(samples: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = samples.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -25,9 +25,9 @@ pub fn low_median(samples: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// The fewest samples with which a percentile is given: one of them is expected at or beyond it. 10 for p90,
-/// 100 for p99, 1000 for p99.9. `None` for what is no percentile: below 0, from 100 on.
+/// 100 for p99, 1000 for p99.9. `None` outside 0 (included) to 100 (excluded).
 pub fn fewest_samples(percent: f64) -> Option<usize> {
-    // The rounding takes out what binary fractions leave: 100 - 99.9 is a little less than 0.1.
+    // Compensates binary rounding: 100 - 99.9 is slightly less than 0.1.
     (0.0..100.0).contains(&percent).then(|| (100.0 / (100.0 - percent) - 1e-6).ceil() as usize)
 }
 

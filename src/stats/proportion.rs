@@ -1,9 +1,9 @@
-//! An interval for a share of which only a count is known: so many of so many trials.
+//! The confidence interval of a proportion from a number of hits and trials.
 
 /// The interval of C. J. Clopper and E. S. Pearson (1934), which covers the true share with at least `confidence`.
 pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64) {
     let tail = (1.0 - confidence) / 2.0;
-    // Both bounds are found by halving: the tail grows (or falls) steadily with the share.
+    // Both bounds are found by bisection, since the tail is monotonic in the share.
     let search = |is_below: &dyn Fn(f64) -> bool| {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {

@@ -1,13 +1,12 @@
 //! The exact rank-sum test of two groups of values (Wilcoxon 1945, Mann and Whitney 1947), ties by midranks, and the bounds
 //! of the shift between the groups that follow from it (Hodges and Lehmann 1963).
 //!
-//! Exact means: every division of the values into groups of these lengths is counted. That is for tens of values, not for
-//! thousands.
+//! Exact: every division of the values into groups of these sizes is counted, which suits tens of values, not thousands.
 
 use super::sorted;
 use std::collections::BTreeMap;
 
-/// Null distributions, kept because many rows have the same numbers of values.
+/// Null distributions, cached because many rows have the same numbers of values.
 #[derive(Debug, Default)]
 pub struct RankSums {
     /// By the lengths of the groups, P(U >= u) for each u, without ties.
@@ -31,8 +30,8 @@ impl RankSums {
         self.tail(first, second).last().copied().unwrap_or(1.0)
     }
 
-    /// Middle, lower and upper bound of what the second group's values have more than the first's; each bound with
-    /// confidence `level`, infinite where the values are too few for it.
+    /// Estimate, lower and upper bound of the shift from the first group to the second; each bound has confidence `level`, and
+    /// is infinite with too few values.
     pub fn shift(&mut self, first: &[f64], second: &[f64], level: f64) -> Option<(f64, f64, f64)> {
         let differences = sorted(second.iter().flat_map(|b| first.iter().map(move |a| b - a)));
         let middle = super::median(&differences)?;
@@ -112,7 +111,7 @@ mod tests {
             (vec![1.0, 2.0, 4.0], vec![3.0, 5.0, 6.0], 2.0 / 20.0),
             (vec![4.0, 5.0, 6.0], vec![1.0, 2.0, 3.0], 1.0),
             (vec![1.0, 2.0, 3.0, 4.0], vec![5.0, 6.0, 7.0], 1.0 / 35.0),
-            // All alike: nothing speaks for a difference.
+            // All equal: no evidence for a difference.
             (vec![1.0, 1.0], vec![1.0, 1.0], 1.0),
             // Six divisions of {1, 2, 2, 3} by midranks 1, 2.5, 2.5, 4: {2.5, 4} twice at the top.
             (vec![1.0, 2.0], vec![2.0, 3.0], 2.0 / 6.0),

@@ -1,11 +1,11 @@
-//! One-sided bounds of a median from order statistics, and the sign test that is the same thing seen from the other side.
+//! One-sided bounds of a median from order statistics, and the equivalent sign test.
 //!
 //! Nothing is assumed of the distribution but that the values are independent: each lies above the median with
 //! probability 1/2. With n values, x(d) is below the median with probability 1 - P(B < d), B binomial over n with 1/2
-//! (David and Nagaraja, "Order Statistics", 3rd edition, 7.1). Nothing is interpolated: a bound holds what it promises.
+//! (David and Nagaraja, "Order Statistics", 3rd edition, 7.1). Nothing is interpolated, so that the confidence is guaranteed.
 
-/// No more values are ever requested; beyond it the median lies too close to the limit to be told from it.
-const MOST_VALUES: usize = 2000;
+/// Maximum number of values that is ever requested; beyond it the median is too close to the limit to decide.
+const MAX_VALUES: usize = 2000;
 
 /// P(B >= `at_least`), B binomial over `count` with 1/2.
 pub fn half_binomial_tail(count: usize, at_least: usize) -> f64 {
@@ -31,18 +31,18 @@ pub fn median_bounds(ascending: &[f64], level: f64) -> Option<(f64, f64)> {
 
 /// The fewest values with which a bound of that confidence exists: 5 for 95 %.
 pub fn fewest_for_bound(level: f64) -> usize {
-    (1..MOST_VALUES).find(|count| half_binomial_tail(*count, *count) <= 1.0 - level).unwrap_or(MOST_VALUES)
+    (1..MAX_VALUES).find(|count| half_binomial_tail(*count, *count) <= 1.0 - level).unwrap_or(MAX_VALUES)
 }
 
-/// How many values in all would decide, if of `count` values `agreeing` lie on the better-filled side of the limit and more
-/// values fell in the same proportion. `None` where no sensible number would.
+/// The total number of values that would decide, if of `count` values `agreeing` lie on the majority side of the limit and
+/// further values have the same proportion. `None` where no sensible number would.
 pub fn values_to_decide(count: usize, agreeing: usize, level: f64) -> Option<usize> {
     let fewest = fewest_for_bound(level);
     if count == 0 {
         return Some(fewest);
     }
-    (count + 1).max(fewest).le(&MOST_VALUES).then_some(())?;
-    ((count + 1).max(fewest)..=MOST_VALUES).find(|more| {
+    (count + 1).max(fewest).le(&MAX_VALUES).then_some(())?;
+    ((count + 1).max(fewest)..=MAX_VALUES).find(|more| {
         let expected = more * agreeing / count;
         half_binomial_tail(*more, expected) <= 1.0 - level
     })
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_values_bound_nothing_and_the_number_that_is_needed_is_told() {
+    fn too_few_values_give_no_bound_and_the_number_needed_is_reported() {
         assert_eq!((fewest_for_bound(0.95), fewest_for_bound(0.99)), (5, 7));
         assert_eq!(median_bounds(&[1.0, 2.0, 3.0, 4.0], 0.95), None);
         assert_eq!(median_bounds(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.95), Some((1.0, 5.0)));

@@ -1,32 +1,32 @@
-//! A number with the interval that it is known to: sums, multiples, quotients and comparisons of such numbers.
+//! Interval arithmetic on a number and its interval: sums, multiples, quotients and comparisons.
 //!
-//! Intervals are added up end by end, so that the result covers whatever its parts cover: wider than need be, never narrower.
+//! Intervals are added end by end, so that results are conservative: possibly too wide, never too narrow.
 
 use super::Interval;
 use std::cmp::Ordering;
 
-/// A number and the interval that it is known to; `None` where too few samples give none.
+/// A number and its interval; `None` where there are too few samples for one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The number.
+    /// The estimate.
     pub middle: f64,
-    /// Where it may lie.
+    /// The interval that contains it.
     pub interval: Option<Interval>,
 }
 
 impl Span {
-    /// A number that is known exactly, such as a number of bytes.
+    /// An exactly known number, such as a number of bytes.
     pub fn exact(value: f64) -> Span {
         Span { middle: value, interval: Some(Interval { low: value, high: value }) }
     }
 
-    /// So many times as much.
+    /// The product with a factor.
     pub fn times(self, factor: f64) -> Span {
         let interval = self.interval.map(|i| Interval { low: i.low * factor, high: i.high * factor });
         Span { middle: self.middle * factor, interval }
     }
 
-    /// Both together.
+    /// The sum.
     pub fn plus(self, other: Span) -> Span {
         let interval = self.interval.zip(other.interval);
         let interval = interval.map(|(a, b)| Interval { low: a.low + b.low, high: a.high + b.high });
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_neither_compared_nor_divided_by() {
+    fn unknown_numbers_are_neither_compared_nor_divided_by() {
         let unknown = Span { middle: 9.0, interval: None };
         assert_eq!(unknown.compared(Span::exact(1.0)), None);
         assert_eq!(unknown.plus(Span::exact(1.0)), Span { middle: 10.0, interval: None });
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_carried_to_the_worst_end() {
+    fn intervals_propagate_to_the_worst_end() {
         let (a, b) = (span(8.0, 10.0, 12.0), span(1.0, 2.0, 4.0));
         assert_eq!(a.plus(b), span(9.0, 12.0, 16.0));
         assert_eq!(a.minus(b), span(4.0, 8.0, 11.0));

@@ -1,4 +1,4 @@
-//! The stretch of a series in which what is rare elsewhere is the rule, and how likely chance alone makes one.
+//! Finds the stretch of a series with the highest density of marks, and its probability under chance.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -12,17 +12,18 @@ pub struct Stretch {
     pub range: Range<usize>,
     /// Marked values in it.
     pub marked: usize,
-    /// At most so probable if marks fell anywhere with equal chance.
+    /// Upper bound on its probability if marks were placed at random.
     pub probability: f64,
 }
 
-/// Up to so many values chance is tried out; beyond, a bound has to do.
-const MOST_DRAWN: usize = 5_000;
+/// Up to this many values the probability is simulated; beyond it an analytic bound is used.
+const MAX_DRAWN: usize = 5_000;
 const DRAWS: usize = 1_999;
 const ENOUGH: usize = 20;
 
-/// The stretch with the most marked values beyond those that are not: the largest sum of a part of the series in which a mark counts
-/// 1 and the lack of one -1 (J. Bentley, "Programming pearls: algorithm design techniques", 1984). `None` without a mark.
+/// The stretch with the most marked values beyond those that are not: the largest sum of a part of the series in which
+/// a mark counts 1 and the lack of one -1 (J. Bentley, "Programming pearls: algorithm design techniques", 1984). `None`
+/// without a mark.
 pub fn densest_stretch(marks: &[bool]) -> Option<Stretch> {
     let (most, range) = largest_sum(marks);
     if most == 0 {
@@ -47,19 +48,21 @@ fn largest_sum(marks: &[bool]) -> (i64, Range<usize>) {
     best
 }
 
-/// From any place on, the sum comes to m or more with a probability of at most (q / p)^m, where q is the share of marks and p of the
-/// others, and q < p (W. Feller, "An Introduction to Probability Theory and Its Applications", vol. 1, 3rd ed., XIV.2: the gambler
-/// who is ruined). Over all places the sum of these bounds holds. The stretch's own marks count into q, which makes the bound larger.
+/// From any place on, the sum comes to m or more with a probability of at most (q / p)^m, where q is the share of marks
+/// and p of the others, and q < p (W. Feller, "An Introduction to Probability Theory and Its Applications", vol. 1, 3rd
+/// ed., XIV.2: the gambler who is ruined). Over all places the sum of these bounds holds. The stretch's own marks count
+/// into q, which makes the bound larger.
 fn bound(marks: &[bool], most: i64) -> f64 {
     let all = marks.len() as f64;
     let share = (marks.iter().filter(|marked| **marked).count() as f64 + 1.0) / (all + 2.0);
     if share < 0.5 { (all * (share / (1.0 - share)).powf(most as f64)).min(1.0) } else { 1.0 }
 }
 
-/// The share of shuffled series, this one included, whose largest sum is as large. Drawing stops once enough of them are (J. Besag and
-/// P. Clifford, "Sequential Monte Carlo p-values", Biometrika 78, 1991). The same marks always give the same answer.
+/// The share of shuffled series, this one included, whose largest sum is as large. Drawing stops once enough of them
+/// are (J. Besag and P. Clifford, "Sequential Monte Carlo p-values", Biometrika 78, 1991). The same marks always give
+/// the same answer.
 fn drawn(marks: &[bool], most: i64) -> f64 {
-    if marks.len() > MOST_DRAWN {
+    if marks.len() > MAX_DRAWN {
         return 1.0;
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(marks.len() as u64);
@@ -102,9 +105,9 @@ mod tests {
         }
     }
 
-    /// What the probability promises, counted.
+    /// Counts how often the stated probability is reached by chance.
     #[test]
-    fn chance_makes_a_stretch_no_more_often_than_it_says() {
+    fn a_random_stretch_is_no_more_frequent_than_its_probability() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for share in [0.02, 0.1, 0.25, 0.4, 0.6] {
             let below = (0..200).filter(|_| {
@@ -115,7 +118,7 @@ mod tests {
             let counted = below.count();
             assert!(counted <= 19, "{share}: {counted} of 200");
         }
-        // And a stretch that nobody overlooks is found.
+        // An obvious stretch is found.
         let planted = format!("{}{}{}", ".".repeat(80), "x".repeat(15), ".".repeat(25));
         assert!(densest_stretch(&marks(&planted)).expect("one").probability < 1e-6);
         let near_half = format!("{}{}", "x".repeat(20), ".".repeat(30));

@@ -1,22 +1,22 @@
 //! Whether a short series is still falling: the test behind the warm-up.
 
 /// The fewest values with which the normal approximation of the test holds well enough.
-const FEWEST: usize = 8;
+const MIN_VALUES: usize = 8;
 
-/// How surely a fall must show.
+/// Required significance of a fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// One series in twenty without a trend passes for falling.
+    /// 5 % of the series without a trend count as falling.
     Suspicion,
-    /// One series in two hundred does.
+    /// 0.5 % do.
     Strong,
 }
 
 /// True where the values, in the order in which they came, fall significantly: the one-sided test of Mann and Kendall,
-/// which asks of every pair whether the later one is smaller and so is not led astray by single outliers.
+/// which counts the pairs whose later value is smaller, and is robust against single outliers.
 /// `None` below eight values.
 pub fn falls(values: &[f64], evidence: Evidence) -> Option<bool> {
-    if values.len() < FEWEST {
+    if values.len() < MIN_VALUES {
         return None;
     }
     let n = values.len() as f64;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_values_tell_nothing() {
+    fn too_few_values_give_no_trend() {
         assert_eq!(falls(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0], Evidence::Suspicion), None);
     }
 

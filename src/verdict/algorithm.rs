@@ -1,13 +1,14 @@
-//! Whether a run may use the algorithm that a figure was reached with, as far as its variables say.
+//! Whether the environment variables of a run allow the algorithm that an expected value was reached with.
 //!
-//! NCCL and RCCL choose by themselves unless told: `NCCL_ALGO` names the algorithms that may be used, or after `^` those that
-//! may not, for all calls or call by call (`allreduce:tree,ring;broadcast:ring`), and `NCCL_NVLS_ENABLE=0` takes those away
-//! that need the switch (NCCL user guide, "Environment Variables"). Nothing is known of other libraries here.
+//! NCCL and RCCL choose the algorithm themselves unless restricted: `NCCL_ALGO` names the algorithms that may be used,
+//! or after `^` those that may not, for all calls or call by call (`allreduce:tree,ring;broadcast:ring`), and
+//! `NCCL_NVLS_ENABLE=0` disables those that need the switch (NCCL user guide, "Environment Variables"). Other libraries
+//! are not covered.
 
 use crate::collective::Collective;
 use std::collections::BTreeMap;
 
-/// False where the variables of a run keep the library from using the algorithm (its first word, in any case of letters).
+/// False where the variables of a run prevent the library from using the algorithm (its first word, in any case of letters).
 pub(super) fn may_use(environment: &BTreeMap<String, String>, collective: Collective, algorithm: &str) -> bool {
     let wanted = first_word(algorithm);
     if environment.get("NCCL_NVLS_ENABLE").is_some_and(|value| value.trim() == "0") && wanted.starts_with("nvls") {
@@ -22,7 +23,7 @@ pub(super) fn may_use(environment: &BTreeMap<String, String>, collective: Collec
     named != excluded
 }
 
-/// The list that is about a call: the one after its name, or the one without any.
+/// The list that applies to a collective: the one after its name, or the one without a name.
 fn list_for(value: &str, collective: Collective) -> Option<&str> {
     let function = match collective {
         Collective::AllReduce => "allreduce",
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_held_only_against_algorithms_that_it_may_use() {
+    fn a_run_is_compared_only_with_algorithms_that_it_may_use() {
         for (name, value, algorithm, may) in [
             ("NCCL_DEBUG", "INFO", "NVLS", true),
             ("NCCL_ALGO", "Ring", "NVLS", false),

@@ -3,82 +3,82 @@
 use super::curves::{self, CurveChange, CurvePart, Series};
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
-use super::family::{Corrected, corrected, ways};
-use super::gate::{bare_row, coverage, exit_code_of, held_back};
-use super::{Allowed, Decision, Judged, Trouble, check_together, differences, gravest, percent};
+use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
+use super::permutation::{Corrected, corrected, ways};
+use super::{Allowed, Decision, LoadedRecord, Trouble, differences, ensure_comparable, most_severe, percent};
 use crate::error::{Error, Result};
 use crate::stats::{RankSums, median, sorted};
 use crate::units::three_digits;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With more the exact distributions would take too long, and nothing is left to find.
-const MOST_REPLICATES: usize = 50;
+/// With more replicates the exact distributions take too long to compute, and add no precision.
+const MAX_REPLICATES: usize = 50;
 
-/// How a comparison decides.
+/// Thresholds of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareRule {
-    /// The chance of any false alarm over all rows, at most.
+    /// Upper bound on the probability of any false alarm over all rows.
     pub false_alarm_level: f64,
-    /// The smallest slow-down that matters, as a share.
+    /// The smallest relevant slowdown, as a share.
     pub relevant_slowdown: f64,
-    /// In what the runs may differ.
+    /// Differences between the runs that are accepted.
     pub allowed: Vec<Allowed>,
 }
 
-/// Holds runs against a base. Several records of a side are replicates of each other.
+/// Compares runs with a baseline. Several records on one side count as replicates of each other.
 ///
 /// # Errors
-/// A usage error where the runs are not alike, one is given twice, or they have more replicates than can be tested exactly.
-pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Verdict> {
-    check_together(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
+/// A usage error where the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
+pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
+    ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
     let ((old_cases, old_troubles), (new_cases, new_troubles)) = (evidence(base), evidence(new));
     let replicates = |cases: &[Evidence]| cases.first().map_or(0, |case| case.seconds.len());
     let counts = (replicates(&old_cases), replicates(&new_cases));
-    if counts.0.max(counts.1) > MOST_REPLICATES {
+    if counts.0.max(counts.1) > MAX_REPLICATES {
         let (base, new) = counts;
         return Err(Error::usage(format!(
-            "{base} and {new} replicates are too many for an exact test; at most {MOST_REPLICATES} of each"
+            "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
         )));
     }
     let by_name: BTreeMap<&str, &Evidence> = old_cases.iter().map(|case| (case.facts.name.as_str(), case)).collect();
     let pairs: Vec<(&Evidence, Option<&Evidence>)> =
         new_cases.iter().map(|case| (case, by_name.get(case.facts.name.as_str()).copied())).collect();
     let series = curves::series(&pairs);
-    let (whole, family) = family(&pairs, &series, counts.0);
+    let (complete, permuted) = permute(&pairs, &series, counts.0);
     let mut ranks = RankSums::default();
     let rows: Vec<Row> = (pairs.iter().enumerate())
         .map(|(index, (case, old))| {
-            let at = whole.binary_search(&index).ok();
-            let p = at.map(|at| (family.p_slower[at], family.p_faster[at]));
+            let at = complete.binary_search(&index).ok();
+            let p = at.map(|at| (permuted.p_slower[at], permuted.p_faster[at]));
             row(case, *old, p, rule, &mut ranks)
         })
         .collect();
-    let curves: Vec<CurveChange> = (series.iter().zip(&family.p_slower[whole.len()..]))
+    let curves: Vec<CurveChange> = (series.iter().zip(&permuted.p_slower[complete.len()..]))
         .filter_map(|(series, p)| {
             series.change(counts.0, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
         })
         .collect();
     let mut troubles = [old_troubles, new_troubles].concat();
-    troubles.extend(limits_of(counts, &rows, rule));
+    troubles.extend(inconclusive_reasons(counts, &rows, rule));
     troubles.extend(worse_curves(&curves));
     let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();
     let lost = old_cases.iter().filter(|old| !names.contains(old.facts.name.as_str())).count();
-    let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
-    let runs = base.iter().map(|judged| judged.run("base")).chain(new.iter().map(|judged| judged.run("new")));
+    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let runs = base.iter().map(|loaded| loaded.run("base")).chain(new.iter().map(|loaded| loaded.run("new")));
     Ok(Verdict {
         format: FORMAT.to_owned(),
         version: VERSION,
         question: Question::Compare,
-        decision: Decision::of_exit_code(exit_code),
+        decision: Decision::from_exit_code(exit_code),
         exit_code,
-        rule: told(rule, counts, family.p_slower.len(), lost, &family, base.first().zip(new.first())),
+        rule: describe_rule(rule, counts, permuted.p_slower.len(), lost, &permuted, base.first().zip(new.first())),
         runs: runs.collect(),
         machine: None,
         coverage: coverage(&rows, &new_cases),
         false_alarms: FalseAlarms {
             level: rule.false_alarm_level,
             over_all_rows: true,
-            rows: whole.len() as u32,
+            rows: complete.len() as u32,
             expected_at_most: rule.false_alarm_level,
         },
         troubles,
@@ -89,23 +89,23 @@ pub fn compare(base: &[Judged], new: &[Judged], rule: &CompareRule) -> Result<Ve
     })
 }
 
-/// The rows with every replicate on both sides, by index, and what exchanging replicates makes of them and, after them, of
-/// the curves.
-fn family(pairs: &[(&Evidence, Option<&Evidence>)], series: &[Series], base: usize) -> (Vec<usize>, Corrected) {
-    let mut whole = Vec::new();
+/// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed
+/// by those of the curves.
+fn permute(pairs: &[(&Evidence, Option<&Evidence>)], series: &[Series], base: usize) -> (Vec<usize>, Corrected) {
+    let mut complete = Vec::new();
     let mut logarithms = Vec::new();
     for (index, (case, old)) in pairs.iter().enumerate() {
         let Some(old) = old else { continue };
         let times: Option<Vec<f64>> =
             old.seconds.iter().chain(&case.seconds).map(|seconds| seconds.map(f64::ln)).collect();
         if let Some(times) = times {
-            whole.push(index);
+            complete.push(index);
             logarithms.push(times);
         }
     }
     logarithms.extend(series.iter().map(|series| series.logarithms.clone()));
     let corrected = corrected(&logarithms, base);
-    (whole, corrected)
+    (complete, corrected)
 }
 
 fn row(
@@ -115,7 +115,7 @@ fn row(
     rule: &CompareRule,
     ranks: &mut RankSums,
 ) -> Row {
-    let mut row = bare_row(case);
+    let mut row = undecided_row(case);
     let Some(old) = old else {
         row.reasons.push("the base has no such row".to_owned());
         return row;
@@ -129,7 +129,7 @@ fn row(
     let faster_by = 1.0 / (1.0 + rule.relevant_slowdown) - 1.0;
     let decision = decide(slowdown, p, rule, &mut row, (before.len(), after.len()));
     row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
-    row.decision = Some(held_back(held_back(decision, case), old));
+    row.decision = Some(cap_decision(cap_decision(decision, case), old));
     let bounds = slowdown.filter(|(_, low, high)| low.is_finite() && high.is_finite() && *low > -1.0);
     row.against_base = Some(AgainstBase {
         replicates_base: before.len() as u32,
@@ -147,8 +147,8 @@ fn row(
     row
 }
 
-/// Slower where chance is ruled out over all rows and the slow-down matters; good where the upper bound of the slow-down
-/// stays below what matters; else nobody knows.
+/// Fail where the slowdown is relevant and significant over all rows; pass where its upper bound is below the relevant
+/// slowdown; inconclusive otherwise.
 fn decide(
     slowdown: Option<(f64, f64, f64)>,
     p: Option<(f64, f64)>,
@@ -176,28 +176,28 @@ fn decide(
         false => fewest as f64,
     };
     let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
-    let asked = count as f64 + more <= MOST_REPLICATES as f64;
-    let told = match asked {
+    let is_feasible = count as f64 + more <= MAX_REPLICATES as f64;
+    let advice = match is_feasible {
         true => format!("about {more} more replicates of each would decide"),
-        false => format!("not even {MOST_REPLICATES} replicates of each would decide, with runs as unlike as these"),
+        false => format!("not even {MAX_REPLICATES} replicates of each would decide, with runs as unlike as these"),
     };
-    row.replicates_more = asked.then_some(more as u32);
+    row.replicates_more = is_feasible.then_some(more as u32);
     let may = if high.is_finite() {
         format!("it may be slower by {}", percent(high))
     } else {
         "nothing is bounded".to_owned()
     };
-    row.reasons.insert(0, format!("{may}, and {} would matter; {told}", percent(relevant)));
+    row.reasons.insert(0, format!("{may}, and {} would matter; {advice}", percent(relevant)));
     Decision::Inconclusive
 }
 
 /// The fewest replicates of each side with which the level can be reached at all.
 fn fewest_for(level: f64) -> usize {
-    (1..=MOST_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MOST_REPLICATES)
+    (1..=MAX_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MAX_REPLICATES)
 }
 
-/// What keeps the whole comparison from an answer.
-fn limits_of((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+/// Why the comparison as a whole is inconclusive.
+fn inconclusive_reasons((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
     let mut found = Vec::new();
     let attainable = 1.0 / ways(base + new, new);
     if attainable > rule.false_alarm_level * (1.0 + 1e-9) {
@@ -214,7 +214,7 @@ fn limits_of((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> V
     found.into_iter().map(|text| Trouble { exit_code: 3, text }).collect()
 }
 
-/// Curves that got worse are a failure of their own: many rows together show what no single one does.
+/// Curves that got worse are a failure of their own: many rows together can show a change that no single row shows.
 fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
     let count = |part| curves.iter().filter(|curve| curve.worse && curve.part == part).count();
     let (latency, bandwidth) = (count(CurvePart::Latency), count(CurvePart::Bandwidth));
@@ -229,17 +229,17 @@ fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
     Some(Trouble { exit_code: 1, text: what })
 }
 
-fn told(
+fn describe_rule(
     rule: &CompareRule,
     (base, new): (usize, usize),
     rows: usize,
     lost: usize,
-    family: &Corrected,
-    firsts: Option<(&Judged, &Judged)>,
+    permuted: &Corrected,
+    firsts: Option<(&LoadedRecord, &LoadedRecord)>,
 ) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
-    let how = if family.exact { "all there are" } else { "drawn" };
-    let mut told = vec![
+    let how = if permuted.exact { "all there are" } else { "drawn" };
+    let mut sentences = vec![
         format!(
             "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows and curves, would come about by \
              chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
@@ -249,19 +249,19 @@ fn told(
             "p is of an exact rank-sum test of the medians of {base} and {new} replicates, at best {:.5}; corrected p is from \
              exchanging whole replicates in {} ways ({how}) and taking the largest change of all rows, at best {:.5}",
             1.0 / ways(base + new, new),
-            family.exchanges,
-            1.0 / family.exchanges.max(1) as f64
+            permuted.exchanges,
+            1.0 / permuted.exchanges.max(1) as f64
         ),
         "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
             .to_owned(),
         "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
     ];
     if lost > 0 {
-        told.push(format!("{lost} rows of the base are not in the new run and stay out"));
+        sentences.push(format!("{lost} rows of the base are not in the new run and stay out"));
     }
     for difference in firsts.map(|(base, new)| differences(base, new)).unwrap_or_default() {
         let (kind, fact) = (difference.kind.name(), difference.fact);
-        told.push(format!("allowed to differ: {kind} ({fact}): {:?} and {:?}", difference.base, difference.new));
+        sentences.push(format!("allowed to differ: {kind} ({fact}): {:?} and {:?}", difference.base, difference.new));
     }
-    told
+    sentences
 }

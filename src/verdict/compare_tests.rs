@@ -1,6 +1,6 @@
-//! What a comparison promises: few false alarms over all rows, found slow-downs, and nothing compared that is not alike.
+//! Guarantees of a comparison: few false alarms over all rows, slowdowns are found, and unlike runs are refused.
 
-use super::testing::{judged, lines};
+use super::testing::{lines, loaded};
 use super::*;
 use crate::record::Line;
 use crate::record::line::Outcome;
@@ -30,21 +30,28 @@ fn noisy(middle: f64, sigma: f64, shape: Shape, random: &mut Xoshiro256PlusPlus)
     middle * (1.0 + sigma * deviate)
 }
 
-fn run(id: &str, rows: usize, replicates: usize, slow: Option<(usize, f64)>, noise: (f64, Shape), seed: u64) -> Judged {
+fn run(
+    id: &str,
+    rows: usize,
+    replicates: usize,
+    slow: Option<(usize, f64)>,
+    noise: (f64, Shape),
+    seed: u64,
+) -> LoadedRecord {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let factor = |row: usize| slow.filter(|(slow, _)| *slow == row).map_or(1.0, |(_, factor)| factor);
     let times: Vec<Vec<f64>> = (0..rows)
         .map(|row| (0..replicates).map(|_| noisy(1000.0 * factor(row), noise.0, noise.1, &mut random)).collect())
         .collect();
-    judged(&format!("{id}.jsonl"), lines(id, &times))
+    loaded(&format!("{id}.jsonl"), lines(id, &times))
 }
 
-fn compared(base: &Judged, new: &Judged) -> Verdict {
+fn compared(base: &LoadedRecord, new: &LoadedRecord) -> Verdict {
     compare(std::slice::from_ref(base), std::slice::from_ref(new), &RULE).unwrap()
 }
 
 #[test]
-fn what_was_forced_upon_calls_is_named_and_may_be_allowed_by_its_name() {
+fn forced_settings_of_calls_are_named_and_may_be_allowed_by_name() {
     let base = run("a", 2, 4, None, (0.01, Shape::Normal), 1);
     let labelled = |rows: &[usize], value: &str| {
         let mut new = run("b", 2, 4, None, (0.01, Shape::Normal), 2);
@@ -53,40 +60,40 @@ fn what_was_forced_upon_calls_is_named_and_may_be_allowed_by_its_name() {
         }
         new
     };
-    let refused = |base: &Judged, new: &Judged| {
+    let refused = |base: &LoadedRecord, new: &LoadedRecord| {
         let sides = [base, new].map(std::slice::from_ref);
         compare(sides[0], sides[1], &RULE).unwrap_err().to_string()
     };
     let (all, some) = (labelled(&[0, 1], "registered"), labelled(&[1], "registered"));
-    for (told, words) in [
+    for (message, words) in [
         (refused(&base, &all), r#"labels (buffers): "not set" and "registered""#),
         (refused(&base, &some), r#"labels (buffers): "not set" and "none, registered""#),
     ] {
-        assert!(told.contains(words) && told.ends_with("use --allow labels"), "{told}");
+        assert!(message.contains(words) && message.ends_with("use --allow labels"), "{message}");
     }
     let rule = CompareRule { allowed: vec![Allowed::Labels], ..RULE };
     let verdict = compare(&[base], &[all], &rule).unwrap();
     assert!(
-        verdict.rule.iter().any(|told| told.starts_with("allowed to differ: labels (buffers)")),
+        verdict.rule.iter().any(|text| text.starts_with("allowed to differ: labels (buffers)")),
         "{:?}",
         verdict.rule
     );
 }
 
 #[test]
-fn runs_that_are_not_alike_are_refused_unless_told_which_may_differ() {
+fn runs_that_are_not_alike_are_refused_unless_the_difference_is_allowed() {
     let base = run("a", 2, 4, None, (0.01, Shape::Normal), 1);
     let mut new = run("b", 2, 4, None, (0.01, Shape::Normal), 2);
     new.record.header.ranks[0].processor = "another".to_owned();
     new.record.header.suite.sha256 = "0".to_owned();
     new.record.header.ranks[1].node = 1;
     let error = compare(std::slice::from_ref(&base), std::slice::from_ref(&new), &RULE).unwrap_err();
-    let told = error.to_string();
-    assert!(error.exit_code() == 2 && told.contains("hardware (processors)") && told.contains("rank-map (rank map)"));
-    assert!(told.ends_with("use --allow hardware,rank-map,suite"), "{told}");
+    let text = error.to_string();
+    assert!(error.exit_code() == 2 && text.contains("hardware (processors)") && text.contains("rank-map (rank map)"));
+    assert!(text.ends_with("use --allow hardware,rank-map,suite"), "{text}");
     let rule = CompareRule { allowed: vec![Allowed::Hardware, Allowed::RankMap, Allowed::Suite], ..RULE };
     let verdict = compare(std::slice::from_ref(&base), &[new], &rule).unwrap();
-    assert!(verdict.rule.iter().any(|told| told.starts_with("allowed to differ: hardware")), "{:?}", verdict.rule);
+    assert!(verdict.rule.iter().any(|text| text.starts_with("allowed to differ: hardware")), "{:?}", verdict.rule);
     assert!(compare(std::slice::from_ref(&base), std::slice::from_ref(&base), &RULE).is_err(), "one run twice");
 }
 
@@ -95,15 +102,15 @@ fn rows_that_lack_something_on_either_side_never_pass() {
     let noise = (0.005, Shape::Normal);
     let (base, new) = (run("a", 2, 7, None, noise, 1), run("b", 2, 7, None, noise, 2));
     assert_eq!(compared(&base, &new).exit_code, 0);
-    type Harm = (&'static str, i32, fn(&mut Judged));
+    type Harm = (&'static str, i32, fn(&mut LoadedRecord));
     let harms: [Harm; 5] = [
-        ("a replicate is missing", 7, |judged| {
-            judged.record.cases.remove(0);
+        ("a replicate is missing", 7, |loaded| {
+            loaded.record.cases.remove(0);
         }),
-        ("not verified", 3, |judged| judged.record.cases[0].outcome = Outcome::Measured { verified: false }),
-        ("doubtful", 3, |judged| judged.record.cases[0].warnings.push("times were still falling".to_owned())),
-        ("zero time", 7, |judged| judged.record.cases[0].samples.slowest_nanoseconds.fill(0)),
-        ("no end", 7, |judged| judged.record.end = None),
+        ("not verified", 3, |loaded| loaded.record.cases[0].outcome = Outcome::Measured { verified: false }),
+        ("doubtful", 3, |loaded| loaded.record.cases[0].warnings.push("times were still falling".to_owned())),
+        ("zero time", 7, |loaded| loaded.record.cases[0].samples.slowest_nanoseconds.fill(0)),
+        ("no end", 7, |loaded| loaded.record.end = None),
     ];
     for (what, code, harm) in harms {
         for side in [0, 1] {
@@ -127,15 +134,16 @@ fn too_few_replicates_find_nothing_and_say_how_many_would() {
 }
 
 #[test]
-fn a_row_that_became_faster_is_told_and_passes() {
+fn a_row_that_became_faster_is_marked_and_passes() {
     let noise = (0.005, Shape::Normal);
     let verdict = compared(&run("a", 3, 7, None, noise, 1), &run("b", 3, 7, Some((1, 0.8)), noise, 2));
     let faster: Vec<bool> = verdict.rows.iter().map(|row| row.against_base.as_ref().unwrap().faster).collect();
     assert_eq!((verdict.exit_code, faster), (0, vec![false, true, false]));
 }
 
-/// One curve of all_reduces, 64 KiB to 64 MiB: alpha and bandwidth in microseconds and GB/s, with noise of 1 % for each replicate.
-fn curve(id: &str, alpha: f64, bandwidth: f64, seed: u64) -> Judged {
+/// One curve of all_reduces, 64 KiB to 64 MiB: alpha and bandwidth in microseconds and GB/s, with noise of 1 % for each
+/// replicate.
+fn curve(id: &str, alpha: f64, bandwidth: f64, seed: u64) -> LoadedRecord {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let bytes: Vec<u64> = (16..27).map(|power| 1 << power).collect();
     let time = |bytes: &u64| alpha + *bytes as f64 / (bandwidth * 1e3);
@@ -150,11 +158,11 @@ fn curve(id: &str, alpha: f64, bandwidth: f64, seed: u64) -> Judged {
             }
         }
     }
-    judged(&format!("{id}.jsonl"), lines)
+    loaded(&format!("{id}.jsonl"), lines)
 }
 
 #[test]
-fn latency_and_bandwidth_that_got_worse_are_told_apart() {
+fn latency_and_bandwidth_regressions_are_distinguished() {
     for (alpha, bandwidth, worse) in [
         (100.0, 20.0, vec![]),
         (130.0, 20.0, vec![CurvePart::Latency]),
@@ -163,8 +171,9 @@ fn latency_and_bandwidth_that_got_worse_are_told_apart() {
         (80.0, 25.0, vec![]),
     ] {
         let verdict = compared(&curve("a", 100.0, 20.0, 3), &curve("b", alpha, bandwidth, 4));
-        let told: Vec<CurvePart> = verdict.curves.iter().filter(|curve| curve.worse).map(|curve| curve.part).collect();
-        assert_eq!(told, worse, "{alpha} us, {bandwidth} GB/s: {:?}", verdict.curves);
+        let worse_parts: Vec<CurvePart> =
+            verdict.curves.iter().filter(|curve| curve.worse).map(|curve| curve.part).collect();
+        assert_eq!(worse_parts, worse, "{alpha} us, {bandwidth} GB/s: {:?}", verdict.curves);
         let [latency, rate] = &verdict.curves[..] else { panic!("{:?}", verdict.curves) };
         assert!((latency.slowdown - (alpha / 100.0 - 1.0)).abs() < 0.05, "{latency:?}");
         assert!((rate.slowdown - (20.0 / bandwidth - 1.0)).abs() < 0.05, "{rate:?}");
@@ -181,7 +190,7 @@ fn a_slow_down_too_small_for_any_row_alone_is_seen_on_the_curve() {
     assert!(verdict.curves.iter().all(|curve| curve.worse), "{:?}", verdict.curves);
 }
 
-/// Optimised, the figures are those of the promise; otherwise fewer, so that the tests stay quick.
+/// The documented numbers in optimised builds; fewer otherwise, so that the tests stay quick.
 const TRIALS: u64 = if cfg!(debug_assertions) { 12 } else { 2000 };
 const ROWS: usize = if cfg!(debug_assertions) { 40 } else { 200 };
 
@@ -225,7 +234,8 @@ fn deleting_any_line_of_either_record_never_passes() {
     };
     let (base, new) = (text("a", 1), text("b", 2));
     let code = |base: Vec<Line>, new: Vec<Line>| {
-        let read = |name: &str, lines: Vec<Line>| Ok(Judged { path: name.into(), record: Record::from_lines(lines)? });
+        let read =
+            |name: &str, lines: Vec<Line>| Ok(LoadedRecord { path: name.into(), record: Record::from_lines(lines)? });
         let verdict = read("a", base).and_then(|base| compare(&[base], &[read("b", new)?], &RULE));
         verdict.map_or_else(|error: Error| error.exit_code(), |verdict| verdict.exit_code)
     };

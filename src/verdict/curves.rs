@@ -1,7 +1,7 @@
-//! What a change does to whole curves: did latency get worse, or bandwidth, or both?
+//! Which part of a curve changed: latency, bandwidth, or both.
 //!
-//! For every replicate alpha and beta of a curve are fitted again, from the lines of all replicates together; they then go
-//! into the same test as the rows.
+//! Alpha and beta of a curve are fitted for each replicate, starting from the lines of all replicates together, and go into
+//! the same test as the rows.
 
 use super::evidence::Evidence;
 use crate::cost::curve::Envelope;
@@ -11,11 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fewer sizes do not make a curve.
-const FEWEST_SIZES: usize = 3;
-/// More sizes tell no more of alpha and beta; of more, every second, third ... is taken.
-const MOST_SIZES: usize = 64;
-/// Share of the time of the outermost size that must come from alpha, or from beta, for it to be seen there.
+/// Minimum number of sizes of a curve.
+const MIN_SIZES: usize = 3;
+/// More sizes do not improve alpha and beta; a longer curve is thinned to every second, third ... size.
+const MAX_SIZES: usize = 64;
+/// Alpha (or beta) is tested only where it makes up at least this share of the time at the outermost size.
 const SEEN: f64 = 0.5;
 
 /// A part of a curve's cost.
@@ -65,7 +65,7 @@ pub struct CurveChange {
     pub worse: bool,
 }
 
-/// A part of a curve, replicate by replicate: those of the base, then those of the new run.
+/// One part of a curve (alpha or beta) per replicate: first the base, then the new run.
 pub(super) struct Series {
     name: String,
     cases: usize,
@@ -76,7 +76,7 @@ pub(super) struct Series {
 
 type Pair<'a> = (&'a Evidence<'a>, Option<&'a Evidence<'a>>);
 
-/// The curves that both runs have in full.
+/// The curves that are complete in both runs.
 pub(super) fn series(pairs: &[Pair]) -> Vec<Series> {
     let mut curves: BTreeMap<String, Vec<(u64, Vec<f64>)>> = BTreeMap::new();
     for (case, old) in pairs {
@@ -92,11 +92,11 @@ pub(super) fn series(pairs: &[Pair]) -> Vec<Series> {
 fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
     points.sort_by_key(|(bytes, _)| *bytes);
     points.dedup_by_key(|(bytes, _)| *bytes);
-    let every = points.len().div_ceil(MOST_SIZES).max(1);
+    let every = points.len().div_ceil(MAX_SIZES).max(1);
     let points: Vec<(u64, Vec<f64>)> = points.into_iter().step_by(every).collect();
     let middle: Option<Vec<(f64, f64)>> =
         points.iter().map(|(bytes, times)| Some((*bytes as f64, median(&sorted(times.iter().copied()))?))).collect();
-    let Some(middle) = middle.filter(|points| points.len() >= FEWEST_SIZES) else { return Vec::new() };
+    let Some(middle) = middle.filter(|points| points.len() >= MIN_SIZES) else { return Vec::new() };
     let Some(envelope) = Envelope::of(&middle) else { return Vec::new() };
     let limits: Option<Vec<_>> = (0..points[0].1.len())
         .map(|replicate| {
@@ -119,7 +119,7 @@ fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
     latency.into_iter().chain(bandwidth).collect()
 }
 
-/// The name that its cases have in common: with `*` in the place of the bytes.
+/// The common name of the cases of a curve, with `*` in place of the bytes.
 fn curve_name(facts: &CaseFacts) -> String {
     let bytes = facts.bytes_total.0.to_string();
     let parts: Vec<&str> = facts.name.split('/').map(|part| if part == bytes { "*" } else { part }).collect();
@@ -130,7 +130,7 @@ fn curve_name(facts: &CaseFacts) -> String {
 }
 
 impl Series {
-    /// What the test made of it.
+    /// The change of this part, given its corrected probability `p`.
     pub fn change(&self, base: usize, p: f64, level: f64, relevant: f64, ranks: &mut RankSums) -> Option<CurveChange> {
         let (before, after) = self.logarithms.split_at(base.min(self.logarithms.len()));
         let (before, after) = (sorted(before.iter().copied()), sorted(after.iter().copied()));

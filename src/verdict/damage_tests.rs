@@ -1,6 +1,6 @@
-//! What became of a file after it was written: no line that is gone, cut, doubled or moved, and no byte that flipped, passes.
+//! Damaged files never pass: missing, truncated, duplicated or moved lines, and flipped bytes.
 
-use super::testing::{judged, lines, machine, written};
+use super::testing::{lines, loaded, machine, written};
 use super::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -14,15 +14,15 @@ fn good() -> String {
     ))
 }
 
-/// The exit code that a gate answers a file with.
+/// The exit code of a gate on these bytes.
 fn code(folder: &Path, bytes: &[u8]) -> i32 {
     let path = folder.join("r.jsonl");
     std::fs::write(&path, bytes).unwrap();
-    let verdict = Judged::read(&path).and_then(|judged| gate(&[judged], Some(&machine("10GB/s")), &RULE));
+    let verdict = LoadedRecord::read(&path).and_then(|loaded| gate(&[loaded], Some(&machine("10GB/s")), &RULE));
     verdict.map_or_else(|error| error.exit_code(), |verdict| verdict.exit_code)
 }
 
-/// A way to harm the line at an index.
+/// A name, and a way to damage the line at an index.
 type Harm = (&'static str, fn(&mut Vec<String>, usize));
 
 const HARMS: [Harm; 5] = [
@@ -77,7 +77,7 @@ fn a_record_with_any_of_500_bytes_flipped_never_passes() {
 }
 
 #[test]
-fn a_number_that_was_edited_by_hand_is_told_from_one_that_was_measured() {
+fn a_number_that_was_edited_by_hand_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let (path, whole) = (folder.path().join("r.jsonl"), good());
     for (text, words, code) in [
@@ -86,14 +86,14 @@ fn a_number_that_was_edited_by_hand_is_told_from_one_that_was_measured() {
     ] {
         assert_ne!(text, whole);
         std::fs::write(&path, text).unwrap();
-        let verdict = gate(&[Judged::read(&path).unwrap()], Some(&machine("10GB/s")), &RULE).unwrap();
+        let verdict = gate(&[LoadedRecord::read(&path).unwrap()], Some(&machine("10GB/s")), &RULE).unwrap();
         assert_eq!(verdict.exit_code, code);
         assert!(verdict.troubles[0].text.contains(words), "{:?}", verdict.troubles);
     }
 }
 
 #[test]
-fn lines_that_never_were_a_file_need_no_digest() {
-    let record = judged("r.jsonl", lines("a", &[vec![100.0; 6]]));
+fn lines_that_were_never_a_file_need_no_digest() {
+    let record = loaded("r.jsonl", lines("a", &[vec![100.0; 6]]));
     assert_eq!(gate(&[record], Some(&machine("10GB/s")), &RULE).unwrap().exit_code, 0);
 }

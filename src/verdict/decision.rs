@@ -1,4 +1,4 @@
-//! What a row and a whole verdict can come to, and the exit code of several troubles at once.
+//! The outcomes of a row and of a verdict, and the exit code for several troubles at once.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ impl Decision {
         }
     }
 
-    /// What an exit code says of a verdict.
-    pub fn of_exit_code(code: i32) -> Decision {
+    /// The decision that an exit code stands for.
+    pub fn from_exit_code(code: i32) -> Decision {
         match code {
             0 => Decision::Pass,
             1 => Decision::Fail,
@@ -39,13 +39,13 @@ impl Decision {
     }
 }
 
-/// The gravest of exit codes: wrong data, hang, environment, coverage, failed gate, inconclusive, passed. An unknown code
-/// is graver than a failed gate, so that it never hides.
-pub fn gravest(codes: impl IntoIterator<Item = i32>) -> i32 {
+/// The most severe exit code, in this order: wrong data, hang, environment, coverage, failed gate, inconclusive, passed. An
+/// unknown code ranks above a failed gate, so that it is never hidden.
+pub fn most_severe(codes: impl IntoIterator<Item = i32>) -> i32 {
     const ORDER: [i32; 7] = [4, 5, 6, 7, 1, 3, 0];
     let place = |code: &i32| ORDER.iter().position(|known| known == code).unwrap_or(3);
-    let gravest = codes.into_iter().min_by_key(place).unwrap_or(0);
-    if ORDER.contains(&gravest) { gravest } else { 7 }
+    let most_severe = codes.into_iter().min_by_key(place).unwrap_or(0);
+    if ORDER.contains(&most_severe) { most_severe } else { 7 }
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gravest_code_wins_and_none_is_lost() {
+    fn the_most_severe_code_wins_and_none_is_lost() {
         for (codes, worst) in [
             (vec![], 0),
             (vec![0, 3], 3),
@@ -63,7 +63,7 @@ mod tests {
             (vec![0, 256], 7),
             (vec![1, 42], 7),
         ] {
-            assert_eq!(gravest(codes.clone()), worst, "{codes:?}");
+            assert_eq!(most_severe(codes.clone()), worst, "{codes:?}");
         }
     }
 }

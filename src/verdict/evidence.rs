@@ -1,9 +1,9 @@
-//! What records say of each planned case, replicate by replicate, and what speaks against them.
+//! The times of each planned case, replicate by replicate, and the reasons why it must not pass.
 //!
-//! Nothing is judged here; whatever would keep a row from passing is written down as a sentence.
+//! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
-use super::slow_while::SlowWhile;
-use super::{Judged, Trouble};
+use super::transient_slowdown::TransientSlowdown;
+use super::{LoadedRecord, Trouble};
 use crate::collective::Collective;
 use crate::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, Outcome};
 use crate::record::{Record, Seal};
@@ -11,22 +11,22 @@ use crate::sample::Cadence;
 use crate::stats::{median, sorted};
 use crate::units::Seconds;
 
-/// With a larger share of samples left out, what is left is unreliable too.
-const MOST_DOUBTFUL_SHARE: f64 = 0.1;
+/// With a larger share of excluded samples the remaining ones are unreliable too.
+const MAX_EXCLUDED_SHARE: f64 = 0.1;
 
 /// A planned case with all its replicates.
 pub(super) struct Evidence<'a> {
     /// The case, as planned.
     pub facts: &'a CaseFacts,
-    /// Median time of one transfer of each replicate that was requested, in seconds; none where nothing counts.
+    /// Median time of one transfer in each requested replicate, in seconds; none without a valid sample.
     pub seconds: Vec<Option<f64>>,
-    /// The same, but for replicates that fell into a slow period of the machine: there what the case usually takes.
+    /// The same, but with the usual time of the case for replicates that fell into a transient slowdown.
     pub steady_seconds: Vec<Option<f64>>,
-    /// What keeps it from passing, each once.
+    /// Reasons why it must not pass, without duplicates.
     pub shortfalls: Vec<String>,
-    /// True where a replicate was not measured, unless all were skipped.
+    /// True where a replicate was not measured, unless all replicates were skipped.
     pub unmeasured: bool,
-    /// True where data arrived wrong.
+    /// True where wrong data was received.
     pub corrupt: bool,
 }
 
@@ -36,7 +36,7 @@ impl Evidence<'_> {
         sorted(self.seconds.iter().flatten().copied())
     }
 
-    /// The times without what a slow while added to them; none where there was no such while.
+    /// Ascending times with a transient slowdown removed; none where there was none.
     pub fn steady(&self) -> Option<Vec<f64>> {
         (self.steady_seconds != self.seconds).then(|| sorted(self.steady_seconds.iter().flatten().copied()))
     }
@@ -48,8 +48,8 @@ impl Evidence<'_> {
     }
 }
 
-/// The cases of records that have the same plan, and what speaks against the records as a whole.
-pub(super) fn evidence(records: &[Judged]) -> (Vec<Evidence<'_>>, Vec<Trouble>) {
+/// The cases of records with the same plan, and the troubles of the records as a whole.
+pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trouble>) {
     let Some(first) = records.first() else { return Default::default() };
     let mut cases: Vec<Evidence> = (first.record.plan.cases.iter())
         .map(|facts| Evidence {
@@ -62,21 +62,21 @@ pub(super) fn evidence(records: &[Judged]) -> (Vec<Evidence<'_>>, Vec<Trouble>) 
         })
         .collect();
     let mut troubles = Vec::new();
-    for Judged { path, record } in records {
+    for LoadedRecord { path, record } in records {
         let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); cases.len()];
         for line in &record.cases {
             if let Some(lines) = lines.get_mut(line.case as usize) {
                 lines.push(line);
             }
         }
-        let slow_while = slow_while(record);
+        let transient_slowdown = transient_slowdown(record);
         for (index, (case, lines)) in cases.iter_mut().zip(lines).enumerate() {
-            add_record(case, record, &lines, slow_while.as_ref().map(|found| (found, index as u32)));
+            add_record(case, record, &lines, transient_slowdown.as_ref().map(|found| (found, index as u32)));
         }
-        let told = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.display()) };
-        troubles.extend(of_record(record, slow_while).into_iter().map(told));
+        let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.display()) };
+        troubles.extend(of_record(record, transient_slowdown).into_iter().map(trouble));
     }
-    // What can be run once can be run always: a replicate that was skipped is then missing.
+    // A case that ran once can always run: a skipped replicate then counts as missing.
     for case in &mut cases {
         case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
     }
@@ -88,14 +88,19 @@ pub(super) fn evidence(records: &[Judged]) -> (Vec<Evidence<'_>>, Vec<Trouble>) 
     (cases, troubles)
 }
 
-/// The while in which the machine was slow, where there was one.
-pub(super) fn slow_while(record: &Record) -> Option<SlowWhile> {
-    SlowWhile::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
+/// The transient slowdown of a record, if there was one.
+pub(super) fn transient_slowdown(record: &Record) -> Option<TransientSlowdown> {
+    TransientSlowdown::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
 }
 
-fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_while: Option<(&SlowWhile, u32)>) {
+fn add_record(
+    case: &mut Evidence,
+    record: &Record,
+    lines: &[&CaseLine],
+    transient_slowdown: Option<(&TransientSlowdown, u32)>,
+) {
     let settings = &record.header.settings;
-    // With a budget for all cases, those count that the time sufficed for.
+    // With a shared time budget only the replicates that it sufficed for are expected.
     let replicates = match settings.within_seconds {
         Some(_) if !lines.is_empty() => lines.iter().map(|line| line.replicate).collect(),
         _ => (0..settings.fewest_replicates()).collect::<Vec<_>>(),
@@ -103,12 +108,14 @@ fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_wh
     for replicate in replicates {
         let line = lines.iter().find(|line| line.replicate == replicate);
         let seconds = line.and_then(|line| add_line(case, record, line));
-        let waived = line.is_some_and(|line| matches!(line.outcome, Outcome::Waived { .. }));
-        case.unmeasured |= seconds.is_none() && !waived;
+        let skipped = line.is_some_and(|line| matches!(line.outcome, Outcome::Waived { .. }));
+        case.unmeasured |= seconds.is_none() && !skipped;
         case.seconds.push(seconds);
-        let usual = |seconds| slow_while.map_or(seconds, |(found, index)| found.without(index, replicate, seconds));
+        let usual = |seconds| {
+            transient_slowdown.map_or(seconds, |(found, index)| found.seconds_without(index, replicate, seconds))
+        };
         case.steady_seconds.push(seconds.map(usual));
-        if slow_while.is_some_and(|(found, index)| found.has(index, replicate)) {
+        if transient_slowdown.is_some_and(|(found, index)| found.includes(index, replicate)) {
             case.add("unreliable: a replicate fell into a slow period of the machine".to_owned());
         }
         if line.is_none() {
@@ -130,14 +137,14 @@ fn add_record(case: &mut Evidence, record: &Record, lines: &[&CaseLine], slow_wh
     }
 }
 
-/// Notes what a line says, and gives its median where it has one that counts.
+/// Records the shortfalls of a line, and returns its median time if it has a valid one.
 fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64> {
     for warning in &line.warnings {
         case.add(format!("unreliable: {warning}"));
     }
     match &line.outcome {
         Outcome::Measured { verified } => {
-            // A barrier moves nothing that could arrive wrong.
+            // A barrier moves no data that could be checked.
             let nothing_to_check = case.facts.collective == Collective::Barrier && record.header.settings.verify;
             if !verified && !nothing_to_check {
                 case.add("not verified: data were not checked".to_owned());
@@ -162,7 +169,7 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
     }
     let (middle, left_out) = seconds_of(line, case.facts);
     let samples = line.samples.slowest_nanoseconds.len();
-    if left_out as f64 > MOST_DOUBTFUL_SHARE * samples as f64 {
+    if left_out as f64 > MAX_EXCLUDED_SHARE * samples as f64 {
         case.add(format!("unreliable: {left_out} of {samples} samples of a replicate do not count"));
     }
     if middle.is_none() {
@@ -171,7 +178,7 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
     middle
 }
 
-/// Median time of one transfer over the samples of a line that count, if it was measured, and how many do not.
+/// Median time of one transfer over the valid samples of a line, if it was measured, and the number of excluded samples.
 pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, usize) {
     if !matches!(line.outcome, Outcome::Measured { .. }) {
         return (None, 0);
@@ -188,9 +195,9 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     (median(&times).filter(|middle| *middle > 0.0), left_out)
 }
 
-/// What speaks against a record as a whole, with the exit code that it earns.
-fn of_record(record: &Record, slow_while: Option<SlowWhile>) -> Vec<(i32, String)> {
-    let slow_while = slow_while.map(|found| (3, found.text));
+/// Troubles of a record as a whole, each with its exit code.
+fn of_record(record: &Record, transient_slowdown: Option<TransientSlowdown>) -> Vec<(i32, String)> {
+    let transient_slowdown = transient_slowdown.map(|found| (3, found.text));
     let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
     match &record.end {
         None => {
@@ -243,6 +250,6 @@ fn of_record(record: &Record, slow_while: Option<SlowWhile>) -> Vec<(i32, String
     if failed > 0 {
         found.push((6, format!("{failed} measurements could not be run to their end")));
     }
-    found.extend(slow_while);
+    found.extend(transient_slowdown);
     found
 }

@@ -1,4 +1,4 @@
-//! Which expectations of a machine file are about a case, and what a limit makes of the times of its replicates.
+//! Which expectations of a machine file apply to a case, and whether its replicates meet the limit.
 
 use super::algorithm::may_use;
 use super::document::{AgainstLimit, Metric};
@@ -11,12 +11,12 @@ use crate::units::Bytes;
 use crate::verdict::Decision;
 use std::collections::{BTreeMap, HashMap};
 
-/// The expectations of a machine, so that those about a case are found without going through all.
+/// The expectations of a machine, indexed so that those for a case are found without a linear search.
 pub(super) struct Expected<'a> {
     all: &'a [Expectation],
-    /// Those of one size.
+    /// Expectations of a single size.
     of_size: HashMap<(Place, Bytes), Vec<usize>>,
-    /// Those of a range of sizes.
+    /// Expectations of a range of sizes.
     of_range: HashMap<Place, Vec<usize>>,
 }
 
@@ -68,18 +68,18 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// What one expectation makes of a row.
-pub(super) struct Weighed {
+/// The result of checking a row against one expectation.
+pub(super) struct LimitCheck {
     pub decision: Decision,
     pub reason: String,
     pub replicates_more: Option<u32>,
     pub against: AgainstLimit,
 }
 
-/// Holds the replicates' times of one transfer against a limit: a pass only where the lower confidence bound of the median
+/// Compares the replicates' times of one transfer with a limit: a pass only where the lower confidence bound of the median
 /// clears it, a fail where the upper bound is beyond it on the bad side. The bounds are of order statistics, each with
 /// confidence `level`.
-pub(super) fn weigh(expected: &Expectation, facts: &CaseFacts, seconds: &[f64], level: f64) -> Weighed {
+pub(super) fn check_limit(expected: &Expectation, facts: &CaseFacts, seconds: &[f64], level: f64) -> LimitCheck {
     let factor = facts.bus_factor.filter(|factor| *factor > 0.0);
     let bytes = facts.bytes_accounted.0 as f64 * factor.unwrap_or(0.0);
     let (metric, limit) = match expected.limit {
@@ -119,20 +119,20 @@ pub(super) fn weigh(expected: &Expectation, facts: &CaseFacts, seconds: &[f64], 
         algorithm: expected.algorithm.clone(),
         version: expected.version.clone(),
     };
-    Weighed { decision, reason, replicates_more, against }
+    LimitCheck { decision, reason, replicates_more, against }
 }
 
 fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -> (String, Option<u32>) {
     let more = needed.map(|needed| needed.saturating_sub(count) as u32);
     let fewest = fewest_for_bound(level);
-    let told = match more {
+    let advice = match more {
         Some(more) => format!("about {more} more replicates would decide if they fall as these did"),
         None => "no sensible number of replicates will decide: the median lies at the limit".to_owned(),
     };
     let reason = match count {
         0 => "nothing was measured that can be compared with the limit".to_owned(),
-        _ if count < fewest => format!("{count} replicates bound nothing, at least {fewest} are needed; {told}"),
-        _ => format!("{agreeing} of {count} replicates meet the limit; {told}"),
+        _ if count < fewest => format!("{count} replicates bound nothing, at least {fewest} are needed; {advice}"),
+        _ => format!("{agreeing} of {count} replicates meet the limit; {advice}"),
     };
     (reason, more)
 }

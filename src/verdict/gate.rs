@@ -1,36 +1,36 @@
-//! Does a machine reach what is expected of it? Every row that an expectation is about passes, fails, or is inconclusive.
+//! Does a machine meet its expectations? Every row with an expectation passes, fails, or is inconclusive.
 
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
-use super::expected::{Expected, Weighed, weigh};
-use super::{Allowed, Decision, Judged, Trouble, check_together, gravest, template};
+use super::expected::{Expected, LimitCheck, check_limit};
+use super::{Allowed, Decision, LoadedRecord, Trouble, ensure_comparable, most_severe, template};
 use crate::config::Machine;
 use crate::error::Result;
 use crate::stats::fewest_for_bound;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// How a gate decides.
+/// Thresholds of a gate.
 #[derive(Clone, Debug)]
 pub struct GateRule {
     /// Confidence of each bound, one-sided.
     pub confidence: f64,
-    /// In what several records of the machine may differ.
+    /// Differences between records of the machine that are accepted.
     pub allowed: Vec<Allowed>,
 }
 
-/// Holds records of one machine against what its file expects. Several records are replicates of each other.
+/// Compares records of one machine with the expectations of its file. Several records count as replicates of each other.
 ///
 /// # Errors
-/// A usage error where the records are not alike, or one run is given twice.
-pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
-    check_together(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
+/// A usage error where the records are not comparable, or one run is given twice.
+pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
+    ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
     let (mut cases, mut troubles) = evidence(records);
     if let Some(machine) = machine {
-        doubt_other_machine(records, machine, &mut cases);
+        flag_other_machine(records, machine, &mut cases);
     }
     let expectations = machine.map_or(&[][..], |machine| &machine.expectations);
-    let environment = records.first().map(|judged| &judged.record.header.environment);
+    let environment = records.first().map(|loaded| &loaded.record.header.environment);
     let expected = Expected::new(expectations, environment);
     let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
     let rows: Vec<Row> =
@@ -45,15 +45,15 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
         troubles.push(Trouble { exit_code: 3, text: nothing_expected(machine) });
     }
     let template = template::of(&cases, &rows);
-    let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
     Ok(Verdict {
         format: FORMAT.to_owned(),
         version: VERSION,
         question: Question::Gate,
-        decision: Decision::of_exit_code(exit_code),
+        decision: Decision::from_exit_code(exit_code),
         exit_code,
-        rule: told(rule, coverage.rows_judged),
-        runs: records.iter().map(|judged| judged.run("judged")).collect(),
+        rule: describe_rule(rule, coverage.rows_judged),
+        runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
         machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.display())),
         false_alarms: FalseAlarms {
             level: 1.0 - rule.confidence,
@@ -70,23 +70,23 @@ pub fn gate(records: &[Judged], machine: Option<&Machine>, rule: &GateRule) -> R
     })
 }
 
-/// Holds records against a machine that nobody knows: inconclusive, with a machine file to fill in. `told` says what was asked
-/// for and what there is.
+/// Gates records of an unknown machine: the verdict is inconclusive and has a template of a machine file. `message` names the
+/// requested machine and the known ones.
 ///
 /// # Errors
 /// As [`gate`].
-pub fn gate_unknown_machine(records: &[Judged], name: &str, told: String, rule: &GateRule) -> Result<Verdict> {
+pub fn gate_unknown_machine(records: &[LoadedRecord], name: &str, message: String, rule: &GateRule) -> Result<Verdict> {
     let mut verdict = gate(records, None, rule)?;
     let nothing = nothing_expected(None);
     for trouble in verdict.troubles.iter_mut().filter(|trouble| trouble.text == nothing) {
-        trouble.text.clone_from(&told);
+        trouble.text.clone_from(&message);
     }
     let most = verdict.rows.iter().map(|row| row.locality.ranks_per_node).max().unwrap_or(1);
     verdict.template = Some(template::machine_head(name, most) + verdict.template.as_deref().unwrap_or_default());
     Ok(verdict)
 }
 
-/// The exit code that a row asks for. Wrong and missing data ask for theirs as troubles of the record.
+/// The exit code of a row. Wrong and missing data have exit codes of their own, as troubles of the record.
 pub(super) fn exit_code_of(row: &Row) -> i32 {
     match row.decision {
         Some(Decision::Fail) => 1,
@@ -95,7 +95,7 @@ pub(super) fn exit_code_of(row: &Row) -> i32 {
     }
 }
 
-/// Counts what was judged.
+/// Counts of judged rows and replicates.
 pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
     let count = |wanted: Option<Decision>| rows.iter().filter(|row| row.decision == wanted).count() as u32;
     let judged = || rows.iter().zip(cases).filter(|(row, _)| row.decision.is_some());
@@ -112,8 +112,8 @@ pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
     }
 }
 
-/// A row that nothing is said of yet.
-pub(super) fn bare_row(case: &Evidence) -> Row {
+/// A row without a decision.
+pub(super) fn undecided_row(case: &Evidence) -> Row {
     let facts = case.facts;
     Row {
         name: facts.name.clone(),
@@ -134,30 +134,30 @@ pub(super) fn bare_row(case: &Evidence) -> Row {
     }
 }
 
-/// Several expectations about one row all count; the worst is shown, so that none added makes the row better.
+/// Of several expectations about one row the worst result is shown, so that adding one never improves the row.
 fn row(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
-    let mut row = bare_row(case);
-    let worst_of = |seconds: &[f64]| -> Option<Weighed> {
+    let mut row = undecided_row(case);
+    let worst_of = |seconds: &[f64]| -> Option<LimitCheck> {
         (about.iter())
-            .map(|index| weigh(expected.at(*index), case.facts, seconds, level))
+            .map(|index| check_limit(expected.at(*index), case.facts, seconds, level))
             .reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
     };
     let Some(mut worst) = worst_of(&case.measured()) else { return row };
-    // What a slow while alone did is no figure of the machine. What fails without it as well fails.
+    // A transient slowdown says nothing about the machine: the row fails only if it fails without it too.
     let without = case.steady().filter(|_| worst.decision == Decision::Fail).and_then(|seconds| worst_of(&seconds));
     if without.is_some_and(|without| without.decision != Decision::Fail) {
         worst.decision = Decision::Inconclusive;
         worst.reason += "; it would not fail without the slow period of the machine";
     }
-    row.decision = Some(held_back(worst.decision, case));
+    row.decision = Some(cap_decision(worst.decision, case));
     row.reasons.splice(0..0, (!worst.reason.is_empty()).then_some(worst.reason));
     row.replicates_more = worst.replicates_more;
     row.against_limit = Some(worst.against);
     row
 }
 
-/// Whatever speaks against a row keeps it from passing, and never makes a failed one better.
-pub(super) fn held_back(decision: Decision, case: &Evidence) -> Decision {
+/// Caps a decision: a row with any shortfall does not pass, and a failed row never improves.
+pub(super) fn cap_decision(decision: Decision, case: &Evidence) -> Decision {
     match case {
         case if case.corrupt => decision.max(Decision::Fail),
         case if !case.shortfalls.is_empty() => decision.max(Decision::Inconclusive),
@@ -165,10 +165,10 @@ pub(super) fn held_back(decision: Decision, case: &Evidence) -> Decision {
     }
 }
 
-/// A record that names another machine file was measured elsewhere, as far as anyone can tell.
-fn doubt_other_machine(records: &[Judged], machine: &Machine, cases: &mut [Evidence]) {
-    for judged in records {
-        let Some(named) = &judged.record.header.backend.machine else { continue };
+/// Marks all rows as unreliable where a record names another machine file.
+fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [Evidence]) {
+    for loaded in records {
+        let Some(named) = &loaded.record.header.backend.machine else { continue };
         let stem = Path::new(named).file_stem().and_then(|stem| stem.to_str());
         if named != &machine.name && stem != Some(machine.name.as_str()) {
             for case in cases.iter_mut() {
@@ -193,7 +193,7 @@ fn nothing_expected(machine: Option<&Machine>) -> String {
     }
 }
 
-fn told(rule: &GateRule, rows: u32) -> Vec<String> {
+fn describe_rule(rule: &GateRule, rows: u32) -> Vec<String> {
     let (percent, level) = (rule.confidence * 100.0, 1.0 - rule.confidence);
     let digits = crate::units::three_digits;
     vec![

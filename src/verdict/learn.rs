@@ -1,11 +1,11 @@
-//! From healthy runs to a machine file: what a machine reached becomes what is expected of it.
+//! From healthy runs to a machine file: measured values become expectations.
 //!
 //! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches down to the
 //! lower of their 5 % quantile and of the slowest run's own median, so that the slowest healthy node passes, and is never
 //! below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
 
 use super::evidence::{Evidence, evidence};
-use super::{Allowed, Judged, Trouble, check_together};
+use super::{Allowed, LoadedRecord, Trouble, ensure_comparable};
 use crate::collective::{Collective, Placement};
 use crate::config::Machine;
 use crate::error::{Error, Result};
@@ -16,25 +16,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-/// With fewer replicates a quantile is a guess.
-const FEWEST_REPLICATES: usize = 5;
+/// Minimum number of replicates for a quantile.
+const MIN_REPLICATES: usize = 5;
 /// The share of replicates of a healthy machine that may lie below the floor.
 const QUANTILE: f64 = 0.05;
 
-/// How expectations are learned.
+/// Options of learning expectations.
 #[derive(Clone, Debug)]
 pub struct LearnRule {
     /// Name of the machine.
     pub name: String,
     /// The least tolerance, as a share.
     pub least_tolerance: f64,
-    /// True where switches reduce, so that figures above what the links allow are believed.
+    /// True where switches reduce, so that values above the bound of the links are accepted.
     pub in_network: bool,
-    /// In what the runs may differ, besides their hosts.
+    /// Differences between the runs that are accepted, besides their hosts.
     pub allowed: Vec<Allowed>,
 }
 
-/// What was learned.
+/// A learned machine file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
     /// The text of the machine file.
@@ -45,7 +45,7 @@ pub struct Learned {
     pub left_out: Vec<String>,
 }
 
-/// Rows that one expectation is about.
+/// The rows that share one expectation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     collective: Collective,
@@ -64,25 +64,25 @@ struct Values {
     of_run: BTreeMap<usize, Vec<f64>>,
 }
 
-/// Learns what to expect from runs of healthy nodes; link rates are those of `links`.
+/// Learns expectations from runs of healthy nodes; link rates are those of `links`.
 ///
 /// # Errors
-/// Where a run is not whole or data arrived wrong, or runs are not alike; where no row is verified, reliable and has enough
-/// replicates; where a figure is above what the links allow.
-pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Learned> {
+/// Where a run is incomplete or received wrong data, or runs are not comparable; where no row is verified, reliable and has
+/// enough replicates; where a value is above the bound of the links.
+pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Result<Learned> {
     let mut allowed = rule.allowed.clone();
     allowed.push(Allowed::Hosts);
-    check_together(&records.iter().collect::<Vec<_>>(), &allowed)?;
+    ensure_comparable(&records.iter().collect::<Vec<_>>(), &allowed)?;
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
-    let mut doubtful: BTreeMap<Kind, String> = BTreeMap::new();
-    for (run, judged) in records.iter().enumerate() {
-        let (cases, troubles) = evidence(std::slice::from_ref(judged));
-        refuse_unhealthy(judged, &troubles)?;
+    let mut excluded: BTreeMap<Kind, String> = BTreeMap::new();
+    for (run, loaded) in records.iter().enumerate() {
+        let (cases, troubles) = evidence(std::slice::from_ref(loaded));
+        refuse_unhealthy(loaded, &troubles)?;
         for case in cases.iter().filter(|case| case.facts.group_size > 1) {
             let (kind, is_rate, values) = values(case);
-            if let (Some(why), false) = (case.shortfalls.first(), is_waived(case)) {
-                let run = judged.path.display();
-                doubtful.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
+            if let (Some(why), false) = (case.shortfalls.first(), is_skipped(case)) {
+                let run = loaded.path.display();
+                excluded.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
                 continue;
             }
             let known = kinds.entry(kind).or_default();
@@ -90,27 +90,27 @@ pub fn learn(records: &[Judged], links: &Machine, rule: &LearnRule) -> Result<Le
             known.of_run.entry(run).or_default().extend(values);
         }
     }
-    // A row that one run doubts is not healthy in the others either.
-    kinds.retain(|kind, _| !doubtful.contains_key(kind));
-    write(records, &kinds, doubtful.into_values().collect(), links, rule)
+    // A row that is unreliable in one run is excluded from all of them.
+    kinds.retain(|kind, _| !excluded.contains_key(kind));
+    write(records, &kinds, excluded.into_values().collect(), links, rule)
 }
 
-/// A machine file is a promise: nothing synthetic, unreliable, wrong or incomplete goes into it.
-fn refuse_unhealthy(judged: &Judged, found: &[Trouble]) -> Result<()> {
+/// Refuses records that are synthetic, unreliable, wrong or incomplete.
+fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
     let refused = |code: i32, why: &str| {
-        let text = format!("nothing is learned from {}: {why}", judged.path.display());
-        // What is merely inconclusive is the user's choice of record, not a failure of the machine.
+        let text = format!("nothing is learned from {}: {why}", loaded.path.display());
+        // An inconclusive record is a poor choice of the user, not a failure of the machine.
         Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
     };
-    let code = super::gravest(found.iter().map(|trouble| trouble.exit_code));
+    let code = super::most_severe(found.iter().map(|trouble| trouble.exit_code));
     if let Some(trouble) = found.iter().find(|trouble| trouble.exit_code == code) {
         return refused(code, &trouble.text);
     }
     Ok(())
 }
 
-/// True where every replicate said that the case cannot be run.
-fn is_waived(case: &Evidence) -> bool {
+/// True where every replicate was skipped.
+fn is_skipped(case: &Evidence) -> bool {
     !case.unmeasured && !case.corrupt && case.seconds.iter().all(Option::is_none)
 }
 
@@ -130,10 +130,10 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
     (kind, is_rate, case.seconds.iter().flatten().map(move |time| if is_rate { moved / time } else { *time }))
 }
 
-/// Value and tolerance of some replicates; none with too few.
+/// Value and tolerance of the expectation; none with too few replicates.
 fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
     let all = sorted(values.of_run.values().flatten().copied());
-    if all.len() < FEWEST_REPLICATES {
+    if all.len() < MIN_REPLICATES {
         return None;
     }
     let middle = median(&all)?;
@@ -150,9 +150,9 @@ fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
     Some((middle, tolerance))
 }
 
-/// The machine file of what is reliable; `left_out` is told besides what has too few replicates.
+/// The machine file of the reliable kinds; kinds with too few replicates are added to `left_out`.
 fn write(
-    records: &[Judged],
+    records: &[LoadedRecord],
     kinds: &BTreeMap<Kind, Values>,
     mut left_out: Vec<String>,
     links: &Machine,
@@ -163,7 +163,7 @@ fn write(
     for (kind, values) in kinds {
         let count: usize = values.of_run.values().map(Vec::len).sum();
         let Some((value, tolerance)) = expectation(values, rule.least_tolerance) else {
-            left_out.push(format!("{}: {count} replicates, at least {FEWEST_REPLICATES} are needed", described(kind)));
+            left_out.push(format!("{}: {count} replicates, at least {MIN_REPLICATES} are needed", describe(kind)));
             continue;
         };
         let [ranks, per_node, nodes, groups] = kind.group;
@@ -173,7 +173,7 @@ fn write(
             return Err(Error::usage(format!(
                 "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
                  switches themselves reduce or copy",
-                described(kind),
+                describe(kind),
                 Rate(value)
             )));
         }
@@ -198,21 +198,21 @@ fn write(
             kind.element_type,
             quoted(&source(records)),
             newest(records),
-            quoted(&records.first().map_or(String::new(), |judged| judged.record.header.backend.library.clone())),
+            quoted(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
         );
     }
     if expectations == 0 {
         let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
         return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
     }
-    // What was written is read again, so that no file leaves here that a gate would refuse.
+    // The text is parsed again, so that a gate never refuses a learned file.
     Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
     Ok(Learned { text, expectations, left_out })
 }
 
-fn head(records: &[Judged], links: &Machine, rule: &LearnRule) -> String {
+fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
     let hosts: BTreeSet<&str> =
-        records.iter().flat_map(|judged| judged.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
+        records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
     let (within, between) = (&links.within_node, &links.between_nodes);
     let rate = |rate: Rate| format!("{}B/s", rate.0);
     let time = |time: Seconds| format!("{}ns", time.0 * 1e9);
@@ -241,17 +241,17 @@ fn head(records: &[Judged], links: &Machine, rule: &LearnRule) -> String {
     )
 }
 
-fn source(records: &[Judged]) -> String {
-    let ids: Vec<&str> = records.iter().take(3).map(|judged| judged.record.header.run_id.as_str()).collect();
+fn source(records: &[LoadedRecord]) -> String {
+    let ids: Vec<&str> = records.iter().take(3).map(|loaded| loaded.record.header.run_id.as_str()).collect();
     let more = records.len().saturating_sub(ids.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("learned from the runs {}{more}", ids.join(", "))
 }
 
-/// The day of the newest run; a record without one is of no day.
-fn newest(records: &[Judged]) -> String {
-    let day = |judged: &Judged| {
-        let text = judged.record.header.started_at.get(..10)?.to_owned();
+/// The date of the newest run; 1970-01-01 where no record has a valid date.
+fn newest(records: &[LoadedRecord]) -> String {
+    let day = |loaded: &LoadedRecord| {
+        let text = loaded.record.header.started_at.get(..10)?.to_owned();
         text.parse::<jiff::civil::Date>().is_ok().then_some(text)
     };
     records.iter().filter_map(day).max().unwrap_or_else(|| "1970-01-01".to_owned())
@@ -264,14 +264,14 @@ fn key(placement: Placement) -> &'static str {
     }
 }
 
-fn described(kind: &Kind) -> String {
+fn describe(kind: &Kind) -> String {
     let Kind { collective, group, cadence, bytes, .. } = kind;
     format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{judged, lines, machine};
+    use super::super::testing::{lines, loaded, machine};
     use super::super::{GateRule, gate};
     use super::*;
     use crate::record::Line;
@@ -281,14 +281,14 @@ mod tests {
         LearnRule { name: "ours".to_owned(), least_tolerance: 0.02, in_network: false, allowed: Vec::new() }
     }
 
-    fn run(id: &str, host: &str, microseconds: &[f64]) -> Judged {
-        let mut judged = judged(&format!("{id}.jsonl"), lines(id, &[microseconds.to_vec(), microseconds.to_vec()]));
-        judged.record.header.ranks.iter_mut().for_each(|rank| rank.host = format!("{host}{}", rank.node));
-        judged
+    fn run(id: &str, host: &str, microseconds: &[f64]) -> LoadedRecord {
+        let mut loaded = loaded(&format!("{id}.jsonl"), lines(id, &[microseconds.to_vec(), microseconds.to_vec()]));
+        loaded.record.header.ranks.iter_mut().for_each(|rank| rank.host = format!("{host}{}", rank.node));
+        loaded
     }
 
     #[test]
-    fn what_healthy_nodes_reached_is_expected_and_they_all_pass() {
+    fn expectations_are_learned_from_healthy_nodes_and_all_of_them_pass() {
         let runs = [
             run("a", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]),
             run("b", "y", &[100.1, 101.2, 99.3, 100.4, 99.6, 100.3]),
@@ -315,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_learned_from_what_is_not_healthy() {
+    fn nothing_is_learned_from_unhealthy_runs() {
         let good = || run("a", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
-        type Harm = (&'static str, i32, fn(&mut Judged));
+        type Harm = (&'static str, i32, fn(&mut LoadedRecord));
         let harms: [Harm; 6] = [
             ("synthetic", 2, |run| run.record.header.backend.synthetic = true),
             ("unreliable: busy", 2, |run| run.record.header.warnings.push("busy".to_owned())),
@@ -339,25 +339,25 @@ mod tests {
             let error = learn(&[good_named("b"), run], &machine("1GB/s"), &rule()).unwrap_err();
             assert!(error.exit_code() == code && error.to_string().contains(words), "{words}: {error}");
         }
-        let mut doubted = run("c", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
-        doubted.record.cases[0].warnings.push("times were still falling".to_owned());
-        let learned = learn(&[good_named("b"), doubted], &machine("1GB/s"), &rule()).unwrap();
+        let mut flagged = run("c", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
+        flagged.record.cases[0].warnings.push("times were still falling".to_owned());
+        let learned = learn(&[good_named("b"), flagged], &machine("1GB/s"), &rule()).unwrap();
         let [left_out] = learned.left_out.as_slice() else { panic!("{:?}", learned.left_out) };
         assert!(
             learned.expectations == 1 && left_out.contains("unreliable: times were still falling (in c.jsonl)"),
             "{left_out}"
         );
-        let few = judged("f.jsonl", lines("f", &[vec![100.0; 4]]));
+        let few = loaded("f.jsonl", lines("f", &[vec![100.0; 4]]));
         let error = learn(&[few], &machine("1GB/s"), &rule()).unwrap_err().to_string();
         assert!(error.contains("4 replicates, at least 5 are needed"), "{error}");
     }
 
-    fn good_named(id: &str) -> Judged {
+    fn good_named(id: &str) -> LoadedRecord {
         run(id, "w", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2])
     }
 
     #[test]
-    fn figures_above_the_links_are_believed_only_of_switches_that_reduce() {
+    fn values_above_the_links_are_accepted_only_with_in_network_reduction() {
         let mut links = machine("1GB/s");
         (links.between_nodes.rate_per_adapter, links.within_node.rate) = (Rate(1e9), Rate(1e9));
         let error = learn(&[good_named("a")], &links, &rule()).unwrap_err().to_string();
@@ -372,7 +372,7 @@ mod tests {
         let mut lines = lines(hostile, &[vec![100.0, 101.0, 99.0, 100.5, 99.5]]);
         let Line::Header(header) = &mut lines[0] else { unreachable!() };
         header.backend.library = hostile.to_owned();
-        let learned = learn(&[judged("r.jsonl", lines)], &machine("1GB/s"), &rule()).unwrap();
+        let learned = learn(&[loaded("r.jsonl", lines)], &machine("1GB/s"), &rule()).unwrap();
         let machine = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
         assert_eq!((machine.faults.len(), machine.expectations[0].version.as_deref()), (0, Some(hostile)));
     }

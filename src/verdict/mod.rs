@@ -1,10 +1,10 @@
-//! From records to verdicts: does a machine reach what is expected of it, and is it worse than before.
+//! From records to verdicts: does a machine meet its expectations, and is it slower than before.
 //!
-//! Replicates are the unit: every statistic is over the medians of independent runs, never over their iterations, which
-//! share communicators, placement and the mood of the machine. Whatever is missing, unverified, synthetic or unreliable is
-//! never a pass. How a verdict looks is for [`crate::report`].
+//! Statistics are over the medians of replicates, never over their iterations, which share communicators, placement and the
+//! state of the machine. Missing, unverified, synthetic or unreliable data never pass. Rendering is in [`crate::report`].
 
 mod algorithm;
+mod comparability;
 mod compare;
 mod consistency;
 mod curves;
@@ -12,28 +12,27 @@ mod decision;
 mod document;
 mod evidence;
 mod expected;
-mod family;
 mod gate;
 pub mod history;
 mod learn;
-mod likeness;
 pub mod locate;
+mod permutation;
 pub mod selftest;
-mod slow_while;
 mod template;
+mod transient_slowdown;
 
+pub use comparability::{Allowed, Difference, differences};
 pub use compare::{CompareRule, compare};
 pub use consistency::{Consistency, ConsistencyRule, Finding, Guideline, Timed, consistency};
 pub use curves::{CurveChange, CurvePart};
-pub use decision::{Decision, gravest};
+pub use decision::{Decision, most_severe};
 pub use document::{
     AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
 pub use gate::{GateRule, gate, gate_unknown_machine};
 pub use learn::{LearnRule, Learned, learn};
-pub use likeness::{Allowed, Difference, differences};
-pub use selftest::{Asked, Counted, History, Noise, SelfTest, SelfTestRule, Trial, selftest};
-pub use slow_while::SlowWhile;
+pub use selftest::{Counted, History, Noise, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
+pub use transient_slowdown::TransientSlowdown;
 
 use crate::error::{Error, Result};
 use crate::record::Record;
@@ -42,20 +41,20 @@ use std::path::{Path, PathBuf};
 
 /// A record and the file that it was read from.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct LoadedRecord {
     /// The file, for messages.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its contents.
     pub record: Record,
 }
 
-impl Judged {
+impl LoadedRecord {
     /// Reads a record.
     ///
     /// # Errors
     /// As [`Record::read`].
-    pub fn read(path: &Path) -> Result<Judged> {
-        Ok(Judged { path: path.to_owned(), record: Record::read(path)? })
+    pub fn read(path: &Path) -> Result<LoadedRecord> {
+        Ok(LoadedRecord { path: path.to_owned(), record: Record::read(path)? })
     }
 
     fn run(&self, role: &str) -> Run {
@@ -73,11 +72,11 @@ impl Judged {
     }
 }
 
-/// Refuses records that cannot be replicates of each other: one run given twice, or runs that were not alike.
+/// Checks that records can be replicates of each other: no run is given twice, and the runs are comparable.
 ///
 /// # Errors
-/// A usage error that names the records, and what may be allowed.
-pub fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
+/// A usage error that names the records, and the `--allow` flag that would accept them.
+pub fn ensure_comparable(records: &[&LoadedRecord], allowed: &[Allowed]) -> Result<()> {
     let Some((first, others)) = records.split_first() else { return Err(Error::usage("name at least one record")) };
     for (index, other) in records.iter().enumerate() {
         let id = &other.record.header.run_id;
@@ -87,7 +86,7 @@ pub fn check_together(records: &[&Judged], allowed: &[Allowed]) -> Result<()> {
         }
     }
     for other in others {
-        likeness::refuse_unlike(first, other, allowed)?;
+        comparability::ensure_alike(first, other, allowed)?;
     }
     Ok(())
 }
@@ -102,8 +101,8 @@ mod compare_tests;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
+mod monotonicity_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod worse_tests;

@@ -1,4 +1,4 @@
-//! Expectations to fill in, for rows that have none: what a machine file lacks, written so that it cannot be used unfilled.
+//! A template of expectations for rows that have none, written so that it is invalid until it is filled in.
 
 use super::Row;
 use super::evidence::Evidence;
@@ -7,7 +7,7 @@ use crate::stats::median;
 use crate::units::{Rate, Seconds};
 use std::collections::BTreeSet;
 
-/// TOML for a machine file; none where every row has an expectation. Groups of one rank reach nothing that could be expected.
+/// TOML for a machine file; none where every row has an expectation. Groups of one rank have no expectations.
 pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
     let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && row.group_size > 1);
     let mut seen = BTreeSet::new();
@@ -20,7 +20,7 @@ pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// What stands before the expectations in the file of a new machine. Only harmless characters of the name are kept.
+/// The part before the expectations in the file of a new machine. The name is reduced to safe characters.
 pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
     let name: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).take(60).collect();
@@ -32,7 +32,7 @@ pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
     )
 }
 
-/// What the expectation is about: names and numbers of the plan only, so that nothing can hide in it.
+/// The keys of the expectation: only names and numbers of the plan, so that no text from outside gets into the file.
 fn head(case: &Evidence) -> String {
     let facts = case.facts;
     let locality = &facts.locality;

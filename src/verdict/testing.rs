@@ -1,6 +1,6 @@
-//! Complete records for tests: a few cases of the sample record with made-up times, whole and right in every respect.
+//! Complete and valid records for tests: a few cases of the sample record with synthetic times.
 
-use super::Judged;
+use super::LoadedRecord;
 use crate::collective::Collective;
 use crate::config::Machine;
 use crate::record::line::{CaseLine, EndStatus, Outcome, Samples};
@@ -76,9 +76,9 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
     }
 }
 
-/// The record that lines make.
-pub(crate) fn judged(path: &str, lines: Vec<Line>) -> Judged {
-    Judged { path: path.into(), record: Record::from_lines(lines).unwrap() }
+/// A record of these lines.
+pub(crate) fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
+    LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
 }
 
 /// The file that a run writes with these lines.

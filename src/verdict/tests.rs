@@ -1,6 +1,6 @@
-//! What a gate promises: nothing missing, unverified, synthetic or unreliable passes, and no failure makes a verdict better.
+//! Guarantees of a gate: missing, unverified, synthetic or unreliable data never pass, and no failure improves a verdict.
 
-use super::testing::{judged, lines, machine};
+use super::testing::{lines, loaded, machine};
 use super::*;
 use crate::config::Machine;
 use crate::record::Line;
@@ -15,7 +15,7 @@ pub(super) fn good() -> Vec<Vec<f64>> {
 }
 
 fn gated(lines: Vec<Line>, machine: &Machine) -> Verdict {
-    gate(&[judged("r.jsonl", lines)], Some(machine), &RULE).unwrap()
+    gate(&[loaded("r.jsonl", lines)], Some(machine), &RULE).unwrap()
 }
 
 fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut CaseLine> {
@@ -25,7 +25,7 @@ fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut CaseLine> {
     })
 }
 
-/// A change to a record, what it is, and the exit code that a good record then earns.
+/// A name, the expected exit code, and a change to a valid record.
 pub(super) type Harm = (&'static str, i32, fn(&mut Vec<Line>));
 
 pub(super) const HARMS: [Harm; 14] = [
@@ -83,15 +83,15 @@ pub(super) const HARMS: [Harm; 14] = [
 ];
 
 #[test]
-fn whatever_is_wrong_with_a_record_keeps_it_from_passing_and_its_code_is_told() {
+fn a_damaged_record_never_passes_and_gives_its_exit_code() {
     for (what, code, harm) in HARMS {
         let mut harmed = lines("a", &good());
         harm(&mut harmed);
         let verdict = gated(harmed, &machine("10GB/s"));
         assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.troubles);
         assert!(verdict.decision != Decision::Pass, "{what}");
-        let told = verdict.rows.iter().any(|row| !row.reasons.is_empty()) || !verdict.troubles.is_empty();
-        assert!(told, "{what}: no reason is told");
+        let has_reason = verdict.rows.iter().any(|row| !row.reasons.is_empty()) || !verdict.troubles.is_empty();
+        assert!(has_reason, "{what}: no reason is given");
     }
 }
 
@@ -170,7 +170,7 @@ fn a_machine_that_expects_nothing_is_inconclusive_with_rows_to_fill_in() {
         (Some(&silent), "it has no [[expect]]"),
         (Some(&other), "none of the 1 expectations"),
     ] {
-        let verdict = gate(&[judged("r.jsonl", lines("a", &good()))], machine, &RULE).unwrap();
+        let verdict = gate(&[loaded("r.jsonl", lines("a", &good()))], machine, &RULE).unwrap();
         assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));
         assert!(verdict.troubles[0].text.contains(words), "{:?}", verdict.troubles);
         let template = verdict.template.unwrap();
@@ -205,7 +205,7 @@ fn one_more_expectation_never_makes_a_row_better() {
 fn several_runs_are_replicates_of_each_other_if_they_are_alike() {
     let three = |id: &str| {
         let rows: Vec<Vec<f64>> = good().iter().map(|times| times[..3].to_vec()).collect();
-        judged(&format!("{id}.jsonl"), lines(id, &rows))
+        loaded(&format!("{id}.jsonl"), lines(id, &rows))
     };
     let machine = machine("10GB/s");
     let verdict = gate(&[three("a"), three("b")], Some(&machine), &RULE).unwrap();

@@ -5,7 +5,7 @@ use crate::offline;
 
 use commgauge::record::line::{EndStatus, Outcome};
 use commgauge::record::{Line, Record};
-use commgauge::verdict::Judged;
+use commgauge::verdict::LoadedRecord;
 use commgauge::verdict::locate::{LocateOptions, locate};
 use offline::{commgauge, text};
 use std::path::Path;
@@ -30,7 +30,7 @@ fn rehearsed(faults: &[&str]) -> Vec<Line> {
 fn code(lines: &[Line]) -> i32 {
     // Lines that do not belong together are refused, which is never better.
     let Ok(record) = Record::from_lines(lines.to_vec()) else { return 2 };
-    locate(&[Judged { path: "r.jsonl".into(), record }], &LocateOptions::default())
+    locate(&[LoadedRecord { path: "r.jsonl".into(), record }], &LocateOptions::default())
         .map_or_else(|error| error.exit_code(), |suspects| suspects.exit_code)
 }
 

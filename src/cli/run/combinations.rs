@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
     let first = places::record_path(arguments.record.as_deref())?;
     let launches = launches(arguments, &first);
     launches.iter().try_for_each(|(_, _, record)| places::refuse_existing(record))?;
-    let (mut views, mut gravest): (Vec<(String, View)>, i32) = (Vec::new(), 0);
+    let (mut views, mut most_severe): (Vec<(String, View)>, i32) = (Vec::new(), 0);
     for (name, own, record) in &launches {
         eprintln!("commgauge: forced to {name}");
         let exit_code = launch_one(own, record, out)?;
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
             (None, code) if STOPS.contains(&code) || code >= 128 => return Ok(code),
             (None, code) => {
                 eprintln!("commgauge: {name} ended with code {code}; the others go on");
-                gravest = if gravest == 4 || code == 4 { 4 } else { gravest.max(code) };
+                most_severe = if most_severe == 4 || code == 4 { 4 } else { most_severe.max(code) };
             }
         }
         views.extend(read.filter(|_| refused.is_none()).map(|record| (name.clone(), View::new(&record))));
@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
         return Ok(6);
     }
     show(arguments, &views, out)?;
-    Ok(gravest)
+    Ok(most_severe)
 }
 
 fn show(arguments: &RunArguments, views: &[(String, View)], out: &mut dyn Write) -> Result<()> {

@@ -69,7 +69,7 @@ impl<'a> Progress<'a> {
 
     /// Starts to follow a record that a launch goes on with, from behind what it holds.
     pub(super) fn behind(path: &Path, record: &Record) -> Result<Self> {
-        let mut follower = Follower::behind(path)?;
+        let mut follower = Follower::from_end(path)?;
         let seen = Seen::before(record);
         let tenths = seen.planned.and_then(|planned| seen.cases.saturating_mul(10).checked_div(planned)).unwrap_or(0);
         Ok(Self { poll: Box::new(move || follower.poll()), seen, tenths, ..Self::new(path)? })

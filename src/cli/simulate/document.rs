@@ -3,7 +3,7 @@
 use crate::cli::plain_table::wrapped;
 use crate::report::{SuspectsFormat, suspects_text};
 use crate::units::{Seconds, three_digits};
-use crate::verdict::locate::{Culprit, Suspects};
+use crate::verdict::locate::{SuspectKind, Suspects};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -71,7 +71,7 @@ pub(crate) struct Power {
     /// Rehearsals with seeds of their own.
     pub seeds: u64,
     /// Whom the faults should have suspected.
-    pub planted: Vec<Culprit>,
+    pub planted: Vec<SuspectKind>,
     /// Rehearsals that named all of them, class and name, and suspected nobody else.
     pub right: u64,
     /// The 95 % interval of that share.

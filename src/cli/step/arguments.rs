@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Axis;
 use crate::record::line::SuiteFacts;
 use crate::sample::Cadence;
-use crate::stats::FEWEST_FOR_INTERVAL;
+use crate::stats::MIN_FOR_INTERVAL;
 use crate::units::{Seconds, parse_seconds};
 use crate::workload::replay::ReplayOptions;
 use crate::workload::step::Step;
@@ -137,7 +137,7 @@ impl StepArguments {
     fn settings(&self) -> RunSettings {
         let mut settings = self.sampling.settings();
         if (self.solo || !self.interfere.is_empty()) && self.sampling.replicates.is_none() {
-            settings.replicates = FEWEST_FOR_INTERVAL as u32;
+            settings.replicates = MIN_FOR_INTERVAL as u32;
         }
         settings
     }

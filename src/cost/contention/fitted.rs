@@ -1,4 +1,4 @@
-//! From curves that differ in the number of groups at once to exponents with intervals and errors.
+//! Fits contention exponents, with intervals and errors, to curves that differ in the number of concurrent groups.
 
 use super::super::coefficient::{Coefficient, middle_95, pick};
 use super::super::curve::{Cleaned, Envelope, combined};
@@ -15,17 +15,17 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 
 const SEED: u64 = 0xc0_117e_4710;
-/// With fewer replicates their spread says too little.
-const FEWEST_REPLICATES: usize = 3;
+/// Minimum number of replicates for an interval.
+const MIN_REPLICATES: usize = 3;
 /// Pairs of times that a coefficient is fitted to; thinned out evenly where there are more.
-const MOST_CELLS: usize = 2000;
-/// From this number on curves are resampled as well as replicates.
-const FEWEST_CURVES: usize = 3;
+const MAX_CELLS: usize = 2000;
+/// Minimum number of curves for resampling curves as well as replicates.
+const MIN_CURVES: usize = 3;
 
-/// One curve for each number of groups at once.
+/// One curve for each number of concurrent groups.
 type ByGroups<'a> = BTreeMap<u32, &'a Measured>;
 
-/// Curves that differ in the number of groups at once only.
+/// Key of curves that differ only in the number of concurrent groups.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     collective: Collective,
@@ -36,7 +36,7 @@ struct Alike {
     ranks: u32,
 }
 
-/// A size, with the fewest groups and with more.
+/// The times of one size, with the fewest groups and with more.
 struct Cell<'a> {
     curve: usize,
     more: f64,
@@ -46,8 +46,8 @@ struct Cell<'a> {
     beside: &'a [f64],
 }
 
-/// The contention coefficients of some measurements: one for each call that was measured with several numbers of groups, and one for
-/// all others where there are several such calls.
+/// The contention coefficients of some measurements: one for each call that was measured with several numbers of
+/// groups, and one for all others where there are several such calls.
 pub fn contention(measurements: &Measurements, options: FitOptions) -> Vec<Contention> {
     let FitOptions { resamples, adapters_per_node } = options;
     let mut classes: BTreeMap<(Cadence, bool), BTreeMap<Alike, ByGroups>> = BTreeMap::new();
@@ -86,7 +86,7 @@ pub fn contention(measurements: &Measurements, options: FitOptions) -> Vec<Conte
     found
 }
 
-/// Of which calls.
+/// The calls that a coefficient applies to.
 #[derive(Clone, Copy)]
 struct Header {
     collective: Option<Collective>,
@@ -103,7 +103,7 @@ fn of_curves<'a>(curves: impl Iterator<Item = &'a ByGroups<'a>>, header: Header,
         let least = add_cells(&mut cells, index, by_groups, header.adapters.unwrap_or(1));
         fewest = if cells.len() > before { fewest.min(least) } else { fewest };
     }
-    let every = cells.len().div_ceil(MOST_CELLS).max(1);
+    let every = cells.len().div_ceil(MAX_CELLS).max(1);
     let cells: Vec<Cell> = cells.into_iter().step_by(every).collect();
     let observations: Vec<Observation> = cells.iter().filter_map(|cell| cell.seen(combined)).collect();
     let fitted = Sharing::of(&observations)?;
@@ -126,7 +126,7 @@ fn of_curves<'a>(curves: impl Iterator<Item = &'a ByGroups<'a>>, header: Header,
     })
 }
 
-/// The cells of curves that differ in the number of groups; tells the fewest.
+/// Adds the cells of curves that differ in the number of groups, and returns the fewest groups.
 fn add_cells<'a>(cells: &mut Vec<Cell<'a>>, curve: usize, by_groups: &ByGroups<'a>, adapters: u32) -> u32 {
     let Some((&fewest, &alone)) = by_groups.first_key_value() else { return 0 };
     if by_groups.len() < 2 {
@@ -153,8 +153,8 @@ impl Cell<'_> {
     }
 }
 
-/// The exponents with their intervals: replicates drawn again, and curves as well where there are several; the residuals where
-/// there are no replicates.
+/// The exponents with their intervals, by resampling replicates, and curves where there are several; by resampling residuals
+/// where there are no replicates.
 fn bootstrap(
     cells: &[Cell],
     observations: &[Observation],
@@ -162,7 +162,7 @@ fn bootstrap(
     resamples: u32,
 ) -> (Option<Coefficient>, Option<Coefficient>) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
-    let replicated = |cell: &&Cell| cell.alone.len().min(cell.beside.len()) >= FEWEST_REPLICATES;
+    let replicated = |cell: &&Cell| cell.alone.len().min(cell.beside.len()) >= MIN_REPLICATES;
     let from_replicates = 2 * cells.iter().filter(replicated).count() >= cells.len();
     let of_curve = cells.chunk_by(|a, b| a.curve == b.curve).collect::<Vec<_>>();
     let residual = |seen: &Observation| Some(seen.log_slower - fitted.slower(seen.more, seen.share)?.ln());
@@ -171,14 +171,14 @@ fn bootstrap(
     for _ in 0..resamples {
         let drawn: Vec<Observation> = if from_replicates {
             let curves: Vec<&[Cell]> = match of_curve.len() {
-                FEWEST_CURVES.. => of_curve.iter().map(|_| *pick(&of_curve, &mut random)).collect(),
+                MIN_CURVES.. => of_curve.iter().map(|_| *pick(&of_curve, &mut random)).collect(),
                 _ => of_curve.clone(),
             };
             let again = |times: &[f64], random: &mut Xoshiro256PlusPlus| {
                 combined(&times.iter().map(|_| *pick(times, random)).collect::<Vec<_>>())
             };
             curves.into_iter().flatten().filter_map(|cell| cell.seen(|times| again(times, &mut random))).collect()
-        } else if observations.len() >= FEWEST_REPLICATES && !residuals.is_empty() {
+        } else if observations.len() >= MIN_REPLICATES && !residuals.is_empty() {
             let moved = |seen: &Observation| {
                 let law = fitted.slower(seen.more, seen.share)?.ln();
                 Some(Observation { log_slower: law + pick(&residuals, &mut random), ..*seen })
@@ -199,7 +199,8 @@ fn bootstrap(
 
 /// Slow-downs as predicted and as measured, at curves or numbers of groups that were left out where that is possible.
 fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (Vec<(f64, f64)>, ErrorsFrom) {
-    let told = |law: Sharing, seen: &Observation| Some((law.slower(seen.more, seen.share)?, seen.log_slower.exp()));
+    let predicted_and_measured =
+        |law: Sharing, seen: &Observation| Some((law.slower(seen.more, seen.share)?, seen.log_slower.exp()));
     let left_out = |tag: fn(&Cell) -> usize| {
         let mut tags: Vec<usize> = cells.iter().map(tag).collect();
         tags.sort_unstable();
@@ -213,9 +214,9 @@ fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (
         };
         let of_one = |out: usize| {
             let law = Sharing::of(&part(out, false));
-            part(out, true).iter().filter_map(|seen| told(law?, seen)).collect::<Vec<_>>()
+            part(out, true).iter().filter_map(|seen| predicted_and_measured(law?, seen)).collect::<Vec<_>>()
         };
-        // No more than a score of refits: with many curves each says little about another.
+        // At most 20 refits.
         tags.iter().step_by(tags.len().div_ceil(20)).flat_map(|out| of_one(*out)).collect()
     };
     for (pairs, from) in [
@@ -226,5 +227,5 @@ fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (
             return (pairs, from);
         }
     }
-    (observations.iter().filter_map(|seen| told(fitted, seen)).collect(), ErrorsFrom::Residuals)
+    (observations.iter().filter_map(|seen| predicted_and_measured(fitted, seen)).collect(), ErrorsFrom::Residuals)
 }

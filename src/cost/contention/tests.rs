@@ -1,4 +1,4 @@
-//! Exponents that made the times are found, and the places between are predicted.
+//! The exponents behind synthetic times are recovered, and places in between are predicted.
 
 use super::super::labels::Labels;
 use super::super::sharing::Observation;
@@ -16,7 +16,7 @@ fn key(collective: Collective, nodes: u32, groups: u32) -> FamilyKey {
     }
 }
 
-/// Times of 1 KiB to 1 GiB: alpha and beta grow by these powers of `more`.
+/// Times of 1 KiB to 1 GiB, in which alpha and beta grow by these powers of `more`.
 fn times(more: f64, exponents: (f64, f64)) -> Measured {
     let one = |bytes: u64| 2e-5 * more.powf(exponents.0) + bytes as f64 / 20e9 * more.powf(exponents.1);
     // Three replicates, two of them off by a hundredth to either side.
@@ -55,7 +55,7 @@ fn with_one_number_of_groups_there_is_no_coefficient_and_no_answer_elsewhere() {
 }
 
 #[test]
-fn the_exponents_of_latency_and_bandwidth_are_told_apart() {
+fn the_exponents_of_latency_and_bandwidth_are_separated() {
     let fit = fitted(&measured(&[(AllGather, 2, 1, 1.0), (AllGather, 2, 4, 4.0)], (0.1, 0.8)), None);
     let [one] = fit.contention.as_slice() else { panic!("{:?}", fit.contention) };
     for (found, truth) in [(one.latency_exponent.unwrap(), 0.1), (one.bandwidth_exponent.unwrap(), 0.8)] {
@@ -94,7 +94,7 @@ fn a_place_that_was_not_measured_is_scaled_from_the_nearest_and_says_so() {
 }
 
 #[test]
-fn another_call_borrows_the_coefficient_of_all_and_is_extrapolated() {
+fn another_call_uses_the_common_coefficient_and_is_extrapolated() {
     let all = [
         (AllGather, 2, 1, 1.0),
         (AllGather, 2, 4, 4.0),
@@ -113,7 +113,7 @@ fn another_call_borrows_the_coefficient_of_all_and_is_extrapolated() {
 
 #[test]
 fn groups_that_have_an_adapter_each_do_not_share() {
-    // With two adapters a second group takes nothing from the first, and four groups share by two.
+    // With two adapters a second group does not slow the first down, and four groups share in pairs.
     let all = [(AllGather, 2, 1, 1.0), (AllGather, 2, 2, 1.0), (AllGather, 2, 4, 2.0), (AllGather, 2, 8, 4.0)];
     let measurements = measured(&all, (0.0, 1.0));
     let per_node = fitted(&measurements, None);
@@ -129,7 +129,7 @@ fn groups_that_have_an_adapter_each_do_not_share() {
 
 /// Galvatron's own measurement of all_reduce on 2 nodes of 8 GPUs, all groups of a kind at once.
 #[test]
-fn contention_explains_what_galvatron_measured_of_concurrent_groups() {
+fn contention_explains_the_concurrent_groups_that_galvatron_measured() {
     let text = include_str!("../../../tests/data/published/galvatron-2x8-concurrent-groups.csv");
     let rows: Vec<(f64, f64)> = text
         .lines()

@@ -1,11 +1,11 @@
-//! Points that can lie on a curve: several measurements of one size made one, slow outliers found, never falling.
+//! Prepares points for a curve: merges measurements of one size, removes slow outliers, makes times monotonic.
 //!
-//! Nothing is dropped in silence: the outliers are listed.
+//! Removed outliers are listed.
 
 use crate::stats::{median, sorted};
 
-/// From here on above what a larger size took, a time is an outlier: more bytes cannot take less, so it was disturbed.
-/// Disturbances of a benchmark only ever slow it down.
+/// A time that exceeds that of a larger size by more than this is an outlier: more bytes cannot take less time, and
+/// disturbances only ever slow a benchmark down.
 pub const OUTLIER: f64 = 0.10;
 
 /// One time for several measurements of the same size. Two that differ by more than [`OUTLIER`] are a good one and a
@@ -18,7 +18,7 @@ pub fn combined(seconds: &[f64]) -> Option<f64> {
     }
 }
 
-/// What is left of measured points.
+/// Measured points after cleaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cleaned {
     /// Bytes and seconds, both ascending.
@@ -28,8 +28,8 @@ pub struct Cleaned {
 }
 
 impl Cleaned {
-    /// Cleans points that ascend in bytes. The outermost points are kept in any case, brought down where they are
-    /// outliers, so that the range of the curve stays that of the measurements.
+    /// Cleans points that ascend in bytes. The outermost points always stay, with a corrected time where they are outliers, so
+    /// that the range of the curve equals the measured range.
     pub fn of(points: &[(f64, f64)]) -> Cleaned {
         let mut least_from_here = vec![f64::INFINITY; points.len()];
         let mut least = f64::INFINITY;
@@ -37,23 +37,23 @@ impl Cleaned {
             least = least.min(*seconds);
             least_from_here[index] = least;
         }
-        let (mut kept, mut outliers) = (Vec::with_capacity(points.len()), Vec::new());
+        let (mut left, mut outliers) = (Vec::with_capacity(points.len()), Vec::new());
         for (index, &(bytes, seconds)) in points.iter().enumerate() {
             let disturbed = seconds > least_from_here[index] * (1.0 + OUTLIER);
             if disturbed {
                 outliers.push(bytes);
             }
             if !disturbed {
-                kept.push((bytes, seconds));
+                left.push((bytes, seconds));
             } else if index == 0 {
-                kept.push((bytes, least_from_here[index]));
+                left.push((bytes, least_from_here[index]));
             }
         }
-        Cleaned { points: never_falling(&kept), outliers }
+        Cleaned { points: never_falling(&left), outliers }
     }
 }
 
-/// The closest curve in log time that never falls: neighbours that fall are pooled (Ayer et al., "An empirical
+/// The closest monotonic curve in log time: neighbours that fall are pooled (Ayer et al., "An empirical
 /// distribution function for sampling with incomplete information", Ann. Math. Statist. 26, 1955).
 fn never_falling(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut blocks: Vec<(f64, usize)> = Vec::with_capacity(points.len());
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measurements_of_one_size_become_one() {
+    fn measurements_of_one_size_are_merged() {
         for (seconds, expected) in [
             (&[][..], None),
             (&[3.0], Some(3.0)),

@@ -1,5 +1,5 @@
-//! The concave lower envelope min_k (alpha_k + beta_k bytes): what a library's choice among straight costs looks like from
-//! far away. For sizes outside the measured ones, and for alpha and bandwidth.
+//! The concave lower envelope min_k (alpha_k + beta_k bytes): an approximation of a library that chooses the cheapest of
+//! several linear costs. Used outside the measured sizes, and for alpha and bandwidth.
 //!
 //! Fitted by minimising a robust loss of the error in log time; starts and steps are fixed, so that the same points
 //! always give the same lines.
@@ -7,13 +7,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most lines of an envelope.
-const MOST_LINES: usize = 4;
+/// Maximum number of lines of an envelope.
+const MAX_LINES: usize = 4;
 /// Error in log time from which on a point counts less than squared (soft L1).
 const SOFT: f64 = 0.05;
 /// Rounds of assigning points to lines and refitting the lines.
 const ROUNDS: usize = 25;
-/// A further line must lower the error of left-out points by this factor, or it is not worth its two numbers.
+/// Another line must lower the held-out error by this factor to be worth its two parameters.
 const WORTH: f64 = 0.95;
 
 /// alpha + beta bytes.
@@ -31,7 +31,7 @@ impl Line {
     }
 }
 
-/// The least of some lines, from the one of the smallest sizes (steepest) to that of the largest.
+/// The minimum of some lines, ordered from the smallest sizes (steepest) to the largest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
     lines: Vec<Line>,
@@ -42,7 +42,7 @@ impl Envelope {
     /// points that were left out. `None` for fewer than two points.
     pub fn of(points: &[(f64, f64)]) -> Option<Envelope> {
         let mut best: Option<(f64, usize)> = None;
-        for lines in 1..=MOST_LINES.min(points.len() / 3) {
+        for lines in 1..=MAX_LINES.min(points.len() / 3) {
             let Some(error) = left_out_error(points, lines) else { break };
             if best.is_none_or(|(least, _)| error < least * WORTH) {
                 best = Some((error, lines));
@@ -66,7 +66,7 @@ impl Envelope {
         (!lines.is_empty()).then_some(Envelope { lines })
     }
 
-    /// Fitted again to other points, beginning from these lines.
+    /// A refit to other points, starting from these lines.
     pub fn refitted(&self, points: &[(f64, f64)]) -> Option<Envelope> {
         descend(points, self.lines.clone()).map(|(_, envelope)| envelope)
     }
@@ -76,7 +76,7 @@ impl Envelope {
         self.lines.iter().map(|line| line.seconds(bytes)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The sizes at which one line takes over from the one before, ascending. Lines that are nowhere the least have none.
+    /// The sizes at which one line takes over from the one before, ascending. Lines that are nowhere the minimum have none.
     pub fn breakpoints(&self) -> Vec<f64> {
         let mut found: Vec<f64> = Vec::new();
         let mut holds = 0;
@@ -91,7 +91,7 @@ impl Envelope {
         found
     }
 
-    /// Share of bandwidth in the time of a size: beta bytes over alpha + beta bytes, of the line that holds there.
+    /// Share of bandwidth in the time of a size: beta bytes over alpha + beta bytes, of the line that applies there.
     pub fn bandwidth_share(&self, bytes: f64) -> f64 {
         let line = self.lines[least_line(&self.lines, bytes)];
         let seconds = line.seconds(bytes);
@@ -103,7 +103,7 @@ impl Envelope {
         &self.lines
     }
 
-    /// What a call costs however small it is, and what a further byte costs however large.
+    /// Alpha of the smallest sizes and beta of the largest.
     pub fn limits(&self) -> Line {
         let least = |value: fn(&Line) -> f64| self.lines.iter().map(value).fold(f64::INFINITY, f64::min);
         Line {
@@ -123,16 +123,16 @@ fn left_out_error(points: &[(f64, f64)], lines: usize) -> Option<f64> {
     let mut errors = Vec::new();
     for phase in [1, 0] {
         let is_left_out = |index: usize| index % 2 == phase && index > 0 && index + 1 < points.len();
-        let kept: Vec<_> =
+        let remaining: Vec<_> =
             points.iter().enumerate().filter(|(index, _)| !is_left_out(*index)).map(|(_, point)| *point).collect();
-        let envelope = Envelope::with(&kept, lines)?;
+        let envelope = Envelope::with(&remaining, lines)?;
         let out = points.iter().enumerate().filter(|(index, _)| is_left_out(*index));
         errors.extend(out.map(|(_, (bytes, seconds))| (envelope.seconds(*bytes) / seconds).ln().abs()));
     }
     (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
-/// Several first guesses: the points divided into runs of equal length, and of lengths that grow or shrink.
+/// Several starting points: the points divided into runs of equal, growing or shrinking length.
 fn starts(points: &[(f64, f64)], lines: usize) -> Vec<Vec<Line>> {
     let bends: &[f64] = if lines == 1 { &[1.0] } else { &[1.0, 0.5, 0.7, 1.4, 2.0] };
     let start = |bend: &f64| {
@@ -186,7 +186,7 @@ fn loss(points: &[(f64, f64)], lines: &[Line]) -> f64 {
     points.iter().map(soft).sum()
 }
 
-/// A line among several needs a point more than it has numbers, or it follows the noise.
+/// Minimum points of a line: with several lines one more than its parameters, to avoid overfitting.
 fn fewest_points(lines: usize) -> usize {
     if lines == 1 { 2 } else { 3 }
 }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_that_made_the_points_are_found() {
+    fn the_true_lines_are_found() {
         let envelope = Envelope::of(&points(&TRUE, 21)).unwrap();
         let limits = envelope.limits();
         assert!((limits.alpha_seconds / 8e-6 - 1.0).abs() < 0.01, "{envelope:?}");

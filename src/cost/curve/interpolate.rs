@@ -1,29 +1,29 @@
-//! Between two measured sizes: never falling, through both points, and aware that a library switches between straight
-//! lines.
+//! Interpolation between two measured sizes: monotonic, through both points, and aware that a library switches between linear
+//! costs.
 //!
 //! A communication library takes, for every size, one of several algorithms and protocols, and the cost of each is a
 //! line in bytes (NCCL, `src/graph/tuning.cc`: latency + bytes / bandwidth). Between two measured sizes the curve
 //! therefore is the line of the left side, the line of the right side, or one after the other. The prediction is the mean
 //! in log time of the chord and of both neighbours' lines, each line weighted by how nearly it hits the far point: one
-//! that misses it is not the line of this interval. Where the lines are a factor of two apart no mean can be right, and
-//! one of them is chosen.
+//! that misses it does not apply in this interval. Where the lines are a factor of two apart one of them is chosen instead of
+//! the mean.
 //!
-//! The four constants of [`Shape`] were chosen in sight of the curves in `tests/data/nccl`, on which the error is therefore told a
-//! little too well: steps of four, 11.9 % at the 95th percentile. Chosen on the kept half of the sizes alone it is 12.4 %
+//! The four constants of [`Shape`] were tuned on the curves in `tests/data/nccl`, so the error on them is slightly optimistic:
+//! with steps of four, 11.9 % at the 95th percentile. Tuned on half of the sizes alone it is 12.4 %
 //! (`tests/offline/cost_figures.rs` does that), without the lines (the chord only) 14.2 %, interpolated in log-log 16.5 %.
 
-/// How the neighbours' lines shape an interval. What concerns distances in log time is for an interval that spans a factor of
-/// two, and grows with the interval's width.
+/// Weights of the neighbours' lines in an interval. Distances in log time are for an interval that spans a factor of two, and
+/// scale with the width of the interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// How far, in log time, a neighbour's line may miss the far point and still count for much.
+    /// Distance in log time by which a neighbour's line may miss the far point before its weight drops.
     pub tolerance: f64,
     /// Weight of the left side's line against the chord's, where it hits. It counts more than the right one: a library
     /// stays with a protocol until its own cost estimate is beaten, and the estimate of the larger one is pessimistic.
     pub left_weight: f64,
     /// Weight of the right side's line against the chord's, where it hits.
     pub right_weight: f64,
-    /// From this ratio of the right to the left line on, the interval holds a jump.
+    /// Ratio of the right to the left line from which on the interval contains a jump.
     pub jump: f64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Shape {
     }
 }
 
-/// Steps in which an interval that spans a factor of two is laid out; it is straight in log-log in between.
+/// Knots per factor of two; the curve is linear in log-log between knots.
 const STEPS_PER_DOUBLING: f64 = 4.0;
 
 /// A curve through points.
@@ -69,7 +69,7 @@ impl Interpolant {
         Interpolant { knots }
     }
 
-    /// Seconds for `bytes`; that of the nearer end outside the points.
+    /// Seconds for `bytes`; outside the points the value at the nearer end.
     pub fn seconds(&self, bytes: f64) -> f64 {
         let at = bytes.ln();
         let next = self.knots.partition_point(|(log_bytes, _)| *log_bytes < at);
@@ -85,13 +85,13 @@ impl Interpolant {
 struct Gap {
     left: (f64, f64),
     right: (f64, f64),
-    /// The ratio of the lines from which on only one of them can hold.
+    /// The ratio of the lines from which on only one of them applies.
     jump: f64,
     line_before: Option<Side>,
     line_after: Option<Side>,
 }
 
-/// A neighbour's line, carried on into the interval.
+/// A neighbour's line, extended into the interval.
 #[derive(Clone, Copy)]
 struct Side {
     slope: f64,
@@ -107,7 +107,7 @@ impl Gap {
         let side = |near: (f64, f64), other: (f64, f64), far: (f64, f64), weight: f64| {
             let slope = (near.1 - other.1) / (near.0 - other.0);
             let hits = near.1 + slope * (far.0 - near.0);
-            // A line that is already below zero at the far point is nobody's cost.
+            // A line that is not positive at the far point is dropped.
             (hits > 0.0).then(|| {
                 let miss = (far.1 / hits).ln() / (shape.tolerance * doublings);
                 Side { slope, weight: weight * (-miss * miss).exp(), far: hits }
@@ -124,7 +124,7 @@ impl Gap {
         }
     }
 
-    /// Log time at `bytes`, which lie `way` (0 to 1, in log bytes) through the interval; within that of the two ends.
+    /// Log time at `bytes`, which are at `way` (0 to 1, in log bytes) of the interval; clamped to the values at the two ends.
     fn log_seconds(&self, bytes: f64, way: f64) -> f64 {
         let (left, right) = (self.left, self.right);
         let chord = left.1 + (right.1 - left.1) * (bytes - left.0) / (right.0 - left.0);
@@ -132,7 +132,7 @@ impl Gap {
         let from_right = self.line_after.map(|side| (side, right.1 - side.slope * (right.0 - bytes)));
         let log_seconds = self.jump(from_left, from_right).unwrap_or_else(|| {
             let (mut sum, mut weights) = (chord.ln(), 1.0);
-            // A line loses its say towards the point that it misses, so that the curve goes through it.
+            // The weight of a line falls to zero at the point that it misses, so that the curve passes through it.
             let sides = [(from_left, 1.0 - way), (from_right, way)];
             for ((side, seconds), near) in sides.into_iter().filter_map(|(line, near)| Some((line?, near))) {
                 if seconds > 0.0 {
@@ -146,10 +146,10 @@ impl Gap {
         log_seconds.clamp(left.1.ln(), right.1.ln())
     }
 
-    /// Which line holds here, if the lines are so far apart that only one can.
+    /// The line that applies here, if the lines are so far apart that only one can.
     ///
-    /// The library switched somewhere inside, and where is not known. No place is likelier than another in the log of
-    /// the lines' ratio, but it does not switch after the right line has become the cheaper one.
+    /// The library switches at an unknown size inside. The size is taken as uniform in the log of the ratio of the lines, but
+    /// not beyond the size at which the right line becomes cheaper.
     fn jump(&self, from_left: Option<(Side, f64)>, from_right: Option<(Side, f64)>) -> Option<f64> {
         let ((before, low), (after, high)) = from_left.zip(from_right)?;
         if high <= low * self.jump || low <= 0.0 {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_line_is_given_back() {
+    fn a_single_line_is_reproduced() {
         let points: Vec<_> = (0..8).map(|step| line(1e-5, 1e-10, 512.0 * 4f64.powi(step))).collect();
         let curve = Interpolant::new(&points);
         for bytes in [1024.0, 3e4, 1.7e6, 5e6] {
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn outside_the_points_the_nearer_end_holds() {
+    fn outside_the_points_the_value_of_the_nearer_end_applies() {
         let curve = Interpolant::new(&[(1e3, 1.0), (1e6, 2.0)]);
         assert!((curve.seconds(1.0) - 1.0).abs() < 1e-12 && (curve.seconds(1e9) - 2.0).abs() < 1e-12);
     }
 
     proptest! {
         #[test]
-        fn it_goes_through_every_point_and_never_falls(
+        fn the_curve_passes_through_every_point_and_never_falls(
             steps in prop::collection::vec((0.1f64..3.0, 0.0f64..2.0), 2..12)
         ) {
             let mut at = (5.0, -11.0);

@@ -1,7 +1,6 @@
-//! Time against bytes for one collective on one group size: interpolated inside the measured sizes, an envelope of
-//! lines outside.
+//! Time against bytes for one collective and group size: interpolated inside the measured sizes, an envelope of lines outside.
 //!
-//! What other group sizes say is in [`super::transfer`].
+//! Other group sizes are in [`super::transfer`].
 
 mod clean;
 mod envelope;
@@ -11,17 +10,17 @@ pub use clean::{Cleaned, OUTLIER, combined};
 pub use envelope::{Envelope, Line};
 pub use interpolate::{Interpolant, Shape};
 
-/// How far beyond the largest measured size a curve still answers; from there on it refuses.
-pub const FARTHEST: f64 = 64.0;
+/// Factor beyond the largest measured size up to which a curve answers.
+pub const MAX_EXTRAPOLATION: f64 = 64.0;
 
-/// Where a size lies against the measured ones.
+/// Position of a size relative to the measured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// Between the smallest and the largest.
     Inside,
-    /// Below the smallest, or above the largest by at most [`FARTHEST`].
+    /// Below the smallest, or above the largest by at most [`MAX_EXTRAPOLATION`].
     Beyond,
-    /// Farther above.
+    /// Above the largest by more than that.
     TooFar,
 }
 
@@ -48,17 +47,17 @@ impl Curve {
         Some((curve, cleaned))
     }
 
-    /// Where a size lies.
+    /// Position of a size.
     pub fn range(&self, bytes: f64) -> Range {
         match bytes {
             bytes if bytes >= self.first.0 && bytes <= self.last.0 => Range::Inside,
-            bytes if bytes <= self.last.0 * FARTHEST => Range::Beyond,
+            bytes if bytes <= self.last.0 * MAX_EXTRAPOLATION => Range::Beyond,
             _ => Range::TooFar,
         }
     }
 
-    /// Seconds for a call of `bytes`, at any distance. Outside the measured sizes the envelope, scaled so that it meets
-    /// the outermost measured point.
+    /// Seconds for a call of `bytes`, at any size. Outside the measured sizes the envelope, scaled to pass through the
+    /// outermost measured point.
     pub fn seconds(&self, bytes: f64) -> f64 {
         let scaled = |end: (f64, f64)| end.1 * self.envelope.seconds(bytes) / self.envelope.seconds(end.0);
         if bytes < self.first.0 {

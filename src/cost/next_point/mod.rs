@@ -1,13 +1,14 @@
-//! Where a curve is least sure: for every interval between two measured sizes how wrong the interpolation is expected to
-//! be in it, and the size in its middle. What is measured, and when it is enough, is decided by whoever measures.
+//! Where a curve is least certain: for every interval between two measured sizes the expected error of the interpolation, and
+//! the size in its middle. What is measured, and when to stop, is decided by the caller.
 //!
 //! A communication library takes, for every size, the cheapest of several straight lines. Between two measured sizes
-//! there are four candidates: the chord, the line of the left side carried on, the line of the right side carried back, and
-//! the interpolation, which weighs the three. Where they agree it hardly matters which holds; where they disagree, one of
-//! them is wrong. The expected error is a share of their largest disagreement in log time, to which every doubling that nobody looked
-//! into adds a little, since a library may switch there and back; it is bounded by the height of the interval, since time never falls.
+//! there are four candidates: the chord, the extended line of the left side, the extended line of the right side, and
+//! the interpolation, which weights the three. Where they agree it hardly matters which applies; where they disagree,
+//! one of them is wrong. The expected error is a share of their largest disagreement in log time, to which every
+//! doubling without a measurement adds a little, since a library may switch there and back; it is bounded by the height
+//! of the interval, since time never falls.
 //!
-//! Both constants were chosen in sight of the curves in `tests/data/nccl`: over random choices of sizes the largest error
+//! Both constants were tuned on the curves in `tests/data/nccl`: over random choices of sizes the largest error
 //! in an interval was 0.34 times the disagreement (correlation 0.7 to 0.75 on each of the four systems; with the height of the
 //! interval alone it was 0.48 to 0.58, with its width 0.53 to 0.65).
 
@@ -15,9 +16,9 @@ use super::curve::{Cleaned, Interpolant};
 
 /// Expected error in log time for each unit of disagreement in log time.
 const OF_DISAGREEMENT: f64 = 0.35;
-/// What a doubling of bytes between the two measured sizes counts for, as disagreement.
+/// Disagreement in log time that each doubling between the two measured sizes adds.
 const OF_DOUBLING: f64 = 0.02;
-/// Places at which the candidates are compared, as parts of the interval's width in log bytes.
+/// Positions at which the candidates are compared, as fractions of the interval in log bytes.
 const PLACES: [f64; 3] = [0.25, 0.5, 0.75];
 
 /// The interval between two neighbouring measured sizes.
@@ -27,12 +28,12 @@ pub struct Gap {
     pub low: u64,
     /// Bytes of the larger size.
     pub high: u64,
-    /// How wrong the interpolation may be between them, as a fraction of the time.
+    /// Expected error of the interpolation between them, as a fraction of the time.
     pub expected_error: f64,
 }
 
 impl Gap {
-    /// The size in the middle on a logarithmic scale, rounded so that three bits say it (4, 5, 6 or 7 times a power of two:
+    /// The size in the middle on a logarithmic scale, rounded to three significant bits (4, 5, 6 or 7 times a power of two:
     /// such sizes divide among ranks); `None` where no such size lies between the ends.
     pub fn middle(&self) -> Option<u64> {
         let exact = (self.low as f64 * self.high as f64).sqrt();
@@ -43,10 +44,10 @@ impl Gap {
     }
 }
 
-/// The size to measure next: in the least sure interval of those that can be split, which `split` says by giving a size between its
-/// ends. `None` where no interval can be, and where the curve is sure: expected to be no more wrong than `until_error` in
-/// any interval that can be split, and the size that was measured last predicted as well before. Without such a
-/// prediction nothing is known of the curve's error.
+/// The size to measure next, in the least certain interval that can be split; `split` returns a size inside an interval, if
+/// any. `None` where no interval can be split, and where the curve is good enough: the expected error is at most `until_error`
+/// in every such interval, and so was the error of the prediction of the last measured size. Without such a prediction the
+/// error of the curve is unknown.
 pub fn next_point(
     points: &[(u64, f64)],
     last_error: Option<f64>,
@@ -74,7 +75,7 @@ pub fn gaps(points: &[(u64, f64)]) -> Vec<Gap> {
     points.windows(2).map(gap).collect()
 }
 
-/// Seconds that the curve through the points says for a size between them; `None` outside, and without two points.
+/// Interpolated seconds for a size between the points; `None` outside, and without two points.
 pub fn interpolated(points: &[(u64, f64)], bytes: u64) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
     let inside = points.len() >= 2 && (first.0..=last.0).contains(&bytes);
@@ -82,8 +83,8 @@ pub fn interpolated(points: &[(u64, f64)], bytes: u64) -> Option<f64> {
     inside.then(|| Interpolant::new(&Cleaned::of(&as_measured).points).seconds(bytes as f64))
 }
 
-/// The largest distance in log time between any two candidates in the interval of the cleaned curve in which `bytes` lie, and the
-/// interval's height in log time. An outlier is no end of such an interval: it is as wide as if the size had not been measured.
+/// The largest distance in log time between any two candidates in the interval of the cleaned curve in which `bytes`
+/// lie, and the interval's height in log time. Outliers do not bound intervals: they are treated as not measured.
 fn disagreement(cleaned: &[(f64, f64)], curve: &Interpolant, bytes: f64) -> (f64, f64) {
     let index = cleaned.partition_point(|point| point.0 <= bytes).saturating_sub(1);
     let (Some(&left), Some(&right)) = (cleaned.get(index), cleaned.get(index + 1)) else { return (0.0, 0.0) };
@@ -97,7 +98,7 @@ fn disagreement(cleaned: &[(f64, f64)], curve: &Interpolant, bytes: f64) -> (f64
             before.map(|before| on_line(*before, left, at)),
             after.map(|after| on_line(right, *after, at)),
         ];
-        // Time never falls, so nothing outside the two ends can hold.
+        // Times are monotonic, so candidates are clamped to the values at the two ends.
         let logs = candidates.into_iter().flatten().map(|seconds| seconds.clamp(left.1, right.1).ln());
         let (low, high) =
             logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));

@@ -1,4 +1,4 @@
-//! Where a curve is least sure, and when it is sure enough: on curves whose answer is known.
+//! Where a curve is least certain, and when it is certain enough, on curves with a known answer.
 
 use super::*;
 
@@ -7,16 +7,16 @@ fn measured(sizes: &[u64], seconds: impl Fn(f64) -> f64) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn a_straight_line_is_sure_everywhere() {
+fn a_straight_line_is_certain_everywhere() {
     for gap in gaps(&measured(&[1 << 10, 1 << 14, 1 << 18, 1 << 22], |bytes| 1e-5 + bytes * 1e-9)) {
         let doublings = (gap.high as f64 / gap.low as f64).log2();
-        // The interpolation is laid out in pieces that are straight in log-log.
+        // The interpolation consists of pieces that are linear in log-log.
         assert!(gap.expected_error <= OF_DISAGREEMENT * doublings * OF_DOUBLING + 0.005, "{gap:?}");
     }
 }
 
 #[test]
-fn the_interval_of_a_switch_is_the_least_sure() {
+fn the_interval_of_a_protocol_switch_is_the_least_certain() {
     // One protocol up to 256 KiB, then another with three times the latency and a third of the cost of a byte.
     let switching = |bytes: f64| if bytes <= 262_144.0 { 1e-5 + bytes * 3e-10 } else { 2.8e-4 + bytes * 1e-10 };
     let gaps = gaps(&measured(&[1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 24], switching));
@@ -25,7 +25,7 @@ fn the_interval_of_a_switch_is_the_least_sure() {
 }
 
 #[test]
-fn an_interval_beside_an_outlier_is_as_unsure_as_without_it() {
+fn an_interval_next_to_an_outlier_is_as_uncertain_as_without_it() {
     let line = |bytes: f64| 1e-5 + bytes * 1e-9;
     let mut points = measured(&[1 << 10, 1 << 14, 1 << 18, 1 << 22], line);
     points[1].1 *= 50.0;
@@ -62,12 +62,12 @@ fn a_prediction_is_given_inside_only() {
 }
 
 #[test]
-fn a_curve_is_sure_only_after_a_size_was_predicted_well() {
+fn a_curve_is_certain_only_after_a_size_was_predicted_well() {
     let points = measured(&[1 << 10, 1 << 12, 1 << 14], |bytes| 1e-5 + bytes * 1e-9);
     let next = |last_error, until| next_point(&points, last_error, until, Gap::middle).map(|(_, bytes)| bytes);
     assert_eq!(next(None, 0.1), Some(1 << 13), "nothing was predicted yet");
     assert_eq!(next(Some(0.2), 0.1), Some(1 << 13), "the last prediction was wrong");
     assert_eq!(next(Some(0.05), 0.1), None);
-    assert_eq!(next(Some(0.0), 1e-6), Some(1 << 13), "the interval is less sure than was asked");
+    assert_eq!(next(Some(0.0), 1e-6), Some(1 << 13), "the interval is less certain than requested");
     assert_eq!(next_point(&points, None, 0.1, |_| None), None, "no interval can be split");
 }

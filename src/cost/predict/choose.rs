@@ -1,32 +1,32 @@
-//! Which curves answer a query: those of the place that is requested, or of the nearest one on as many hosts, scaled by the
-//! fitted contention.
+//! Selects the curves for a query: those of the requested place, or of the nearest one on as many hosts, scaled by the fitted
+//! contention.
 
 use super::super::labels::USUAL;
 use super::{Family, NOT_A_CALL, Prediction, Predictor, Query, Status};
 use crate::sample::Cadence;
 use crate::units::Seconds;
 
-/// The families that a query means.
+/// The families that match a query.
 pub(super) enum Chosen<'p, 'a> {
-    /// Measured in the place that was requested, or in the only one.
+    /// Measured in the requested place, or in the only one.
     Measured(&'p Family<'a>),
-    /// Measured in other places than the one that was requested.
+    /// Measured in other places than the requested one.
     Elsewhere(Vec<&'p Family<'a>>),
 }
 
 impl<'a> Predictor<'a> {
-    /// The one family that a query means, those of other places, or why there are none.
+    /// The one family that matches a query, those of other places, or why there is none.
     pub(super) fn chosen(&self, query: &Query) -> Result<Chosen<'_, 'a>, String> {
         let mut left = self.of_call(query)?;
-        if let Some(asked) = &query.locality {
+        if let Some(requested) = &query.locality {
             let there: Vec<&Family> =
-                left.iter().copied().filter(|family| family.fit.key.place.is_meant_by(asked)).collect();
+                left.iter().copied().filter(|family| family.fit.key.place.matches_query(requested)).collect();
             if there.is_empty() {
                 return Ok(Chosen::Elsewhere(left));
             }
             left = there;
         }
-        // Only now: a place may have been measured in one way only.
+        // After the place, which may have been measured in one cadence only.
         let usual_cadence = |family: &Family| query.cadence.is_some() || family.fit.key.cadence == Cadence::Streaming;
         prefer(&mut left, usual_cadence);
         for (name, usual) in USUAL {
@@ -65,20 +65,20 @@ impl<'a> Predictor<'a> {
         Ok(left)
     }
 
-    /// From the other places of the call, where its own has no answer.
+    /// The scaled prediction from all other places of the call, where its own has none.
     pub(super) fn scaled_of_all(&self, query: &Query) -> Option<Prediction> {
         self.scaled(&self.of_call(query).ok()?, query).ok()
     }
 
-    /// The answer of the nearest place on as many hosts, times the contention.
+    /// The prediction of the nearest place on as many hosts, scaled by the contention.
     pub(super) fn scaled(&self, families: &[&Family<'a>], query: &Query) -> Result<Prediction, String> {
-        let not_here = || format!("not measured in that locality; there is {}", told(families));
-        let Some(asked) = &query.locality else { return Err(not_here()) };
-        let Some(groups) = asked.concurrent_groups_per_node() else { return Err(not_here()) };
+        let not_here = || format!("not measured in that locality; there is {}", list_of_families(families));
+        let Some(requested) = &query.locality else { return Err(not_here()) };
+        let Some(groups) = requested.concurrent_groups_per_node() else { return Err(not_here()) };
         let mut near: Vec<&Family> = families
             .iter()
             .copied()
-            .filter(|family| family.fit.key.place.nodes_spanned == asked.nodes_spanned())
+            .filter(|family| family.fit.key.place.nodes_spanned == requested.nodes_spanned())
             .collect();
         prefer(&mut near, |family| query.cadence.is_some() || family.fit.key.cadence == Cadence::Streaming);
         for (name, usual) in USUAL {
@@ -93,7 +93,7 @@ impl<'a> Predictor<'a> {
             let place = family.fit.key.place;
             let away = |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).ln().abs();
             (
-                asked.stride().map_or(0.0, |stride| away(stride, place.stride)),
+                requested.stride().map_or(0.0, |stride| away(stride, place.stride)),
                 away(groups, place.concurrent_groups_per_node),
             )
         };
@@ -137,23 +137,23 @@ fn differs_in_place_only(a: &Family, b: &Family) -> bool {
     (a.element_type, a.cadence, &a.labels) == (b.element_type, b.cadence, &b.labels)
 }
 
-/// Keeps the families that a condition holds for, if there are any.
+/// Keeps the families that meet a condition, if any do.
 fn prefer(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool) {
     if left.len() > 1 && left.iter().any(|family| keep(family)) {
         left.retain(|family| keep(family));
     }
 }
 
-/// Keeps the families that a condition holds for; where there are none, tells what there is.
+/// Keeps the families that meet a condition; if none does, the error lists the existing ones.
 fn narrow(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool, what: impl Fn() -> String) -> Result<(), String> {
     if !left.iter().any(|family| keep(family)) {
-        return Err(format!("not measured {}; there is {}", what(), told(left)));
+        return Err(format!("not measured {}; there is {}", what(), list_of_families(left)));
     }
     left.retain(|family| keep(family));
     Ok(())
 }
 
-/// What the query should have said, where it means several curves.
+/// The error of a query that matches several curves: what it should have specified.
 fn ambiguous(families: &[&Family]) -> String {
     let values = |value: &dyn Fn(&Family) -> String| {
         let all: std::collections::BTreeSet<String> = families.iter().map(|family| value(family)).collect();
@@ -166,19 +166,19 @@ fn ambiguous(families: &[&Family]) -> String {
     match (types.len(), places.len(), others.len()) {
         (_, 1, 1) => format!("several curves answer to this; say which dtype: {}", types.join(" or ")),
         (1, _, 1) => format!("several curves answer to this; say which locality: {}", places.join(" or ")),
-        _ => format!("several curves answer to this; say which: {}", told(families)),
+        _ => format!("several curves answer to this; say which: {}", list_of_families(families)),
     }
 }
 
-fn told(families: &[&Family]) -> String {
+fn list_of_families(families: &[&Family]) -> String {
     let one = |family: &&Family| {
         let key = &family.fit.key;
         let element = key.element_type.map_or_else(|| "any type".to_owned(), |element| element.to_string());
         let labels: String = key.labels.iter().map(|(name, text)| format!(", {name} {text}")).collect();
         format!("{element}, locality {}, {}{labels}", key.place, key.cadence)
     };
-    const MOST: usize = 6;
-    let more = families.len().saturating_sub(MOST);
-    let shown = families.iter().take(MOST).map(one).collect::<Vec<_>>().join("; ");
+    const MAX: usize = 6;
+    let more = families.len().saturating_sub(MAX);
+    let shown = families.iter().take(MAX).map(one).collect::<Vec<_>>().join("; ");
     if more > 0 { format!("{shown}; and {more} more") } else { shown }
 }

@@ -1,4 +1,4 @@
-//! What a fit answers, and on what ground.
+//! Predictions from a fit, and their basis.
 
 use super::*;
 use crate::cost::{CurveKey, FamilyKey, FitOptions, Labels, Measurements, Place, fit};
@@ -12,7 +12,7 @@ fn ring(ranks: u32, bytes: f64) -> f64 {
     4e-6 + 2.0 * (n - 1.0) * (1.5e-6 + bytes / n / 100e9)
 }
 
-/// all_reduce on these group sizes and sizes 1 KiB, 4 KiB ..., as a ring takes.
+/// Ring times of all_reduce on these group sizes and sizes 1 KiB, 4 KiB ...
 fn measurements(ranks: &[u32], sizes: u32, place: Place, element: ElementType) -> Measurements {
     let family = FamilyKey {
         collective: Collective::AllReduce,
@@ -71,7 +71,7 @@ fn what_was_not_measured_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_single_group_size_carries_over_to_no_other() {
+fn a_single_group_size_predicts_no_other() {
     let fit = plain(&[8], 9);
     let answer = Predictor::new(&fit).predict(&query(4, 4096));
     assert_eq!(answer.status, Status::Refused);
@@ -79,7 +79,7 @@ fn a_single_group_size_carries_over_to_no_other() {
 }
 
 #[test]
-fn every_answer_says_on_what_ground_it_stands() {
+fn every_answer_states_its_basis() {
     let fit = plain(&[2, 8], 9);
     let predictor = Predictor::new(&fit);
     for (ranks, bytes, status, off) in [
@@ -102,7 +102,7 @@ fn every_answer_says_on_what_ground_it_stands() {
 }
 
 #[test]
-fn of_several_places_and_types_the_right_one_answers() {
+fn the_matching_place_and_type_answer_a_query() {
     let mut all = measurements(&[8], 9, ONE_NODE, ElementType::Bfloat16);
     for measured in all.curves.values_mut() {
         measured.values_mut().flatten().for_each(|seconds| *seconds *= 3.0);
@@ -110,15 +110,15 @@ fn of_several_places_and_types_the_right_one_answers() {
     all.curves.extend(measurements(&[8], 9, TWO_NODES, ElementType::Bfloat16).curves);
     let fit = fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }).unwrap();
     let predictor = Predictor::new(&fit);
-    let asked = |locality: &str| Query { locality: Some(locality.parse().unwrap()), ..query(8, 1 << 20) };
+    let query_at = |locality: &str| Query { locality: Some(locality.parse().unwrap()), ..query(8, 1 << 20) };
     assert!(predictor.predict(&query(8, 1 << 20)).reason.unwrap().contains("several curves answer"));
-    let near = predictor.predict(&asked("1n")).seconds.unwrap().0;
-    let far = predictor.predict(&asked("2n/8g")).seconds.unwrap().0;
+    let near = predictor.predict(&query_at("1n")).seconds.unwrap().0;
+    let far = predictor.predict(&query_at("2n/8g")).seconds.unwrap().0;
     assert!((near / far - 3.0).abs() < 1e-9, "{near}, {far}");
 }
 
 #[test]
-fn few_sizes_give_less_and_say_so() {
+fn few_sizes_give_fewer_results_with_a_warning() {
     let one = measurements(&[8], 1, ONE_NODE, ElementType::Bfloat16);
     let error = fit(&one, FitOptions::default()).unwrap_err();
     assert_eq!(error.exit_code(), 2);

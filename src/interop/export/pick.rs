@@ -2,7 +2,7 @@
 
 use super::ExportOptions;
 use crate::collective::Collective;
-use crate::cost::{Asked, CurveFit, FamilyFit, Fit, Place, Predictor, Status};
+use crate::cost::{CurveFit, FamilyFit, Fit, Place, PlaceQuery, Predictor, Status};
 use crate::element::ElementType;
 use crate::sample::Cadence;
 use crate::units::Bytes;
@@ -14,7 +14,7 @@ pub(super) const LARGE: u64 = 256 << 20;
 pub(super) struct Curves<'a> {
     pub fit: &'a Fit,
     predictor: Predictor<'a>,
-    unknown: Option<Asked>,
+    unknown: Option<PlaceQuery>,
     element_type: Option<ElementType>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Curves<'a> {
     pub fn lies(&self, family: &FamilyFit, wanted: Wanted) -> bool {
         let place = family.key.place;
         let vouched =
-            |at: Place| place.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| at.is_meant_by(asked));
+            |at: Place| place.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| at.matches_query(asked));
         match wanted {
             Wanted::At(at) => place == at || vouched(at),
             Wanted::OnHosts(hosts) => {

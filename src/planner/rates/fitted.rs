@@ -4,7 +4,7 @@ use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups
 use super::{Hidden, RatedCall, Rates};
 use crate::collective::Collective;
 use crate::cost::transfer::{self, Scaling};
-use crate::cost::{Asked, BothWays, Coefficient, Fit, Place, Prediction, Predictor, Status};
+use crate::cost::{BothWays, Coefficient, Fit, Place, PlaceQuery, Prediction, Predictor, Status};
 use crate::element::ElementType;
 use crate::layout::Locality;
 use crate::sample::Cadence;
@@ -19,7 +19,7 @@ pub struct Fitted<'a> {
     predictor: Predictor<'a>,
     candidates: HashMap<(Kind, Cadence), Vec<Candidate>>,
     elements: HashMap<Collective, Vec<ElementType>>,
-    unknown: Option<Asked>,
+    unknown: Option<PlaceQuery>,
     hidden: Hidden,
 }
 
@@ -44,7 +44,7 @@ enum Way {
 impl<'a> Fitted<'a> {
     /// Of a fit; `name` is its file. `unknown` says where the groups lay whose records did not say it, as far as a user
     /// vouches for it; without it such curves answer nothing.
-    pub fn new(fit: &'a Fit, name: &str, unknown: Option<Asked>) -> Fitted<'a> {
+    pub fn new(fit: &'a Fit, name: &str, unknown: Option<PlaceQuery>) -> Fitted<'a> {
         let mut candidates: HashMap<(Kind, Cadence), Vec<Candidate>> = HashMap::new();
         let mut elements: HashMap<Collective, Vec<ElementType>> = HashMap::new();
         for (family, of) in fit.families.iter().enumerate() {
@@ -91,7 +91,7 @@ impl<'a> Fitted<'a> {
     /// How to come from the candidates to the place, and whether it is the same.
     fn way(&self, candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<(Way, bool)> {
         let vouched = |other: &Place| {
-            other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| place.is_meant_by(asked))
+            other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| place.matches_query(asked))
         };
         let one = |index: usize| Way::One { index, ranks: ranks_for(&candidates[index], call) };
         let answers = |index: &usize| self.answers(&candidates[*index], ranks_for(&candidates[*index], call));

@@ -21,7 +21,7 @@ pub enum HistoryFormat {
     Csv,
 }
 
-/// The history as text. `width` and `all_rows` matter to the table only: without the latter it shows the rows that changed.
+/// The history as text. `width` and `all_rows` are used by the table only: without the latter it shows the rows that changed.
 ///
 /// # Errors
 /// Where a document cannot be written as JSON or CSV.

@@ -4,8 +4,8 @@ use super::super::text::{signed_percent, visible};
 use crate::chart::{Axis, Change, Plot, Point, Series, Svg, Unit};
 use crate::verdict::history::{History, Lineage, Series as Row};
 
-/// Runs with a tick of their own at most.
-const MOST_TICKS: usize = 6;
+/// Maximum number of ticks.
+const MAX_TICKS: usize = 6;
 
 /// A picture of each row, with a name for its file; only the rows that changed, or all.
 pub fn plots(history: &History, all_rows: bool) -> Vec<(String, Svg)> {
@@ -53,7 +53,7 @@ fn picture(lineage: &Lineage, row: &Row) -> Svg {
     plot.draw()
 }
 
-/// Around the values, not from zero: a dip of a tenth is to be seen.
+/// Range around the values, not from zero, so that a change of 10 % is visible.
 fn range(row: &Row) -> Option<(f64, f64)> {
     let values = || row.latency_seconds.iter().flatten().copied();
     let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
@@ -61,7 +61,7 @@ fn range(row: &Row) -> Option<(f64, f64)> {
     Some(((low - room).max(0.0), high + room))
 }
 
-/// The level from change to change, as the corners of a stair.
+/// The level between changes, as the corners of a step curve.
 fn levels(row: &Row) -> Vec<(f64, f64)> {
     let last = row.latency_seconds.len().saturating_sub(1) as f64;
     let (Some(first), Some(newest)) = (row.changes.first(), row.changes.last()) else { return Vec::new() };
@@ -71,10 +71,10 @@ fn levels(row: &Row) -> Vec<(f64, f64)> {
     corners
 }
 
-/// Days at a few runs; the record's own text where that is no date.
+/// Dates at some of the runs; the recorded text where it is not a date.
 fn ticks(lineage: &Lineage) -> Vec<(f64, String)> {
     let runs = lineage.runs.len();
-    let every = runs.div_ceil(MOST_TICKS).max(1);
+    let every = runs.div_ceil(MAX_TICKS).max(1);
     let label = |text: &str| visible(text.get(..10).unwrap_or(text));
     (0..runs).step_by(every).map(|run| (run as f64, label(&lineage.runs[run].started_at))).collect()
 }

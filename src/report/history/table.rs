@@ -5,8 +5,8 @@ use super::super::text::{signed_percent, visible};
 use crate::units::Seconds;
 use crate::verdict::history::{Event, History, Lineage, Series};
 
-/// Most files without a say that are told one by one.
-const MOST_LEFT_OUT: usize = 10;
+/// Maximum number of left-out files that are listed one by one.
+const MAX_LEFT_OUT: usize = 10;
 
 pub(super) fn text(history: &History, width: u16, all_rows: bool) -> String {
     let mut out = String::new();
@@ -21,11 +21,11 @@ pub(super) fn text(history: &History, width: u16, all_rows: bool) -> String {
     }
     if !history.left_out.is_empty() {
         out += &format!("\nLeft out: {} files\n", history.left_out.len());
-        for file in history.left_out.iter().take(MOST_LEFT_OUT) {
+        for file in history.left_out.iter().take(MAX_LEFT_OUT) {
             out += &wrapped(&format!("{}: {}", visible(&file.path), visible(&file.reason)), width);
         }
-        if history.left_out.len() > MOST_LEFT_OUT {
-            out += &format!("and {} more; --format json lists them\n", history.left_out.len() - MOST_LEFT_OUT);
+        if history.left_out.len() > MAX_LEFT_OUT {
+            out += &format!("and {} more; --format json lists them\n", history.left_out.len() - MAX_LEFT_OUT);
         }
     }
     out += "\nHow it was decided:\n";
@@ -49,7 +49,7 @@ fn of_lineage(lineage: &Lineage, width: u16, all_rows: bool) -> String {
     );
     let mut out = wrapped(&heading, width);
     for event in &lineage.events {
-        out += &told_event(lineage, event, width);
+        out += &event_text(lineage, event, width);
     }
     if lineage.events.is_empty() {
         out += "no row changed\n";
@@ -62,7 +62,7 @@ fn of_lineage(lineage: &Lineage, width: u16, all_rows: bool) -> String {
     out
 }
 
-fn told_event(lineage: &Lineage, event: &Event, width: u16) -> String {
+fn event_text(lineage: &Lineage, event: &Event, width: u16) -> String {
     let Some(run) = lineage.runs.get(event.run as usize) else { return String::new() };
     let steps = match event.rows_slower + event.rows_faster {
         1 => signed_percent(event.slowdown_most),

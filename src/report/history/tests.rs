@@ -1,8 +1,8 @@
 //! The history in every format as published, and nothing hostile in any.
 
 use super::*;
-use crate::verdict::history::{Gathered, HistoryRule, history};
-use crate::verdict::testing::{judged, lines};
+use crate::verdict::history::{HistoryInput, HistoryRule, history};
+use crate::verdict::testing::{lines, loaded};
 use clap::ValueEnum;
 use std::path::Path;
 
@@ -10,29 +10,29 @@ const POISON: &str = "=1\x1b[31m|</script><img src=x onerror=alert(1)>\"'&\u{9b}
 
 /// Twelve runs of three rows, of which the second takes a fifth longer from the eighth run on, together with a new library.
 fn made(poison: bool) -> History {
-    let mut gathered = Gathered::default();
+    let mut input = HistoryInput::default();
     for day in 0..12u32 {
         let slow = if day >= 7 { 1.2 } else { 1.0 };
-        // A little scatter that repeats itself nowhere.
+        // Some scatter without repetition.
         let scatter = |row: u32| 1.0 + f64::from((day * 7 + row * 5) % 11) * 0.001;
         let times = |middle: f64, row: u32| vec![middle * scatter(row); 3];
         let rows = [times(100.0, 0), times(200.0 * slow, 1), times(400.0, 2)];
-        let mut judged = judged(&format!("runs/{day:02}.jsonl"), lines(&format!("run-{day:02}"), &rows));
-        let header = &mut judged.record.header;
+        let mut loaded = loaded(&format!("runs/{day:02}.jsonl"), lines(&format!("run-{day:02}"), &rows));
+        let header = &mut loaded.record.header;
         header.started_at = format!("2026-11-{:02}T09:30:00+01:00", day + 1);
         if day >= 7 {
             header.backend.library = "Open MPI 4.1.5".to_owned();
         }
         if poison {
             (header.suite.name, header.ranks[0].host) = (POISON.to_owned(), POISON.to_owned());
-            judged.record.plan.cases.iter_mut().for_each(|case| case.name += POISON);
+            loaded.record.plan.cases.iter_mut().for_each(|case| case.name += POISON);
         }
-        gathered.add(&judged.path.clone(), Ok(judged));
+        input.add(&loaded.path.clone(), Ok(loaded));
     }
     let broken =
         Err(crate::error::Error::usage(format!("line 3 is no line of a record{}", if poison { POISON } else { "" })));
-    gathered.add(Path::new("runs/notes.jsonl"), broken);
-    history(gathered, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 })
+    input.add(Path::new("runs/notes.jsonl"), broken);
+    history(input, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 })
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn every_format_is_as_published() {
 }
 
 #[test]
-fn the_change_is_told_with_what_else_changed_there() {
+fn a_change_is_reported_with_the_other_differences_of_its_run() {
     let history = made(false);
     let lineage = &history.lineages[0];
     assert_eq!((history.exit_code, history.lineages.len(), lineage.runs.len(), lineage.events.len()), (1, 1, 12, 1));
@@ -68,7 +68,7 @@ fn a_picture_is_made_of_each_row_that_changed_or_of_all() {
 }
 
 #[test]
-fn nothing_hostile_gets_through_in_any_format() {
+fn no_format_passes_on_hostile_text() {
     let history = made(true);
     for format in HistoryFormat::value_variants() {
         let text = history_text(&history, *format, 120, true).unwrap();

@@ -1,4 +1,4 @@
-//! Slower than the base, or not: row by row with intervals, as the comparison decided it.
+//! The comparison with the base, row by row with intervals.
 
 use super::HtmlInput;
 use super::page::{Block, Figure, Table};
@@ -9,8 +9,8 @@ use crate::units::{Rate, Seconds, three_digits};
 use crate::verdict::{CurvePart, Decision, Row, Verdict};
 use std::collections::BTreeMap;
 
-/// Kinds of calls distinguished by colour.
-const MOST_SERIES: usize = 6;
+/// Maximum number of kinds of calls with a colour of their own.
+const MAX_SERIES: usize = 6;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -28,7 +28,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
-/// Did latency get worse, or bandwidth? The worst first.
+/// Changes of latency and bandwidth by curve, the worst first.
 fn curves(verdict: &Verdict) -> Table {
     let columns = [
         ("curve", false),
@@ -83,7 +83,7 @@ fn plot(verdict: &Verdict) -> Plot {
     }
     let mut ends: Option<(f64, f64)> = None;
     let all = kinds.len();
-    for (name, rows) in kinds.into_iter().take(MOST_SERIES) {
+    for (name, rows) in kinds.into_iter().take(MAX_SERIES) {
         let mut series = Series::new(name);
         for row in rows {
             let Some(against) = &row.against_base else { continue };
@@ -98,8 +98,8 @@ fn plot(verdict: &Verdict) -> Plot {
         }
         plot.series.push(series);
     }
-    if all > MOST_SERIES {
-        plot.description += &format!(" {MOST_SERIES} of {all} kinds of calls are drawn.");
+    if all > MAX_SERIES {
+        plot.description += &format!(" {MAX_SERIES} of {all} kinds of calls are drawn.");
     }
     if let Some((low, high)) = ends {
         let points = vec![(low, 0.0), (high, 0.0)];

@@ -1,4 +1,4 @@
-//! Calls that contradict other calls of the same run: no reference is needed to see that something is wrong with them.
+//! Calls that are inconsistent with other calls of the same run.
 
 use super::HtmlInput;
 use super::page::{Block, Table};
@@ -43,11 +43,11 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
         let capped = table.capped("`commgauge compare RECORD --format json` has every finding");
         // A short list is read at once, a long one when it is requested.
-        blocks.push(if verdict.findings.len() > MOST_OPEN { Block::Folded(capped) } else { Block::Table(capped) });
+        blocks.push(if verdict.findings.len() > MAX_OPEN { Block::Folded(capped) } else { Block::Table(capped) });
     }
     blocks.push(Block::list(&verdict.rule));
     blocks
 }
 
 /// Findings that are shown without a click.
-const MOST_OPEN: usize = 8;
+const MAX_OPEN: usize = 8;

@@ -7,12 +7,12 @@ use crate::cost::{CurveFit, Errors, FamilyFit, Fit, Predictor, Query};
 use crate::units::{Bytes, Seconds, three_digits};
 
 /// Curves with charts; further ones are in the table only.
-const MOST_CURVES: usize = 6;
-/// Curves whose charts are to be seen at once; the others open with a click.
-const MOST_OPEN: usize = 2;
-/// By what factor the curve is drawn beyond what was measured.
+const MAX_CURVES: usize = 6;
+/// Curves whose charts are open initially.
+const MAX_OPEN: usize = 2;
+/// Factor by which a curve is drawn beyond the measured sizes.
 const BEYOND: f64 = 8.0;
-/// Places at which a curve is drawn.
+/// Number of points of a drawn curve.
 const PLACES: usize = 48;
 
 /// The section.
@@ -39,7 +39,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve))).collect();
     let all = curves.len();
     curves.retain(|(_, curve)| curve.points.len() >= 3);
-    for (index, (family, curve)) in curves.iter().take(MOST_CURVES).enumerate() {
+    for (index, (family, curve)) in curves.iter().take(MAX_CURVES).enumerate() {
         let name =
             format!("{}, {} ranks, {}, {}", family.key.collective, curve.ranks, family.key.place, family.key.cadence);
         let charts = Block::Charts(vec![
@@ -47,23 +47,23 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             Figure::new("Residuals", &residuals(&name, curve).draw()),
         ]);
         let shown = vec![charts, Block::Folded(points(&name, curve))];
-        if index < MOST_OPEN {
+        if index < MAX_OPEN {
             blocks.push(Block::heading(&name));
             blocks.extend(shown);
         } else {
             blocks.extend(folded(&name, shown));
         }
     }
-    let drawn = curves.len().min(MOST_CURVES);
+    let drawn = curves.len().min(MAX_CURVES);
     if all > drawn {
         blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge fit` writes them all.")));
     }
     if !fit.warnings.is_empty() {
         blocks.push(Block::heading("Warnings about the fit"));
-        const MOST: usize = 30;
-        blocks.push(Block::list(fit.warnings.iter().take(MOST)));
-        if fit.warnings.len() > MOST {
-            blocks.push(Block::text(format!("And {} more; `commgauge fit` prints them.", fit.warnings.len() - MOST)));
+        const MAX: usize = 30;
+        blocks.push(Block::list(fit.warnings.iter().take(MAX)));
+        if fit.warnings.len() > MAX {
+            blocks.push(Block::text(format!("And {} more; `commgauge fit` prints them.", fit.warnings.len() - MAX)));
         }
     }
     blocks
@@ -159,7 +159,7 @@ fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &Cur
         let (first, last) = ((low / BEYOND).max(1.0), high * BEYOND);
         for place in 0..=PLACES {
             let bytes = (first * (last / first).powf(place as f64 / PLACES as f64)).round();
-            let asked = Query {
+            let query = Query {
                 collective: family.key.collective,
                 ranks: curve.ranks,
                 bytes_total: Bytes(bytes as u64),
@@ -167,7 +167,7 @@ fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &Cur
                 locality: family.key.place.to_string().parse().ok(),
                 cadence: Some(family.key.cadence),
             };
-            let answer = predictor.predict(&asked);
+            let answer = predictor.predict(&query);
             let Some(seconds) = answer.seconds else { continue };
             fitted.curve.push((bytes, seconds.0));
             if let Some((low, high)) = answer.low.zip(answer.high) {
@@ -185,7 +185,7 @@ fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &Cur
     plot
 }
 
-/// How far each point lies from the lines alpha + beta bytes: where the protocol changes it shows as a pattern.
+/// Residuals of the points from the lines alpha + beta bytes, in which protocol changes show as a pattern.
 fn residuals(name: &str, curve: &CurveFit) -> Plot {
     let mut plot = Plot::new(
         "Measured against the lines",

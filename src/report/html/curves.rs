@@ -1,4 +1,5 @@
-//! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of latency.
+//! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of
+//! latency.
 
 use super::HtmlInput;
 use super::groups::{Curve, Group, groups};
@@ -10,15 +11,15 @@ use crate::verdict::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups with charts; further ones are in the table only.
-const MOST_GROUPS: usize = 16;
-/// Groups whose charts are to be seen at once; the others open with a click.
-const MOST_OPEN: usize = 3;
+const MAX_GROUPS: usize = 16;
+/// Groups whose charts are open initially.
+const MAX_OPEN: usize = 3;
 /// Points of a curve.
-const MOST_POINTS: usize = 400;
+const MAX_POINTS: usize = 400;
 /// Curves of a chart.
-const MOST_CURVES: usize = 6;
+const MAX_CURVES: usize = 6;
 
-/// What is expected of rows, by their names: metric, limit and where it is from.
+/// Expectations by row name: metric, limit and source.
 type Limits<'a> = BTreeMap<&'a str, (Metric, f64, &'a str)>;
 
 /// A limit on the axis of a chart, for a row.
@@ -43,12 +44,12 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::text(format!("Expected: {}.", sources.join("; "))));
     }
     let mut picked: Vec<&Group> = groups.iter().collect();
-    // Those with the most sizes say the most.
+    // Groups with the most sizes are the most informative.
     picked.sort_by_key(|group| std::cmp::Reverse(group.curves.iter().map(|curve| curve.rows.len()).max()));
-    let shown: BTreeSet<&str> = picked.iter().take(MOST_GROUPS).map(|group| group.name.as_str()).collect();
+    let shown: BTreeSet<&str> = picked.iter().take(MAX_GROUPS).map(|group| group.name.as_str()).collect();
     for (index, group) in groups.iter().filter(|group| shown.contains(group.name.as_str())).enumerate() {
         let charts = of_group(input, group, &limits);
-        if index < MOST_OPEN {
+        if index < MAX_OPEN {
             blocks.push(Block::heading(&group.name));
             blocks.extend(charts);
         } else {
@@ -122,14 +123,14 @@ fn latency(group: &Group, limits: &Limits) -> Plot {
 fn plot(group: &Group, title: &str, y: Axis, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Plot {
     let mut plot = Plot::new(title, Axis::log("bytes_total", Unit::Bytes), y);
     plot.description = format!("{title} of {} against bytes; the numbers are in the table below.", group.name);
-    plot.series = group.curves.iter().take(MOST_CURVES).map(|curve| series(curve, of)).collect();
+    plot.series = group.curves.iter().take(MAX_CURVES).map(|curve| series(curve, of)).collect();
     plot
 }
 
 fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
     let mut series = Series::new(&curve.name);
-    // A page bears so many points; sizes beyond are in the tables.
-    for (_, row) in curve.rows.iter().step_by(curve.rows.len().div_ceil(MOST_POINTS).max(1)) {
+    // The number of points of a chart is limited; all sizes are in the tables.
+    for (_, row) in curve.rows.iter().step_by(curve.rows.len().div_ceil(MAX_POINTS).max(1)) {
         let Some(latency) = row.latency else { continue };
         let x = row.facts.bytes_total.0 as f64;
         let Some(y) = of(row, latency.median.0) else { continue };

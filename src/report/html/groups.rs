@@ -1,4 +1,4 @@
-//! Rows that belong into one chart: the same call, group, place and cadence, at several sizes.
+//! Groups rows by chart: the same call, group, place and cadence, at several sizes.
 
 use super::HtmlInput;
 use crate::collective::Placement;
@@ -9,14 +9,14 @@ use crate::workload::Style;
 use std::collections::BTreeMap;
 
 /// Fewer sizes make no curve.
-const FEWEST_SIZES: usize = 3;
+const MIN_SIZES: usize = 3;
 
 /// Rows, each with its index in its run.
 type Numbered<'a> = Vec<(usize, &'a Row)>;
 
 /// One chart's worth of rows.
 pub(super) struct Group<'a> {
-    /// What they have in common, as a heading.
+    /// Common properties, as a heading.
     pub name: String,
     /// The curves.
     pub curves: Vec<Curve<'a>>,
@@ -26,7 +26,7 @@ pub(super) struct Group<'a> {
 pub(super) struct Curve<'a> {
     /// Index of the run; those of the base come after the records.
     pub run: usize,
-    /// As the legend calls it.
+    /// Name in the legend.
     pub name: String,
     /// Index of each row in its run, and the row.
     pub rows: Numbered<'a>,
@@ -64,7 +64,7 @@ pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
         groups[group].curves.push(Curve { run, name, rows });
     }
     let all = groups.len();
-    groups.retain(|group| group.curves.iter().any(|curve| sizes(curve) >= FEWEST_SIZES));
+    groups.retain(|group| group.curves.iter().any(|curve| sizes(curve) >= MIN_SIZES));
     let without = all - groups.len();
     (groups, without)
 }

@@ -10,7 +10,7 @@ use crate::units::Seconds;
 use std::collections::BTreeMap;
 
 /// Sizes in the picture, spread over those measured.
-const MOST_SIZES: usize = 5;
+const MAX_SIZES: usize = 5;
 
 /// Picture and table of the first curve that has samples.
 pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>, Table) {
@@ -59,10 +59,10 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
 /// The first, the last and some between.
 fn spread(rows: Vec<HistogramRow>) -> Vec<HistogramRow> {
     let all = rows.len();
-    if all <= MOST_SIZES {
+    if all <= MAX_SIZES {
         return rows;
     }
-    let chosen: Vec<usize> = (0..MOST_SIZES).map(|index| index * (all - 1) / (MOST_SIZES - 1)).collect();
+    let chosen: Vec<usize> = (0..MAX_SIZES).map(|index| index * (all - 1) / (MAX_SIZES - 1)).collect();
     rows.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, row)| row).collect()
 }
 

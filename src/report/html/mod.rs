@@ -1,7 +1,7 @@
-//! The report as one HTML file: what an engineer sends to those who have to fix the machine.
+//! The report as one HTML file, to be sent to those who fix the machine.
 //!
 //! [`html`] gathers sections of plain data; `page` writes them. The file needs no network and no script, and is the same for
-//! the same input: no time of writing is in it.
+//! the same input: it has no timestamp of its creation.
 
 mod comparison;
 mod consistency;
@@ -29,16 +29,16 @@ use crate::verdict::locate::Suspects;
 use crate::verdict::{Difference, SelfTest, Verdict};
 use page::{Page, Section};
 
-/// A record and what is seen in it.
+/// A record and its view.
 #[derive(Debug)]
 pub struct HtmlRun<'a> {
     /// Its file, as it was named.
     pub name: String,
-    /// What was recorded.
+    /// The record.
     pub record: &'a Record,
-    /// What is to be shown.
+    /// The view of the record.
     pub view: View,
-    /// In what it differs from the first; shown beside it all the same because that was requested.
+    /// Accepted differences from the first record.
     pub differences: Vec<Difference>,
 }
 
@@ -47,21 +47,21 @@ pub struct HtmlRun<'a> {
 pub struct HtmlInput<'a> {
     /// The records, the first in order first; at least one.
     pub runs: &'a [HtmlRun<'a>],
-    /// What they are compared with, where that was requested.
+    /// The base of a comparison; empty without one.
     pub base: &'a [HtmlRun<'a>],
-    /// The verdict of a machine file's expectations; without it there is nothing expected.
+    /// The verdict against the expectations of a machine file, if there is one.
     pub verdict: Option<&'a Verdict>,
     /// The verdict against the base.
     pub comparison: Option<&'a Verdict>,
-    /// Whether calls contradict each other, or why that was not asked.
+    /// The self-consistency verdict, or why it was not computed.
     pub consistency: std::result::Result<&'a Verdict, String>,
-    /// How often the rules of the verdicts were seen to err.
+    /// Measured error rates of the rules, if given.
     pub selftest: Option<&'a SelfTest>,
     /// The cost model, or why there is none.
     pub fit: std::result::Result<&'a Fit, String>,
-    /// Whether the fit was made of these very records.
+    /// Whether the fit was made from these records.
     pub fit_is_own: bool,
-    /// Who is to blame, or why nobody can tell.
+    /// The suspects, or why they could not be searched for.
     pub suspects: std::result::Result<&'a Suspects, String>,
 }
 

@@ -1,6 +1,6 @@
 //! The page as data: sections of blocks, each a paragraph, a list, a table or charts; and the template that writes them.
 //!
-//! Every text is a [`Shown`], which is made harmless when it is made, and escaped by the template.
+//! Every text is a [`Shown`], which has its control characters removed on construction, and is escaped by the template.
 
 use crate::chart::{STYLE, Svg};
 use crate::error::{Error, Result};
@@ -10,10 +10,10 @@ use base64::Engine;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Rows of a table; further ones are counted.
-const MOST_ROWS: usize = 1_000;
+/// Maximum number of rows of a table; further ones are only counted.
+const MAX_ROWS: usize = 1_000;
 
-/// A text in which nothing acts on its surroundings.
+/// A text without control and format characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shown(String);
 
@@ -59,25 +59,25 @@ pub(super) struct Section {
 /// What sections are made of.
 #[derive(Debug)]
 pub(super) enum Block {
-    /// Answers in large letters.
+    /// Results in large letters.
     Badges(Vec<Badge>),
     Heading(Shown),
     Text(Shown),
-    /// Why something is not there.
+    /// The reason why a part is missing.
     Absent(Shown),
     List(Vec<Shown>),
     Command(Shown),
     Facts(Vec<(Shown, Shown)>),
     Table(Table),
-    /// A table that opens when it is requested.
+    /// A collapsed table.
     Folded(Table),
-    /// What follows, up to the next [`Block::FoldEnd`], opens when it is requested; see [`folded`].
+    /// Begin of a collapsed part, up to the next [`Block::FoldEnd`]; see [`folded`].
     FoldBegin(Shown),
     FoldEnd,
     Charts(Vec<Figure>),
 }
 
-/// An answer in large letters.
+/// A result in large letters.
 #[derive(Debug)]
 pub(super) struct Badge {
     /// `good`, `bad`, `unsure` or `none`.
@@ -124,7 +124,7 @@ impl Page {
     }
 }
 
-/// Blocks behind a line that opens them, so that a page with many charts can be taken in at a glance.
+/// Blocks in a collapsed part with a summary line, so that a page with many charts stays clear.
 pub(super) fn folded(summary: impl AsRef<str>, blocks: Vec<Block>) -> Vec<Block> {
     let begin = std::iter::once(Block::FoldBegin(summary.into()));
     begin.chain(blocks).chain(std::iter::once(Block::FoldEnd)).collect()
@@ -149,19 +149,19 @@ impl Block {
 }
 
 impl Figure {
-    /// A picture that shares its line with others.
+    /// A picture that shares its row with others.
     pub fn new(name: &str, svg: &Svg) -> Figure {
         Figure { svg: svg.inline(), name: name.into(), wide: false }
     }
 
-    /// A picture that takes the whole width, and is scrolled where that is too little.
+    /// A picture over the whole width, scrollable where it is wider.
     pub fn wide(name: &str, svg: &Svg) -> Figure {
         Figure { wide: true, ..Figure::new(name, svg) }
     }
 }
 
 impl Table {
-    /// A table without rows; a column of numbers stands to the right.
+    /// A table without rows; number columns are aligned to the right.
     pub fn new(caption: impl AsRef<str>, columns: &[(&'static str, bool)]) -> Table {
         Table { caption: caption.into(), columns: columns.to_vec(), rows: Vec::new(), note: Shown::default() }
     }
@@ -170,7 +170,7 @@ impl Table {
         self.row_toned("", cells);
     }
 
-    /// A row that stands out: `bad` or `unsure`.
+    /// A highlighted row: `bad` or `unsure`.
     pub fn row_toned(&mut self, tone: &'static str, cells: Vec<String>) {
         self.rows.push(TableRow { tone, cells: cells.into_iter().map(Shown::from).collect() });
     }
@@ -179,14 +179,14 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Keeps as many rows as a page bears, those that stand out first, and says how many there are and where the others are.
+    /// Limits the number of rows, keeping highlighted ones first, and notes the total number and where the others are.
     pub fn capped(mut self, elsewhere: &str) -> Table {
         let all = self.rows.len();
-        if all > MOST_ROWS {
+        if all > MAX_ROWS {
             let (toned, plain): (Vec<TableRow>, Vec<TableRow>) =
                 self.rows.into_iter().partition(|row| !row.tone.is_empty());
-            self.rows = toned.into_iter().chain(plain).take(MOST_ROWS).collect();
-            self.note = Shown::from(format!("{MOST_ROWS} of {all} rows, those that stand out first; {elsewhere}"));
+            self.rows = toned.into_iter().chain(plain).take(MAX_ROWS).collect();
+            self.note = Shown::from(format!("{MAX_ROWS} of {all} rows, those that stand out first; {elsewhere}"));
         }
         self
     }

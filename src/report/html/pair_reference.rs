@@ -1,5 +1,5 @@
-//! What 100 % is for pairs of ranks: what the machine file expects of them, else the bound of its links, else the median of
-//! the same locality. One kind for each measure and locality, so that the cells of a picture can be compared.
+//! The 100 % reference for pairs of ranks: the expectation of the machine file, else the bound of its links, else the median of
+//! the same locality. All pairs of a measure and locality have the same kind, so that the cells of a picture are comparable.
 
 use super::HtmlRun;
 use crate::record::line::CaseFacts;
@@ -9,7 +9,7 @@ use crate::verdict::{Metric, Verdict};
 use crate::workload::Style;
 use std::collections::{BTreeMap, HashMap};
 
-/// What pairs are compared with.
+/// Kind of reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The limit that the machine file sets.
@@ -31,7 +31,7 @@ pub(super) struct References {
 }
 
 impl References {
-    /// From the verdict's limits, and from the bounds that the plan carries.
+    /// The references from the limits of the verdict and the bounds of the plan.
     pub fn of(run: &HtmlRun, view: &PairsView, verdict: Option<&Verdict>) -> References {
         let rows = verdict.into_iter().flat_map(|verdict| &verdict.rows);
         let limits: BTreeMap<&str, (Metric, f64)> = rows
@@ -49,7 +49,7 @@ impl References {
                 limits.get(facts.name.as_str()).and_then(|limit| on_measure(measure, facts.bytes_total, *limit));
             let bound = facts.bound_bytes_per_second.filter(|_| measure != Measure::Latency).map(|bound| bound.0);
             for (a, b) in pairs.rank_a.iter().zip(&pairs.rank_b).map(|(a, b)| (*a.min(b), *a.max(b))) {
-                // A round in which some pairs cross the network says nothing of those that do not.
+                // The bound of a round in which some pairs cross the network does not apply to those that do not.
                 if (node_of.get(&a) == node_of.get(&b)) != stays_inside(facts) {
                     continue;
                 }
@@ -88,7 +88,7 @@ impl References {
         }
     }
 
-    /// How well a pair does; less is worse.
+    /// The value of a pair in per cent of its reference; less is worse.
     pub fn percent(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<f64> {
         let value = pair.values[measure as usize]?.value;
         let reference = self.reference(view, pair, measure)?;
@@ -105,13 +105,15 @@ impl References {
     }
 
     /// For the sentence above a picture.
-    pub fn told(&self, view: &PairsView, measure: Measure) -> String {
+    pub fn description(&self, view: &PairsView, measure: Measure) -> String {
         let kinds = self.kinds_there(view, measure);
-        let told: Vec<String> = match kinds.as_slice() {
-            [(_, one)] => vec![one.told().to_owned()],
-            several => several.iter().map(|(locality, kind)| format!("on the {locality} {}", kind.told())).collect(),
+        let description: Vec<String> = match kinds.as_slice() {
+            [(_, one)] => vec![one.description().to_owned()],
+            several => {
+                several.iter().map(|(locality, kind)| format!("on the {locality} {}", kind.description())).collect()
+            }
         };
-        told.join(", ").replace("on the different hosts", "between hosts")
+        description.join(", ").replace("on the different hosts", "between hosts")
     }
 
     /// For a table: the number with its kind, where it is the same for all pairs.
@@ -142,7 +144,7 @@ impl Kind {
         }
     }
 
-    fn told(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Kind::Expected => "what the machine file expects",
             Kind::Bound => "what the links of the machine file allow, which nothing reaches in full",
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_or_an_expectation_pairs_are_held_against_the_median_of_their_locality() {
+    fn without_a_bound_or_an_expectation_pairs_are_compared_with_the_median_of_their_locality() {
         let (view, references) = with_bounds(|_| false, 2);
         for measure in Measure::ALL {
             assert_eq!(references.short(&view, measure), "the median");
@@ -207,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_holds_for_the_pairs_whose_links_it_is_about_and_never_for_latency() {
+    fn a_bound_applies_to_the_pairs_on_its_links_and_never_to_latency() {
         let (view, references) = with_bounds(|_| true, 2);
         assert_eq!(references.short(&view, Measure::Latency), "the median");
         assert_eq!(references.short(&view, Measure::OneWay), "reference", "two kinds in one picture");
-        let told = references.told(&view, Measure::OneWay);
+        let description = references.description(&view, Measure::OneWay);
         assert!(
-            told.contains("on the same host the median") && told.contains("between hosts what the links"),
-            "{told}"
+            description.contains("on the same host the median") && description.contains("between hosts what the links"),
+            "{description}"
         );
         let cell = references.cell(&view, PairLocality::DifferentHosts, Measure::OneWay);
         assert_eq!(cell, "2.00 GB/s, the bound of the links");
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_round_has_no_bound_all_pairs_are_held_against_the_median() {
+    fn where_one_round_has_no_bound_all_pairs_are_compared_with_the_median() {
         let (view, references) = with_bounds(|facts| !facts.name.starts_with("pair/round-0/"), 2);
         let mixed = PairLocality::ALL.map(|locality| references.cell(&view, locality, Measure::BothWays));
         assert_eq!(mixed, ["the median", "the median"]);

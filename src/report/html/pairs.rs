@@ -1,5 +1,5 @@
 //! Pairs of ranks as heat maps, in per cent of what is expected of them, of the links' bound or of the median of the same
-//! locality, by rank or, where there are many, by host. What 100 % is, is for `pair_reference` to say.
+//! locality, by rank or, where there are many, by host. The reference is defined in `pair_reference`.
 
 use super::HtmlRun;
 use super::page::{Block, Figure, Table};
@@ -12,10 +12,10 @@ use crate::verdict::Verdict;
 use crate::workload::Style;
 use std::collections::HashMap;
 
-/// Rows of a picture; above, neighbours are gathered.
-const MOST_ROWS: usize = 64;
-/// Up to so many ranks a row is a rank.
-const MOST_RANKS: usize = 32;
+/// Maximum number of rows of a picture; beyond it neighbours are merged.
+const MAX_ROWS: usize = 64;
+/// Up to this many ranks each row is a rank.
+const MAX_RANKS: usize = 32;
 
 /// The section.
 pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
@@ -31,17 +31,18 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     let spoilt = spoilt_pairs(run);
     for measure in Measure::ALL {
         let by_host = rows.len() < view.ranks.len();
-        let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MOST_ROWS);
+        let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MAX_ROWS);
         let name = map.title.clone();
         blocks.push(Block::heading(heading(view, measure)));
-        let mut told = format!("100 % is {}.", references.told(view, measure));
+        let mut description = format!("100 % is {}.", references.description(view, measure));
         if by_host {
-            told += " Rows and columns are hosts; a cell is the worst pair of ranks of the two.";
+            description += " Rows and columns are hosts; a cell is the worst pair of ranks of the two.";
         }
         if block > 1 {
-            told += &format!(" One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
+            description +=
+                &format!(" One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
         }
-        blocks.push(Block::text(told));
+        blocks.push(Block::text(description));
         blocks.push(Block::Charts(vec![Figure::wide(&name, &map.draw())]));
     }
     blocks.push(Block::Folded(standings(view)));
@@ -71,7 +72,7 @@ struct Member {
 }
 
 fn members(view: &PairsView) -> Vec<Member> {
-    let by_host = view.ranks.len() > MOST_RANKS && view.host_count() > 1;
+    let by_host = view.ranks.len() > MAX_RANKS && view.host_count() > 1;
     let mut members: Vec<Member> = Vec::new();
     let mut known: HashMap<u32, usize> = HashMap::new();
     let several = view.host_count() > 1;
@@ -102,10 +103,10 @@ fn heat_map(
     for (index, member) in members.iter().enumerate() {
         member.ranks.iter().for_each(|rank| member_of[*rank] = index);
     }
-    // Where only hosts meet, nothing was to be measured inside of them.
+    // Where only pairs between hosts were planned, cells within a host are not missing.
     let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
     let ranks = view.ranks.len() as u64;
-    // Where only some pairs of ranks were to meet, the others are not missing.
+    // Where only some pairs of ranks were planned, the others are not missing.
     let all_meet = members.len() < view.ranks.len() || view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
     let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
     let mut cells = vec![vec![blank; members.len()]; members.len()];
@@ -138,7 +139,7 @@ fn heat_map(
     HeatMap { title, description, reference, labels, cells, begins }
 }
 
-/// Pairs of rounds that failed or in which data arrived wrong.
+/// Pairs of rounds that failed or received wrong data.
 fn spoilt_pairs(run: &HtmlRun) -> HashMap<(u32, u32), Cell> {
     let mut spoilt = HashMap::new();
     let of_pairs = |line: &&CaseLine| {
@@ -227,8 +228,8 @@ fn worst_pairs(view: &PairsView) -> Table {
     let mut order: Vec<(f64, usize)> = (0..view.pairs.len()).map(|index| (worst(index), index)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let all = order.len();
-    const MOST: usize = 200;
-    for (share, index) in order.into_iter().take(MOST) {
+    const MAX: usize = 200;
+    for (share, index) in order.into_iter().take(MAX) {
         let pair = &view.pairs[index];
         let (a, b) = (&view.ranks[pair.a], &view.ranks[pair.b]);
         let mut cells =
@@ -240,8 +241,8 @@ fn worst_pairs(view: &PairsView) -> Table {
         let slow = view.slow.iter().any(|slow| slow.pair == index);
         table.row_toned(if slow { "bad" } else { "" }, cells);
     }
-    match all > MOST {
-        true => table.noted(format!("{MOST} of {all} pairs; `commgauge report --format csv` has every pair")),
+    match all > MAX {
+        true => table.noted(format!("{MAX} of {all} pairs; `commgauge report --format csv` has every pair")),
         false => table,
     }
 }

@@ -1,4 +1,4 @@
-//! What ranks computed for themselves, and how far a run came that chose its own sizes.
+//! Matrix products, and the result of a calibration run.
 
 use super::HtmlInput;
 use super::page::{Block, Table};
@@ -62,7 +62,7 @@ fn products(times: &[ProductTime], first: &ProductTime, which: &str) -> Table {
     table.capped("`commgauge report --format json` has every product")
 }
 
-/// The rounds in which a run chose sizes; none where it did not.
+/// The rounds of a calibration run; none for other runs.
 pub(super) fn calibration(view: &View) -> Option<Block> {
     let line = view.calibration.as_ref().filter(|line| !line.curves.is_empty())?;
     Some(Block::Table(curves(view, line)))

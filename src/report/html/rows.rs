@@ -1,4 +1,4 @@
-//! Every row of every record, as far as a page bears it.
+//! Every row of every record, up to the limit of a page.
 
 use super::HtmlInput;
 use super::page::{Block, Table};

@@ -1,4 +1,4 @@
-//! Where the numbers come from, run by run; and who came late.
+//! Provenance of every run, and late ranks.
 
 use super::page::{Block, Figure, Table};
 use super::{HtmlInput, HtmlRun};
@@ -10,7 +10,7 @@ use crate::units::three_digits;
 use std::collections::BTreeMap;
 
 /// Ranks in the picture of late arrivals.
-const MOST_RANKS: usize = 12;
+const MAX_RANKS: usize = 12;
 
 /// Provenance of every run.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -23,22 +23,22 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
         if !run.differences.is_empty() {
             blocks.push(Block::text("Unlike the first record, and shown beside it because that was allowed:"));
-            let told = run.differences.iter().map(|difference| {
+            let differences = run.differences.iter().map(|difference| {
                 let (kind, fact) = (difference.kind.name(), &difference.fact);
                 format!("{kind} ({fact}): {} there, {} here", difference.base, difference.new)
             });
-            blocks.push(Block::list(told));
+            blocks.push(Block::list(differences));
         }
         let facts = run.view.provenance.iter().map(|(label, text)| ((*label).into(), text.into()));
         let clocks = run.view.clocks.iter().map(|clock| {
-            let told = format!(
+            let description = format!(
                 "{:?}, resolution {} ns, the ranks agree to {} ns, drift up to {} ppm",
                 clock.method,
                 clock.resolution_nanoseconds,
                 clock.residual_nanoseconds,
                 three_digits(clock.worst_drift_ppm)
             );
-            (format!("clock at {:?}", clock.moment).to_lowercase().into(), told.to_lowercase().into())
+            (format!("clock at {:?}", clock.moment).to_lowercase().into(), description.to_lowercase().into())
         });
         let mut all: Vec<_> = facts.chain(clocks).collect();
         all.push(("program's SHA-256".into(), (&run.view.header.program_sha256).into()));
@@ -48,7 +48,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
-/// Who came late to common starts.
+/// Late ranks.
 pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     let (counts, samples) = last_arrivals(run);
     if samples == 0 {
@@ -69,7 +69,7 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     let title = "How often a rank arrived last";
     let mut bars = Bars::new(title, Axis::linear("", Unit::Percent));
     bars.description = format!("Share of {samples} isolated samples in which each rank arrived last.");
-    bars.bars = ranks.iter().take(MOST_RANKS).map(bar).collect();
+    bars.bars = ranks.iter().take(MAX_RANKS).map(bar).collect();
     let world = run.view.header.world_size;
     let mut blocks = vec![
         Block::text(format!(

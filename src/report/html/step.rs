@@ -1,4 +1,4 @@
-//! What a step of the model costs: bytes and time by axis and style, what nothing hides, and whether TP > DP > PP holds.
+//! What a step of the model costs: bytes and time by axis and style, exposed time, and whether TP > DP > PP holds.
 
 use super::HtmlInput;
 use super::page::{Block, Figure, Table, folded};
@@ -146,7 +146,7 @@ fn time(title: &str, totals: &[Totals]) -> Bars {
 fn crossovers(step: &StepView) -> Table {
     let columns = [("parallelisms", false), ("by wire bytes", false), ("by time", false)];
     let mut table = Table::new("Where the order turns round: tokens of a replica in a step", &columns);
-    let told = |crossing: &Crossing| match crossing {
+    let crossing_text = |crossing: &Crossing| match crossing {
         Crossing::At { tokens, larger_above } => {
             format!("{} above {} tokens", larger_above.name(), three_digits(tokens.middle))
         }
@@ -156,7 +156,7 @@ fn crossovers(step: &StepView) -> Table {
     for crossover in &step.crossovers {
         let (a, b) = crossover.families;
         let both = format!("{} and {}", a.name(), b.name());
-        table.row(vec![both, told(&crossover.wire), told(&crossover.time)]);
+        table.row(vec![both, crossing_text(&crossover.wire), crossing_text(&crossover.time)]);
     }
     table
 }

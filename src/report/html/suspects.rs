@@ -1,4 +1,4 @@
-//! Who is to blame, and what to do next. Without a search for culprits, what the pairs and the arrivals say by themselves.
+//! Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
 
 use super::HtmlInput;
 use super::page::{Block, Table};
@@ -16,11 +16,11 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::heading("What the numbers say by themselves"));
         blocks.push(Block::list(findings));
     }
-    let doubts: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.doubts).collect();
+    let warnings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.warnings).collect();
     blocks.push(Block::heading("Warnings"));
-    blocks.push(match doubts.is_empty() {
+    blocks.push(match warnings.is_empty() {
         true => Block::text("None."),
-        false => Block::list(doubts),
+        false => Block::list(warnings),
     });
     blocks
 }

@@ -1,17 +1,17 @@
-//! The page of any record: nothing hostile in it, nothing requested outside, headings in order, the same for the same input.
+//! Properties of any page: no hostile text, no external resources, headings in order, deterministic output.
 
 use super::*;
 use crate::cost::{FitOptions, Measurements, fit};
-use crate::verdict::{ConsistencyRule, GateRule, Judged, consistency, gate};
+use crate::verdict::{ConsistencyRule, GateRule, LoadedRecord, consistency, gate};
 use serde_json::Value;
 
 const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 const HOSTILE: &str = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&amp;{{7*7}}\u{202e}\u{7}";
 
 fn page(record: &Record) -> String {
-    let judged = [Judged { path: "a<b>.jsonl".into(), record: record.clone() }];
-    let verdict = gate(&judged, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap();
-    let consistent = consistency(&judged, ConsistencyRule::default(), &[]);
+    let loaded = [LoadedRecord { path: "a<b>.jsonl".into(), record: record.clone() }];
+    let verdict = gate(&loaded, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap();
+    let consistent = consistency(&loaded, ConsistencyRule::default(), &[]);
     let fitted = Measurements::of([("a<b>.jsonl", record)])
         .and_then(|all| fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }));
     let runs = [HtmlRun { name: "a<b>.jsonl".into(), record, view: View::new(record), differences: Vec::new() }];
@@ -37,7 +37,7 @@ fn sample_lines() -> Vec<Value> {
     SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Puts the hostile text into every text of a line that may be any text, and counts them.
+/// Replaces every free text of a line by the hostile text, and counts the replacements.
 fn poison(line: &mut Value) -> usize {
     let mut paths = Vec::new();
     texts(line, String::new(), &mut paths);
@@ -45,10 +45,10 @@ fn poison(line: &mut Value) -> usize {
     for path in paths {
         let Some(slot) = line.pointer_mut(&path) else { continue };
         let old = std::mem::replace(slot, Value::String(HOSTILE.into()));
-        let kept = serde_json::from_value::<crate::record::Line>(line.clone()).is_ok();
-        // Names of cases are compared with the plan, formats against the version: those of the plan are enough.
+        let is_valid = serde_json::from_value::<crate::record::Line>(line.clone()).is_ok();
+        // Names of cases are checked against the plan, formats against the version, so those are replaced in the plan only.
         let fixed = path == "/format" || path.ends_with("hdr_v2_deflate_base64");
-        match kept && !fixed {
+        match is_valid && !fixed {
             true => poisoned += 1,
             false => *line.pointer_mut(&path).unwrap() = old,
         }
@@ -80,12 +80,12 @@ fn nothing_hostile_in_any_text_of_a_record_gets_through() {
         let harmless = forbidden == "49";
         assert!(harmless || !text.contains(forbidden), "{forbidden}");
     }
-    assert!(text.contains("&#60;img") || text.contains("&lt;img"), "the text is still told");
+    assert!(text.contains("&#60;img") || text.contains("&lt;img"), "the text is still shown");
     assert!(text.contains("{{7*7}}"), "no text is a template");
 }
 
 #[test]
-fn a_page_asks_for_nothing_and_runs_nothing() {
+fn a_page_requests_nothing_and_runs_no_script() {
     let text = page(&record(&sample_lines()));
     for forbidden in
         ["<script", " onclick", " onload", "javascript:", "http://", "https://", "@import", "url(", " style="]
@@ -141,7 +141,7 @@ fn a_synthetic_record_says_so_at_the_top() {
 }
 
 #[test]
-fn a_record_without_anything_still_makes_a_page() {
+fn an_empty_record_still_makes_a_page() {
     let mut empty = record(&sample_lines());
     empty.plan.cases.clear();
     empty.cases.clear();
@@ -166,9 +166,9 @@ fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
     use crate::verdict::{CompareRule, CurveChange, CurvePart, compare};
     let (base, mut new) = (record(&sample_lines()), record(&sample_lines()));
     new.header.run_id = "another".into();
-    let judged = |record: &Record, path: &str| vec![Judged { path: path.into(), record: record.clone() }];
+    let loaded = |record: &Record, path: &str| vec![LoadedRecord { path: path.into(), record: record.clone() }];
     let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
-    let mut verdict = compare(&judged(&base, "base"), &judged(&new, "new"), &rule).unwrap();
+    let mut verdict = compare(&loaded(&base, "base"), &loaded(&new, "new"), &rule).unwrap();
     let change = |part, base, new: f64, worse| CurveChange {
         name: "world/<b>".into(),
         cases: 9,
@@ -197,7 +197,7 @@ fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
         suspects: Err("not asked".into()),
     })
     .unwrap();
-    assert!(text.contains("a chance of 5.00 % of any false alarm over all"), "the budget is told");
+    assert!(text.contains("a chance of 5.00 % of any false alarm over all"), "the budget is shown");
     assert!(text.contains("--selftest selftest.json"), "and how to measure it");
     let (worse, other) = (text.find("bandwidth got worse").unwrap(), text.find("not worse").unwrap());
     assert!(worse < other, "the worst first");

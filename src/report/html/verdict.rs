@@ -1,4 +1,4 @@
-//! The first thing to read: what came of the run, of what is expected of the machine, and of the comparison; and what was covered.
+//! The summary at the top: results of the run, of the expectations and of the comparison, and the coverage.
 
 use super::HtmlInput;
 use super::page::{Badge, Block, Table, folded};
@@ -12,7 +12,7 @@ use crate::verdict::{Decision, Verdict};
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let mut badges: Vec<Badge> = vec![gated(input.verdict)];
     badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
-    badges.extend(input.suspects.as_ref().ok().map(|suspects| accused(suspects)));
+    badges.extend(input.suspects.as_ref().ok().map(|suspects| suspects_badge(suspects)));
     badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
     let mut blocks = vec![Block::Badges(badges)];
     for verdict in input.verdict.iter().chain(&input.comparison) {
@@ -26,9 +26,9 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     if let Some(verdict) = input.verdict {
-        let judged = judged(verdict);
-        if !judged.is_empty() {
-            blocks.push(Block::Table(judged));
+        let judged_rows = judged_rows(verdict);
+        if !judged_rows.is_empty() {
+            blocks.push(Block::Table(judged_rows));
         }
     }
     let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();
@@ -57,7 +57,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
-/// How often such a verdict accuses a machine that is as it should be, at most.
+/// Upper bound on the false alarms of the verdict on a healthy machine.
 fn false_alarms(verdict: &Verdict) -> String {
     let budget = &verdict.false_alarms;
     let chance = three_digits(budget.level * 100.0);
@@ -87,15 +87,15 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
     }
 }
 
-/// Who is to blame; that nobody was found is no proof that nobody is.
-fn accused(suspects: &Suspects) -> Badge {
+/// Result of the search for suspects. Finding none does not prove that there is none.
+fn suspects_badge(suspects: &Suspects) -> Badge {
     let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
         (0, 0) => ("none", "NO SUSPECTS".to_owned()),
         (0, _) => ("unsure", "UNDECIDED".to_owned()),
         (count, _) => ("bad", counted(count, "suspect").to_uppercase()),
     };
-    let said = suspects.answer.as_str();
-    let detail = said.strip_prefix("undecided: ").unwrap_or(said).into();
+    let full = suspects.answer.as_str();
+    let detail = full.strip_prefix("undecided: ").unwrap_or(full).into();
     Badge { tone, question: "Is a node, link or rank to blame?".into(), answer: answer.into(), detail }
 }
 
@@ -114,7 +114,7 @@ fn badge(question: &str, verdict: &Verdict) -> Badge {
     }
 }
 
-/// Colour of a decision; never the only sign of it.
+/// Colour of a decision, which is also always written as text.
 pub(super) fn tone(decision: Option<Decision>) -> &'static str {
     match decision {
         Some(Decision::Pass) => "good",
@@ -141,7 +141,7 @@ fn measured(name: &str, view: &View, several: bool) -> Badge {
     Badge { tone, question: question.into(), answer: answer.into(), detail: detail.into() }
 }
 
-fn judged(verdict: &Verdict) -> Table {
+fn judged_rows(verdict: &Verdict) -> Table {
     let machine = verdict.machine.as_deref().unwrap_or("no machine file");
     let columns = [
         ("decision", false),

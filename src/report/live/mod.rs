@@ -1,7 +1,7 @@
-//! Rows as they are done, while the run goes on: the same tables as the finished report, written piece by piece.
+//! Live output of rows while the run is in progress: the same tables as in the finished report, written piece by piece.
 //!
-//! Widths are decided before the first row, from the widest row that can be expected of each case. What is written while the run goes
-//! on and what [`LiveRows::finish`] gives make up the report, each row once.
+//! Widths are decided before the first row, from the widest row that can be expected of each case. The live output and
+//! the text of [`LiveRows::finish`] together make up the report, with each row once.
 
 mod nccl_tests;
 mod peer_table;
@@ -19,39 +19,39 @@ use table::TableForm;
 
 /// The rows of a run that has just begun.
 pub struct LiveRows {
-    form: Box<dyn Form>,
+    form: Box<dyn LiveFormat>,
     run: Option<Run>,
 }
 
 /// A format that can be written row by row.
-trait Form: Send {
-    /// Decides on the tables and how wide they are, from the widest rows, and gives what stands above the first row.
+trait LiveFormat: Send {
+    /// Computes the tables and their widths from the widest rows, and returns the text above the first row.
     fn begin(&mut self, header: &Header, expected: &[Row]) -> String;
-    /// Everything that is done and not written yet.
+    /// The text of all rows that are done and not written yet.
     fn write(&mut self, run: &Run) -> String;
-    /// What comes after the last row.
+    /// The text after the last row.
     fn end(&mut self, view: &View) -> String;
-    /// All at once, where nothing could be written before.
+    /// The whole report, where nothing was written before.
     fn whole(&self, view: &View) -> String;
 }
 
-/// How far a run is.
+/// Progress of a run.
 struct Run {
     header: Box<Header>,
-    /// What is known so far; of a case without lines what is planned.
+    /// The rows so far; a case without lines has its planned row.
     rows: Vec<Row>,
     lines: Vec<Vec<CaseLine>>,
     /// Cases in the order of the tables, and the place of each in it.
     order: Vec<usize>,
     place: Vec<usize>,
-    /// Places up to here are done, because the last round has passed them.
+    /// Positions before this one are done, because the last round has passed them.
     passed: usize,
 }
 
 impl LiveRows {
-    /// Where a format can be written row by row.
+    /// `None` where a format cannot be written row by row.
     pub fn new(format: Format, width: u16, color: bool) -> Option<LiveRows> {
-        let form: Box<dyn Form> = match format {
+        let form: Box<dyn LiveFormat> = match format {
             Format::Table => Box::new(TableForm::new(width, color)),
             Format::NcclTests => Box::<NcclTestsForm>::default(),
             Format::Osu => Box::new(PeerForm::new(Tool::Osu)),
@@ -61,7 +61,7 @@ impl LiveRows {
         Some(LiveRows { form, run: None })
     }
 
-    /// Takes the next line of the record, and gives what is to be written now.
+    /// Adds the next line of the record, and returns the text to be written now.
     pub fn take(&mut self, line: &Line) -> String {
         match (line, &mut self.run) {
             (Line::Header(header), _) => self.run = Some(Run::new(header.clone())),
@@ -78,7 +78,7 @@ impl LiveRows {
         String::new()
     }
 
-    /// What comes after the rows that were written, from the finished record.
+    /// The text after the rows that were written, from the finished record.
     pub fn finish(mut self, view: &View) -> String {
         match self.run {
             Some(mut run) if run.rows.len() == view.rows.len() && !run.rows.is_empty() => {
@@ -86,7 +86,7 @@ impl LiveRows {
                 run.passed = run.order.len();
                 self.form.write(&run) + &self.form.end(view)
             }
-            // A record that was cut off before its plan, of which nothing was written.
+            // The record was cut off before its plan, and nothing was written.
             _ => self.form.whole(view),
         }
     }
@@ -97,7 +97,7 @@ impl Run {
         Run { header, rows: Vec::new(), lines: Vec::new(), order: Vec::new(), place: Vec::new(), passed: 0 }
     }
 
-    /// Takes the plan, and gives the widest rows that can be expected.
+    /// Sets the plan, and returns the widest rows to expect.
     fn begin(&mut self, plan: &Plan) -> Vec<Row> {
         self.rows = plan.cases.iter().map(|facts| Row::merge(facts, &[], &self.header)).collect();
         self.lines = vec![Vec::new(); self.rows.len()];
@@ -111,7 +111,7 @@ impl Run {
         expected
     }
 
-    /// Takes what was measured of a case, if there is such a case.
+    /// Adds a case line, if the plan has the case.
     fn add(&mut self, line: &CaseLine) {
         let case = line.case as usize;
         let Some(lines) = self.lines.get_mut(case) else { return };
@@ -119,7 +119,7 @@ impl Run {
         lines.push(line.clone());
         let all: Vec<&CaseLine> = lines.iter().collect();
         self.rows[case] = Row::merge(&self.rows[case].facts, &all, &self.header);
-        // The last round goes in the order of the tables, so whatever stands before this case gets no more lines.
+        // The last round follows the order of the tables, so rows before this case get no more lines.
         if line.replicate + 1 >= self.header.settings.replicates {
             self.passed = self.passed.max(self.place[case] + 1);
         }

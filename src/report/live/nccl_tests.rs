@@ -3,7 +3,7 @@
 use super::super::nccl_tests::{self, Block, Lines};
 use super::super::row::Row;
 use super::super::view::View;
-use super::{Form, Run};
+use super::{LiveFormat, Run};
 use crate::record::line::Header;
 
 /// The blocks, each with its only table where it has one, and how far they are written.
@@ -15,7 +15,7 @@ pub(super) struct NcclTestsForm {
     line: usize,
 }
 
-impl Form for NcclTestsForm {
+impl LiveFormat for NcclTestsForm {
     fn begin(&mut self, _: &Header, expected: &[Row]) -> String {
         let (blocks, left_out) = nccl_tests::blocks(expected);
         let with_table = |block: Block| {
@@ -29,10 +29,10 @@ impl Form for NcclTestsForm {
     fn write(&mut self, run: &Run) -> String {
         let (header, rows, mut out) = (&run.header, &run.rows, String::new());
         while let Some((block, table)) = self.blocks.get_mut(self.block) {
-            // What is known to be amiss stands above the lines, so all of it must be known before.
-            let amiss =
+            // Problems are listed above the lines, so that all of them must be known first.
+            let has_problem =
                 |row: usize| rows[row].status.reason().is_some() || (run.is_done(row) && rows[row].latency.is_none());
-            if self.line == 0 && block.members().iter().any(|row| amiss(*row)) {
+            if self.line == 0 && block.members().iter().any(|row| has_problem(*row)) {
                 *table = None;
             }
             let Some(lines) = table else {

@@ -3,7 +3,7 @@
 use super::super::peer_table::{self, Block, Tool};
 use super::super::row::Row;
 use super::super::view::View;
-use super::{Form, Run};
+use super::{LiveFormat, Run};
 use crate::record::line::Header;
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ impl PeerForm {
     }
 }
 
-impl Form for PeerForm {
+impl LiveFormat for PeerForm {
     fn begin(&mut self, header: &Header, expected: &[Row]) -> String {
         (self.blocks, self.left_out) = peer_table::blocks(self.tool, expected);
         peer_table::begin(self.tool, header)

@@ -3,9 +3,9 @@
 use super::super::color::Paint;
 use super::super::row::Row;
 use super::super::section::{Section, sections};
-use super::super::table::{self, NARROWEST, Notes};
+use super::super::table::{self, MIN_WIDTH, Notes};
 use super::super::view::View;
-use super::{Form, Run};
+use super::{LiveFormat, Run};
 use crate::record::line::Header;
 
 /// The sections, and how far they are written.
@@ -20,12 +20,12 @@ pub(super) struct TableForm {
 
 impl TableForm {
     pub(super) fn new(width: u16, color: bool) -> TableForm {
-        let (width, paint) = (usize::from(width).max(NARROWEST), Paint { on: color });
+        let (width, paint) = (usize::from(width).max(MIN_WIDTH), Paint { on: color });
         TableForm { width, paint, sections: Vec::new(), notes: Notes::default(), section: 0, written: 0 }
     }
 }
 
-impl Form for TableForm {
+impl LiveFormat for TableForm {
     fn begin(&mut self, header: &Header, expected: &[Row]) -> String {
         self.sections = sections(expected, &[]);
         let head = |section| table::section_head(section, self.width, self.paint);

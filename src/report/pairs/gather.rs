@@ -1,6 +1,6 @@
-//! From the lines of a record to the pairs: values over the replicates, middles of the localities, standings of hosts.
+//! From the lines of a record to the pairs: values over the replicates, medians of the localities, averages of hosts.
 
-use super::{Measure, Middle, Pair, PairLocality, PairRank, PairValue, PairsView, Standing};
+use super::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairValue, PairsView, Standing};
 use crate::record::Record;
 use crate::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use crate::stats::{median, sorted};
@@ -21,7 +21,7 @@ struct Replicates {
     samples: u64,
 }
 
-/// Reads all lines of rounds. What a corrupt or failed replicate had to do with is withheld for the whole case.
+/// Reads all lines of rounds. A case with a corrupt or failed replicate gives no values.
 pub(super) fn gather(record: &Record, latency_bytes: Bytes) -> Found {
     let mut pairs: BTreeMap<(u32, u32), [Replicates; 3]> = BTreeMap::new();
     let spoilt: HashSet<u32> =
@@ -63,7 +63,7 @@ fn record_bytes(record: &Record, measure: Measure, latency_bytes: Bytes) -> Byte
         .unwrap_or_default()
 }
 
-/// Of every pair of a line: who, the seconds of one message, and the samples behind them.
+/// For every pair of a line: the ranks, the seconds of one message, and the number of samples.
 fn times<'a>(line: &'a CaseLine, facts: &'a CaseFacts) -> impl Iterator<Item = ((u32, u32), Option<f64>, u64)> + 'a {
     let messages = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
     line.pairs.iter().flat_map(move |pairs| {
@@ -90,13 +90,13 @@ fn place(map: &[RankFacts], rank: u32) -> PairRank {
     PairRank { rank, host, node: facts.map_or(u32::MAX, |facts| facts.node) }
 }
 
-/// Fills in the middles, and every value's share of its own.
-pub(super) fn hold_against_middles(view: &mut PairsView) {
+/// Fills in the medians, and every value as a share of its median.
+pub(super) fn compare_with_medians(view: &mut PairsView) {
     for locality in PairLocality::ALL {
         for measure in Measure::ALL {
             let of_locality = view.pairs.iter().filter(|pair| pair.locality == locality);
             let values = sorted(of_locality.filter_map(|pair| Some(pair.values[measure as usize]?.value)));
-            let middle = median(&values).map(|median| Middle {
+            let middle = median(&values).map(|median| LocalityStatistics {
                 pairs: values.len(),
                 minimum: values[0],
                 median,
@@ -114,7 +114,7 @@ pub(super) fn hold_against_middles(view: &mut PairsView) {
     }
 }
 
-/// How the hosts fare, where there are several, and how the ranks do.
+/// The averages of hosts, where there are several, and of ranks.
 pub(super) fn standings(view: &PairsView) -> (Vec<Standing>, Vec<Standing>) {
     let ranks = (0..view.ranks.len()).map(|index| (index, format!("rank {}", view.ranks[index].rank)));
     let ranks = ranks.map(|(index, name)| standing(view, name, |member| member == index)).collect();

@@ -6,13 +6,13 @@ use crate::report::color::Paint;
 use crate::report::text::{visible, wrap};
 
 /// More ranks than this are shown by their hosts.
-const MOST_RANKS: usize = 64;
+const MAX_RANKS: usize = 64;
 /// A cell with a number, and narrower ones with a shade.
 const CELL_WIDTHS: [usize; 3] = [4, 2, 1];
-/// Longest part of a host's name that is shown beside a row.
-const LONGEST_HOST: usize = 16;
+/// Longest part of a host's name that is shown next to a row.
+const MAX_HOST_CHARS: usize = 16;
 
-/// From which share of the median on, in per cent and so that less is worse: the shade and the background for it.
+/// Shade and background by lower bound of the share of the median, in per cent; less is worse.
 const BANDS: [(f64, char, u8, &str); 6] = [
     (110.0, '+', 25, "above 110"),
     (90.0, '·', 22, "90 to 110"),
@@ -43,7 +43,7 @@ pub(super) struct HeatMap {
 pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: Paint) -> HeatMap {
     let heading = wrap(&heading(view, measure), width, 0);
     let heading: String = heading.lines().map(|line| paint.bold(line) + "\n").collect();
-    let ranks = if view.ranks.len() <= MOST_RANKS { lay_out(members(view, false), width) } else { None };
+    let ranks = if view.ranks.len() <= MAX_RANKS { lay_out(members(view, false), width) } else { None };
     let by_host = ranks.is_none();
     let Some(layout) = ranks.or_else(|| lay_out(members(view, true), width).filter(|layout| layout.members.len() > 1))
     else {
@@ -107,13 +107,13 @@ struct Layout {
     host_width: usize,
 }
 
-/// The widest cells that fit, with as much of the hosts' names as is left beside them.
+/// The widest cells that fit, with as much of the host names as the remaining width allows.
 fn lay_out(members: Vec<Member>, width: usize) -> Option<Layout> {
     let label_width = members.iter().map(|member| member.label.len()).max()?;
-    let longest = members.iter().map(|member| member.host.chars().count()).max()?.min(LONGEST_HOST);
+    let longest = members.iter().map(|member| member.host.chars().count()).max()?.min(MAX_HOST_CHARS);
     for cell_width in CELL_WIDTHS {
         let Some(left) = width.checked_sub(members.len() * cell_width + label_width + 1) else { continue };
-        // Shades are read by their place, so the name beside them may be cut; beside numbers narrower cells are the better way.
+        // With shades the host names may be cut; with numbers narrower cells are preferred.
         if left > longest || cell_width == 1 {
             let host_width = longest.min(left.saturating_sub(1));
             return Some(Layout { members, cell_width, label_width, host_width });
@@ -183,7 +183,7 @@ fn cell(percent: Option<f64>, measure: Measure, itself: bool, width: usize, pain
         return format!("{:>width$}", if itself { ITSELF } else { NOTHING });
     };
     let goodness = measure.goodness(percent);
-    // What is shown as 90 has the colour of 90.
+    // A value that rounds to 90 has the colour of 90.
     let band = BANDS.iter().find(|(from, ..)| goodness.round() >= *from).unwrap_or(&BANDS[BANDS.len() - 1]);
     let (_, shade, background, _) = *band;
     let text = if width == CELL_WIDTHS[0] {

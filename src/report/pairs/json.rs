@@ -1,6 +1,6 @@
 //! The pairs as a part of the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::{Measure, Middle, Pair, PairLocality, PairsView, SlowPair, Standing};
+use super::{LocalityStatistics, Measure, Pair, PairLocality, PairsView, SlowPair, Standing};
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -97,7 +97,12 @@ impl JsonPairs<'_> {
 }
 
 fn json_locality(view: &PairsView, locality: PairLocality) -> JsonLocality {
-    let middle = |Middle { pairs, minimum, median, maximum }: Middle| JsonMiddle { pairs, minimum, median, maximum };
+    let middle = |LocalityStatistics { pairs, minimum, median, maximum }: LocalityStatistics| JsonMiddle {
+        pairs,
+        minimum,
+        median,
+        maximum,
+    };
     let [latency, one_way, both_ways] = view.middles[locality as usize].map(|found| found.map(middle));
     JsonLocality {
         locality: locality.name(),

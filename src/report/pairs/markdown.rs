@@ -3,8 +3,8 @@
 use super::{Measure, PairLocality, PairsView};
 use crate::report::markdown::escaped;
 
-/// Most pairs in the table; more are for the CSV.
-const MOST_PAIRS: usize = 120;
+/// Maximum number of pairs in the table; the CSV has all.
+const MAX_PAIRS: usize = 120;
 
 /// The tables, after an empty line.
 pub(in crate::report) fn text(view: &PairsView) -> String {
@@ -19,7 +19,7 @@ pub(in crate::report) fn text(view: &PairsView) -> String {
             out += &format!("| {locality} | {pairs} | {name} | {median} | {least} | {greatest} |\n");
         }
     }
-    if view.pairs.len() > MOST_PAIRS {
+    if view.pairs.len() > MAX_PAIRS {
         return out + &format!("\n{} pairs are too many for a page; `--format csv` has them all.\n", view.pairs.len());
     }
     out += "\n| ranks | hosts | latency (% of median) | bandwidth one way (%) | bandwidth both ways (%) |\n| --- | --- | ---: | ---: | ---: |\n";

@@ -1,6 +1,6 @@
-//! All pairs of ranks as one picture: the matrix, the median of each locality, who is slow, and how each host fares.
+//! All pairs of ranks: the matrix, the median of each locality, slow pairs, and averages of each host.
 //!
-//! Derived from the record alone. What counts as slow is decided in `slow`; how it looks is in the renderers beside.
+//! Derived from the record alone. `slow` decides which pairs are slow; rendering is in the other modules.
 
 pub(super) mod csv;
 mod gather;
@@ -22,9 +22,9 @@ use std::fmt;
 pub enum Measure {
     /// One-way time of a small message, half the round trip.
     Latency,
-    /// Rate of a large message, there and back in turn.
+    /// Rate of a large message in a ping-pong.
     OneWay,
-    /// Rate of a large message in each direction while both are under way.
+    /// Rate of a large message in each direction at the same time.
     BothWays,
 }
 
@@ -41,7 +41,7 @@ impl Measure {
         }
     }
 
-    /// As headings call it.
+    /// Name in headings.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Latency => "latency",
@@ -50,7 +50,7 @@ impl Measure {
         }
     }
 
-    /// As columns of tables call it.
+    /// Name in table columns.
     pub(super) fn short_name(self) -> &'static str {
         match self {
             Measure::Latency => "latency",
@@ -59,7 +59,7 @@ impl Measure {
         }
     }
 
-    /// How well a value does, as a share of the middle: below 100 is worse, also where a smaller value is the better one.
+    /// A share of the median in per cent, inverted where smaller values are better, so that below 100 is always worse.
     pub(super) fn goodness(self, percent: f64) -> f64 {
         if self == Measure::Latency { 1e4 / percent } else { percent }
     }
@@ -70,12 +70,12 @@ impl Measure {
     }
 }
 
-/// How two ranks lie to each other.
+/// Relative location of two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairLocality {
     /// On one host.
     SameHost,
-    /// On two.
+    /// On different hosts.
     DifferentHosts,
 }
 
@@ -112,12 +112,12 @@ pub struct PairRank {
     pub node: u32,
 }
 
-/// What was found between two ranks by one measure.
+/// The value of one measure between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairValue {
     /// Seconds, or bytes per second: the median of the replicates' medians.
     pub value: f64,
-    /// The same of the best replicate.
+    /// The same for the best replicate.
     pub best: f64,
     /// Share of the median of all pairs of the same locality, in per cent.
     pub percent: f64,
@@ -134,15 +134,15 @@ pub struct Pair {
     pub a: usize,
     /// Index of the higher one.
     pub b: usize,
-    /// How they lie.
+    /// Their relative location.
     pub locality: PairLocality,
-    /// What was found, in the order of [`Measure::ALL`]; `None` where nothing was, or where it is withheld.
+    /// The values in the order of [`Measure::ALL`]; `None` where nothing was measured or the case has no values.
     pub values: [Option<PairValue>; 3],
 }
 
-/// The middle of all pairs of a locality.
+/// Statistics over all pairs of a locality.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Middle {
+pub struct LocalityStatistics {
     /// Pairs with a value.
     pub pairs: usize,
     /// The least.
@@ -153,20 +153,20 @@ pub struct Middle {
     pub maximum: f64,
 }
 
-/// A pair that is slower than the others of its locality can explain.
+/// A pair that is slower than the scatter of its locality explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowPair {
     /// Index in [`PairsView::pairs`].
     pub pair: usize,
     /// By which measure.
     pub measure: Measure,
-    /// How far its best replicate is from the median, in robust standard deviations.
+    /// Distance of its best replicate from the median, in robust standard deviations.
     pub deviations: f64,
-    /// How far it may be.
+    /// The allowed distance.
     pub allowed: f64,
 }
 
-/// How a rank, or all ranks of a host, fare with everybody.
+/// Averages of a rank, or of all ranks of a host, over all of its pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// The host, or `rank N`.
@@ -180,11 +180,11 @@ pub struct Standing {
 /// The pairs of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairsView {
-    /// Who takes part, in rank order.
+    /// The participating ranks, in rank order.
     pub ranks: Vec<PairRank>,
     /// Rounds of the plan.
     pub rounds: usize,
-    /// Most pairs at work at the same time.
+    /// Maximum number of pairs that ran at the same time.
     pub pairs_at_once: u32,
     /// Pairs of the plan.
     pub pairs_planned: u64,
@@ -192,10 +192,10 @@ pub struct PairsView {
     pub latency_bytes: Bytes,
     /// The large one.
     pub bandwidth_bytes: Bytes,
-    /// Every pair that the record speaks of, in rank order.
+    /// Every pair in the record, in rank order.
     pub pairs: Vec<Pair>,
     /// Middle of each measure (inner) in each locality (outer), where there are such pairs.
-    pub middles: [[Option<Middle>; 3]; 2],
+    pub middles: [[Option<LocalityStatistics>; 3]; 2],
     /// Values that were compared with the others of their locality.
     pub compared: usize,
     /// The slow ones, the worst first.
@@ -229,7 +229,7 @@ impl PairsView {
             hosts: Vec::new(),
             standings: Vec::new(),
         };
-        gather::hold_against_middles(&mut view);
+        gather::compare_with_medians(&mut view);
         (view.compared, view.slow) = slow::slow_pairs(&view);
         (view.hosts, view.standings) = gather::standings(&view);
         Some(view)
@@ -263,7 +263,7 @@ impl PairsView {
         )
     }
 
-    /// Who is slow, as sentences, and by what rule.
+    /// The slow pairs and the rule, as sentences.
     pub fn findings(&self) -> Vec<String> {
         slow::findings(self)
     }

@@ -1,4 +1,4 @@
-//! The pairs for people: what was measured, the median of each locality, how hosts fare, and the matrix of each measure.
+//! The pairs as text: what was measured, the median of each locality, averages of hosts, and the matrix of each measure.
 
 use super::heat_map::{heat_map, legend};
 use super::{Measure, PairLocality, PairsView, Standing};
@@ -7,8 +7,8 @@ use crate::report::plain_table::{Column, table};
 use crate::report::text::{visible, wrap};
 use crate::units::three_digits;
 
-/// Most hosts or ranks in the table of standings.
-const MOST_STANDINGS: usize = 32;
+/// Maximum number of hosts or ranks in the table of averages.
+const MAX_STANDINGS: usize = 32;
 
 /// The sections of the table report, each after an empty line.
 pub(crate) fn text(view: &PairsView, width: usize, paint: Paint) -> String {
@@ -75,9 +75,9 @@ fn standing_table(what: &'static str, standings: &[Standing], width: u16) -> Str
         shares.filter_map(|(measure, percent)| Some(measure.goodness(percent?))).fold(f64::INFINITY, f64::min)
     };
     let mut shown: Vec<&Standing> = standings.iter().collect();
-    if shown.len() > MOST_STANDINGS {
+    if shown.len() > MAX_STANDINGS {
         shown.sort_by(|one, other| worst(one).total_cmp(&worst(other)));
-        shown.truncate(MOST_STANDINGS);
+        shown.truncate(MAX_STANDINGS);
     }
     let columns = [
         Column::left(what, 0),

@@ -1,5 +1,5 @@
-//! Golden reports of pairs in every format, and what holds for any of them. The records are made here: on eight ranks of two
-//! hosts one link is at a quarter, and a round of one measure arrived wrong.
+//! Golden reports of pairs in every format, and properties of any of them. The records are made here: on eight ranks of two
+//! hosts one link is at a quarter, and a round of one measure has wrong data.
 
 use super::*;
 use crate::layout::{Axis, Locality};
@@ -134,7 +134,7 @@ fn slow_rank(a: u32, b: u32, measure: Measure) -> f64 {
     healthy(a, b, measure) * if a == 2 || b == 2 { 3.0 } else { 1.0 }
 }
 
-/// As `one_slow`, and in a round of the latency data arrived wrong.
+/// As `one_slow`, with wrong data in a round of the latency.
 fn sample() -> Record {
     let mut record = record(8, 4, one_slow);
     let line = &mut record.cases[6];
@@ -163,7 +163,7 @@ fn every_format_of_pairs_is_as_published() {
 }
 
 #[test]
-fn the_matrix_keeps_to_the_width_and_turns_to_shades_and_then_to_hosts() {
+fn the_matrix_fits_the_width_by_switching_to_shades_and_then_to_hosts() {
     for (ranks, width, expected) in [
         (16, 80u16, "node-0  0    \\"),
         (64, 80, "node-0   0 \\"),
@@ -229,7 +229,7 @@ fn a_link_at_a_quarter_is_the_only_pair_that_is_named() {
 }
 
 #[test]
-fn a_disturbance_in_one_of_two_replicates_accuses_nobody() {
+fn a_disturbance_in_one_of_two_replicates_makes_no_pair_slow() {
     let mut record = record(8, 4, one_slow);
     let again = self::record(8, 4, healthy).cases;
     record.header.settings.replicates = 2;

@@ -1,7 +1,9 @@
-//! The report in the columns of the OSU micro-benchmarks and of the Intel MPI benchmarks, so that programs which read those go on working.
+//! The report in the columns of the OSU micro-benchmarks and of the Intel MPI benchmarks, so that programs which parse
+//! those keep working.
 //!
-//! Both have one table for each test, of mean times on the ranks. Here there is one for each call, axis, element type, placement and
-//! cadence; what a tool has no test for is left out, which a comment says. Comments begin with `#` as those tools' own do.
+//! Both have one table for each test, of mean times on the ranks. Here there is one for each call, axis, element type,
+//! placement and cadence; calls without a test in the tool are left out, with a comment. Comments begin with `#` as
+//! those tools' own do.
 
 mod imb;
 mod osu;
@@ -23,16 +25,16 @@ pub(super) enum Tool {
     Imb,
 }
 
-/// A test of a tool, and what its table has.
+/// A test of a tool, and the columns of its table.
 #[derive(Clone, Copy, Debug)]
 struct Test {
-    /// As the tool writes it in the title.
+    /// Name in the title.
     name: &'static str,
     size: Size,
     columns: Columns,
 }
 
-/// What is written for the size.
+/// Meaning of the size column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     /// `bytes_total`.
@@ -43,7 +45,7 @@ enum Size {
     None,
 }
 
-/// What is written of the times.
+/// Columns after the size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Columns {
     /// Over the ranks: least, mean and most.
@@ -56,7 +58,7 @@ enum Columns {
     Rate { messages: f64 },
 }
 
-/// What one line tells.
+/// The values of one line.
 struct Numbers {
     bytes: u64,
     calls: u64,
@@ -73,7 +75,7 @@ pub(super) fn text(tool: Tool, view: &View) -> String {
     begin(tool, &view.header) + &tables.collect::<String>() + &closing(tool, &left_out, &view.rows)
 }
 
-/// What stands before the first table.
+/// The text before the first table.
 pub(super) fn begin(tool: Tool, header: &Header) -> String {
     let (version, backend) = (visible(&header.program_version), visible(&header.backend.library));
     let synthetic = if header.backend.synthetic { "# commgauge: SYNTHETIC: not measured\n" } else { "" };
@@ -84,8 +86,7 @@ pub(super) fn begin(tool: Tool, header: &Header) -> String {
     format!("# commgauge {version}, {backend}: written in the columns of {name}\n{synthetic}\n")
 }
 
-/// What follows the last one: which collectives are in none, and at the end of IMB's tables the line by which its readers know that all
-/// went well.
+/// The text after the last table: the collectives without a table, and for IMB the line by which parsers recognise success.
 pub(super) fn closing(tool: Tool, left_out: &BTreeSet<&'static str>, rows: &[Row]) -> String {
     let names: Vec<&str> = left_out.iter().copied().collect();
     let note = match (tool, names.is_empty()) {
@@ -101,7 +102,7 @@ pub(super) fn closing(tool: Tool, left_out: &BTreeSet<&'static str>, rows: &[Row
     format!("{note}{end}")
 }
 
-/// The tables that rows make, and the collectives that are in none.
+/// The tables of the rows, and the collectives without a table.
 pub(super) fn blocks(tool: Tool, rows: &[Row]) -> (Vec<Block>, BTreeSet<&'static str>) {
     let mut left_out = BTreeSet::new();
     let mut blocks: Vec<Block> = Vec::new();
@@ -136,7 +137,7 @@ impl Tool {
     }
 }
 
-/// Rows of one call, by their indices; never without any.
+/// Indices of the rows of one call; never empty.
 pub(super) struct Block {
     tool: Tool,
     test: Test,
@@ -149,7 +150,7 @@ impl Block {
         &self.members
     }
 
-    /// What stands above the first line.
+    /// The text above the first line.
     pub(super) fn begin(&self, header: &Header, rows: &[Row]) -> String {
         let row = &rows[self.members[0]];
         let facts = &row.facts;
@@ -171,7 +172,7 @@ impl Block {
         }
     }
 
-    /// The line of a row; a comment where it was not measured, or arrived wrong.
+    /// The line of a row; a comment where it was not measured or has wrong data.
     pub(super) fn line(&self, row: &Row) -> String {
         let facts = &row.facts;
         let times = row.latency.and_then(|_| RankMeans::of(&row.own_times));
@@ -198,7 +199,7 @@ fn microseconds(time: Seconds) -> f64 {
     time.0 * 1e6
 }
 
-/// Rate of so many messages in the time of the slowest rank, in 10^6 bytes per second, as both tools count.
+/// Rate of `messages` messages in the time of the slowest rank, in 10^6 bytes per second, as both tools count.
 fn megabytes_per_second(numbers: &Numbers, messages: f64) -> f64 {
     match numbers.times.most.0 {
         seconds if seconds > 0.0 => messages * numbers.bytes as f64 / seconds * 1e-6,

@@ -1,4 +1,5 @@
-//! The columns of the OSU micro-benchmarks, as version 7 writes them without options. <https://mvapich.cse.ohio-state.edu/benchmarks/>
+//! The columns of the OSU micro-benchmarks, as version 7 writes them without options.
+//! <https://mvapich.cse.ohio-state.edu/benchmarks/>
 
 use super::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds};
 use crate::collective::Collective;

@@ -1,4 +1,4 @@
-//! Two layouts for people: what is chosen otherwise, and what it costs, part by part.
+//! Two layouts side by side: their differences, and the cost of each part.
 
 use super::table::gigabytes;
 use crate::planner::explain::Comparison;

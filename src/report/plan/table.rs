@@ -1,4 +1,4 @@
-//! The plan for people: what it stands on, the best layouts, what the step of the first is made of, and how sure the order is.
+//! The plan as text: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
 use crate::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout};
 use crate::report::plain_table::{Column, table};
@@ -36,7 +36,7 @@ fn head(document: &PlanDocument, width: u16) -> String {
     if !d.calibrated {
         text += "NOT CALIBRATED: times of calls come from published rates, not from measurements\n";
     }
-    let asked = format!(
+    let request = format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
         d.model,
         d.gpus,
@@ -52,7 +52,7 @@ fn head(document: &PlanDocument, width: u16) -> String {
         d.priced,
         Seconds(d.elapsed_seconds)
     );
-    for line in [asked, format!("calls: {}", d.rates), format!("computing: {}", d.computing), found] {
+    for line in [request, format!("calls: {}", d.rates), format!("computing: {}", d.computing), found] {
         text += &wrap(&line, usize::from(width), 2);
         text.push('\n');
     }
@@ -102,7 +102,7 @@ fn layouts(document: &PlanDocument, width: u16) -> String {
     table(&columns, &rows.collect::<Vec<_>>(), width)
 }
 
-/// The parts of a step, those that are nothing left out.
+/// The non-zero parts of a step.
 fn breakdown(layout: &PlannedLayout) -> String {
     let columns = [Column::left("the best layout", 0), Column::right("time", 0), Column::right("share", 0)];
     let row = |name: &str, seconds: f64| {
@@ -129,15 +129,15 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
             all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
         }
     }
-    let told = |reasons: &[crate::planner::plan_document::Reason]| {
+    let summary = |reasons: &[crate::planner::plan_document::Reason]| {
         let one = |reason: &crate::planner::plan_document::Reason| format!("{} ({})", reason.reason, reason.count);
         reasons.iter().map(one).collect::<Vec<_>>().join("; ")
     };
     if !document.illegal.is_empty() {
-        all.push(format!("Degrees that break a rule: {}.", told(&document.illegal)));
+        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
     }
     if !document.unpriced.is_empty() {
-        all.push(format!("WITHOUT A PRICE, and so not among these: {}.", told(&document.unpriced)));
+        all.push(format!("WITHOUT A PRICE, and so not among these: {}.", summary(&document.unpriced)));
     }
     all.extend(document.notes.iter().cloned());
     all

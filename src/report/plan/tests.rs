@@ -102,7 +102,7 @@ fn json_has_the_fields_that_others_build_on() {
 }
 
 #[test]
-fn two_layouts_stand_side_by_side_with_the_largest_difference_first() {
+fn two_layouts_are_compared_with_the_largest_difference_first() {
     let comparison = Comparison::new(layout(4, 0.5), layout(8, 1.0), Some(0.99));
     insta::assert_snapshot!("explain", explain_text(&comparison, 100));
 }

@@ -16,7 +16,7 @@ fn document() -> RankDocument {
 }
 
 #[test]
-fn what_is_synthetic_or_not_calibrated_says_so_first() {
+fn synthetic_or_uncalibrated_results_are_marked_first() {
     let document = document();
     assert!(text(&document, 100).starts_with("NOT CALIBRATED"));
     assert!(text(&RankDocument { synthetic: true, calibrated: true, ..document }, 100).starts_with("SYNTHETIC"));

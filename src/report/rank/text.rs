@@ -1,4 +1,4 @@
-//! A ranking as people read it: the axes, the orders and the rule, where they turn round, and what moving an axis would change.
+//! A ranking as text: the axes, the orders and the rule, where they flip, and the effect of moving an axis.
 
 use super::{AxisDocument, FlipDocument, MoveDocument, Quantity, RankDocument, RankingDocument};
 use crate::report::plain_table::{Column, table, wrapped};
@@ -57,7 +57,7 @@ fn axes(document: &RankDocument, width: u16) -> String {
             (g.refused, "REFUSED"),
             (if document.calibrated { g.untrusted } else { 0 }, "UNTRUSTED"),
         ];
-        let told: Vec<String> =
+        let reasons: Vec<String> =
             kinds.iter().filter(|(ops, _)| *ops > 0).map(|(ops, name)| format!("{ops} {name}")).collect();
         vec![
             axis.axis.to_string(),
@@ -70,7 +70,7 @@ fn axes(document: &RankDocument, width: u16) -> String {
             between(axis.seconds_per_step),
             known(axis, axis.exposed_seconds_per_step.value),
             between(axis.exposed_seconds_per_step),
-            told.join(", "),
+            reasons.join(", "),
         ]
     };
     table(&columns, &document.axes.iter().map(row).collect::<Vec<_>>(), width)
@@ -132,8 +132,8 @@ fn percent(share: Option<f64>) -> String {
 
 fn incomplete(document: &RankDocument, width: u16) -> String {
     let by_time = document.rankings.iter().find(|ranking| ranking.by == "time");
-    let told = by_time.map_or(&[][..], |ranking| ranking.incomplete.as_slice());
-    told.iter().map(|text| wrapped(&format!("* without a time: {text}"), width)).collect()
+    let reasons = by_time.map_or(&[][..], |ranking| ranking.incomplete.as_slice());
+    reasons.iter().map(|text| wrapped(&format!("* without a time: {text}"), width)).collect()
 }
 
 fn flips(document: &RankDocument, width: u16) -> String {
@@ -209,8 +209,9 @@ fn moves(document: &RankDocument, width: u16) -> String {
     };
     out += &table(&columns, &m.moves.iter().map(row).collect::<Vec<_>>(), width);
     if m.unpriced > 0 {
-        let told = format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements);
-        out += &wrapped(&told, width);
+        let reasons =
+            format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements);
+        out += &wrapped(&reasons, width);
     }
     out
 }

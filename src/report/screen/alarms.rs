@@ -1,4 +1,4 @@
-//! What makes the numbers of a run meaningless, the gravest first: wrong data before everything.
+//! Conditions that invalidate the numbers of a run, the most severe first: wrong data before everything.
 
 use crate::record::Record;
 use crate::record::line::EndStatus;
@@ -13,13 +13,13 @@ pub(super) fn of(record: &Record, view: &View) -> Vec<String> {
     if view.header.backend.synthetic {
         alarms.push("SYNTHETIC: no data moved and no real time passed; these are not measurements".to_owned());
     }
-    // A synthetic record says so in its warnings as well.
+    // The warnings of a synthetic record mention it as well.
     let of_machine = view.header.warnings.iter().filter(|text| !text.starts_with("synthetic"));
     alarms.extend(of_machine.chain(&record.warnings).cloned());
     alarms
 }
 
-/// How many cases came out so, and the first of them with its reason.
+/// The number of cases with such a status, and the first of them with its reason.
 fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<String> {
     let mut rows = view.rows.iter().filter(|row| wanted(&row.status));
     let first: &Row = rows.next()?;

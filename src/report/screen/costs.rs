@@ -1,5 +1,5 @@
-//! What each parallelism costs in a step of the suite's model, and the order that follows: from the calls of the step that the plan
-//! ranks, or of the measured step with the most parallelisms.
+//! What each parallelism costs in a step of the suite's model, and the order that follows: from the calls of the step
+//! that the plan ranks, or of the measured step with the most parallelisms.
 
 use crate::layout::Locality;
 use crate::planner::communication::OpCost;
@@ -17,7 +17,8 @@ use crate::workload::{Family, Measure, RankedCall, RankedStep, StepFacts};
 pub struct Costs {
     /// The step.
     pub step: StepFacts,
-    /// Whether the ranks hold the layout, so that its own calls were timed; else it is predicted from the measured calls.
+    /// True where the run has enough ranks for the layout, so that its own calls were timed; else predicted from
+    /// measured calls.
     pub measured: bool,
     /// Ranks of the run.
     pub ranks: u32,
@@ -25,20 +26,20 @@ pub struct Costs {
     pub families: Vec<FamilyCost>,
     /// `DP > TP = PP`, of those with a time.
     pub order: String,
-    /// What becomes of TP > DP > PP, as a sentence.
+    /// Whether TP > DP > PP holds, as a sentence.
     pub rule: String,
 }
 
 /// A parallelism, and what it costs or why that is not known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilyCost {
-    /// Which.
+    /// The parallelism.
     pub family: Family,
-    /// Seconds of a step: all of its calls one after another, and those that nothing hides.
+    /// Seconds per step: all of its calls in sequence, and the exposed ones.
     pub seconds: Result<(Span, Span), String>,
 }
 
-/// The costs, or one line that tells how to get them.
+/// The costs, or one line on how to get them.
 pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
     let no_model = || {
         format!(
@@ -60,7 +61,7 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
         .map(|family| {
             let own: Vec<(&RankedCall, &PlacedCall)> =
                 step.calls.iter().zip(&calls).filter(|(call, _)| Family::of(call.axis) == Some(family)).collect();
-            let seconds = match reason_against(family, &own, &step.facts, &observed, ranks) {
+            let seconds = match reason_for_missing_cost(family, &own, &step.facts, &observed, ranks) {
                 Some(reason) => Err(reason),
                 None => Ok((value(by_time, family), value(by_exposed, family))),
             };
@@ -86,8 +87,8 @@ fn value(order: &Order, family: Family) -> Span {
     place.map_or(Span::exact(0.0), |place| place.value)
 }
 
-/// Why a parallelism has no cost: it is not in the layout, or the first of its calls that has no time.
-fn reason_against(
+/// Why a parallelism has no cost: it is not in the layout, or a call has no time.
+fn reason_for_missing_cost(
     family: Family,
     own: &[(&RankedCall, &PlacedCall)],
     facts: &StepFacts,
@@ -167,7 +168,7 @@ fn placed(call: &RankedCall, rows: &[Row]) -> PlacedCall {
     PlacedCall { op: call.op(), ranks: call.group_size, locality }
 }
 
-/// Every row that has a time, but for what was measured on one group alone and in an unusual way.
+/// Every row with a time, except those on one group alone or with a non-default variant.
 fn observed(view: &View) -> Observed {
     let usual = |row: &&Row| row.facts.solo_of.is_none() && row.facts.labels.is_empty();
     let calls = view.rows.iter().filter(usual).filter_map(|row| {

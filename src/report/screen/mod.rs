@@ -1,5 +1,5 @@
-//! What a run comes to, on one screen: what makes its numbers meaningless, how many are right, which parallelism costs most, what is
-//! worst, and what to type next. A record becomes plain data here, and text in `text`; the tables are the report's.
+//! Summary of a run on one screen: alarms, status counts, costs of parallelisms, the worst finding, and the next commands. A
+//! record becomes plain data here, and text in `text`; tables are those of the report.
 
 mod alarms;
 mod costs;
@@ -18,38 +18,38 @@ use super::view::View;
 use crate::record::Record;
 use crate::record::line::EndStatus;
 
-/// Lines that a screen has at most, where nothing is wider than it.
-pub const MOST_LINES: usize = 25;
+/// Maximum number of lines of a screen.
+pub const MAX_LINES: usize = 25;
 
 /// What is on the screen, from top to bottom.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Screen {
-    /// What makes the numbers meaningless, as sentences, the gravest first.
+    /// Conditions that invalidate the numbers, as sentences, the most severe first.
     pub alarms: Vec<String>,
     /// What ran, where, and for how long.
     pub run: String,
-    /// How many cases came out how: label and number.
+    /// Number of cases by status: label and number.
     pub counts: Vec<(String, usize)>,
     /// What each parallelism costs, or how to learn it.
     pub costs: Result<Costs, String>,
-    /// The worst finding; none where nothing stands out.
+    /// The worst finding, if any.
     pub finding: Option<String>,
     /// Commands to type next, each with what it is for.
     pub commands: Vec<(String, &'static str)>,
 }
 
-/// How the programs and files of this run are called in commands.
+/// Names of program and record in suggested commands.
 #[derive(Clone, Copy, Debug)]
-pub struct Called<'a> {
-    /// This program, as it was typed.
+pub struct CommandNames<'a> {
+    /// This program, as it was invoked.
     pub program: &'a str,
-    /// The record, as a shell needs it.
+    /// The record, quoted for a shell.
     pub record: &'a str,
 }
 
 impl Screen {
     /// The screen of a record.
-    pub fn of(record: &Record, view: &View, called: Called) -> Screen {
+    pub fn of(record: &Record, view: &View, called: CommandNames) -> Screen {
         Screen {
             alarms: alarms::of(record, view),
             run: run(view),
@@ -77,7 +77,7 @@ fn run(view: &View) -> String {
     format!("{}: {ranks}{place}, {}{time}", header.suite.name, header.backend.library)
 }
 
-/// Verified, failed and skipped always; the rest where there is any.
+/// Verified, failed and skipped cases always; other statuses where they occur.
 fn counts(view: &View) -> Vec<(String, usize)> {
     let count = |wanted: fn(&Status) -> bool| view.rows.iter().filter(|row| wanted(&row.status)).count();
     let always = [
@@ -95,7 +95,7 @@ fn counts(view: &View) -> Vec<(String, usize)> {
     always.into_iter().chain(present).map(|(label, count)| (label.to_owned(), count)).collect()
 }
 
-fn commands(view: &View, Called { program, record }: Called) -> Vec<(String, &'static str)> {
+fn commands(view: &View, CommandNames { program, record }: CommandNames) -> Vec<(String, &'static str)> {
     let report = (format!("{program} report {record}"), "every table");
     let ended = view.end.as_ref().map(|end| end.status);
     let second = match ended {

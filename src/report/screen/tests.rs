@@ -8,7 +8,7 @@ use crate::report::step::tests::{USUAL, record};
 use crate::units::Bytes;
 use crate::workload::{Family, RankedCall, RankedStep};
 
-const CALLED: Called = Called { program: "commgauge", record: "reports/runs/r.jsonl" };
+const CALLED: CommandNames = CommandNames { program: "commgauge", record: "reports/runs/r.jsonl" };
 
 fn screen(record: &Record) -> Screen {
     Screen::of(record, &View::new(record), CALLED)
@@ -26,7 +26,7 @@ fn whole() -> Record {
 }
 
 /// The sample that these records are made from was interrupted.
-fn ended(calls: &[crate::report::step::tests::Called]) -> Record {
+fn ended(calls: &[crate::report::step::tests::StepCall]) -> Record {
     let mut record = record(calls);
     if let Some(end) = &mut record.end {
         (end.status, end.error, end.exit_code) = (EndStatus::Complete, None, 0);
@@ -77,7 +77,7 @@ fn of(costs: &Costs, family: Family) -> Result<f64, String> {
 }
 
 #[test]
-fn the_cost_of_an_axis_is_its_calls_as_often_as_they_come() {
+fn the_cost_of_an_axis_is_the_sum_of_calls_times_their_count() {
     let costs = costs(&whole());
     assert!(costs.measured);
     for (family, expected) in [(Family::Tensor, 6.4e-3), (Family::Data, 2e-3), (Family::Pipeline, 1.6e-3)] {
@@ -92,7 +92,7 @@ fn the_cost_of_an_axis_is_its_calls_as_often_as_they_come() {
 }
 
 #[test]
-fn a_layout_that_the_ranks_do_not_hold_is_predicted_from_the_calls_and_what_cannot_be_has_its_reason() {
+fn a_layout_larger_than_the_run_is_predicted_from_its_calls_and_missing_predictions_have_a_reason() {
     let costs = costs(&predicted());
     assert!(!costs.measured && costs.ranks == 4);
     for (family, expected) in [(Family::Tensor, 64e-3), (Family::Context, 0.3e-3), (Family::Data, 100e-3)] {
@@ -111,7 +111,7 @@ fn a_layout_that_the_ranks_do_not_hold_is_predicted_from_the_calls_and_what_cann
 }
 
 #[test]
-fn an_order_against_the_rule_is_told_with_what_is_known_of_it() {
+fn an_order_that_contradicts_the_rule_is_reported_with_its_uncertainty() {
     let mut other = predicted();
     if let Some(ranking) = &mut other.plan.ranking {
         ranking.calls[3].group_size = 2;
@@ -152,7 +152,7 @@ fn wrong_data_comes_first_then_what_else_makes_numbers_meaningless() {
 }
 
 #[test]
-fn how_a_run_ended_early_is_said_and_how_to_go_on() {
+fn an_early_end_is_explained_with_the_command_to_resume() {
     for (status, said) in [
         (Some(EndStatus::Interrupted), "! the run was interrupted"),
         (Some(EndStatus::OutOfTime), "! the run stopped before its time limit"),
@@ -185,7 +185,7 @@ fn a_screen_is_never_longer_than_a_terminal_nor_wider() {
         for screen in [&full, &screen(&predicted()), &screen(&whole())] {
             let text = text(screen, width, false);
             let lines = text.lines().count();
-            assert!(lines <= MOST_LINES, "{lines} at {width}:\n{text}");
+            assert!(lines <= MAX_LINES, "{lines} at {width}:\n{text}");
             let commands: Vec<&str> = screen.commands.iter().map(|(command, _)| command.as_str()).collect();
             for line in text.lines().filter(|line| !commands.contains(&line.trim())) {
                 assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
@@ -205,7 +205,7 @@ fn the_screen_is_as_published() {
 }
 
 #[test]
-fn nothing_hostile_gets_through() {
+fn no_hostile_text_is_passed_on() {
     let mut hostile = whole();
     let poison = || "\x1b[31mx\u{202e}\n".to_owned();
     hostile.header.suite.name = poison();

@@ -1,6 +1,6 @@
-//! The screen as text: aligned, fitted to a width, and no longer than [`MOST_LINES`].
+//! The screen as text: aligned, fitted to a width, and no longer than [`MAX_LINES`].
 
-use super::{Costs, FamilyCost, MOST_LINES, Screen};
+use super::{Costs, FamilyCost, MAX_LINES, Screen};
 use crate::report::color::Paint;
 use crate::report::plain_table::{self, Column, TableWriter};
 use crate::report::step::Part;
@@ -24,7 +24,7 @@ pub fn text(screen: &Screen, width: u16, color: bool) -> String {
     parts.push(cut(&wrap(&finding, width, 2), FINDING_LINES, width));
     parts.push(commands(screen, width, paint));
     let lines: usize = parts.iter().map(Vec::len).sum();
-    let gap = if lines + parts.len() - 1 <= MOST_LINES { "\n\n" } else { "\n" };
+    let gap = if lines + parts.len() - 1 <= MAX_LINES { "\n\n" } else { "\n" };
     parts.iter().map(|part| part.join("\n")).collect::<Vec<_>>().join(gap) + "\n"
 }
 
@@ -185,8 +185,8 @@ fn commands(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
 fn cut(text: &str, most: usize, width: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
     let shortened = |line: &str| {
-        let kept: String = line.chars().take(width - 4).collect();
-        format!("{} ...", kept.trim_end())
+        let shortened: String = line.chars().take(width - 4).collect();
+        format!("{} ...", shortened.trim_end())
     };
     let one = |(index, line): (usize, &&str)| {
         let is_last = index + 1 == most && all.len() > most;

@@ -1,4 +1,4 @@
-//! Where the order of two parallelisms of a measured step turns round: every pair that crosses somewhere, and those of the rule.
+//! Where the order of two parallelisms of a measured step flips: every pair that crosses somewhere, and those of the rule.
 
 use super::op::StepOp;
 use crate::stats::Span;

@@ -1,5 +1,5 @@
-//! What a step of a model costs, op by op, from nothing but the record: times of calls, bytes, the ranking of parallelisms
-//! against the rule TP > DP > PP, and where their order turns round.
+//! What a step of a model costs, op by op, from the record alone: times of calls, bytes, the ranking of parallelisms
+//! against the rule TP > DP > PP, and where their order flips.
 
 mod crossover;
 mod json;
@@ -31,15 +31,15 @@ pub struct StepView {
     pub facts: StepFacts,
     /// Its calls, in the order of the plan.
     pub ops: Vec<StepOp>,
-    /// All of them together, as if one came after another.
+    /// Totals of all calls, in sequence.
     pub whole: Totals,
-    /// What each axis comes to, the slowest first.
+    /// Totals of each axis, the slowest first.
     pub axes: Vec<Totals>,
-    /// What each style comes to, the slowest first.
+    /// Totals of each style, the slowest first.
     pub styles: Vec<Totals>,
     /// The parallelisms by each measure.
     pub rankings: Vec<Ranking>,
-    /// Where their order turns round.
+    /// Where their order flips.
     pub crossovers: Vec<Crossover>,
 }
 

@@ -1,4 +1,4 @@
-//! The calls of one step, each with the time that was measured for it and what that comes to in the step.
+//! The calls of one step, each with its measured time and its total in the step.
 
 use crate::layout::Axis;
 use crate::record::line::{CaseFacts, StepUse};
@@ -16,21 +16,21 @@ pub struct StepOp {
     pub row: usize,
     /// The axis whose groups carry it out.
     pub axis: Axis,
-    /// Who asks for it.
+    /// The parallelism style that issues it.
     pub style: Style,
-    /// Whether it comes in every micro-batch, so that its number grows with the tokens of a replica.
+    /// Whether it occurs in every micro-batch, so that its count grows with the tokens of a replica.
     pub every_micro_batch: bool,
     /// Calls in a step, on the rank that the axis loads most.
     pub count_per_step: u64,
     /// Size argument of all calls together.
     pub payload_bytes_per_step: Bytes,
-    /// What that rank sends in all calls together.
+    /// Bytes that this rank sends in all calls together.
     pub wire_bytes_per_step: Bytes,
-    /// What hides it; `None` where all wait for it.
+    /// The computation that hides it; `None` for exposed calls.
     pub overlaps_with: Option<String>,
     /// Where the bytes come from.
     pub why: String,
-    /// What the time was taken from.
+    /// Cadence of the measurement.
     pub cadence: Cadence,
     /// Seconds of one call; `None` where there is no time.
     pub seconds_per_call: Option<Span>,
@@ -42,7 +42,7 @@ impl StepOp {
         self.seconds_per_call.map(|call| call.times(self.count_per_step as f64))
     }
 
-    /// Whether all wait for it.
+    /// Whether the step waits for it.
     pub fn exposed(&self) -> bool {
         self.overlaps_with.is_none()
     }
@@ -54,7 +54,7 @@ pub(super) fn ops_of(step: u32, rows: &[Row]) -> Vec<StepOp> {
     let mut ops = Vec::new();
     for (index, first) in rows.iter().enumerate().filter(|(_, row)| serves(row)) {
         let same = |row: &Row| serves(row) && is_same_call(&row.facts, &first.facts);
-        // The same call in another placement or cadence: it is told once.
+        // The same call in another placement or cadence is listed once.
         if rows[..index].iter().any(same) {
             continue;
         }
@@ -101,7 +101,7 @@ fn op(index: usize, row: &Row, used: &StepUse) -> StepOp {
     }
 }
 
-/// A row's latency is that of one way; a call may have several.
+/// The latency of a row is of one way; a call may have several.
 fn seconds_per_call(row: &Row) -> Option<Span> {
     let latency = row.latency?;
     let interval = latency.interval.map(|(low, high)| Interval { low: low.0, high: high.0 });

@@ -9,18 +9,18 @@ use std::cmp::Ordering;
 /// The parallelisms of a step by one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// By what.
+    /// The measure.
     pub measure: Measure,
     /// The largest first.
     pub order: Vec<Place>,
-    /// Whether TP > DP > PP holds among those that are there.
+    /// Whether TP > DP > PP holds among the existing ones.
     pub rule: Rule,
 }
 
 /// A parallelism in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// Which.
+    /// The parallelism.
     pub family: Family,
     /// Bytes or seconds of a step.
     pub value: Span,
@@ -29,10 +29,10 @@ pub struct Place {
     pub ties_with_next: Option<bool>,
 }
 
-/// What comes of the rule TP > DP > PP.
+/// Result of the rule TP > DP > PP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// It holds among the axes that are there.
+    /// It holds among the existing axes.
     Holds,
     /// It does not; the order that was found.
     DoesNotHold(String),
@@ -47,7 +47,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// In words.
+    /// The result as text.
     pub fn text(&self) -> String {
         match self {
             Rule::Holds => "holds".to_owned(),

@@ -15,7 +15,7 @@ const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whol
 const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
 
 /// A call of the step in question: microseconds of a call in each replicate, none where it was skipped.
-pub(in crate::report) struct Called {
+pub(in crate::report) struct StepCall {
     pub axis: Axis,
     pub style: Style,
     when: When,
@@ -25,25 +25,25 @@ pub(in crate::report) struct Called {
     pub microseconds: &'static [f64],
 }
 
-const fn called(axis: Axis, style: Style, when: When, count: u64, wire: u64, microseconds: &'static [f64]) -> Called {
+const fn called(axis: Axis, style: Style, when: When, count: u64, wire: u64, microseconds: &'static [f64]) -> StepCall {
     let exposed = !matches!(style, Style::Data);
-    Called { axis, style, when, count, wire, exposed, microseconds }
+    StepCall { axis, style, when, count, wire, exposed, microseconds }
 }
 
 /// TP of 64 calls of about 100 us, DP of 2 of about 1 ms, PP of 8 of about 200 us.
-pub(in crate::report) const USUAL: [Called; 3] = [
+pub(in crate::report) const USUAL: [StepCall; 3] = [
     called(Axis::Tp, Style::Tensor, MICRO_BATCH, 64, 640_000_000, &[100.0, 102.0, 98.0]),
     called(Axis::Dp, Style::Data, ONCE, 2, 80_000_000, &[1000.0, 1010.0, 990.0]),
     called(Axis::Pp, Style::Pipeline, MICRO_BATCH, 8, 8_000_000, &[200.0, 202.0, 198.0]),
 ];
 
 /// A record of one step of 8192 tokens with these calls.
-pub(in crate::report) fn record(calls: &[Called]) -> Record {
+pub(in crate::report) fn record(calls: &[StepCall]) -> Record {
     let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
     let mut record = Record::from_lines(lines).unwrap();
     let (facts, line) = (record.plan.cases[0].clone(), record.cases[0].clone());
     record.plan.cases = calls.iter().map(|call| case_of(&facts, call)).collect();
-    let line_of = |(index, call): (usize, &Called)| {
+    let line_of = |(index, call): (usize, &StepCall)| {
         let name = case_of(&facts, call).name;
         let place = |replicate: usize| CaseLine {
             case: index as u32,
@@ -65,7 +65,7 @@ pub(in crate::report) fn record(calls: &[Called]) -> Record {
     record
 }
 
-fn case_of(facts: &CaseFacts, call: &Called) -> CaseFacts {
+fn case_of(facts: &CaseFacts, call: &StepCall) -> CaseFacts {
     let used = StepUse {
         step: 0,
         style: call.style,
@@ -101,7 +101,7 @@ fn line_of_times(line: &CaseLine, microseconds: Option<&f64>) -> CaseLine {
     line
 }
 
-fn step(calls: &[Called]) -> StepView {
+fn step(calls: &[StepCall]) -> StepView {
     View::new(&record(calls)).steps.remove(0)
 }
 
@@ -133,7 +133,7 @@ fn a_call_without_a_time_makes_totals_and_rankings_incomplete_and_never_smaller(
 }
 
 #[test]
-fn the_cost_of_a_call_is_its_time_as_often_as_it_comes() {
+fn the_cost_of_a_call_is_its_time_times_its_count() {
     let step = step(&USUAL);
     let seconds: Vec<f64> = step.ops.iter().map(|op| op.seconds_per_step().unwrap().middle).collect();
     for (found, expected) in seconds.iter().zip([64.0 * 100e-6, 2.0 * 1e-3, 8.0 * 200e-6]) {
@@ -163,7 +163,7 @@ fn the_rule_holds_breaks_and_ties_as_the_intervals_say() {
 }
 
 #[test]
-fn the_order_turns_round_where_the_calls_of_every_micro_batch_have_grown_enough() {
+fn the_order_flips_where_the_calls_of_every_micro_batch_have_grown_enough() {
     let step = step(&USUAL);
     let pair = |a, b| step.crossovers.iter().find(|crossover| crossover.families == (a, b)).unwrap();
     // T* = T_d x 80 MB / 640 MB, and T_d x 2 ms / 6.4 ms.
@@ -190,7 +190,7 @@ fn the_order_turns_round_where_the_calls_of_every_micro_batch_have_grown_enough(
 }
 
 #[test]
-fn streaming_times_are_taken_where_there_are_some_and_isolated_else() {
+fn streaming_times_are_preferred_over_isolated_ones() {
     let mut record = record(&USUAL);
     let mut isolated = record.plan.cases[0].clone();
     (isolated.cadence, isolated.name) = (Cadence::Isolated, "isolated".to_owned());
@@ -202,7 +202,7 @@ fn streaming_times_are_taken_where_there_are_some_and_isolated_else() {
     record.cases.push(slow);
     let chosen = |record: &Record| {
         let step = View::new(record).steps.remove(0);
-        assert_eq!(step.ops.len(), 3, "the same call is told once");
+        assert_eq!(step.ops.len(), 3, "the same call is listed once");
         (step.ops[0].cadence, step.ops[0].seconds_per_call.unwrap().middle)
     };
     assert_eq!(chosen(&record).0, Cadence::Streaming);

@@ -1,4 +1,4 @@
-//! A step as people read it: its calls, the totals of axes and styles, the rule TP > DP > PP, and where the order turns round.
+//! A step as text: its calls, the totals of axes and styles, the rule TP > DP > PP, and where the order flips.
 
 use super::crossover::Crossover;
 use super::op::StepOp;
@@ -13,7 +13,7 @@ use crate::stats::Span;
 use crate::units::{Bytes, Seconds, three_digits};
 use crate::workload::Crossing;
 
-/// A title, and what stands below it.
+/// A title, and the text below it.
 pub(in crate::report) struct Part {
     /// The title.
     pub title: String,
@@ -55,7 +55,7 @@ fn parts(step: &StepView, rows: &[Row], table: TableWriter, lines: Lines) -> Vec
             below: true,
         });
     }
-    // Of a layout with one of them there is nothing to say.
+    // With a single parallelism there is nothing to compare.
     if step.rankings.iter().any(|ranking| ranking.rule != Rule::NothingToCompare) {
         all.push(Part {
             title: "the rule TP > DP > PP".to_owned(),
@@ -87,7 +87,7 @@ fn ops(step: &StepView, rows: &[Row], table: TableWriter) -> String {
         Column::left("hidden by", 7),
     ];
     let mut cells: Vec<Vec<String>> = step.ops.iter().map(|op| op_cells(step, op, rows)).collect();
-    // Where all agree it is said in a sentence.
+    // A common cadence is given in a sentence below.
     if cadence_of_all(step).is_none() {
         columns.push(Column::left("taken from", 4));
         for (cells, op) in cells.iter_mut().zip(&step.ops) {
@@ -220,7 +220,7 @@ fn tokens_text(tokens: f64) -> String {
     if tokens < 100.0 { three_digits(tokens) } else { format!("{tokens:.0}") }
 }
 
-/// The sum, or what speaks against it.
+/// The sum, or the reason why it is incomplete.
 fn sum_text(sum: &Sum) -> String {
     match sum.incomplete() {
         Some(what) => format!("> {}, {what}", Seconds(sum.known_seconds.middle)),

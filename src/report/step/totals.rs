@@ -1,25 +1,25 @@
-//! What the calls of an axis, a style or a whole step come to: bytes and time, and how many calls have no time.
+//! Totals over the calls of an axis, a style or a whole step: bytes, time, and the number of calls without a time.
 
 use super::op::StepOp;
 use crate::stats::Span;
 use crate::units::Bytes;
 
-/// What some calls of a step come to.
+/// Totals over some calls of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
     /// The axis or style; empty for the whole step.
     pub name: &'static str,
     /// Size arguments of all calls.
     pub payload_bytes_per_step: Bytes,
-    /// What a rank sends.
+    /// Bytes that a rank sends.
     pub wire_bytes_per_step: Bytes,
     /// Time of all calls, one after another.
     pub time: Sum,
-    /// Of those alone that nothing hides.
+    /// Time of the exposed calls only.
     pub exposed_time: Sum,
 }
 
-/// A sum over calls of which some may have no time. Never silently smaller than it should be.
+/// A sum over calls of which some may have no time. Missing times are always reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sum {
     /// Seconds of the calls that have a time.

@@ -1,4 +1,4 @@
-//! What became of whole curves: alpha and beta before and after, one line for each.
+//! Changes of whole curves: alpha and beta before and after, one line each.
 
 use super::super::plain_table::{Column, markdown_table, table};
 use super::super::text::{signed_percent, visible};

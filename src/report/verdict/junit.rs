@@ -1,5 +1,5 @@
-//! The verdict as a JUnit report: a test case for each row. What was not judged is skipped, what could not be judged is an
-//! error, and a failed row a failure. Troubles of the records are test cases of their own, so that none gets lost.
+//! The verdict as a JUnit report: a test case for each row. Rows that were not judged are skipped, rows that could not
+//! be judged are errors, and failed rows are failures. Troubles of the records are test cases of their own.
 
 use super::super::text::{signed_percent, visible};
 use super::{coverage, headline, reasons};

@@ -1,6 +1,6 @@
 //! A verdict as text: a table for people, and the formats of pages, test reports and monitoring.
 //!
-//! Every text that comes from a record or a machine file is made harmless here, format by format.
+//! Every text that comes from a record or a machine file is escaped here, by format.
 
 mod curves;
 mod junit;
@@ -28,7 +28,7 @@ pub enum VerdictFormat {
     Prometheus,
 }
 
-/// The verdict as text. `width` matters to the table only.
+/// The verdict as text. `width` is used by the table only.
 ///
 /// # Errors
 /// Where a document cannot be written as JSON or XML.
@@ -42,20 +42,20 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
     }
 }
 
-/// A document as JSON in which nothing acts on a terminal.
+/// A document as JSON without control characters for terminals.
 pub(super) fn json(document: &impl serde::Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
     Ok(ascii_controls(&text) + "\n")
 }
 
-/// JSON leaves characters that turn the direction of writing as they are; inside its strings an escape is the same text.
+/// JSON does not escape bidirectional controls; inside its strings an escape is the same text.
 pub(super) fn ascii_controls(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
             '\n' => out.push(c),
-            c if super::text::is_unseemly(c) => {
+            c if super::text::is_control_or_format(c) => {
                 let mut units = [0; 2];
                 c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
             }
@@ -71,7 +71,7 @@ fn headline(verdict: &Verdict) -> String {
     format!("{what}: {} (exit code {})", verdict.decision.name().to_uppercase(), verdict.exit_code)
 }
 
-/// What was judged and what not, in sentences.
+/// The coverage, as sentences.
 pub(super) fn coverage(verdict: &Verdict) -> Vec<String> {
     let c = &verdict.coverage;
     if verdict.question == Question::Consistency {
@@ -110,7 +110,7 @@ pub(super) fn value(metric: Metric, value: f64) -> String {
     }
 }
 
-/// Reasons as one harmless text.
+/// Reasons joined into one escaped text.
 fn reasons(row: &Row) -> String {
     visible(&row.reasons.join("; "))
 }

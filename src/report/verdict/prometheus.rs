@@ -35,7 +35,7 @@ pub(super) fn text(verdict: &Verdict) -> String {
     out
 }
 
-/// Rules of self-consistency that calls break, and what became of whole curves.
+/// Violations of self-consistency, and changes of whole curves.
 fn beyond_rows(out: &mut String, verdict: &Verdict) {
     if !verdict.findings.is_empty() {
         metric(

@@ -43,7 +43,7 @@ pub(super) fn text(verdict: &Verdict, width: u16) -> String {
     out
 }
 
-/// The reasons of each row; what all of them share is said once.
+/// The reasons of each row; shared reasons are listed once.
 fn explained_by(rows: &[&Row], width: u16) -> String {
     let (first, others) = match rows {
         [first, others @ ..] if !others.is_empty() => (first.reasons.as_slice(), others),
@@ -86,8 +86,8 @@ pub(super) fn markdown(verdict: &Verdict) -> String {
     }
     out += &curves::markdown(&verdict.curves);
     if !verdict.findings.is_empty() {
-        let told = verdict.findings.iter().map(|finding| finding.text.clone()).collect();
-        out += &format!("\n## Calls that break a rule of self-consistency\n{}", bullets(told));
+        let findings = verdict.findings.iter().map(|finding| finding.text.clone()).collect();
+        out += &format!("\n## Calls that break a rule of self-consistency\n{}", bullets(findings));
     }
     out += &format!("\n## How it was decided\n{}", bullets(verdict.rule.clone()));
     if let Some(template) = verdict.template.as_ref().filter(|_| verdict.coverage.rows_judged == 0) {

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::record::Line;
-use crate::verdict::testing::{judged, lines, machine};
+use crate::verdict::testing::{lines, loaded, machine};
 use crate::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
 use clap::ValueEnum;
 
 fn verdict(lines: Vec<Line>) -> Verdict {
     let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
-    gate(&[judged("run.jsonl", lines)], Some(&machine("14GB/s")), &rule).unwrap()
+    gate(&[loaded("run.jsonl", lines)], Some(&machine("14GB/s")), &rule).unwrap()
 }
 
 /// A row that passes, one that fails, and one that needs more replicates.
@@ -29,7 +29,7 @@ fn every_format_is_as_published() {
 fn compared() -> Verdict {
     let run = |id: &str, factor: f64| {
         let times = |middle: f64| (0..6).map(|index| factor * middle + f64::from(index)).collect::<Vec<f64>>();
-        judged(&format!("{id}.jsonl"), lines(id, &[times(100.0), times(205.0), times(400.0), times(800.0)]))
+        loaded(&format!("{id}.jsonl"), lines(id, &[times(100.0), times(205.0), times(400.0), times(800.0)]))
     };
     let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
     compare(&[run("20261120T093000Z-1a2b", 1.0)], &[run("20261121T093000Z-7f3a", 1.3)], &rule).unwrap()
@@ -38,7 +38,7 @@ fn compared() -> Verdict {
 fn inconsistent() -> Verdict {
     let times = |middle: f64| (0..7).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
     let lines = lines("20261121T093000Z-7f3a", &[times(100.0), times(400.0), times(300.0), times(620.0)]);
-    consistency(&[judged("run.jsonl", lines)], ConsistencyRule::default(), &[]).unwrap()
+    consistency(&[loaded("run.jsonl", lines)], ConsistencyRule::default(), &[]).unwrap()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn comparisons_and_findings_are_as_published_in_every_format() {
 }
 
 #[test]
-fn what_all_rows_share_is_said_once() {
+fn reasons_that_all_rows_share_are_printed_once() {
     let mut verdict = compared();
     verdict.rows.iter_mut().for_each(|row| row.reasons.push("not verified: data were not checked".to_owned()));
     let text = verdict_text(&verdict, VerdictFormat::Table, 140).unwrap();
@@ -63,7 +63,7 @@ fn what_all_rows_share_is_said_once() {
 }
 
 #[test]
-fn what_is_written_as_json_is_valid_by_the_published_schema() {
+fn the_json_output_is_valid_by_the_published_schema() {
     let schema = schemars::schema_for!(Verdict).to_value();
     for verdict in [verdict(mixed()), compared(), inconsistent()] {
         let text = verdict_text(&verdict, VerdictFormat::Json, 80).unwrap();
@@ -73,7 +73,7 @@ fn what_is_written_as_json_is_valid_by_the_published_schema() {
 }
 
 #[test]
-fn nothing_hostile_gets_through_in_any_format() {
+fn no_format_passes_on_hostile_text() {
     const POISON: &str =
         "=1\x1b[31m|`</script><img src=x onerror=alert(1)>\"'&amp;]]>\\, \u{9b}2J\r\n@_*\u{202e}\0\u{ffff}";
     let poison = || POISON.to_owned();

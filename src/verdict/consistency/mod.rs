@@ -1,5 +1,5 @@
-//! What a record says against itself, without any reference: a call that would be faster if it were put together from
-//! other calls, a larger one that takes less time than a smaller one, a dip of the bandwidth at one size.
+//! Self-consistency of a record, without any reference: a call that is slower than an equivalent combination of other calls,
+//! a larger call that takes less time than a smaller one, a dip of the bandwidth at one size.
 //!
 //! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010),
 //! and hold for every library: whatever breaks one could be fixed in the library, or by choosing another algorithm.
@@ -9,7 +9,8 @@ mod rules;
 use super::document::{Coverage, FalseAlarms};
 use super::evidence::{Evidence, evidence};
 use super::{
-    Decision, FORMAT, Judged, Question, Row, Trouble, VERSION, Verdict, check_together, gate, gravest, percent,
+    Decision, FORMAT, LoadedRecord, Question, Row, Trouble, VERSION, Verdict, ensure_comparable, gate, most_severe,
+    percent,
 };
 use crate::error::Result;
 use crate::record::line::CaseFacts;
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 pub struct Timed<'a> {
     /// The case.
     pub facts: &'a CaseFacts,
-    /// By number of the replicate.
+    /// Median seconds by replicate number.
     pub seconds: BTreeMap<usize, f64>,
 }
 
@@ -73,12 +74,12 @@ pub struct Finding {
     pub text: String,
 }
 
-/// How findings are told from chance.
+/// Thresholds of a finding.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsistencyRule {
-    /// The chance of any certain finding that is none, at most.
+    /// Upper bound on the probability of any false finding that is marked as certain.
     pub false_alarm_level: f64,
-    /// How far a rule may be broken without being told, as a share: 0.025 makes the factor of twice the bytes 2.05.
+    /// Violations up to this share are ignored: with 0.025, twice the bytes may take 2.05 times as long.
     pub tolerance: f64,
 }
 
@@ -88,42 +89,42 @@ impl Default for ConsistencyRule {
     }
 }
 
-/// What came of the rules.
+/// The result of all comparisons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Consistency {
     /// The worst first.
     pub findings: Vec<Finding>,
-    /// Places where a rule could be looked at.
-    pub looked_at: usize,
+    /// Number of comparisons for which the data sufficed.
+    pub comparisons: usize,
 }
 
 impl Consistency {
-    /// Of measured cases.
+    /// Checks all rules on measured cases.
     pub fn of(cases: &[Timed], rule: ConsistencyRule) -> Consistency {
         let checks = rules::checks(cases);
         let mut ranks = RankSums::default();
-        let judged = checks.iter().filter_map(|check| finding(check, rule, checks.len(), &mut ranks));
-        let mut findings: Vec<Finding> = judged.collect();
+        let found = checks.iter().filter_map(|check| finding(check, rule, checks.len(), &mut ranks));
+        let mut findings: Vec<Finding> = found.collect();
         findings.sort_by(|a, b| {
             b.certain.cmp(&a.certain).then(b.times_allowed.total_cmp(&a.times_allowed)).then(a.cases.cmp(&b.cases))
         });
-        Consistency { looked_at: checks.len(), findings }
+        Consistency { comparisons: checks.len(), findings }
     }
 
     /// The findings as sentences, the first of them in full.
     pub fn sentences(&self, most: usize) -> Vec<String> {
-        let mut told: Vec<String> = self.findings.iter().take(most).map(|finding| finding.text.clone()).collect();
+        let mut sentences: Vec<String> = self.findings.iter().take(most).map(|finding| finding.text.clone()).collect();
         if self.findings.len() > most {
             let more = self.findings.len() - most;
-            told.push(format!(
+            sentences.push(format!(
                 "{more} more calls break a rule of self-consistency; commgauge compare RECORD lists them"
             ));
         }
-        told
+        sentences
     }
 }
 
-/// A place where a rule can be looked at.
+/// One comparison under a rule.
 struct Check<'a> {
     guideline: Guideline,
     slow: &'a CaseFacts,
@@ -132,7 +133,7 @@ struct Check<'a> {
     times: Vec<(f64, f64)>,
 }
 
-fn finding(check: &Check, rule: ConsistencyRule, looked_at: usize, ranks: &mut RankSums) -> Option<Finding> {
+fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut RankSums) -> Option<Finding> {
     let side = |value: fn(&(f64, f64)) -> f64| sorted(check.times.iter().map(|pair| value(pair).ln()));
     let (slow, allowed) = (side(|pair| pair.0), side(|pair| pair.1));
     let excess = median(&slow)? - median(&allowed)?;
@@ -143,9 +144,9 @@ fn finding(check: &Check, rule: ConsistencyRule, looked_at: usize, ranks: &mut R
     let allowed: Vec<f64> = allowed.iter().map(|time| time + tolerated).collect();
     let level = 1.0 - rule.false_alarm_level;
     let low = ranks.shift(&allowed, &slow, level).map(|(_, low, _)| low + tolerated).filter(|low| low.is_finite());
-    let p_corrected = (ranks.p_larger(&allowed, &slow) * looked_at as f64).min(1.0);
+    let p_corrected = (ranks.p_larger(&allowed, &slow) * comparisons as f64).min(1.0);
     let certain = p_corrected <= rule.false_alarm_level;
-    let told = rules::sentence(check, excess.exp(), (check.times.len(), certain));
+    let text = rules::sentence(check, excess.exp(), (check.times.len(), certain));
     Some(Finding {
         guideline: check.guideline,
         cases: std::iter::once(check.slow)
@@ -156,16 +157,16 @@ fn finding(check: &Check, rule: ConsistencyRule, looked_at: usize, ranks: &mut R
         times_allowed_lower_bound: low.map(f64::exp),
         p_corrected,
         certain,
-        text: told,
+        text,
     })
 }
 
-/// Holds records against themselves. Several are replicates of each other.
+/// Checks records for self-consistency. Several records count as replicates of each other.
 ///
 /// # Errors
-/// As [`super::compare`]: records that are not alike, or one that is given twice.
-pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
-    check_together(&records.iter().collect::<Vec<_>>(), allowed)?;
+/// As [`super::compare`]: records that are not comparable, or one that is given twice.
+pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
+    ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
     let (cases, mut troubles) = evidence(records);
     let sound = cases.iter().filter(|case| !case.corrupt);
     let counted = |case: &Evidence| {
@@ -173,22 +174,22 @@ pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::
     };
     let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: counted(case) }).collect();
     let found = Consistency::of(&timed, rule);
-    troubles.extend(limits_of(&found, &cases, rule));
-    let rows: Vec<Row> = cases.iter().map(gate::bare_row).collect();
-    let exit_code = gravest(troubles.iter().map(|trouble| trouble.exit_code));
+    troubles.extend(troubles_of(&found, &cases, rule));
+    let rows: Vec<Row> = cases.iter().map(gate::undecided_row).collect();
+    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code));
     Ok(Verdict {
         format: FORMAT.to_owned(),
         version: VERSION,
         question: Question::Consistency,
-        decision: Decision::of_exit_code(exit_code),
+        decision: Decision::from_exit_code(exit_code),
         exit_code,
-        rule: told(&found, rule),
-        runs: records.iter().map(|judged| judged.run("judged")).collect(),
+        rule: describe_rule(&found, rule),
+        runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
         machine: None,
         false_alarms: FalseAlarms {
             level: rule.false_alarm_level,
             over_all_rows: true,
-            rows: found.looked_at as u32,
+            rows: found.comparisons as u32,
             expected_at_most: rule.false_alarm_level,
         },
         coverage: Coverage { rows: rows.len() as u32, rows_not_judged: rows.len() as u32, ..Coverage::default() },
@@ -200,8 +201,8 @@ pub fn consistency(records: &[Judged], rule: ConsistencyRule, allowed: &[super::
     })
 }
 
-/// What the findings make of the whole.
-fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Trouble> {
+/// Troubles of the verdict as a whole, from its findings.
+fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Trouble> {
     let certain = found.findings.iter().filter(|finding| finding.certain).count();
     let mut troubles = Vec::new();
     let mut add = |exit_code, text: String| troubles.push(Trouble { exit_code, text });
@@ -217,7 +218,7 @@ fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> 
             ),
         );
     }
-    if found.looked_at == 0 {
+    if found.comparisons == 0 {
         add(3, "no rule can be looked at: the record has no two calls that are comparable".to_owned());
     }
     let synthetic = cases.iter().any(|case| case.shortfalls.iter().any(|shortfall| shortfall.starts_with("synthetic")));
@@ -225,20 +226,23 @@ fn limits_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> 
         add(3, "synthetic: the simulation is compared with the rules, not a machine".to_owned());
     }
     let replicates = cases.first().map_or(0, |case| case.seconds.len());
-    let attainable = RankSums::default().attainable(replicates, replicates) * found.looked_at as f64;
+    let attainable = RankSums::default().attainable(replicates, replicates) * found.comparisons as f64;
     if !found.findings.is_empty() && certain == 0 && attainable > rule.false_alarm_level {
-        add(3, format!("with {replicates} replicates and {} rules looked at nothing can be certain", found.looked_at));
+        add(
+            3,
+            format!("with {replicates} replicates and {} rules looked at nothing can be certain", found.comparisons),
+        );
     }
     troubles
 }
 
-fn told(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
+fn describe_rule(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
     vec![
         format!(
             "compared with itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \
              call takes longer than others that together do the same, and no size has less bandwidth than both its \
              neighbours; {} beyond a rule is tolerated",
-            found.looked_at,
+            found.comparisons,
             percent(rule.tolerance)
         ),
         format!(

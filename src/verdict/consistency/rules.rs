@@ -1,4 +1,4 @@
-//! The rules: which calls are compared with which. Numbers only; what is chance is for the caller to say.
+//! The rules: which calls are compared with which. Significance is left to the caller.
 
 use super::{Check, Guideline, Timed};
 use crate::collective::{Collective, Placement, ReduceOp};
@@ -10,7 +10,7 @@ use crate::units::three_digits;
 use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
 use std::collections::{BTreeMap, HashMap};
 
-/// A collective, and what together does the same with the same `bytes_total`.
+/// A collective, and the collectives that together do the same with the same `bytes_total`.
 const MADE_OF: [(Collective, &[Collective]); 11] = [
     (AllReduce, &[ReduceScatter, AllGather]),
     (AllReduce, &[Reduce, Broadcast]),
@@ -41,12 +41,12 @@ fn key<'a>(facts: &'a CaseFacts) -> Key<'a> {
     )
 }
 
-/// What is equal along a curve besides.
+/// What must also be equal along a curve.
 fn curve(facts: &CaseFacts) -> (Collective, ElementType, Option<ReduceOp>, Option<u32>) {
     (facts.collective, facts.element_type, facts.reduce_op, facts.root)
 }
 
-/// Every place where a rule can be looked at, in the order of the cases.
+/// Every comparison that the cases allow, in their order.
 pub(super) fn checks<'a>(cases: &[Timed<'a>]) -> Vec<Check<'a>> {
     let usable: Vec<&Timed> = cases.iter().filter(|case| is_usable(case)).collect();
     let mut alike: Vec<Vec<&Timed>> = Vec::new();
@@ -120,7 +120,7 @@ fn made_of_others<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
     found
 }
 
-/// With the replicates that all of them have; none without any.
+/// A comparison over the replicates that all calls have; none without a common replicate.
 fn check<'a>(
     guideline: Guideline,
     slow: &Timed<'a>,

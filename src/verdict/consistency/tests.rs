@@ -1,6 +1,6 @@
-//! Which calls contradict each other, and what is told of them.
+//! Which calls contradict each other, and how they are reported.
 
-use super::super::testing::{judged, lines};
+use super::super::testing::{lines, loaded};
 use super::*;
 use crate::collective::Collective;
 use crate::record::Line;
@@ -12,7 +12,7 @@ fn curve(times: &[f64], replicates: usize) -> Vec<Line> {
 }
 
 fn verdict_of(lines: Vec<Line>) -> Verdict {
-    consistency(&[judged("run.jsonl", lines)], ConsistencyRule::default(), &[]).unwrap()
+    consistency(&[loaded("run.jsonl", lines)], ConsistencyRule::default(), &[]).unwrap()
 }
 
 fn found(verdict: &Verdict) -> Vec<(Guideline, &str, bool)> {
@@ -33,14 +33,14 @@ fn as_collectives(mut lines: Vec<Line>, collectives: &[Collective]) -> Vec<Line>
 }
 
 #[test]
-fn a_record_that_keeps_every_rule_is_told_so() {
+fn a_record_that_breaks_no_rule_is_reported_as_consistent() {
     let verdict = verdict_of(curve(&[100.0, 150.0, 300.0, 602.0], 7));
     assert_eq!((verdict.exit_code, found(&verdict)), (0, vec![]), "{:?}", verdict.troubles);
     assert!(verdict.rule[0].contains("at 8 places"), "3 steps twice and 2 dips: {}", verdict.rule[0]);
 }
 
 #[test]
-fn every_rule_that_is_broken_is_told_with_the_calls_and_by_how_much() {
+fn every_broken_rule_is_reported_with_its_calls_and_factor() {
     use Guideline::{Dip, MoreBytesAreFaster, SplitIsFaster};
     for (times, expected) in [
         // The second takes 3 times the first: 1.5 times what two calls of half the bytes take, and dips.
@@ -67,14 +67,14 @@ fn every_rule_that_is_broken_is_told_with_the_calls_and_by_how_much() {
 }
 
 #[test]
-fn a_call_that_is_slower_than_what_together_does_the_same_is_told() {
+fn a_call_slower_than_an_equivalent_combination_is_reported() {
     use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter, Scatter};
     let times = [100.0, 40.0, 40.0, 90.0, 45.0];
     let lines = as_collectives(curve(&times, 7), &[AllReduce, ReduceScatter, AllGather, Broadcast, Scatter]);
     let verdict = verdict_of(lines);
-    let told: Vec<&str> = verdict.findings.iter().map(|finding| finding.text.as_str()).collect();
+    let texts: Vec<&str> = verdict.findings.iter().map(|finding| finding.text.as_str()).collect();
     assert_eq!(
-        told,
+        texts,
         [
             "world/all_reduce/0 takes 25.0 % longer than world/all_reduce/1 and world/all_reduce/2, which does the same",
             "world/all_reduce/3 takes 5.88 % longer than world/all_reduce/4 and world/all_reduce/2, which does the same"
@@ -84,7 +84,7 @@ fn a_call_that_is_slower_than_what_together_does_the_same_is_told() {
 }
 
 #[test]
-fn what_may_be_chance_is_inconclusive_and_says_how_little_the_replicates_can_tell() {
+fn a_possibly_random_finding_is_inconclusive_and_states_the_resolution_of_the_replicates() {
     let verdict = verdict_of(curve(&[100.0, 300.0, 310.0, 600.0], 3));
     assert_eq!(verdict.exit_code, 3);
     assert!(verdict.findings.iter().all(|finding| !finding.certain && finding.text.ends_with("may be chance)")));
@@ -96,7 +96,7 @@ fn what_may_be_chance_is_inconclusive_and_says_how_little_the_replicates_can_tel
 }
 
 #[test]
-fn trouble_of_the_record_outweighs_what_is_found_in_it() {
+fn trouble_with_the_record_outweighs_findings() {
     let mut torn = curve(&[100.0, 300.0, 310.0, 600.0], 7);
     torn.pop();
     assert_eq!(verdict_of(torn).exit_code, 7);

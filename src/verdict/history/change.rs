@@ -1,11 +1,12 @@
-//! Where a series of runs changed, row by row: how far every stretch of runs lies from all others, in units of the noise within
-//! both, and how far that gets by chance in any row when whole runs are put into another order.
+//! Change points in a series of runs, row by row: how far every stretch of runs is from all others, in units of the
+//! noise within both, compared with the largest distance in any row when whole runs are shuffled.
 //!
-//! What chance does is counted, not computed from a distribution, so that skewed and bimodal noise raises no more alarms than
-//! normal noise does; and whole runs are moved, so that rows that hang together count as little as they should (the single-step
-//! maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). A stretch may end before the newest run, so that a fault that was fixed is seen; after it is found
-//! its step is taken out and the rest is looked at again (circular binary segmentation, Olshen, Venkatraman, Lucito and Wigler,
-//! Biostatistics 5(4), 2004). Seeded: the same runs always give the same changes.
+//! The null distribution comes from permutations, so that skewed and bimodal noise raises no more alarms than normal
+//! noise; and whole runs are shuffled, which accounts for correlated rows (the single-step maxT procedure of Westfall
+//! and Young, "Resampling-Based Multiple Testing", 1993, 2.3). A stretch may end before the newest run, so that a fault
+//! that was fixed is seen; after a change is found its step is removed and the rest is searched again (circular binary
+//! segmentation, Olshen, Venkatraman, Lucito and Wigler, Biostatistics 5(4), 2004). Seeded: the same runs always give
+//! the same changes.
 
 use crate::stats::{median, sorted};
 use rand::SeedableRng;
@@ -14,34 +15,34 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;
 
 /// Fewest runs between changes.
-pub(super) const FEWEST_RUNS: usize = 3;
-/// Orders of the runs that are drawn.
-const MOST_ORDERS: usize = 1999;
-/// Fewest, however many rows there are.
-const FEWEST_ORDERS: usize = 199;
-/// Additions that all orders together may take.
-const MOST_WORK: usize = 500_000_000;
-/// Values farther from the middle than so many times the spread of the middle half count as this far only.
-const FARTHEST: f64 = 8.0;
-/// Rows without any noise (a coarse clock) are held to have this much, as a share.
-const LEAST_NOISE: f64 = 0.0005;
+pub(super) const MIN_RUNS: usize = 3;
+/// Maximum number of random orders of the runs.
+const MAX_ORDERS: usize = 1999;
+/// Minimum number of random orders, for any number of rows.
+const MIN_ORDERS: usize = 199;
+/// Upper bound on the additions over all orders.
+const MAX_WORK: usize = 500_000_000;
+/// Values are clamped to this multiple of the interquartile range from the median.
+const CLAMP: f64 = 8.0;
+/// Rows without any noise (a coarse clock) are given this much, as a share.
+const MIN_NOISE: f64 = 0.0005;
 /// Most changes in one row.
-const MOST_CHANGES: usize = 16;
+const MAX_CHANGES: usize = 16;
 
-/// A change.
+/// A change point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ChangePoint {
     /// Index of the first run after it.
     pub run: usize,
-    /// Probability of as much by chance in any row.
+    /// Probability of a change this large by chance in any row.
     pub p_corrected: f64,
 }
 
-/// What was found.
+/// The change points of all rows.
 pub(super) struct Found {
     /// For each row its changes, by run.
     pub rows: Vec<Vec<ChangePoint>>,
-    /// Orders that were drawn, with the actual one.
+    /// Orders that were used, including the actual one.
     pub orders: usize,
 }
 
@@ -62,7 +63,7 @@ pub(super) fn changes(rows: &[Vec<Option<f64>>], level: f64, relevant: f64) -> F
 fn of_row(row: &[Option<f64>], p: &dyn Fn(f64) -> f64, level: f64, relevant: f64) -> Vec<ChangePoint> {
     let mut points: Vec<ChangePoint> = Vec::new();
     let order: Vec<usize> = (0..row.len()).collect();
-    while points.len() < MOST_CHANGES {
+    while points.len() < MAX_CHANGES {
         let starts: Vec<usize> = points.iter().map(|point| point.run).collect();
         let rest = without_steps(row, &starts);
         let Some((statistic, stretch)) = Centered::of(&rest).largest(&order, &starts) else { break };
@@ -92,7 +93,7 @@ pub(super) fn middle(row: &[Option<f64>], segment: Range<usize>) -> Option<f64> 
     median(&sorted(row.get(segment)?.iter().flatten().copied()))
 }
 
-/// How much more the segment that begins at a run has than the one before it.
+/// Difference of medians between the segment that begins at a run and the one before it.
 pub(super) fn step_at(row: &[Option<f64>], starts: &[usize], run: usize) -> Option<f64> {
     let segments = segments(row.len(), starts);
     let at = segments.iter().position(|segment| segment.start == run)?;
@@ -124,17 +125,17 @@ impl Centered {
         let count = ascending.len();
         let middle = median(&ascending).unwrap_or(0.0);
         let spread = median(&sorted(ascending.iter().map(|value| (value - middle).abs()))).unwrap_or(0.0);
-        let farthest = FARTHEST * spread.max(LEAST_NOISE);
-        let kept = |value: f64| (value - middle).clamp(-farthest, farthest);
-        let mean = ascending.iter().map(|value| kept(*value)).sum::<f64>() / count.max(1) as f64;
-        let values: Vec<f64> = row.iter().map(|value| value.map_or(0.0, |value| kept(value) - mean)).collect();
+        let farthest = CLAMP * spread.max(MIN_NOISE);
+        let clamped = |value: f64| (value - middle).clamp(-farthest, farthest);
+        let mean = ascending.iter().map(|value| clamped(*value)).sum::<f64>() / count.max(1) as f64;
+        let values: Vec<f64> = row.iter().map(|value| value.map_or(0.0, |value| clamped(value) - mean)).collect();
         let squares = values.iter().map(|value| value * value).sum();
-        let least = count as f64 * LEAST_NOISE * LEAST_NOISE;
+        let least = count as f64 * MIN_NOISE * MIN_NOISE;
         Centered { values, present: row.iter().map(Option::is_some).collect(), count, squares, least }
     }
 
     /// How far the stretch of runs that lies farthest from the others does, in that order of the runs, and which it is: the
-    /// square of Student's t of both, but for a factor. A stretch and the runs beside it are at least [`FEWEST_RUNS`] long;
+    /// square of Student's t of both, up to a factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long;
     /// its ends may not be nearer to the cuts that there are.
     fn largest(&self, order: &[usize], cuts: &[usize]) -> Option<(f64, Range<usize>)> {
         let runs = order.len();
@@ -144,7 +145,7 @@ impl Centered {
             counts[at + 1] = counts[at] + u32::from(self.present.get(*run).copied().unwrap_or(false));
         }
         let is_free = |at: &usize| {
-            let far = |cut: &usize| at.abs_diff(*cut) >= FEWEST_RUNS;
+            let far = |cut: &usize| at.abs_diff(*cut) >= MIN_RUNS;
             *at == 0 || *at == runs || (far(&0) && far(&runs) && cuts.iter().all(far))
         };
         let ends: Vec<usize> = (0..=runs).filter(is_free).collect();
@@ -153,7 +154,7 @@ impl Centered {
             for end in &ends[index + 1..] {
                 let inside = (counts[*end] - counts[*start]) as usize;
                 let outside = self.count - inside;
-                if end - start < FEWEST_RUNS || inside < FEWEST_RUNS || outside < FEWEST_RUNS {
+                if end - start < MIN_RUNS || inside < MIN_RUNS || outside < MIN_RUNS {
                     continue;
                 }
                 // The larger what lies between both, the smaller what lies within: the sum of the two is always the same.
@@ -173,7 +174,7 @@ impl Centered {
 
 /// For each drawn order of the runs, the largest of all rows; ascending.
 fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
-    let orders = (MOST_WORK / (rows.len() * runs * runs).max(1)).clamp(FEWEST_ORDERS, MOST_ORDERS);
+    let orders = (MAX_WORK / (rows.len() * runs * runs).max(1)).clamp(MIN_ORDERS, MAX_ORDERS);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0);
     let mut order: Vec<usize> = (0..runs).collect();
     let draw = |_| {

@@ -1,11 +1,11 @@
-//! Takes from every record what a history needs, and puts runs together that repeat one another.
+//! Extracts the medians of each record, and groups repeated runs into lineages.
 //!
-//! Versions and environment may change within a lineage, for these are what one wants to see the effect of; suite, hosts,
-//! devices, ranks, settings and labels may not.
+//! Versions and environment may change within a lineage, since their effect is what a history shows; suite, hosts, devices,
+//! ranks, settings and labels may not.
 
+use super::super::comparability::{Facts, differences_between, facts};
 use super::super::evidence::evidence;
-use super::super::likeness::{Facts, differences_between, facts};
-use super::super::{Allowed, Judged};
+use super::super::{Allowed, LoadedRecord};
 use super::document::{LeftOut, Lineage, Series, SeriesRun};
 use crate::error::Result;
 use crate::record::line::EndStatus;
@@ -14,16 +14,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Kinds of facts that must be equal within a lineage.
-const KEPT: [Allowed; 5] = [Allowed::Hosts, Allowed::Hardware, Allowed::RankMap, Allowed::Settings, Allowed::Labels];
+const SAME_WITHIN_LINEAGE: [Allowed; 5] =
+    [Allowed::Hosts, Allowed::Hardware, Allowed::RankMap, Allowed::Settings, Allowed::Labels];
 
-/// What records said, without their samples.
+/// The runs of a history, without their samples.
 #[derive(Default)]
-pub struct Gathered {
-    runs: Vec<Taken>,
+pub struct HistoryInput {
+    runs: Vec<RunMedians>,
     left_out: Vec<LeftOut>,
 }
 
-struct Taken {
+struct RunMedians {
     path: String,
     run_id: String,
     started_at: String,
@@ -33,13 +34,13 @@ struct Taken {
     rows_left_out: u32,
 }
 
-impl Gathered {
-    /// Adds a record, or the reason why it has no say.
-    pub fn add(&mut self, path: &Path, read: Result<Judged>) {
+impl HistoryInput {
+    /// Adds a record, or the reason why it is left out.
+    pub fn add(&mut self, path: &Path, read: Result<LoadedRecord>) {
         let reason = match read {
-            Ok(judged) => match why_not(&judged) {
+            Ok(loaded) => match reason_to_exclude(&loaded) {
                 None => {
-                    self.runs.push(Taken::of(&judged));
+                    self.runs.push(RunMedians::of(&loaded));
                     return;
                 }
                 Some(reason) => reason,
@@ -49,10 +50,10 @@ impl Gathered {
         self.left_out.push(LeftOut { path: path.display().to_string(), reason });
     }
 
-    /// The lineages, and what has no say. A run that is there twice counts once.
+    /// The lineages, and what was left out. A run that occurs twice counts once.
     pub(super) fn into_lineages(mut self) -> (Vec<Lineage>, Vec<LeftOut>) {
         self.runs.sort_by(|a, b| moment(a).cmp(&moment(b)).then(a.run_id.cmp(&b.run_id)).then(a.path.cmp(&b.path)));
-        let mut lineages: Vec<Vec<Taken>> = Vec::new();
+        let mut lineages: Vec<Vec<RunMedians>> = Vec::new();
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
         for run in self.runs {
             if let Some(twin) = seen.insert(run.run_id.clone(), run.path.clone()) {
@@ -60,7 +61,7 @@ impl Gathered {
                 self.left_out.push(LeftOut { path: run.path, reason });
                 continue;
             }
-            match lineages.iter_mut().find(|lineage| belongs(&lineage[0], &run)) {
+            match lineages.iter_mut().find(|lineage| is_same_lineage(&lineage[0], &run)) {
                 Some(lineage) => lineage.push(run),
                 None => lineages.push(vec![run]),
             }
@@ -72,16 +73,16 @@ impl Gathered {
     }
 }
 
-/// When a run began, on one clock; text that is no time stands as it is, after all others.
-fn moment(run: &Taken) -> (bool, Option<jiff::Timestamp>, String) {
+/// Sort key of the start of a run, independent of time zones; text that is not a time sorts last.
+fn moment(run: &RunMedians) -> (bool, Option<jiff::Timestamp>, String) {
     match run.started_at.parse::<jiff::Timestamp>() {
         Ok(timestamp) => (false, Some(timestamp), String::new()),
         Err(_) => (true, None, run.started_at.clone()),
     }
 }
 
-fn why_not(judged: &Judged) -> Option<String> {
-    let record = &judged.record;
+fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
+    let record = &loaded.record;
     if record.header.backend.synthetic {
         return Some("is synthetic: no data moved and no real time passed".to_owned());
     }
@@ -94,15 +95,15 @@ fn why_not(judged: &Judged) -> Option<String> {
     }
 }
 
-fn belongs(first: &Taken, run: &Taken) -> bool {
-    let unlike = |difference: &super::super::Difference| KEPT.contains(&difference.kind);
+fn is_same_lineage(first: &RunMedians, run: &RunMedians) -> bool {
+    let unlike = |difference: &super::super::Difference| SAME_WITHIN_LINEAGE.contains(&difference.kind);
     first.suite == run.suite && !differences_between(&first.facts, &run.facts).iter().any(unlike)
 }
 
-impl Taken {
-    fn of(judged: &Judged) -> Taken {
-        let header = &judged.record.header;
-        let (cases, _) = evidence(std::slice::from_ref(judged));
+impl RunMedians {
+    fn of(loaded: &LoadedRecord) -> RunMedians {
+        let header = &loaded.record.header;
+        let (cases, _) = evidence(std::slice::from_ref(loaded));
         let mut rows_left_out = 0;
         let rows = cases.iter().map(|case| {
             let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;
@@ -120,19 +121,19 @@ impl Taken {
             (series, seconds)
         });
         let rows = rows.collect();
-        Taken {
-            path: judged.path.display().to_string(),
+        RunMedians {
+            path: loaded.path.display().to_string(),
             run_id: header.run_id.clone(),
             started_at: header.started_at.clone(),
             suite: header.suite.name.clone(),
-            facts: facts(judged),
+            facts: facts(loaded),
             rows,
             rows_left_out,
         }
     }
 }
 
-fn lineage(runs: Vec<Taken>) -> Lineage {
+fn lineage(runs: Vec<RunMedians>) -> Lineage {
     let mut rows: Vec<Series> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     // The newest first, so that its order is that of the rows.
@@ -153,18 +154,18 @@ fn lineage(runs: Vec<Taken>) -> Lineage {
         value(Allowed::Versions, "backend").unwrap_or_default()
     );
     let suite = runs.first().map(|run| run.suite.clone()).unwrap_or_default();
-    let told = runs.iter().enumerate().map(|(at, run)| {
+    let series_runs = runs.iter().enumerate().map(|(at, run)| {
         let before = at.checked_sub(1).map(|before| &runs[before]);
         SeriesRun {
             path: run.path.clone(),
             run_id: run.run_id.clone(),
             started_at: run.started_at.clone(),
-            differences: before.map(|before| differences_told(before, run)).unwrap_or_default(),
+            differences: before.map(|before| describe_differences(before, run)).unwrap_or_default(),
             rows_left_out: run.rows_left_out,
         }
     });
-    let told = told.collect();
-    Lineage { suite, place, runs: told, rows, events: Vec::new() }
+    let series_runs = series_runs.collect();
+    Lineage { suite, place, runs: series_runs, rows, events: Vec::new() }
 }
 
 fn shortened(hosts: &str) -> String {
@@ -175,7 +176,7 @@ fn shortened(hosts: &str) -> String {
     }
 }
 
-fn differences_told(before: &Taken, run: &Taken) -> Vec<String> {
+fn describe_differences(before: &RunMedians, run: &RunMedians) -> Vec<String> {
     differences_between(&before.facts, &run.facts)
         .into_iter()
         .map(|difference| format!("{}: {} before, {} now", difference.fact, difference.base, difference.new))

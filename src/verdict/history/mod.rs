@@ -1,29 +1,29 @@
 //! Runs over time: which rows changed, between which two runs, by how much, and what else changed there.
 //!
-//! Where a series changes is found in `change`; which runs belong together, and what is taken from them, in `gather`. A
-//! record that cannot be read, is synthetic, or has a unreliable row loses that much of its say, and it is told.
+//! `change` finds the change points, `gather` groups runs and extracts their medians. Records that cannot be read or are
+//! synthetic, and unreliable rows, are left out and listed.
 
 mod change;
 mod document;
 mod gather;
 
 pub use document::{Change, Event, FORMAT, History, LeftOut, Lineage, Series, SeriesRun, VERSION};
-pub use gather::Gathered;
+pub use gather::HistoryInput;
 
-use super::{gravest, percent};
+use super::{most_severe, percent};
 
-/// How changes are told from chance.
+/// Thresholds of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryRule {
-    /// The chance of any false alarm over all rows of a lineage, at most.
+    /// Upper bound on the probability of any false alarm over all rows of a lineage.
     pub false_alarm_level: f64,
-    /// The smallest step that matters, as a share.
+    /// The smallest relevant step, as a share.
     pub relevant: f64,
 }
 
-/// What became of the rows of the gathered runs.
-pub fn history(gathered: Gathered, rule: HistoryRule) -> History {
-    let (found, left_out) = gathered.into_lineages();
+/// The changes of every row over the runs.
+pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
+    let (found, left_out) = input.into_lineages();
     let mut orders = 1;
     let lineages: Vec<Lineage> = found
         .into_iter()
@@ -34,7 +34,7 @@ pub fn history(gathered: Gathered, rule: HistoryRule) -> History {
             let changes = change::changes(&logarithms, rule.false_alarm_level, rule.relevant.ln_1p());
             orders = changes.orders;
             for ((row, points), logarithms) in lineage.rows.iter_mut().zip(&changes.rows).zip(&logarithms) {
-                row.changes = told_changes(logarithms, points);
+                row.changes = changes_of_row(logarithms, points);
             }
             lineage.events = events(&lineage);
             lineage
@@ -44,25 +44,25 @@ pub fn history(gathered: Gathered, rule: HistoryRule) -> History {
     if lineages.iter().flat_map(|lineage| &lineage.rows).any(is_worse_now) {
         exit_codes.push(1);
     }
-    if !lineages.iter().any(|lineage| lineage.runs.len() >= 2 * change::FEWEST_RUNS) {
+    if !lineages.iter().any(|lineage| lineage.runs.len() >= 2 * change::MIN_RUNS) {
         exit_codes.push(3);
     }
     History {
         format: FORMAT.to_owned(),
         version: VERSION,
-        exit_code: gravest(exit_codes),
+        exit_code: most_severe(exit_codes),
         rule: rules(rule, orders),
         lineages,
         left_out,
     }
 }
 
-/// Whether the last change of a row was for the worse.
+/// Whether the last change of a row was a slowdown.
 fn is_worse_now(row: &Series) -> bool {
     row.changes.last().is_some_and(|change| change.slowdown > 0.0)
 }
 
-fn told_changes(row: &[Option<f64>], points: &[change::ChangePoint]) -> Vec<Change> {
+fn changes_of_row(row: &[Option<f64>], points: &[change::ChangePoint]) -> Vec<Change> {
     let starts: Vec<usize> = points.iter().map(|point| point.run).collect();
     let segments = change::segments(row.len(), &starts);
     let middle = |segment: usize| change::middle(row, segments.get(segment)?.clone());
@@ -113,8 +113,8 @@ fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
         format!(
             "at least {} runs stand on each side of a change, so the newest {} cannot show one yet (commgauge compare can); {} \
              orders, always the same",
-            change::FEWEST_RUNS,
-            change::FEWEST_RUNS - 1,
+            change::MIN_RUNS,
+            change::MIN_RUNS - 1,
             orders
         ),
         "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out"

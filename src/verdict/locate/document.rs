@@ -69,7 +69,7 @@ pub struct Examined {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
     /// What it is.
-    pub culprit: Culprit,
+    pub culprit: SuspectKind,
     /// What it is called, such as `node 17 (node-0017)`.
     pub name: String,
     /// True where it was slow in some of its measurements only.
@@ -93,7 +93,8 @@ pub struct Suspect {
 /// What can be to blame. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "class", rename_all = "snake_case")]
-pub enum Culprit {
+#[schemars(rename = "Culprit")]
+pub enum SuspectKind {
     /// A node: slow with everybody, or within itself.
     Node {
         /// Its number.
@@ -140,28 +141,28 @@ pub enum Culprit {
     },
 }
 
-impl Culprit {
+impl SuspectKind {
     /// The class in a word or two.
     pub fn class(&self) -> &'static str {
         match self {
-            Culprit::Node { .. } => "node",
-            Culprit::Link { .. } => "link",
-            Culprit::Adapter { .. } => "adapter",
-            Culprit::Rail { .. } => "rail",
-            Culprit::Leaf { .. } => "leaf",
-            Culprit::OnlyAtScale { .. } => "only at scale",
-            Culprit::LateRank { .. } => "late rank",
+            SuspectKind::Node { .. } => "node",
+            SuspectKind::Link { .. } => "link",
+            SuspectKind::Adapter { .. } => "adapter",
+            SuspectKind::Rail { .. } => "rail",
+            SuspectKind::Leaf { .. } => "leaf",
+            SuspectKind::OnlyAtScale { .. } => "only at scale",
+            SuspectKind::LateRank { .. } => "late rank",
         }
     }
 
     /// What an operator should do about it.
     pub fn action(&self) -> &'static str {
         match self {
-            Culprit::Node { .. } | Culprit::Adapter { .. } => "suspect-node",
-            Culprit::Link { .. } => "suspect-link",
-            Culprit::Rail { .. } => "suspect-rail",
-            Culprit::Leaf { .. } => "suspect-leaf",
-            Culprit::OnlyAtScale { .. } | Culprit::LateRank { .. } => "environment",
+            SuspectKind::Node { .. } | SuspectKind::Adapter { .. } => "suspect-node",
+            SuspectKind::Link { .. } => "suspect-link",
+            SuspectKind::Rail { .. } => "suspect-rail",
+            SuspectKind::Leaf { .. } => "suspect-leaf",
+            SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => "environment",
         }
     }
 }

@@ -1,72 +1,72 @@
-//! Whom a matrix of meetings accuses: first what explains most (a leaf, a rail), then nodes and adapters, then single paths.
-//! Whatever an accused explains accuses nobody else.
+//! Finds suspects in a node-pair matrix: first what explains most (a leaf, a rail), then nodes and adapters, then single paths.
+//! Slowness that a suspect explains makes nothing else a suspect.
 //!
 //! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
 //! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
 
-use super::document::Culprit;
-use super::meetings::{Measure, Meetings};
+use super::document::SuspectKind;
+use super::pair_matrix::{Measure, PairMatrix};
 use super::places::Places;
 use crate::stats::{OddRule, Usual, low_median};
 
-/// How often a healthy machine may be accused by one kind of evidence.
-pub(super) const CHANCE: f64 = 0.001;
-/// Smallest standard deviation of a logarithm that is believed.
-const LEAST_DEVIATION: f64 = 0.01;
-/// What is slower by less than 5 % with most of its partners is nobody's concern.
-pub(super) const LEAST_OF_MANY: f64 = 0.05;
-/// What is slower by less than 10 % on a single path neither.
-pub(super) const LEAST_OF_ONE: f64 = 0.1;
-/// The fewest members of a set of which one can be odd.
-pub(super) const FEWEST: usize = 4;
-/// The fewest leaves.
-pub(super) const FEWEST_LEAVES: usize = 3;
-/// Share of the nodes behind a leaf that must be slow with others before the leaf is accused.
-const MOST_BEHIND: f64 = 0.8;
-/// Share of its partners with which a node must be slow before it is accused.
-const MOST_PARTNERS: f64 = 0.8;
+/// False-alarm probability of one kind of evidence on a healthy machine.
+pub(super) const FALSE_ALARM_PROBABILITY: f64 = 0.001;
+/// Lower bound on the standard deviation of a logarithm.
+const MIN_DEVIATION: f64 = 0.01;
+/// Slowness below 5 % with most partners is ignored.
+pub(super) const MIN_EXCESS_OF_MANY: f64 = 0.05;
+/// Slowness below 10 % on a single path is ignored.
+pub(super) const MIN_EXCESS_OF_PATH: f64 = 0.1;
+/// Minimum size of a set in which one member can be an outlier.
+pub(super) const MIN_MEMBERS: usize = 4;
+/// Minimum number of leaves for one to be an outlier.
+pub(super) const MIN_LEAVES: usize = 3;
+/// Share of the nodes behind a leaf that must be slow with others before the leaf is a suspect.
+const MIN_SLOW_SHARE_OF_LEAF: f64 = 0.8;
+/// Share of its partners with which a node must be slow before it is a suspect.
+const MIN_SLOW_SHARE_OF_PARTNERS: f64 = 0.8;
 
-/// An accusation by one kind of evidence.
+/// A suspect by one kind of evidence.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    pub culprit: Culprit,
-    /// Logarithm of how much slower.
+    pub suspect: SuspectKind,
+    /// Logarithm of the slowdown.
     pub slower: f64,
     pub strength: f64,
     pub intermittent: bool,
     pub evidence: String,
 }
 
-/// The rule for a number of comparisons.
+/// The outlier rule for a number of comparisons.
 pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
-    OddRule { chance: CHANCE, comparisons, least_deviation: LEAST_DEVIATION, least_distance }
+    OddRule { chance: FALSE_ALARM_PROBABILITY, comparisons, least_deviation: MIN_DEVIATION, least_distance }
 }
 
-/// What the search knows so far.
+/// State of the search in one matrix.
 pub(super) struct Search<'a> {
     pub measure: Measure,
-    pub meetings: &'a Meetings,
+    pub matrix: &'a PairMatrix,
     pub places: &'a Places,
-    /// Nodes whose meetings are explained.
+    /// Nodes whose slow pairs are explained.
     pub explained: Vec<bool>,
     pub findings: Vec<Finding>,
-    /// What is usual behind one leaf, and across leaves.
+    /// Usual value behind one leaf, and across leaves.
     usual: [f64; 2],
-    /// Adapters and rails that are explained.
+    /// Local ranks whose rail is a suspect.
     slow_locals: Vec<bool>,
     slow_adapters: Vec<(usize, usize)>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(measure: Measure, meetings: &'a Meetings, places: &'a Places) -> Search<'a> {
+    pub(super) fn new(measure: Measure, matrix: &'a PairMatrix, places: &'a Places) -> Search<'a> {
         let mut search = Search {
             measure,
-            meetings,
+            matrix,
             places,
-            explained: vec![false; meetings.nodes],
+            explained: vec![false; matrix.nodes],
             findings: Vec::new(),
             usual: [0.0; 2],
-            slow_locals: vec![false; meetings.locals],
+            slow_locals: vec![false; matrix.locals],
             slow_adapters: Vec::new(),
         };
         search.usual = [false, true].map(|across| {
@@ -75,18 +75,18 @@ impl<'a> Search<'a> {
                     search
                         .partners(node)
                         .filter(|b| search.across(node, *b) == across)
-                        .filter_map(|b| meetings.of_pair([node, b])),
+                        .filter_map(|b| matrix.of_pair([node, b])),
                 )
             };
-            low_median((0..meetings.nodes).filter_map(of_node)).unwrap_or(0.0)
+            low_median((0..matrix.nodes).filter_map(of_node)).unwrap_or(0.0)
         });
         search
     }
 
-    /// Everything that the matrix says, in the order in which it explains.
+    /// Runs all searches, those that explain most first.
     pub(super) fn run(&mut self) {
         self.rails_and_adapters();
-        if self.meetings.nodes >= FEWEST {
+        if self.matrix.nodes >= MIN_MEMBERS {
             self.leaves();
             self.nodes();
             self.links();
@@ -98,87 +98,87 @@ impl<'a> Search<'a> {
     }
 
     fn partners(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
-        (0..self.meetings.nodes).filter(move |other| *other != node)
+        (0..self.matrix.nodes).filter(move |other| *other != node)
     }
 
-    /// What is usual between two nodes.
+    /// Usual value between two nodes.
     pub(super) fn usual_of(&self, [a, b]: [usize; 2]) -> f64 {
         self.usual[usize::from(self.across(a, b))]
     }
 
-    /// How much slower than usual a pair is.
+    /// Excess of a pair over the usual value.
     pub(super) fn excess(&self, pair: [usize; 2]) -> Option<f64> {
-        Some(self.meetings.of_pair(pair)? - self.usual_of(pair))
+        Some(self.matrix.of_pair(pair)? - self.usual_of(pair))
     }
 
-    /// The same of the path of one local rank.
+    /// The same for the path of one local rank.
     pub(super) fn excess_of_local(&self, pair: [usize; 2], local: usize) -> Option<f64> {
-        Some(self.meetings.of_local(pair, local)? - self.usual_of(pair))
+        Some(self.matrix.of_local(pair, local)? - self.usual_of(pair))
     }
 
-    /// How much slower than usual a node is with those of its partners that are not explained and that count.
+    /// Median excess of a node over the unexplained partners that `counts` accepts.
     fn with_partners(&self, node: usize, counts: impl Fn(usize) -> bool) -> Option<f64> {
         let partners = self.partners(node).filter(|other| !self.explained[*other] && counts(*other));
         low_median(partners.filter_map(|other| self.excess([node, other])))
     }
 
-    /// With how many of its partners that are not explained a node is slower than this, and how many there are.
+    /// The number of unexplained partners with which a node exceeds `allowed`, and the number of all unexplained partners.
     pub(super) fn slow_partners(&self, node: usize, allowed: f64) -> (usize, usize) {
         let partners = self.partners(node).filter(|other| !self.explained[*other]);
         let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
         (excesses.iter().filter(|excess| **excess > allowed).count(), excesses.len())
     }
 
-    fn add(&mut self, culprit: Culprit, slower: f64, usual: &Usual, evidence: String) {
+    fn add(&mut self, suspect: SuspectKind, slower: f64, usual: &Usual, evidence: String) {
         let intermittent = self.measure == Measure::Tail;
         let strength = usual.strength(slower);
         let slower = slower - usual.middle;
         let text = format!("{}: {evidence}", self.measure.name());
-        self.findings.push(Finding { culprit, slower, strength, intermittent, evidence: text });
+        self.findings.push(Finding { suspect, slower, strength, intermittent, evidence: text });
     }
 
-    /// A local rank that is slower than its neighbours, on all nodes or on one.
+    /// Finds local ranks that are slower than their neighbours, on all nodes (rail) or on one (adapter).
     fn rails_and_adapters(&mut self) {
-        let (meetings, locals) = (self.meetings, self.meetings.locals);
-        if locals < 2 || meetings.nodes < 2 {
+        let (matrix, locals) = (self.matrix, self.matrix.locals);
+        if locals < 2 || matrix.nodes < 2 {
             return;
         }
-        let mut of_adapter = vec![vec![f64::NAN; locals]; meetings.nodes];
+        let mut of_adapter = vec![vec![f64::NAN; locals]; matrix.nodes];
         for (node, scores) in of_adapter.iter_mut().enumerate() {
             for (local, score) in scores.iter_mut().enumerate() {
-                let within = |other| Some(meetings.of_local([node, other], local)? - meetings.of_pair([node, other])?);
+                let within = |other| Some(matrix.of_local([node, other], local)? - matrix.of_pair([node, other])?);
                 *score = low_median(self.partners(node).filter_map(within)).unwrap_or(f64::NAN);
             }
         }
         let of_nodes =
             |local: usize| of_adapter.iter().map(move |scores| scores[local]).filter(|score| !score.is_nan());
         let rails: Vec<f64> = (0..locals).map(|local| low_median(of_nodes(local)).unwrap_or(0.0)).collect();
-        // With few rails their own scatter says little; that of the adapters of a rail says more.
+        // With few rails the scatter is estimated from the adapters of each rail.
         let scatter =
             (0..locals).filter_map(|local| low_median(of_nodes(local).map(|score| (score - rails[local]).abs())));
         let scatter = low_median(scatter).unwrap_or(0.0);
-        let least_deviation = LEAST_DEVIATION.max(scatter);
-        let rule_of_rails = OddRule { least_deviation, ..rule(locals, LEAST_OF_MANY) };
-        if let Some(usual) = rule_of_rails.usual(&rails).filter(|_| meetings.nodes > 2) {
+        let least_deviation = MIN_DEVIATION.max(scatter);
+        let rule_of_rails = OddRule { least_deviation, ..rule(locals, MIN_EXCESS_OF_MANY) };
+        if let Some(usual) = rule_of_rails.usual(&rails).filter(|_| matrix.nodes > 2) {
             for (local, slower) in rails.iter().enumerate().filter(|(_, slower)| usual.strength(**slower) > 1.0) {
                 self.slow_locals[local] = true;
                 let nodes = of_nodes(local).filter(|score| usual.strength(*score) > 1.0).count();
                 let evidence = format!(
                     "local rank {local} takes {} longer than its neighbours on {nodes} of {} nodes",
                     percent(*slower - usual.middle),
-                    meetings.nodes
+                    matrix.nodes
                 );
-                self.add(Culprit::Rail { local_rank: local as u32 }, *slower, &usual, evidence);
+                self.add(SuspectKind::Rail { local_rank: local as u32 }, *slower, &usual, evidence);
             }
         }
         let whole = |local: &usize| !self.slow_locals[*local];
-        let adapters: Vec<(usize, usize)> = (0..meetings.nodes)
+        let adapters: Vec<(usize, usize)> = (0..matrix.nodes)
             .flat_map(|node| (0..locals).filter(whole).map(move |local| (node, local)).collect::<Vec<_>>())
             .filter(|(node, local)| !of_adapter[*node][*local].is_nan())
             .collect();
         let scores: Vec<f64> = adapters.iter().map(|(node, local)| of_adapter[*node][*local]).collect();
-        // Of two nodes there is no telling at which end a slow path has its trouble.
-        let Some(usual) = rule(scores.len(), LEAST_OF_MANY).usual(&scores).filter(|_| meetings.nodes > 2) else {
+        // With two nodes the end of a slow path that causes it cannot be determined.
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores).filter(|_| matrix.nodes > 2) else {
             return;
         };
         for ((node, local), slower) in
@@ -190,18 +190,18 @@ impl<'a> Search<'a> {
                 self.places.name(node),
                 percent(slower - usual.middle)
             );
-            self.add(Culprit::Adapter { node: node as u32, local_rank: local as u32 }, slower, &usual, evidence);
+            self.add(SuspectKind::Adapter { node: node as u32, local_rank: local as u32 }, slower, &usual, evidence);
         }
     }
 
-    /// A leaf switch all of whose nodes are slow with those behind others.
+    /// Finds leaf switches whose nodes are slow with nodes behind other leaves.
     fn leaves(&mut self) {
         let leaves = self.places.leaves();
-        if leaves < FEWEST_LEAVES || self.places.nodes_per_leaf.is_none_or(|each| each < 2) {
+        if leaves < MIN_LEAVES || self.places.nodes_per_leaf.is_none_or(|each| each < 2) {
             return;
         }
         let places = self.places;
-        let of_node: Vec<Option<f64>> = (0..self.meetings.nodes)
+        let of_node: Vec<Option<f64>> = (0..self.matrix.nodes)
             .map(|node| self.with_partners(node, |other| places.leaf_of(other) != places.leaf_of(node)))
             .collect();
         let of_leaf: Vec<(usize, f64)> = (0..leaves)
@@ -210,14 +210,14 @@ impl<'a> Search<'a> {
             })
             .collect();
         let scores: Vec<f64> = of_leaf.iter().map(|(_, score)| *score).collect();
-        let Some(usual) = rule(scores.len(), LEAST_OF_MANY).usual(&scores) else { return };
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores) else { return };
         for (leaf, slower) in of_leaf.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
             let behind = places.behind(leaf);
             let slow = |node: &&usize| {
                 of_node[**node].is_some_and(|score| score - usual.middle > (slower - usual.middle) / 2.0)
             };
             let count = behind.iter().filter(slow).count();
-            if behind.len() < 2 || (count as f64) < MOST_BEHIND * behind.len() as f64 {
+            if behind.len() < 2 || (count as f64) < MIN_SLOW_SHARE_OF_LEAF * behind.len() as f64 {
                 continue;
             }
             let inside = low_median(
@@ -238,49 +238,51 @@ impl<'a> Search<'a> {
                 percent(slower - usual.middle)
             );
             let nodes = behind.into_iter().map(|node| node as u32).collect();
-            self.add(Culprit::Leaf { leaf: leaf as u32, nodes }, slower, &usual, evidence);
+            self.add(SuspectKind::Leaf { leaf: leaf as u32, nodes }, slower, &usual, evidence);
         }
     }
 
-    /// Nodes that are slow with nearly all others, the worst first; what it explains is taken out before the next.
+    /// Finds nodes that are slow with nearly all others, the worst first; the pairs of each are removed before the next.
     fn nodes(&mut self) {
         loop {
-            let mut left: Vec<(usize, f64)> = (0..self.meetings.nodes)
+            let mut left: Vec<(usize, f64)> = (0..self.matrix.nodes)
                 .filter(|node| !self.explained[*node])
                 .filter_map(|node| Some((node, self.with_partners(node, |_| true)?)))
                 .collect();
-            if left.len() < FEWEST - 1 {
+            if left.len() < MIN_MEMBERS - 1 {
                 return;
             }
             let scores: Vec<f64> = left.iter().map(|(_, score)| *score).collect();
-            let Some(usual) = rule(self.meetings.nodes, LEAST_OF_MANY).usual(&scores) else { return };
+            let Some(usual) = rule(self.matrix.nodes, MIN_EXCESS_OF_MANY).usual(&scores) else { return };
             left.sort_by(|one, other| other.1.total_cmp(&one.1));
             let odd = left.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0);
             let allowed = usual.middle + usual.allowed;
             let worst = odd
                 .map(|(node, slower)| (node, slower, self.slow_partners(node, allowed)))
-                .find(|(.., met)| nearly_all(*met));
+                .find(|(.., partners)| nearly_all(*partners));
             let Some((node, slower, (slow, partners))) = worst else { return };
             let evidence = format!(
                 "takes {} longer than usual, with {slow} of {partners} other nodes",
                 percent(slower - usual.middle)
             );
             self.explained[node] = true;
-            self.add(Culprit::Node { node: node as u32 }, slower, &usual, evidence);
+            self.add(SuspectKind::Node { node: node as u32 }, slower, &usual, evidence);
         }
     }
 
-    /// Paths between nodes that are well otherwise: slow in every replicate.
+    /// Finds paths between otherwise normal nodes that are slow in every replicate.
     fn links(&mut self) {
-        let open: Vec<([usize; 2], f64)> = (self.meetings.pairs())
+        let open: Vec<([usize; 2], f64)> = (self.matrix.pairs())
             .filter(|[a, b]| !self.explained[*a] && !self.explained[*b])
             .filter_map(|pair| Some((pair, self.excess(pair)?)))
             .collect();
         let scores: Vec<f64> = open.iter().map(|(_, excess)| *excess).collect();
-        let Some(usual) = rule(scores.len(), LEAST_OF_ONE).usual(&scores).filter(|_| scores.len() >= 3) else { return };
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_PATH).usual(&scores).filter(|_| scores.len() >= 3) else {
+            return;
+        };
         for (pair, slower) in open.iter().copied().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
             let replicates =
-                (0..self.meetings.replicates()).filter_map(|replicate| self.meetings.of_pair_in(pair, replicate));
+                (0..self.matrix.replicates()).filter_map(|replicate| self.matrix.of_pair_in(pair, replicate));
             let always = replicates.map(|value| value - self.usual_of(pair)).all(|excess| usual.strength(excess) > 1.0);
             if always {
                 let evidence = format!(
@@ -288,7 +290,7 @@ impl<'a> Search<'a> {
                     percent(slower - usual.middle)
                 );
                 let nodes = pair.map(|node| node as u32);
-                self.add(Culprit::Link { nodes, local_rank: None }, slower, &usual, evidence);
+                self.add(SuspectKind::Link { nodes, local_rank: None }, slower, &usual, evidence);
             }
         }
         self.paths_of_locals(
@@ -300,9 +302,9 @@ impl<'a> Search<'a> {
         );
     }
 
-    /// The path of one local rank between two nodes.
+    /// Finds slow paths of one local rank between two nodes.
     fn paths_of_locals(&mut self, pairs: &[[usize; 2]]) {
-        let locals = self.meetings.locals;
+        let locals = self.matrix.locals;
         if locals < 2 || self.measure == Measure::Tail {
             return;
         }
@@ -315,7 +317,8 @@ impl<'a> Search<'a> {
             .filter_map(|(pair, local)| Some((pair, local, self.excess_of_local(pair, local)?)))
             .collect();
         let scores: Vec<f64> = cells.iter().map(|(_, _, excess)| *excess).collect();
-        let Some(usual) = rule(scores.len(), LEAST_OF_ONE).usual(&scores).filter(|_| scores.len() >= FEWEST) else {
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_PATH).usual(&scores).filter(|_| scores.len() >= MIN_MEMBERS)
+        else {
             return;
         };
         for (pair, local, slower) in cells.into_iter().filter(|(_, _, slower)| usual.strength(*slower) > 1.0) {
@@ -323,15 +326,15 @@ impl<'a> Search<'a> {
                 "the path of local rank {local} takes {} longer than usual; those of the others do not",
                 percent(slower - usual.middle)
             );
-            let culprit = Culprit::Link { nodes: pair.map(|node| node as u32), local_rank: Some(local as u32) };
-            self.add(culprit, slower, &usual, evidence);
+            let suspect = SuspectKind::Link { nodes: pair.map(|node| node as u32), local_rank: Some(local as u32) };
+            self.add(suspect, slower, &usual, evidence);
         }
     }
 }
 
-/// With few partners two bad paths look like a bad node, but a bad node is bad with all.
+/// Whether nearly all partners are slow. With few partners two slow paths must not look like a slow node.
 pub(super) fn nearly_all((slow, partners): (usize, usize)) -> bool {
-    partners > 0 && slow as f64 >= MOST_PARTNERS * partners as f64
+    partners > 0 && slow as f64 >= MIN_SLOW_SHARE_OF_PARTNERS * partners as f64
 }
 
 /// A logarithm as a share in per cent.

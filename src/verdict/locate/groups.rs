@@ -1,20 +1,20 @@
-//! What groups of nodes took: each node by itself, and growing groups, from the histograms of their ranks.
+//! Times of groups of nodes, each node by itself and growing groups, from the histograms of their ranks.
 
-use super::super::Judged;
-use super::document::Culprit;
-use super::explain::{FEWEST, Finding, percent, rule};
+use super::super::LoadedRecord;
+use super::document::SuspectKind;
+use super::explain::{Finding, MIN_MEMBERS, percent, rule};
 use super::places::Places;
 use crate::layout::{Axis, Nodes};
 use crate::record::line::{CaseFacts, CaseLine, Outcome};
 use crate::stats::{Histogram, low_median};
 use std::collections::BTreeMap;
 
-/// A node that is slower inside by less than 5 % is nobody's concern.
-const LEAST_INSIDE: f64 = 0.05;
-/// Growth beyond a straight line by less than 10 % neither.
-const LEAST_GROWTH: f64 = 0.1;
+/// A node that is slower inside by less than 5 % is ignored.
+const MIN_INSIDE: f64 = 0.05;
+/// Growth beyond a straight line by less than 10 % is ignored.
+const MIN_GROWTH: f64 = 0.1;
 
-/// Groups of so many nodes that carried out the same call.
+/// Groups of equal size that performed the same call.
 #[derive(Debug)]
 pub(super) struct Level {
     /// Nodes in each group.
@@ -23,18 +23,18 @@ pub(super) struct Level {
     groups: Vec<(Vec<usize>, Vec<f64>)>,
 }
 
-/// The growing groups of one call, from single nodes on; the levels ascend.
+/// The groups of one call by ascending size, starting at single nodes.
 #[derive(Debug)]
 pub(super) struct Growth {
     call: String,
     pub levels: Vec<Level>,
 }
 
-/// All calls that nodes or groups of nodes carried out, and whether histograms were too coarse to tell nodes apart.
-pub(super) fn growths(records: &[Judged], places: &Places) -> (Vec<Growth>, bool) {
+/// All calls of nodes or groups of nodes, and whether histograms were too coarse to separate nodes.
+pub(super) fn growths(records: &[LoadedRecord], places: &Places) -> (Vec<Growth>, bool) {
     let mut found: BTreeMap<String, BTreeMap<u32, Level>> = BTreeMap::new();
     let mut coarse = false;
-    for Judged { record, .. } in records {
+    for LoadedRecord { record, .. } in records {
         let nodes = Nodes::of_hosts(&places.node_of);
         for line in &record.cases {
             let Some(facts) = record.plan.cases.get(line.case as usize) else { continue };
@@ -92,16 +92,16 @@ fn seconds_of_nodes(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Opti
 }
 
 impl Growth {
-    /// Nodes that are slower than the others by themselves, the worst first. Gives how many were compared with each other.
+    /// Finds nodes that are slower inside than the others, the worst first. Returns how many were compared.
     pub(super) fn inside(&self, places: &Places, findings: &mut Vec<Finding>) -> u32 {
         let Some(level) = self.levels.first().filter(|level| level.nodes == 1) else { return 0 };
         let mut left: Vec<(usize, f64)> = (level.groups.iter())
             .filter_map(|(members, times)| Some((*members.first()?, low_median(times.iter().copied())?.ln())))
             .collect();
         let all = left.len();
-        while left.len() >= FEWEST - 1 && all >= FEWEST {
+        while left.len() >= MIN_MEMBERS - 1 && all >= MIN_MEMBERS {
             let scores: Vec<f64> = left.iter().map(|(_, score)| *score).collect();
-            let Some(usual) = rule(all, LEAST_INSIDE).usual(&scores) else { break };
+            let Some(usual) = rule(all, MIN_INSIDE).usual(&scores) else { break };
             let worst = left.iter().copied().enumerate().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
             let Some((index, (node, slower))) = worst.filter(|(_, (_, slower))| usual.strength(*slower) > 1.0) else {
                 break;
@@ -109,7 +109,7 @@ impl Growth {
             left.remove(index);
             let excess = slower - usual.middle;
             findings.push(Finding {
-                culprit: Culprit::Node { node: node as u32 },
+                suspect: SuspectKind::Node { node: node as u32 },
                 slower: excess,
                 strength: usual.strength(slower),
                 intermittent: false,
@@ -124,12 +124,13 @@ impl Growth {
         all as u32
     }
 
-    /// Groups that take longer than a straight line through the smaller ones allows. What a healthy collective takes grows at
-    /// most in proportion to the nodes (its steps), and mostly less, as the share of each falls; so twice the nodes may cost
-    /// twice the last increase. Groups with anybody accused are left out. Gives whether all sizes could be looked at.
-    pub(super) fn at_scale(&self, accused: &dyn Fn(&[usize]) -> bool, findings: &mut Vec<Finding>) -> bool {
+    /// Finds group sizes that take longer than a straight line through the smaller ones allows. The time of a healthy
+    /// collective grows at most in proportion to the nodes (its steps), and mostly less, as the share of each falls; so
+    /// twice the nodes may cost twice the last increase. Groups with a suspect are left out. Returns whether all sizes
+    /// could be checked.
+    pub(super) fn at_scale(&self, is_suspected: &dyn Fn(&[usize]) -> bool, findings: &mut Vec<Finding>) -> bool {
         let clean: Vec<(u32, Vec<f64>)> = (self.levels.iter())
-            .map(|level| (level.nodes, of_replicates(level, accused)))
+            .map(|level| (level.nodes, of_replicates(level, is_suspected)))
             .filter(|(_, times)| !times.is_empty())
             .collect();
         let whole = clean.len() == self.levels.len();
@@ -139,11 +140,11 @@ impl Growth {
             let line = middle(b) + slope * f64::from(nodes - nodes_b);
             let least = times.iter().copied().fold(f64::INFINITY, f64::min);
             let (excess, always) = ((middle(times) / line).ln(), (least / line).ln());
-            if always > LEAST_GROWTH {
+            if always > MIN_GROWTH {
                 findings.push(Finding {
-                    culprit: Culprit::OnlyAtScale { from_nodes: *nodes },
+                    suspect: SuspectKind::OnlyAtScale { from_nodes: *nodes },
                     slower: excess,
-                    strength: excess / LEAST_GROWTH,
+                    strength: excess / MIN_GROWTH,
                     intermittent: false,
                     evidence: format!(
                         "{} takes {} longer on {nodes} nodes than its growth from {nodes_a} to {nodes_b} nodes allows, while groups of {nodes_b} are normal",
@@ -157,10 +158,10 @@ impl Growth {
     }
 }
 
-/// In each replicate the lower median of the groups without anybody accused.
-fn of_replicates(level: &Level, accused: &dyn Fn(&[usize]) -> bool) -> Vec<f64> {
+/// In each replicate the lower median of the groups without a suspect.
+fn of_replicates(level: &Level, is_suspected: &dyn Fn(&[usize]) -> bool) -> Vec<f64> {
     let clean: Vec<&Vec<f64>> =
-        level.groups.iter().filter(|(members, _)| !accused(members)).map(|(_, times)| times).collect();
+        level.groups.iter().filter(|(members, _)| !is_suspected(members)).map(|(_, times)| times).collect();
     let replicates = clean.iter().map(|times| times.len()).max().unwrap_or(0);
     (0..replicates)
         .filter_map(|replicate| low_median(clean.iter().filter_map(|times| times.get(replicate).copied())))

@@ -1,6 +1,6 @@
-//! Where ranks are: nodes by number with their hosts, local ranks, and the leaf switches, as records say.
+//! Where ranks are: nodes by number with their hosts, local ranks, and leaf switches, from the records.
 
-use super::super::Judged;
+use super::super::LoadedRecord;
 use crate::error::{Error, Result};
 use crate::record::line::RankFacts;
 
@@ -11,7 +11,7 @@ pub(super) struct Places {
     pub hosts: Vec<String>,
     /// Node of each rank, as an index of `hosts`.
     pub node_of: Vec<u32>,
-    /// Place of each rank among those of its node.
+    /// Local rank of each rank on its node.
     pub local_of: Vec<u32>,
     /// Ranks on each node.
     pub ranks_on: Vec<u32>,
@@ -24,7 +24,7 @@ impl Places {
     ///
     /// # Errors
     /// A usage error where records are of different machines or placements, or one is given twice.
-    pub(super) fn of(records: &[Judged], nodes_per_leaf: Option<u32>) -> Result<Places> {
+    pub(super) fn of(records: &[LoadedRecord], nodes_per_leaf: Option<u32>) -> Result<Places> {
         let (first, others) =
             records.split_first().ok_or_else(|| Error::usage("name at least one record to look at"))?;
         let places = Places::of_ranks(&first.record.header.ranks, first.record.header.world_size);
@@ -42,8 +42,8 @@ impl Places {
                 )));
             }
         }
-        let said = records.iter().find_map(|judged| judged.record.header.backend.nodes_per_leaf);
-        Ok(Places { nodes_per_leaf: nodes_per_leaf.or(said).filter(|each| *each > 0), ..places })
+        let recorded = records.iter().find_map(|loaded| loaded.record.header.backend.nodes_per_leaf);
+        Ok(Places { nodes_per_leaf: nodes_per_leaf.or(recorded).filter(|each| *each > 0), ..places })
     }
 
     fn of_ranks(ranks: &[RankFacts], world_size: u32) -> Places {
@@ -77,7 +77,7 @@ impl Places {
         self.hosts.len()
     }
 
-    /// The leaf that a node is behind; all behind one where leaves are not known.
+    /// The leaf of a node; 0 for all where leaves are not known.
     pub(super) fn leaf_of(&self, node: usize) -> usize {
         self.nodes_per_leaf.map_or(0, |each| node / each as usize)
     }

@@ -1,7 +1,7 @@
-//! What accusations promise on small fleets, where half of the values can be bad: matrices whose culprit is known.
+//! Suspects on small fleets, where half of the values can be bad: matrices with a known fault.
 
 use super::explain::{Finding, Search};
-use super::meetings::{Measure, Meetings};
+use super::pair_matrix::{Measure, PairMatrix};
 use super::places::Places;
 use super::*;
 use rand::{RngExt, SeedableRng};
@@ -17,148 +17,153 @@ fn places(nodes: usize, nodes_per_leaf: Option<u32>) -> Places {
     }
 }
 
-/// Whom a matrix accuses, in which each pair takes so many times as long as usual, with a scatter of 2 %.
-fn accused(nodes: usize, leaf: Option<u32>, seed: u64, times: impl Fn([usize; 2], usize) -> f64) -> Vec<Culprit> {
+/// The suspects in a matrix in which each pair takes `times` as long as usual, with a scatter of 2 %.
+fn suspects_of(
+    nodes: usize,
+    leaf: Option<u32>,
+    seed: u64,
+    times: impl Fn([usize; 2], usize) -> f64,
+) -> Vec<SuspectKind> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let meetings =
-        Meetings::of(nodes, 2, 3, |pair, local, _| (times(pair, local) * random.random_range(0.98..1.02_f64)).ln());
+    let matrix =
+        PairMatrix::of(nodes, 2, 3, |pair, local, _| (times(pair, local) * random.random_range(0.98..1.02_f64)).ln());
     let places = places(nodes, leaf);
-    let mut search = Search::new(Measure::OneWay, &meetings, &places);
+    let mut search = Search::new(Measure::OneWay, &matrix, &places);
     search.run();
-    passing::passing(&mut search);
+    intermittent::intermittent(&mut search);
     let found: Vec<Finding> = unexplained(search.findings);
-    found.into_iter().map(|finding| finding.culprit).collect()
+    found.into_iter().map(|finding| finding.suspect).collect()
 }
 
 #[test]
 fn on_four_nodes_a_slow_node_and_a_slow_link_are_told_apart() {
     for seed in 0..100 {
-        let node = accused(4, None, seed, |pair, _| if pair.contains(&2) { 4.0 } else { 1.0 });
-        assert_eq!(node, [Culprit::Node { node: 2 }], "seed {seed}");
-        let link = accused(4, None, seed, |pair, _| if pair == [0, 3] { 4.0 } else { 1.0 });
-        assert_eq!(link, [Culprit::Link { nodes: [0, 3], local_rank: None }], "seed {seed}");
+        let node = suspects_of(4, None, seed, |pair, _| if pair.contains(&2) { 4.0 } else { 1.0 });
+        assert_eq!(node, [SuspectKind::Node { node: 2 }], "seed {seed}");
+        let link = suspects_of(4, None, seed, |pair, _| if pair == [0, 3] { 4.0 } else { 1.0 });
+        assert_eq!(link, [SuspectKind::Link { nodes: [0, 3], local_rank: None }], "seed {seed}");
     }
 }
 
-/// Whom one way and both ways together accuse on four nodes, and what speaks alone, where both ways takes as long as one
-/// message or as two, at random for each meeting.
-fn agreed_on_four(
+/// The suspects by one way and both ways together on four nodes, and the number of unconfirmed findings, where both ways takes
+/// as long as one message or two, at random for each pair.
+fn confirmed_on_four(
     seed: u64,
     one_way: impl Fn([usize; 2]) -> f64,
     both: impl Fn([usize; 2]) -> f64,
-) -> (Vec<Culprit>, usize) {
+) -> (Vec<SuspectKind>, usize) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut scatter = |value: f64| (value * random.random_range(0.98..1.02_f64)).ln();
-    let first = Meetings::of(4, 1, 3, |pair, _, _| scatter(one_way(pair)));
+    let first = PairMatrix::of(4, 1, 3, |pair, _, _| scatter(one_way(pair)));
     let mut coin = Xoshiro256PlusPlus::seed_from_u64(seed + 1_000);
     let second =
-        Meetings::of(4, 1, 3, |pair, _, _| scatter(both(pair) * if coin.random_bool(0.5) { 2.0 } else { 1.0 }));
+        PairMatrix::of(4, 1, 3, |pair, _, _| scatter(both(pair) * if coin.random_bool(0.5) { 2.0 } else { 1.0 }));
     let places = places(4, None);
-    let searched = |measure, meetings| {
-        let mut search = Search::new(measure, meetings, &places);
+    let searched = |measure, matrix| {
+        let mut search = Search::new(measure, matrix, &places);
         search.run();
-        passing::passing(&mut search);
+        intermittent::intermittent(&mut search);
         search
     };
     let searches = vec![searched(Measure::OneWay, &first), searched(Measure::BothWays, &second)];
-    let (found, alone) = agree::agreed(searches, &places);
-    let mut culprits: Vec<Culprit> = unexplained(found).into_iter().map(|finding| finding.culprit).collect();
-    culprits.dedup();
-    (culprits, alone.len())
+    let (found, alone) = confirm::confirmed(searches, &places);
+    let mut suspects: Vec<SuspectKind> = unexplained(found).into_iter().map(|finding| finding.suspect).collect();
+    suspects.dedup();
+    (suspects, alone.len())
 }
 
 #[test]
 fn on_four_nodes_what_one_measure_says_alone_accuses_nobody() {
-    let mut doubted = 0;
+    let mut unconfirmed = 0;
     for seed in 0..500 {
         let slow = |slow: bool| if slow { 4.0 } else { 1.0 };
         let link = |pair| slow(pair == [0, 3]);
         assert_eq!(
-            agreed_on_four(seed, link, link).0,
-            [Culprit::Link { nodes: [0, 3], local_rank: None }],
+            confirmed_on_four(seed, link, link).0,
+            [SuspectKind::Link { nodes: [0, 3], local_rank: None }],
             "seed {seed}"
         );
         let node = |pair: [usize; 2]| slow(pair.contains(&2));
-        assert_eq!(agreed_on_four(seed, node, node).0, [Culprit::Node { node: 2 }], "seed {seed}");
-        let (healthy, alone) = agreed_on_four(seed, |_| 1.0, |_| 1.0);
+        assert_eq!(confirmed_on_four(seed, node, node).0, [SuspectKind::Node { node: 2 }], "seed {seed}");
+        let (healthy, alone) = confirmed_on_four(seed, |_| 1.0, |_| 1.0);
         assert_eq!(healthy, [], "seed {seed}");
-        doubted += usize::from(alone > 0);
+        unconfirmed += usize::from(alone > 0);
     }
-    assert!(doubted > 0, "what one measure alone shows is listed");
+    assert!(unconfirmed > 0, "what one measure alone shows is listed");
 }
 
 #[test]
-fn a_slow_node_is_not_made_of_slow_links_by_a_measure_that_scatters() {
+fn slow_links_and_a_noisy_measure_do_not_add_up_to_a_slow_node() {
     // Both ways is slow with all three partners of node 3, one way with a single one of them.
-    let (found, alone) = agreed_on_four(
+    let (found, alone) = confirmed_on_four(
         1,
         |pair| if pair == [0, 3] { 4.0 } else { 1.0 },
         |pair| {
             if pair.contains(&3) { 8.0 } else { 1.0 }
         },
     );
-    assert_eq!(found, [Culprit::Link { nodes: [0, 3], local_rank: None }]);
+    assert_eq!(found, [SuspectKind::Link { nodes: [0, 3], local_rank: None }]);
     assert!(alone >= 1, "both ways spoke against node 3 alone");
 }
 
 #[test]
-fn two_slow_paths_of_a_node_with_three_partners_do_not_accuse_the_node() {
-    let found = accused(4, None, 1, |pair, _| if pair == [0, 3] || pair == [1, 3] { 4.0 } else { 1.0 });
-    assert!(!found.contains(&Culprit::Node { node: 3 }), "{found:?}");
+fn two_slow_paths_of_a_node_with_three_partners_do_not_make_it_a_suspect() {
+    let found = suspects_of(4, None, 1, |pair, _| if pair == [0, 3] || pair == [1, 3] { 4.0 } else { 1.0 });
+    assert!(!found.contains(&SuspectKind::Node { node: 3 }), "{found:?}");
 }
 
 #[test]
-fn a_healthy_fleet_of_any_size_accuses_nobody() {
+fn a_healthy_fleet_of_any_size_has_no_suspects() {
     for nodes in [2, 3, 4, 5, 8, 16, 33] {
         for seed in 0..20 {
-            assert_eq!(accused(nodes, Some(4), seed, |_, _| 1.0), [], "{nodes} nodes, seed {seed}");
+            assert_eq!(suspects_of(nodes, Some(4), seed, |_, _| 1.0), [], "{nodes} nodes, seed {seed}");
         }
     }
 }
 
 #[test]
-fn a_leaf_is_told_from_two_bad_nodes_side_by_side_and_its_uplinks_from_itself() {
+fn a_slow_leaf_its_uplinks_and_two_adjacent_slow_nodes_are_distinguished() {
     let nodes = vec![4, 5, 6, 7];
-    let leaf = Culprit::Leaf { leaf: 1, nodes };
+    let leaf = SuspectKind::Leaf { leaf: 1, nodes };
     let behind = |node: &usize| (4..8).contains(node);
-    let switch = accused(16, Some(4), 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
+    let switch = suspects_of(16, Some(4), 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
     assert_eq!(switch, std::slice::from_ref(&leaf));
     let uplinks =
-        accused(16, Some(4), 1, |pair, _| if pair.iter().filter(|n| behind(n)).count() == 1 { 1.6 } else { 1.0 });
+        suspects_of(16, Some(4), 1, |pair, _| if pair.iter().filter(|n| behind(n)).count() == 1 { 1.6 } else { 1.0 });
     assert_eq!(uplinks, [leaf]);
-    let two = accused(16, Some(4), 1, |pair, _| if pair.contains(&4) || pair.contains(&5) { 1.6 } else { 1.0 });
-    assert_eq!(two, [Culprit::Node { node: 4 }, Culprit::Node { node: 5 }]);
-    let unknown = accused(16, None, 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
+    let two = suspects_of(16, Some(4), 1, |pair, _| if pair.contains(&4) || pair.contains(&5) { 1.6 } else { 1.0 });
+    assert_eq!(two, [SuspectKind::Node { node: 4 }, SuspectKind::Node { node: 5 }]);
+    let unknown = suspects_of(16, None, 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
     assert_eq!(unknown.len(), 4, "without leaves its nodes are suspected: {unknown:?}");
 }
 
 #[test]
-fn one_of_two_local_ranks_is_a_rail_an_adapter_or_a_path() {
-    let rail = accused(8, None, 1, |_, local| if local == 1 { 1.6 } else { 1.0 });
-    assert_eq!(rail, [Culprit::Rail { local_rank: 1 }]);
-    let adapter = accused(8, None, 1, |pair, local| if local == 1 && pair.contains(&3) { 1.6 } else { 1.0 });
-    assert_eq!(adapter, [Culprit::Adapter { node: 3, local_rank: 1 }]);
-    let path = accused(8, None, 1, |pair, local| if local == 1 && pair == [3, 5] { 1.6 } else { 1.0 });
-    assert_eq!(path, [Culprit::Link { nodes: [3, 5], local_rank: Some(1) }]);
+fn a_slow_local_rank_is_a_rail_an_adapter_or_a_path() {
+    let rail = suspects_of(8, None, 1, |_, local| if local == 1 { 1.6 } else { 1.0 });
+    assert_eq!(rail, [SuspectKind::Rail { local_rank: 1 }]);
+    let adapter = suspects_of(8, None, 1, |pair, local| if local == 1 && pair.contains(&3) { 1.6 } else { 1.0 });
+    assert_eq!(adapter, [SuspectKind::Adapter { node: 3, local_rank: 1 }]);
+    let path = suspects_of(8, None, 1, |pair, local| if local == 1 && pair == [3, 5] { 1.6 } else { 1.0 });
+    assert_eq!(path, [SuspectKind::Link { nodes: [3, 5], local_rank: Some(1) }]);
 }
 
 #[test]
-fn what_an_accused_explains_accuses_nobody_else_and_firm_evidence_outdoes_doubt() {
-    let finding = |culprit: Culprit, intermittent| Finding {
-        culprit,
+fn a_suspect_explains_its_slow_links_and_constant_evidence_outweighs_intermittent() {
+    let finding = |suspect: SuspectKind, intermittent| Finding {
+        suspect,
         slower: 0.5,
         strength: 2.0,
         intermittent,
         evidence: String::new(),
     };
-    let node = Culprit::Node { node: 3 };
+    let node = SuspectKind::Node { node: 3 };
     let all = vec![
         finding(node.clone(), false),
         finding(node.clone(), true),
-        finding(Culprit::Link { nodes: [1, 3], local_rank: None }, false),
-        finding(Culprit::Link { nodes: [1, 2], local_rank: None }, false),
-        finding(Culprit::Adapter { node: 3, local_rank: 0 }, false),
+        finding(SuspectKind::Link { nodes: [1, 3], local_rank: None }, false),
+        finding(SuspectKind::Link { nodes: [1, 2], local_rank: None }, false),
+        finding(SuspectKind::Adapter { node: 3, local_rank: 0 }, false),
     ];
-    let left: Vec<Culprit> = unexplained(all).into_iter().map(|finding| finding.culprit).collect();
-    assert_eq!(left, [node, Culprit::Link { nodes: [1, 2], local_rank: None }]);
+    let left: Vec<SuspectKind> = unexplained(all).into_iter().map(|finding| finding.suspect).collect();
+    assert_eq!(left, [node, SuspectKind::Link { nodes: [1, 2], local_rank: None }]);
 }

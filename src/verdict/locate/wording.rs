@@ -1,95 +1,97 @@
-//! Suspects in words: their names, what to do next, the answer, and the rule.
+//! Texts about suspects: names, next steps, the answer, and the rule.
 
-use super::agree::FEW;
-use super::document::{Culprit, Suspect};
-use super::explain::{CHANCE, FEWEST, Finding};
-use super::meetings::Measure;
+use super::confirm::FEW_NODES;
+use super::document::{Suspect, SuspectKind};
+use super::explain::{FALSE_ALARM_PROBABILITY, Finding, MIN_MEMBERS};
+use super::pair_matrix::Measure;
 use super::places::Places;
-use super::{Looked, limits};
+use super::{Analysis, limits};
 
-/// One suspect for each culprit, with all that speaks against it.
-pub(super) fn suspects(findings: &[Finding], looked: &Looked) -> Vec<Suspect> {
+/// One suspect for each kind and location, with all evidence for it.
+pub(super) fn suspects(findings: &[Finding], analysis: &Analysis) -> Vec<Suspect> {
     let mut suspects: Vec<Suspect> = Vec::new();
     for finding in findings {
-        let told = format!("{}{}", if finding.intermittent { "now and then, " } else { "" }, finding.evidence);
-        if let Some(known) = suspects.iter_mut().find(|known| known.culprit == finding.culprit) {
+        let evidence = format!("{}{}", if finding.intermittent { "now and then, " } else { "" }, finding.evidence);
+        if let Some(known) = suspects.iter_mut().find(|known| known.culprit == finding.suspect) {
             known.intermittent &= finding.intermittent;
             if finding.strength > known.strength {
                 known.strength = finding.strength;
-                known.evidence.insert(0, told);
+                known.evidence.insert(0, evidence);
             } else {
-                known.evidence.push(told);
+                known.evidence.push(evidence);
             }
             known.slower_by = known.slower_by.map(|share| share.max(finding.slower.exp_m1()));
             continue;
         }
-        let late = matches!(finding.culprit, Culprit::LateRank { .. });
-        let late_seconds = looked.arrivals.late.as_ref().filter(|_| late).map(|(_, seconds)| seconds.0);
+        let late = matches!(finding.suspect, SuspectKind::LateRank { .. });
+        let late_seconds = analysis.arrivals.late.as_ref().filter(|_| late).map(|(_, seconds)| seconds.0);
         suspects.push(Suspect {
-            name: name(&finding.culprit, &looked.places),
+            name: name(&finding.suspect, &analysis.places),
             intermittent: finding.intermittent,
             slower_by: (!late).then(|| finding.slower.exp_m1()),
             late_seconds,
             strength: finding.strength,
-            evidence: vec![told],
-            action: finding.culprit.action().to_owned(),
-            next_step: next_step(&finding.culprit, &looked.places),
-            culprit: finding.culprit.clone(),
+            evidence: vec![evidence],
+            action: finding.suspect.action().to_owned(),
+            next_step: next_step(&finding.suspect, &analysis.places),
+            culprit: finding.suspect.clone(),
         });
     }
     suspects
 }
 
-pub(super) fn name(culprit: &Culprit, places: &Places) -> String {
+pub(super) fn name(suspect: &SuspectKind, places: &Places) -> String {
     let of = |node: u32| places.name(node as usize);
-    match culprit {
-        Culprit::Node { node } => of(*node),
-        Culprit::Link { nodes: [a, b], local_rank: None } => format!("link between {} and {}", of(*a), of(*b)),
-        Culprit::Link { nodes: [a, b], local_rank: Some(local) } => {
+    match suspect {
+        SuspectKind::Node { node } => of(*node),
+        SuspectKind::Link { nodes: [a, b], local_rank: None } => format!("link between {} and {}", of(*a), of(*b)),
+        SuspectKind::Link { nodes: [a, b], local_rank: Some(local) } => {
             format!("path of local rank {local} between {} and {}", of(*a), of(*b))
         }
-        Culprit::Adapter { node, local_rank } => format!("adapter of local rank {local_rank} of {}", of(*node)),
-        Culprit::Rail { local_rank } => {
+        SuspectKind::Adapter { node, local_rank } => format!("adapter of local rank {local_rank} of {}", of(*node)),
+        SuspectKind::Rail { local_rank } => {
             format!("rail {local_rank}, the adapters of local rank {local_rank} on all nodes")
         }
-        Culprit::Leaf { leaf, nodes } => match (nodes.first(), nodes.last()) {
+        SuspectKind::Leaf { leaf, nodes } => match (nodes.first(), nodes.last()) {
             (Some(first), Some(last)) => format!("leaf {leaf}, nodes {first} to {last}"),
             _ => format!("leaf {leaf}"),
         },
-        Culprit::OnlyAtScale { from_nodes } => format!("only at scale, from {from_nodes} nodes on"),
-        Culprit::LateRank { rank, node } => format!("rank {rank} on {}", of(*node)),
+        SuspectKind::OnlyAtScale { from_nodes } => format!("only at scale, from {from_nodes} nodes on"),
+        SuspectKind::LateRank { rank, node } => format!("rank {rank} on {}", of(*node)),
     }
 }
 
-/// The command that confirms it or narrows it down.
-fn next_step(culprit: &Culprit, places: &Places) -> String {
+/// The command that confirms the suspect or narrows it down.
+fn next_step(suspect: &SuspectKind, places: &Places) -> String {
     let others = |known: &[u32], count: usize| {
         let well = (0..places.nodes() as u32).filter(|node| !known.contains(node)).take(count);
         known.iter().copied().chain(well).collect::<Vec<u32>>()
     };
     let qualify = |nodes: &[u32]| format!("commgauge run qualify {}", launch(nodes, places, None));
-    match culprit {
-        Culprit::Node { node } => format!("{}  # does it stay with the node?", qualify(&others(&[*node], FEWEST - 1))),
-        Culprit::Link { nodes, .. } => format!(
+    match suspect {
+        SuspectKind::Node { node } => {
+            format!("{}  # does it stay with the node?", qualify(&others(&[*node], MIN_MEMBERS - 1)))
+        }
+        SuspectKind::Link { nodes, .. } => format!(
             "commgauge run --pairs {} -- --one-at-a-time  # is it the path, or what shares it?",
-            launch(&others(nodes, FEWEST - 2), places, Some(1))
+            launch(&others(nodes, MIN_MEMBERS - 2), places, Some(1))
         ),
-        Culprit::Adapter { node, .. } => format!(
+        SuspectKind::Adapter { node, .. } => format!(
             "commgauge run --pairs {} -- --one-at-a-time  # every rank with every rank: does it stay with the adapter?",
             launch(&others(&[*node], 1), places, None)
         ),
-        Culprit::Rail { .. } => format!(
+        SuspectKind::Rail { .. } => format!(
             "commgauge run --pairs {}  # every rank with every rank: which paths cross the rail?",
             launch(&others(&[], 2), places, None)
         ),
-        Culprit::Leaf { nodes, .. } => {
+        SuspectKind::Leaf { nodes, .. } => {
             format!("{}  # normal among themselves? then it is the uplinks", qualify(&nodes[..nodes.len().min(8)]))
         }
-        Culprit::OnlyAtScale { from_nodes } => {
+        SuspectKind::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();
             format!("{}  # and the other half: are both normal?", qualify(&half))
         }
-        Culprit::LateRank { node, .. } => {
+        SuspectKind::LateRank { node, .. } => {
             format!("{}  # is it late there too? look for what else runs on that host", qualify(&others(&[*node], 1)))
         }
     }
@@ -109,11 +111,11 @@ fn launch(nodes: &[u32], places: &Places, each: Option<u32>) -> String {
 }
 
 /// The answer in one sentence.
-pub(super) fn answer(suspects: &[Suspect], looked: &Looked, exit_code: i32) -> String {
-    let nodes = looked.places.nodes();
+pub(super) fn answer(suspects: &[Suspect], analysis: &Analysis, exit_code: i32) -> String {
+    let nodes = analysis.places.nodes();
     match (suspects, exit_code) {
         ([], 0) => format!("no suspects; all pairs of {nodes} nodes were measured"),
-        ([], _) => match limits::undecided(looked) {
+        ([], _) => match limits::undecided(analysis) {
             Some(why) => format!("undecided: {why}"),
             None => "no suspects, but the data are not good enough to call the machine good".to_owned(),
         },
@@ -122,20 +124,21 @@ pub(super) fn answer(suspects: &[Suspect], looked: &Looked, exit_code: i32) -> S
     }
 }
 
-/// How it was decided.
-pub(super) fn rule(looked: &Looked) -> Vec<String> {
-    let measures: Vec<&str> = looked.meetings.measures.iter().map(|(measure, _)| measure.name()).collect::<Vec<_>>();
+/// The rule of the decision, as sentences.
+pub(super) fn rule(analysis: &Analysis) -> Vec<String> {
+    let measures: Vec<&str> =
+        analysis.pair_matrices.measures.iter().map(|(measure, _)| measure.name()).collect::<Vec<_>>();
     let all = Measure::ALL.len();
     vec![
         format!(
             "an outlier is above the lower median of its kind by more than k robust standard deviations (1.4826 times the \
              median of absolute distances, at least 1 %), where k is the normal quantile that all comparisons of one kind of \
              evidence together pass by chance in {} % of healthy machines (Bonferroni), times 1 + 8 / (n - 1) for n values",
-            100.0 * CHANCE
+            100.0 * FALSE_ALARM_PROBABILITY
         ),
         "and by at least 5 % with most of its partners (nodes, rails, adapters, leaves), or by 10 % on a single path".to_owned(),
         format!(
-            "on fewer than {FEW} nodes a node or link is suspected only where another measure agrees: one way with both ways or \
+            "on fewer than {FEW_NODES} nodes a node or link is suspected only where another measure agrees: one way with both ways or \
              latency, or the other way round; what one measure alone shows is listed and makes nothing a suspect"
         ),
         format!("measures of pairs, each by itself: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),

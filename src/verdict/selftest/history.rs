@@ -1,9 +1,9 @@
-//! The rules tried on the user's own runs, of which nothing is said to have changed: A against A.
+//! The rules applied to the user's own runs, in which nothing is supposed to have changed: A/A tests.
 //!
 //! Splits follow time: each run against the next one like it, and the first half of a run's replicates against the second.
-//! Splits at random would tell nothing: the test is exact over those by its construction.
+//! Random splits would show nothing, since the test is exact for them by construction.
 
-use super::super::{CompareRule, Judged, compare, differences};
+use super::super::{CompareRule, LoadedRecord, compare, differences};
 use super::{Counted, counted};
 use crate::record::{Line, Record};
 use schemars::JsonSchema;
@@ -22,16 +22,17 @@ pub struct History {
     pub left_out: Vec<String>,
 }
 
-/// Compares runs with those like them; `records` in any order.
-pub(super) fn history(mut records: Vec<Judged>, mut left_out: Vec<String>, rule: &CompareRule) -> History {
+/// Compares each run with the next comparable one; `records` in any order.
+pub(super) fn history(mut records: Vec<LoadedRecord>, mut left_out: Vec<String>, rule: &CompareRule) -> History {
     records.sort_by(|a, b| {
-        let when = |judged: &Judged| (judged.record.header.started_at.clone(), judged.record.header.run_id.clone());
+        let when =
+            |loaded: &LoadedRecord| (loaded.record.header.started_at.clone(), loaded.record.header.run_id.clone());
         when(a).cmp(&when(b))
     });
     let (mut runs, mut halves) = ((0, 0), (0, 0));
-    let mut count = |base: &Judged, new: &Judged, what: &str, sum: &mut (u64, u64)| {
+    let mut count = |base: &LoadedRecord, new: &LoadedRecord, what: &str, sum: &mut (u64, u64)| {
         match compare(std::slice::from_ref(base), std::slice::from_ref(new), rule) {
-            // With too few replicates no alarm can be raised; a comparison that cannot fail says nothing.
+            // With too few replicates no alarm is possible; such a comparison is not counted.
             Ok(verdict) if verdict.troubles.is_empty() => {
                 sum.0 += u64::from(verdict.exit_code == 1);
                 sum.1 += 1;
@@ -61,10 +62,10 @@ pub(super) fn history(mut records: Vec<Judged>, mut left_out: Vec<String>, rule:
 }
 
 /// The first and the second half of a run's replicates, each as a whole record; none where a half would be empty.
-fn split(judged: &Judged) -> Option<(Judged, Judged)> {
-    let half = judged.record.header.settings.replicates / 2;
+fn split(loaded: &LoadedRecord) -> Option<(LoadedRecord, LoadedRecord)> {
+    let half = loaded.record.header.settings.replicates / 2;
     let part = |from: u32, id: &str| {
-        let record = &judged.record;
+        let record = &loaded.record;
         let (mut header, mut plan) = (record.header.clone(), record.plan.clone());
         header.settings.replicates = half;
         header.run_id += id;
@@ -79,7 +80,7 @@ fn split(judged: &Judged) -> Option<(Judged, Judged)> {
         let mut end = record.end.clone()?;
         (end.lines_before, end.sha256) = (Some(lines.len() as u64), None);
         lines.push(Line::End(end));
-        Some(Judged { path: judged.path.clone(), record: Record::from_lines(lines).ok()? })
+        Some(LoadedRecord { path: loaded.path.clone(), record: Record::from_lines(lines).ok()? })
     };
     let first = part(0, "-first").filter(|_| half > 0)?;
     Some((first, part(half, "-second")?))

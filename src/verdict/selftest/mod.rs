@@ -1,6 +1,6 @@
-//! Do the rules keep what they promise? Measured with the very code of gate and compare, on made-up runs and on the user's own.
+//! Do the rules meet their stated error rates? Measured with the code of gate and compare, on synthetic and on the user's runs.
 //!
-//! Seeds are fixed: the same request gives the same answer on every machine. How it looks is for `cli` and `report`.
+//! Seeds are fixed: the same request gives the same result on every machine. Rendering is in `cli` and `report`.
 
 mod history;
 mod noise;
@@ -9,7 +9,7 @@ mod synthetic;
 pub use history::History;
 pub use noise::Noise;
 
-use super::{CompareRule, Decision, GateRule, Judged, compare, gate};
+use super::{CompareRule, Decision, GateRule, LoadedRecord, compare, gate};
 use crate::error::{Error, Result};
 use crate::stats::proportion_interval;
 use noise::Noise as Kind;
@@ -26,11 +26,11 @@ pub const SELFTEST_FORMAT: &str = "commgauge-selftest";
 pub const SELFTEST_VERSION: u32 = 1;
 /// Confidence of the intervals around measured shares.
 const CONFIDENCE: f64 = 0.95;
-/// The slow-down that must be found, and in which share of comparisons.
+/// The slowdown that must be found, and the share of comparisons in which it must be found.
 const SLOWDOWN: f64 = 0.05;
 const FOUND: f64 = 0.9;
 
-/// What is tried.
+/// Parameters of a self-test.
 #[derive(Clone, Debug)]
 pub struct SelfTestRule {
     /// Chance of any false alarm of a comparison, and of a wrong answer on each gated row.
@@ -45,7 +45,7 @@ pub struct SelfTestRule {
     pub replicates: u32,
     /// Standard deviation of the noise, as a share.
     pub sigma: f64,
-    /// Of all noise.
+    /// Seed of all noise.
     pub seed: u64,
 }
 
@@ -82,7 +82,8 @@ pub struct SelfTest {
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Asked {
+#[schemars(rename = "Asked")]
+pub enum TrialKind {
     /// `compare` says that a row became slower, and none did.
     CompareFalseAlarm,
     /// `compare` finds the one row that became 5 % slower.
@@ -114,7 +115,7 @@ pub struct Counted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// What is counted.
-    pub asked: Asked,
+    pub asked: TrialKind,
     /// Under which noise.
     pub noise: Noise,
     /// What came of it.
@@ -127,14 +128,19 @@ pub struct Trial {
     pub decision: Option<Decision>,
 }
 
-impl Asked {
-    /// All.
-    pub const ALL: [Asked; 5] =
-        [Asked::CompareFalseAlarm, Asked::ComparePower, Asked::GateFalsePass, Asked::GateFalseFail, Asked::GatePower];
+impl TrialKind {
+    /// Every kind, in the order in which they are run.
+    pub const ALL: [TrialKind; 5] = [
+        TrialKind::CompareFalseAlarm,
+        TrialKind::ComparePower,
+        TrialKind::GateFalsePass,
+        TrialKind::GateFalseFail,
+        TrialKind::GatePower,
+    ];
 
     /// True where more is better.
     pub fn is_power(self) -> bool {
-        matches!(self, Asked::ComparePower | Asked::GatePower)
+        matches!(self, TrialKind::ComparePower | TrialKind::GatePower)
     }
 }
 
@@ -158,14 +164,14 @@ impl SelfTest {
         }
     }
 
-    /// The level and what was measured of it, in one sentence for reports.
+    /// The stated and the measured false-alarm rate, in one sentence for reports.
     pub fn summary(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let of =
-            |asked: Asked| self.trials.iter().filter(move |trial| trial.asked == asked && trial.promised.is_some());
+            |asked: TrialKind| self.trials.iter().filter(move |trial| trial.asked == asked && trial.promised.is_some());
         let share = |trial: &Trial| trial.counted.count as f64 / trial.counted.of.max(1) as f64;
-        let alarms = of(Asked::CompareFalseAlarm).map(share).fold(0.0, f64::max);
-        let found = of(Asked::ComparePower).map(share).fold(1.0, f64::min);
+        let alarms = of(TrialKind::CompareFalseAlarm).map(share).fold(0.0, f64::max);
+        let found = of(TrialKind::ComparePower).map(share).fold(1.0, f64::min);
         format!(
             "selftest: at most {} false alarms over {} rows are promised, {} were measured in the worst case; a slow-down of 5 % \
              was found in at least {} with {} replicates at {} noise",
@@ -179,15 +185,15 @@ impl SelfTest {
     }
 }
 
-/// Tries the rules. Records of the user are those read, and what could not be.
+/// Runs the self-test. `own` has the records of the user that could be read, and reasons for those that could not.
 ///
 /// # Errors
-/// Where a made-up run is refused, which would be a defect.
-pub fn selftest(rule: &SelfTestRule, own: Option<(Vec<Judged>, Vec<String>)>) -> Result<SelfTest> {
+/// Where a synthetic run is refused, which would be a defect.
+pub fn selftest(rule: &SelfTestRule, own: Option<(Vec<LoadedRecord>, Vec<String>)>) -> Result<SelfTest> {
     let mut trials = Vec::new();
-    for asked in Asked::ALL {
+    for asked in TrialKind::ALL {
         for noise in Kind::ALL {
-            let of_gate = !matches!(asked, Asked::CompareFalseAlarm | Asked::ComparePower);
+            let of_gate = !matches!(asked, TrialKind::CompareFalseAlarm | TrialKind::ComparePower);
             // One run cannot drift on into another.
             if of_gate && noise == Kind::DriftingOn {
                 continue;
@@ -196,9 +202,10 @@ pub fn selftest(rule: &SelfTestRule, own: Option<(Vec<Judged>, Vec<String>)>) ->
         }
     }
     let history = own.map(|(records, left_out)| history::history(records, left_out, &compare_rule(rule)));
-    let of_own = history.iter().flat_map(|history| [&history.run_against_run, &history.half_against_half]);
-    let broken_by_own = of_own.into_iter().any(|counted| counted.lower_bound.is_some_and(|low| low > rule.level));
-    let holds = !broken_by_own && !trials.iter().any(|trial| trial.decision == Some(Decision::Fail));
+    let of_user_runs = history.iter().flat_map(|history| [&history.run_against_run, &history.half_against_half]);
+    let broken_by_user_runs =
+        of_user_runs.into_iter().any(|counted| counted.lower_bound.is_some_and(|low| low > rule.level));
+    let holds = !broken_by_user_runs && !trials.iter().any(|trial| trial.decision == Some(Decision::Fail));
     Ok(SelfTest {
         format: SELFTEST_FORMAT.to_owned(),
         version: SELFTEST_VERSION,
@@ -219,8 +226,8 @@ fn compare_rule(rule: &SelfTestRule) -> CompareRule {
     CompareRule { false_alarm_level: rule.level, relevant_slowdown: rule.relevant_slowdown, allowed: Vec::new() }
 }
 
-/// Comparisons share the processors; each has a seed of its own, so that their order does not matter.
-fn trial(asked: Asked, noise: Noise, rule: &SelfTestRule) -> Result<Trial> {
+/// Comparisons run in parallel; each has its own seed, so that their order does not matter.
+fn trial(asked: TrialKind, noise: Noise, rule: &SelfTestRule) -> Result<Trial> {
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let total = u64::from(rule.comparisons);
@@ -240,14 +247,14 @@ fn trial(asked: Asked, noise: Noise, rule: &SelfTestRule) -> Result<Trial> {
     });
     let counted = counted(hits?, total);
     let promised = noise.is_promised().then_some(match asked {
-        Asked::CompareFalseAlarm | Asked::GateFalsePass | Asked::GateFalseFail => rule.level,
-        Asked::ComparePower | Asked::GatePower => FOUND,
+        TrialKind::CompareFalseAlarm | TrialKind::GateFalsePass | TrialKind::GateFalseFail => rule.level,
+        TrialKind::ComparePower | TrialKind::GatePower => FOUND,
     });
     let decision = promised.map(|promised| decide(asked, &counted, promised));
     Ok(Trial { asked, noise, counted, promised, decision })
 }
 
-fn decide(asked: Asked, counted: &Counted, promised: f64) -> Decision {
+fn decide(asked: TrialKind, counted: &Counted, promised: f64) -> Decision {
     let (low, high) = (counted.lower_bound.unwrap_or(0.0), counted.upper_bound.unwrap_or(1.0));
     match asked.is_power() {
         true if low >= promised => Decision::Pass,
@@ -264,9 +271,9 @@ pub(super) fn counted(count: u64, of: u64) -> Counted {
     Counted { count, of, lower_bound: interval.map(|(low, _)| low), upper_bound: interval.map(|(_, high)| high) }
 }
 
-/// One comparison, or one gated row: true where what is requested came about.
-fn once(asked: Asked, noise: Noise, rule: &SelfTestRule, index: u64) -> Result<bool> {
-    let stream = Asked::ALL.iter().position(|other| *other == asked).unwrap_or(0) as u64 * 8
+/// One comparison, or one gated row: true where the counted event occurred.
+fn once(asked: TrialKind, noise: Noise, rule: &SelfTestRule, index: u64) -> Result<bool> {
+    let stream = TrialKind::ALL.iter().position(|other| *other == asked).unwrap_or(0) as u64 * 8
         + Kind::ALL.iter().position(|other| *other == noise).unwrap_or(0) as u64;
     let seed = rule.seed.wrapping_add((stream << 40) + index);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -275,28 +282,28 @@ fn once(asked: Asked, noise: Noise, rule: &SelfTestRule, index: u64) -> Result<b
         (0..rows).map(|_| noise.draw(rule.sigma, replicates, number, &mut random)).collect()
     };
     match asked {
-        Asked::CompareFalseAlarm | Asked::ComparePower => {
+        TrialKind::CompareFalseAlarm | TrialKind::ComparePower => {
             let (base, mut new) = (run(0, rule.rows), run(1, rule.rows));
             let slow = index as usize % new.len().max(1);
-            if let (Asked::ComparePower, Some(row)) = (asked, new.get_mut(slow)) {
+            if let (TrialKind::ComparePower, Some(row)) = (asked, new.get_mut(slow)) {
                 row.iter_mut().for_each(|time| *time *= 1.0 + SLOWDOWN);
             }
-            let (base, new) = (synthetic::judged("base", &base)?, synthetic::judged("new", &new)?);
+            let (base, new) = (synthetic::loaded("base", &base)?, synthetic::loaded("new", &new)?);
             let verdict = compare(&[base], &[new], &compare_rule(rule))?;
             let found = verdict.rows.get(slow).is_some_and(|row| row.decision == Some(Decision::Fail));
-            Ok(if asked == Asked::ComparePower { found } else { verdict.exit_code == 1 })
+            Ok(if asked == TrialKind::ComparePower { found } else { verdict.exit_code == 1 })
         }
-        Asked::GateFalsePass | Asked::GateFalseFail | Asked::GatePower => {
+        TrialKind::GateFalsePass | TrialKind::GateFalseFail | TrialKind::GatePower => {
             let rows = run(0, 1);
-            // A hair beyond the limit, a hair within it, and well beyond it.
+            // Just beyond the limit, just within it, and well beyond it.
             let share = match asked {
-                Asked::GateFalsePass => 1.0 + 1e-9,
-                Asked::GateFalseFail => 1.0 - 1e-9,
+                TrialKind::GateFalsePass => 1.0 + 1e-9,
+                TrialKind::GateFalseFail => 1.0 - 1e-9,
                 _ => 1.0 + SLOWDOWN,
             };
             let rule = GateRule { confidence: 1.0 - rule.level, allowed: Vec::new() };
-            let verdict = gate(&[synthetic::judged("run", &rows)?], Some(&synthetic::machine(share)?), &rule)?;
-            let wanted = if asked == Asked::GateFalsePass { Decision::Pass } else { Decision::Fail };
+            let verdict = gate(&[synthetic::loaded("run", &rows)?], Some(&synthetic::machine(share)?), &rule)?;
+            let wanted = if asked == TrialKind::GateFalsePass { Decision::Pass } else { Decision::Fail };
             Ok(verdict.rows.first().is_some_and(|row| row.decision == Some(wanted)))
         }
     }

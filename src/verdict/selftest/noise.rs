@@ -1,4 +1,4 @@
-//! How made-up runs scatter: the kinds of noise under which the rules are tried.
+//! The kinds of noise of synthetic runs.
 
 use crate::random::{normal, uniform};
 use rand::{Rng, RngExt};
@@ -38,7 +38,7 @@ impl Noise {
         }
     }
 
-    /// False where replicates are no replicates, so that no rule can promise anything: what drifts on is a change.
+    /// False where no error rate is guaranteed: drift across replicates is a real change.
     pub fn is_promised(self) -> bool {
         self != Noise::DriftingOn
     }
@@ -73,13 +73,13 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn every_kind_scatters_about_as_much_around_one() {
+    fn every_noise_kind_has_the_same_scale_around_one() {
         for noise in [Noise::Normal, Noise::LeftSkewed, Noise::Bimodal, Noise::DriftingWithinRuns] {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
             let drawn: Vec<f64> = (0..2000).flat_map(|_| noise.draw(0.01, 7, 0, &mut random)).collect();
             let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
             let deviation = (drawn.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / drawn.len() as f64).sqrt();
-            // Half of the times lie on either side; between two states lies nothing.
+            // Half of the times lie on either side; a bimodal distribution has none in between.
             let above = drawn.iter().filter(|time| **time > 1.0).count() as f64 / drawn.len() as f64;
             assert!((0.48..0.52).contains(&above), "{noise:?}: {above}");
             assert!((0.008..0.012).contains(&deviation), "{noise:?}: {deviation}");

@@ -1,6 +1,6 @@
-//! Made-up records for trying the rules: whole, verified and reliable, so that only their times decide.
+//! Synthetic records for the self-test: complete, verified and reliable, so that only their times decide.
 
-use super::super::Judged;
+use super::super::LoadedRecord;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::config::Machine;
 use crate::element::ElementType;
@@ -17,7 +17,7 @@ use crate::workload::Style;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Ranks of the made-up groups, all on one host.
+/// Ranks of the synthetic groups, all on one host.
 const RANKS: u32 = 8;
 /// Bytes of the first row; each row has one KiB more.
 const BYTES: u64 = 1 << 20;
@@ -25,7 +25,7 @@ const BYTES: u64 = 1 << 20;
 const MICROSECONDS: f64 = 100_000.0;
 
 /// A record whose row r has these times, as multiples of the time without noise; the same number of replicates in each.
-pub(super) fn judged(run_id: &str, rows: &[Vec<f64>]) -> Result<Judged> {
+pub(super) fn loaded(run_id: &str, rows: &[Vec<f64>]) -> Result<LoadedRecord> {
     let replicates = rows.first().map_or(0, Vec::len);
     let cases: Vec<CaseFacts> = (0..rows.len()).map(facts).collect();
     let mut lines = vec![
@@ -54,7 +54,7 @@ pub(super) fn judged(run_id: &str, rows: &[Vec<f64>]) -> Result<Judged> {
         lines_before: Some(lines.len() as u64),
         sha256: None,
     }));
-    Ok(Judged { path: format!("{run_id}.jsonl").into(), record: Record::from_lines(lines)? })
+    Ok(LoadedRecord { path: format!("{run_id}.jsonl").into(), record: Record::from_lines(lines)? })
 }
 
 /// A machine on which the first row, without noise, has `share` of the time that it may take.

@@ -1,8 +1,8 @@
-//! The selftest itself: deterministic, honest about drift, and able to find a broken rule.
+//! The self-test is deterministic, reports drift, and detects a broken rule.
 
 use super::*;
 
-/// Optimised, at the size of the promise; otherwise fewer, so that the tests stay quick.
+/// The documented numbers in optimised builds; fewer otherwise, so that the tests stay quick.
 const COMPARISONS: u32 = if cfg!(debug_assertions) { 12 } else { 400 };
 const ROWS: u32 = if cfg!(debug_assertions) { 20 } else { 200 };
 
@@ -19,7 +19,7 @@ fn rule() -> SelfTestRule {
 }
 
 #[test]
-fn the_rules_keep_what_they_promise_and_the_same_seed_gives_the_same_answer() {
+fn the_rules_meet_their_error_rates_and_the_same_seed_gives_the_same_answer() {
     let once = selftest(&rule(), None).unwrap();
     assert!(once.holds, "{:#?}", once.trials);
     assert_eq!(once, selftest(&rule(), None).unwrap());
@@ -30,30 +30,30 @@ fn the_rules_keep_what_they_promise_and_the_same_seed_gives_the_same_answer() {
 }
 
 #[test]
-fn what_drifts_on_from_run_to_run_is_told_and_nothing_is_promised_of_it() {
-    let asked = SelfTestRule { comparisons: 10, rows: 10, sigma: 0.02, ..rule() };
-    let tried = trial(Asked::CompareFalseAlarm, Noise::DriftingOn, &asked).unwrap();
+fn drift_from_run_to_run_is_reported_without_a_guarantee() {
+    let rule = SelfTestRule { comparisons: 10, rows: 10, sigma: 0.02, ..rule() };
+    let tried = trial(TrialKind::CompareFalseAlarm, Noise::DriftingOn, &rule).unwrap();
     assert_eq!((tried.promised, tried.decision), (None, None));
     assert!(tried.counted.count >= 9, "a machine that becomes 6 % slower is slower: {tried:?}");
 }
 
 #[test]
 fn a_rule_that_alarms_too_often_would_be_found() {
-    assert_eq!(decide(Asked::CompareFalseAlarm, &counted(40, 400), 0.05), Decision::Fail);
-    assert_eq!(decide(Asked::CompareFalseAlarm, &counted(20, 400), 0.05), Decision::Inconclusive);
-    assert_eq!(decide(Asked::CompareFalseAlarm, &counted(4, 400), 0.05), Decision::Pass);
-    assert_eq!(decide(Asked::ComparePower, &counted(300, 400), 0.9), Decision::Fail);
-    assert_eq!(decide(Asked::ComparePower, &counted(396, 400), 0.9), Decision::Pass);
+    assert_eq!(decide(TrialKind::CompareFalseAlarm, &counted(40, 400), 0.05), Decision::Fail);
+    assert_eq!(decide(TrialKind::CompareFalseAlarm, &counted(20, 400), 0.05), Decision::Inconclusive);
+    assert_eq!(decide(TrialKind::CompareFalseAlarm, &counted(4, 400), 0.05), Decision::Pass);
+    assert_eq!(decide(TrialKind::ComparePower, &counted(300, 400), 0.9), Decision::Fail);
+    assert_eq!(decide(TrialKind::ComparePower, &counted(396, 400), 0.9), Decision::Pass);
 }
 
 #[test]
-fn runs_of_the_user_are_split_by_time_and_what_cannot_be_used_is_told() {
+fn runs_of_the_user_are_split_by_time_and_unusable_ones_are_listed() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
     let mut run = |id: &str, started: &str, replicates: usize| {
         let rows: Vec<Vec<f64>> = (0..5).map(|_| Noise::Normal.draw(0.005, replicates, 0, &mut random)).collect();
-        let mut judged = synthetic::judged(id, &rows).unwrap();
-        judged.record.header.started_at = started.to_owned();
-        judged
+        let mut loaded = synthetic::loaded(id, &rows).unwrap();
+        loaded.record.header.started_at = started.to_owned();
+        loaded
     };
     let runs = vec![
         run("c", "2026-11-03", 6),

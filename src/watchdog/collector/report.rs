@@ -3,7 +3,7 @@
 use super::table::{Entry, Standing, Trigger};
 use crate::progress::{Doing, NO_GROUP};
 use crate::rank_list::ranges;
-use crate::record::hang_line::{HangLine, HangReason, HeldState, HungActivity, RankPlace, RanksHeld};
+use crate::record::hang_line::{HangLine, HangReason, HangState, HungActivity, RankPlace, RanksInState};
 use crate::units::Seconds;
 use std::fmt::Write;
 
@@ -43,19 +43,19 @@ impl<'a> Held<'a> {
     }
 
     /// What became of a rank.
-    pub fn state(&self, seen: &Seen) -> HeldState {
+    pub fn state(&self, seen: &Seen) -> HangState {
         match seen.entry.standing {
-            Standing::Died => return HeldState::Died,
-            Standing::Left(_) => return HeldState::Left,
-            Standing::Expected | Standing::Unwatched => return HeldState::StoppedAnswering,
-            Standing::Live if !seen.answers => return HeldState::StoppedAnswering,
+            Standing::Died => return HangState::Died,
+            Standing::Left(_) => return HangState::Left,
+            Standing::Expected | Standing::Unwatched => return HangState::StoppedAnswering,
+            Standing::Live if !seen.answers => return HangState::StoppedAnswering,
             Standing::Live | Standing::Dragged => {}
         }
         let shown = &seen.entry.state.shown;
         match (shown.activity, shown.step).cmp(&self.target) {
-            std::cmp::Ordering::Less => HeldState::NeverEntered,
-            std::cmp::Ordering::Equal => HeldState::EnteredNotFinished,
-            std::cmp::Ordering::Greater => HeldState::Finished,
+            std::cmp::Ordering::Less => HangState::NeverEntered,
+            std::cmp::Ordering::Equal => HangState::EnteredNotFinished,
+            std::cmp::Ordering::Greater => HangState::Finished,
         }
     }
 
@@ -73,26 +73,26 @@ impl<'a> Held<'a> {
         })
     }
 
-    fn of_state(&self, state: HeldState) -> Vec<&Seen<'a>> {
+    fn of_state(&self, state: HangState) -> Vec<&Seen<'a>> {
         self.seen.iter().filter(|seen| self.state(seen) == state).collect()
     }
 
     /// Those who hold the others up.
     fn suspects(&self) -> Vec<u32> {
-        for state in [HeldState::Died, HeldState::StoppedAnswering, HeldState::NeverEntered] {
+        for state in [HangState::Died, HangState::StoppedAnswering, HangState::NeverEntered] {
             let of = self.of_state(state);
             if of.is_empty() {
                 continue;
             }
             // Who waits for a message is held up itself.
             let alone =
-                of.iter().filter(|seen| seen.entry.state.shown.peer.is_none() || state != HeldState::NeverEntered);
+                of.iter().filter(|seen| seen.entry.state.shown.peer.is_none() || state != HangState::NeverEntered);
             let alone: Vec<u32> = alone.map(|seen| seen.entry.rank).collect();
             return if alone.is_empty() { of.iter().map(|seen| seen.entry.rank).collect() } else { alone };
         }
         let on_its_own =
             |seen: &&&Seen| matches!(Doing(seen.entry.state.shown.doing), Doing::ITS_OWN | Doing::COMPUTING);
-        let inside = self.of_state(HeldState::EnteredNotFinished);
+        let inside = self.of_state(HangState::EnteredNotFinished);
         let suspects: Vec<u32> = inside.iter().filter(on_its_own).map(|seen| seen.entry.rank).collect();
         if !suspects.is_empty() {
             return if suspects.len() < inside.len() { suspects } else { Vec::new() };
@@ -174,8 +174,8 @@ fn operation(doing: Option<Doing>, sequence: Option<u64>, activity: &HungActivit
     }
 }
 
-fn by_state(held: &Held) -> Vec<RanksHeld> {
-    use HeldState::*;
+fn by_state(held: &Held) -> Vec<RanksInState> {
+    use HangState::*;
     let states = [Died, StoppedAnswering, NeverEntered, EnteredNotFinished, Finished, Left];
     let of = states.map(|state| (state, held.of_state(state)));
     of.into_iter()
@@ -188,7 +188,7 @@ fn by_state(held: &Held) -> Vec<RanksHeld> {
                 }
             }
             let ranks: Vec<u32> = of.iter().map(|seen| seen.entry.rank).collect();
-            RanksHeld { state, ranks: ranges(&ranks), count: ranks.len() as u64, hosts }
+            RanksInState { state, ranks: ranges(&ranks), count: ranks.len() as u64, hosts }
         })
         .collect()
 }
@@ -278,7 +278,7 @@ fn words(seen: &Seen) -> String {
     text
 }
 
-fn shown_hosts(of: &RanksHeld) -> String {
+fn shown_hosts(of: &RanksInState) -> String {
     let hosts: Vec<String> = of.hosts.iter().map(|host| shown_host(host)).collect();
     let more = if of.hosts.len() == MOST_HOSTS { ", ..." } else { "" };
     format!("{}{more}", hosts.join(", "))

@@ -74,13 +74,13 @@ fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
 const LATE: Trigger = Trigger::Deadline(Duration::from_secs(2));
 const DEAD: Trigger = Trigger::Death { asked_to: false };
 
-fn states(line: &HangLine) -> Vec<(HeldState, &str)> {
+fn states(line: &HangLine) -> Vec<(HangState, &str)> {
     line.ranks.iter().map(|held| (held.state, held.ranks.as_str())).collect()
 }
 
 #[test]
 fn the_culprit_is_named_and_not_those_who_wait_for_it() {
-    use HeldState::*;
+    use HangState::*;
     for (what, trigger, ranks, suspects, expected, sequence, group) in [
         (
             "rank 2 does not come to call 100; the other group is through and waits in the barrier after it",

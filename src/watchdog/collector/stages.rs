@@ -7,7 +7,7 @@ use super::table::{Standing, Trigger};
 use super::{process, ras, say};
 use crate::record::hang_line::{HangLine, HungActivity};
 use crate::record::line::{End, EndStatus};
-use crate::record::{Line, conclude_cut_off};
+use crate::record::{Line, append_missing_end};
 use crate::units::Seconds;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -216,7 +216,7 @@ impl Serving {
         let Some((status, exit_code, error, lines)) = ending else { return };
         let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
         let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
-        if let Err(cause) = conclude_cut_off(&self.config.record, &lines, &end, RECORD_PATIENCE) {
+        if let Err(cause) = append_missing_end(&self.config.record, &lines, &end, RECORD_PATIENCE) {
             say(&cause.to_string());
         }
     }

@@ -1,4 +1,4 @@
-//! Changes that are there are found where they are, and noise of any shape raises no more alarms than stated.
+//! Real changes are found at the right run, and noise of any shape raises no more alarms than stated.
 
 use super::*;
 use rand::RngExt;
@@ -52,7 +52,7 @@ fn nothing_few_runs_and_equal_runs_show_no_change() {
 }
 
 #[test]
-fn a_step_is_found_at_its_run_and_others_stay_still() {
+fn a_step_is_found_at_its_run_and_other_rows_have_none() {
     let mut rows = noise(20, 24, 0.01, Shape::Skewed, 7);
     rows[3] = stepped(rows[3].clone(), 15, 0.06);
     rows[8] = stepped(stepped(rows[8].clone(), 8, 0.08), 16, -0.08);
@@ -65,7 +65,7 @@ fn a_step_is_found_at_its_run_and_others_stay_still() {
 }
 
 #[test]
-fn a_step_of_one_row_is_found_among_many_once_three_runs_have_it() {
+fn a_step_of_one_row_among_many_is_found_from_three_runs_on() {
     let mut rows = noise(100, 12, 0.01, Shape::Normal, 5);
     rows[70] = stepped(rows[70].clone(), 9, 0.15);
     let found = changes(&rows, LEVEL, 0.03);
@@ -84,7 +84,7 @@ fn runs_without_the_row_do_not_hide_a_change() {
 }
 
 #[test]
-fn one_run_out_of_line_is_no_change() {
+fn one_outlier_run_is_no_change() {
     let mut rows = noise(5, 30, 0.01, Shape::Normal, 11);
     rows[2][17] = Some(1.0);
     assert!(changes(&rows, LEVEL, 0.03).rows.iter().all(Vec::is_empty));
@@ -92,7 +92,7 @@ fn one_run_out_of_line_is_no_change() {
 
 #[test]
 fn noise_of_any_shape_raises_alarms_no_more_often_than_stated() {
-    // A step of any height counts here, so that the test is of the ranks alone.
+    // A step of any height counts here, so that only the significance is tested.
     let trials = if cfg!(debug_assertions) { 20 } else { 1000 };
     for shape in [Shape::Normal, Shape::Skewed, Shape::Bimodal] {
         let alarms = (0..trials)

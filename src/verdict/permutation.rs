@@ -1,38 +1,39 @@
-//! Probabilities of a change, corrected for the number of rows, by exchanging whole replicates between base and new.
+//! Permutation test: probabilities of a change, corrected for the number of rows, by exchanging whole replicates between base
+//! and new.
 //!
 //! If nothing changed, it does not matter which replicates are called base. For every way to call them so the largest
 //! statistic over all rows is taken; a row's corrected probability is the share of ways whose largest is at least the row's
-//! own (the single-step maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). It holds the
-//! chance of any false alarm for any number of rows and however they hang together. Holm's correction, which knows only
-//! single rows' probabilities, could not find anything with 7 replicates and 200 rows: 200 / C(14,7) is above 5 %.
+//! own (the single-step maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). It bounds the
+//! chance of any false alarm for any number of rows, however they are correlated. Holm's correction, which only uses
+//! the probabilities of single rows, could not find anything with 7 replicates and 200 rows: 200 / C(14,7) is above 5 %.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Up to here every exchange is counted; beyond, so many are drawn, always the same.
-const MOST_EXACT: usize = 10_000;
-/// Multiplications that a comparison may take.
-const MOST_WORK: usize = 500_000_000;
-/// Fewest exchanges that are drawn.
-const FEWEST_DRAWN: usize = 999;
-/// Rows without any noise (a simulation, a coarse clock) are held to have this much, as a share.
-const LEAST_NOISE: f64 = 0.0005;
+/// Up to this number all permutations are counted; beyond it, this many are drawn with a fixed seed.
+const MAX_EXACT_PERMUTATIONS: usize = 10_000;
+/// Upper bound on the multiplications of a comparison.
+const MAX_WORK: usize = 500_000_000;
+/// Minimum number of permutations that are drawn.
+const MIN_DRAWN_PERMUTATIONS: usize = 999;
+/// Rows without any noise (a simulation, a coarse clock) are given this much, as a share.
+const MIN_NOISE: f64 = 0.0005;
 
-/// What came of the exchanges.
+/// Result of the permutation test.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Corrected {
     /// For each row, the corrected probability of being slower to this degree by chance.
     pub p_slower: Vec<f64>,
-    /// The same for faster.
+    /// The same for being faster.
     pub p_faster: Vec<f64>,
-    /// Exchanges that were counted, the actual one included.
+    /// Permutations that were counted, including the actual assignment.
     pub exchanges: usize,
-    /// True where these are all that there are.
+    /// True where all possible permutations were counted.
     pub exact: bool,
 }
 
-/// Rows of logarithms of times: `base` replicates, then the new ones.
+/// Corrected probabilities of rows of logarithms of times: `base` replicates, then the new ones.
 pub(super) fn corrected(rows: &[Vec<f64>], base: usize) -> Corrected {
     let all = rows.first().map_or(0, Vec::len);
     let new = all - base.min(all);
@@ -41,7 +42,7 @@ pub(super) fn corrected(rows: &[Vec<f64>], base: usize) -> Corrected {
     let statistic = |row: &(Vec<f64>, f64), chosen: &[usize]| {
         let sum: f64 = chosen.iter().map(|index| row.0[*index]).sum();
         let within = row.1 - sum * sum * (1.0 / new as f64 + 1.0 / base as f64);
-        sum / (within.max(0.0) + all as f64 * LEAST_NOISE * LEAST_NOISE).sqrt()
+        sum / (within.max(0.0) + all as f64 * MIN_NOISE * MIN_NOISE).sqrt()
     };
     let (chosen, exact) = exchanges(all, new, rows.len());
     let extremes = chosen.iter().map(|chosen| {
@@ -52,7 +53,7 @@ pub(super) fn corrected(rows: &[Vec<f64>], base: usize) -> Corrected {
     let (mut highest, mut lowest): (Vec<f64>, Vec<f64>) = extremes.unzip();
     highest.sort_unstable_by(f64::total_cmp);
     lowest.sort_unstable_by(f64::total_cmp);
-    // What was drawn lacks the actual division, which counts as one of the ways.
+    // The drawn permutations do not include the actual assignment, which counts as one.
     let (extra, exchanges) = if exact { (0, chosen.len()) } else { (1, chosen.len() + 1) };
     let share = |count: usize| ((count + extra) as f64 / exchanges.max(1) as f64).min(1.0);
     // Sums of the same numbers in another order may differ in the last digit.
@@ -73,14 +74,14 @@ fn centered(row: &[f64]) -> (Vec<f64>, f64) {
     (values, squares)
 }
 
-/// Which replicates are called new, way by way; and whether these are all ways.
+/// The replicates that each permutation assigns to the new run, and whether these are all permutations.
 fn exchanges(all: usize, new: usize, rows: usize) -> (Vec<Vec<usize>>, bool) {
     let per_exchange = rows.max(1) * new.max(1);
     let ways = ways(all, new);
-    if ways <= MOST_EXACT as f64 && ways * per_exchange as f64 <= MOST_WORK as f64 {
+    if ways <= MAX_EXACT_PERMUTATIONS as f64 && ways * per_exchange as f64 <= MAX_WORK as f64 {
         return (subsets(all, new), true);
     }
-    let drawn = (MOST_WORK / per_exchange).clamp(FEWEST_DRAWN, MOST_EXACT - 1);
+    let drawn = (MAX_WORK / per_exchange).clamp(MIN_DRAWN_PERMUTATIONS, MAX_EXACT_PERMUTATIONS - 1);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0);
     let mut indices: Vec<usize> = (0..all).collect();
     let draw = |_| {
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_counted_once_and_the_actual_one_is_among_them() {
+    fn every_permutation_is_counted_once_including_the_actual_one() {
         assert_eq!(subsets(4, 2), [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]);
         assert_eq!((subsets(14, 7).len(), ways(14, 7)), (3432, 3432.0));
         let apart = vec![vec![0.0, 0.01, 0.02, 0.5, 0.51, 0.52]];
@@ -123,18 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_all_alike_and_no_rows_at_all_show_nothing() {
+    fn constant_rows_and_no_rows_show_no_change() {
         assert_eq!(corrected(&[vec![1.0; 6]], 3).p_slower, [1.0]);
         assert_eq!(corrected(&[], 3).p_slower, [0.0; 0]);
     }
 
     #[test]
-    fn many_replicates_are_exchanged_by_drawing_always_the_same() {
+    fn many_replicates_are_permuted_by_reproducible_drawing() {
         let row: Vec<f64> =
             (0..40).map(|index| f64::from(index % 7) * 0.01 + if index < 20 { 0.0 } else { 0.3 }).collect();
         let once = corrected(std::slice::from_ref(&row), 20);
-        assert!(!once.exact && once.exchanges == MOST_EXACT, "{once:?}");
-        assert_eq!(once.p_slower[0], 1.0 / MOST_EXACT as f64);
+        assert!(!once.exact && once.exchanges == MAX_EXACT_PERMUTATIONS, "{once:?}");
+        assert_eq!(once.p_slower[0], 1.0 / MAX_EXACT_PERMUTATIONS as f64);
         assert_eq!(once, corrected(&[row], 20));
     }
 }

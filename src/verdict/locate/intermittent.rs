@@ -1,43 +1,43 @@
-//! Faults that come and go: meetings that were slow in one replicate and not in another, and whom they have in common.
+//! Intermittent faults: pairs that were slow in one replicate and not in another, and the node that they share.
 
-use super::document::Culprit;
-use super::explain::{FEWEST, Finding, Search, percent, rule};
+use super::document::SuspectKind;
+use super::explain::{Finding, MIN_MEMBERS, Search, percent, rule};
 use crate::stats::low_median;
 use std::collections::BTreeMap;
 
-/// A single slow meeting must be this much slower, as a logarithm.
-const LEAST: f64 = 0.1;
-/// A node is accused of coming and going with so many partners at least.
-const FEWEST_PARTNERS: usize = 3;
-/// And with so many times as many as a node usually has.
-const TIMES_USUAL: usize = 3;
-/// A link is accused where it was slow in so many replicates at least; once may be a disturbance that passed.
-const FEWEST_REPLICATES: usize = 2;
+/// Minimum excess of a single slow measurement, as a logarithm.
+const MIN_EXCESS: f64 = 0.1;
+/// Minimum number of slow partners of an intermittent node ...
+const MIN_PARTNERS: usize = 3;
+/// ... and the minimum multiple of the usual number of slow partners.
+const MIN_MULTIPLE_OF_USUAL: usize = 3;
+/// Minimum number of slow replicates of an intermittent link; once may be a passing disturbance.
+const MIN_REPLICATES: usize = 2;
 
-/// A meeting that was slower than scatter explains.
+/// A measurement of a pair that was slower than the scatter explains.
 struct Slow {
     pair: [usize; 2],
     excess: f64,
 }
 
-/// What is left once everything that stays was explained. Returns how many single meetings were slow and accuse nobody.
-pub(super) fn passing(search: &mut Search) -> usize {
-    let replicates = search.meetings.replicates();
-    if search.meetings.nodes < FEWEST || replicates < FEWEST_REPLICATES {
+/// Adds intermittent findings, after all constant ones are explained. Returns the number of pairs that were slow only once.
+pub(super) fn intermittent(search: &mut Search) -> usize {
+    let replicates = search.matrix.replicates();
+    if search.matrix.nodes < MIN_MEMBERS || replicates < MIN_REPLICATES {
         return 0;
     }
-    let (mut slow, allowed) = slow_meetings(search);
-    while let Some((node, met)) = worst_node(search.meetings.nodes, &slow) {
+    let (mut slow, allowed) = slow_pairs(search);
+    while let Some((node, partners)) = worst_node(search.matrix.nodes, &slow) {
         let own: Vec<f64> = slow.iter().filter(|slow| slow.pair.contains(&node)).map(|slow| slow.excess).collect();
         let excess = low_median(own.iter().copied()).unwrap_or(0.0);
-        let all = (search.meetings.nodes - 1) * replicates;
+        let all = (search.matrix.nodes - 1) * replicates;
         search.findings.push(Finding {
-            culprit: Culprit::Node { node: node as u32 },
+            suspect: SuspectKind::Node { node: node as u32 },
             slower: excess,
             strength: excess / allowed,
             intermittent: true,
             evidence: format!(
-                "{}: slow in {} of {all} meetings, with {met} other nodes, by {}; normal in the others",
+                "{}: slow in {} of {all} meetings, with {partners} other nodes, by {}; normal in the others",
                 search.measure.name(),
                 own.len(),
                 percent(excess)
@@ -49,13 +49,13 @@ pub(super) fn passing(search: &mut Search) -> usize {
     slow.into_iter().for_each(|slow| of_pair.entry(slow.pair).or_default().push(slow.excess));
     let mut once = 0;
     for (pair, excesses) in of_pair {
-        if excesses.len() < FEWEST_REPLICATES {
+        if excesses.len() < MIN_REPLICATES {
             once += 1;
             continue;
         }
         let excess = low_median(excesses.iter().copied()).unwrap_or(0.0);
         search.findings.push(Finding {
-            culprit: Culprit::Link { nodes: pair.map(|node| node as u32), local_rank: None },
+            suspect: SuspectKind::Link { nodes: pair.map(|node| node as u32), local_rank: None },
             slower: excess,
             strength: excess / allowed,
             intermittent: true,
@@ -70,30 +70,30 @@ pub(super) fn passing(search: &mut Search) -> usize {
     once
 }
 
-/// Slow meetings of nodes and links that nobody has explained, and what was allowed.
-fn slow_meetings(search: &Search) -> (Vec<Slow>, f64) {
-    let accused = |pair: [usize; 2]| {
-        let link = |finding: &Finding| match &finding.culprit {
-            Culprit::Link { nodes, .. } => *nodes == pair.map(|node| node as u32),
+/// Slow measurements of unexplained nodes and links, and the allowed excess.
+fn slow_pairs(search: &Search) -> (Vec<Slow>, f64) {
+    let is_suspected = |pair: [usize; 2]| {
+        let link = |finding: &Finding| match &finding.suspect {
+            SuspectKind::Link { nodes, .. } => *nodes == pair.map(|node| node as u32),
             _ => false,
         };
         pair.iter().any(|node| search.explained[*node]) || search.findings.iter().any(link)
     };
-    let open: Vec<[usize; 2]> = search.meetings.pairs().filter(|pair| !accused(*pair)).collect();
+    let open: Vec<[usize; 2]> = search.matrix.pairs().filter(|pair| !is_suspected(*pair)).collect();
     let mut all = Vec::new();
-    for replicate in 0..search.meetings.replicates() {
-        // What slowed the whole replicate down is nobody's fault.
-        let excess = |pair: &[usize; 2]| Some(search.meetings.of_pair_in(*pair, replicate)? - search.usual_of(*pair));
+    for replicate in 0..search.matrix.replicates() {
+        // A slowdown of the whole replicate is not attributed to a pair.
+        let excess = |pair: &[usize; 2]| Some(search.matrix.of_pair_in(*pair, replicate)? - search.usual_of(*pair));
         let shift = low_median(open.iter().filter_map(excess)).unwrap_or(0.0);
         all.extend(open.iter().filter_map(|pair| Some(Slow { pair: *pair, excess: excess(pair)? - shift })));
     }
     let excesses: Vec<f64> = all.iter().map(|slow| slow.excess).collect();
-    let Some(usual) = rule(all.len(), LEAST).usual(&excesses) else { return (Vec::new(), 1.0) };
+    let Some(usual) = rule(all.len(), MIN_EXCESS).usual(&excesses) else { return (Vec::new(), 1.0) };
     all.retain(|slow| usual.strength(slow.excess) > 1.0);
     (all, usual.allowed)
 }
 
-/// The node whose slow meetings are with most others, if that is far more than usual, and with how many.
+/// The node with the most slow partners, and their number, if that is far more than usual.
 fn worst_node(nodes: usize, slow: &[Slow]) -> Option<(usize, usize)> {
     let partners: Vec<usize> = (0..nodes)
         .map(|node| {
@@ -106,5 +106,5 @@ fn worst_node(nodes: usize, slow: &[Slow]) -> Option<(usize, usize)> {
         .collect();
     let usual = low_median(partners.iter().map(|count| *count as f64)).unwrap_or(0.0) as usize;
     let worst = partners.iter().copied().enumerate().max_by_key(|(node, count)| (*count, nodes - node))?;
-    (worst.1 >= FEWEST_PARTNERS.max(TIMES_USUAL * usual)).then_some(worst)
+    (worst.1 >= MIN_PARTNERS.max(MIN_MULTIPLE_OF_USUAL * usual)).then_some(worst)
 }

@@ -1,5 +1,5 @@
-//! Was the machine slow for a while within a run? What fell into that while tells of heat, a power limit or a neighbour, not of what
-//! the machine can do. A machine that is slow all the time is no business of this file.
+//! Transient slowdowns: a period of a run in which the machine was slow, such as from heat, a power limit or another job.
+//! Measurements in it do not show what the machine can do. A machine that is slow throughout is not detected here.
 
 use crate::record::Record;
 use crate::record::line::CaseLine;
@@ -7,38 +7,38 @@ use crate::stats::{densest_stretch, median, sorted};
 use crate::units::{Seconds, three_digits};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A stretch that chance makes more often than this is no finding.
+/// Significance level of a stretch of slow measurements.
 const LEVEL: f64 = 0.001;
-/// Fewer replicates of a case do not tell the usual from the unusual.
-const FEWEST_REPLICATES: usize = 3;
-/// A measurement counts as slow that took so much longer than the usual of its case, as a share, ...
-const LEAST_SLOWDOWN: f64 = 0.05;
-/// ... and so many times the gap between the two fastest replicates of a case, the median over all cases.
+/// Minimum number of replicates of a case.
+const MIN_REPLICATES: usize = 3;
+/// A measurement is slow if it exceeds the usual time of its case by at least this share, ...
+const MIN_SLOWDOWN: f64 = 0.05;
+/// ... and by this multiple of the gap between the two fastest replicates of a case (median over all cases).
 const GAPS: f64 = 5.0;
 
-/// A while in which a machine was slow.
+/// A period in which a machine was slow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SlowWhile {
-    /// It as a sentence.
+pub struct TransientSlowdown {
+    /// Description as a sentence.
     pub text: String,
-    /// Case, and the replicates of it that fell into the while and were slow.
+    /// The slow replicates of the period, by case.
     pub replicates: BTreeMap<u32, BTreeSet<u32>>,
-    /// What each of these cases usually takes, in seconds.
+    /// Usual time of each of these cases, in seconds.
     usual: BTreeMap<u32, f64>,
 }
 
-impl SlowWhile {
-    /// The while in a record. `seconds` gives what a line measured, where that counts.
-    pub fn of(record: &Record, seconds: impl Fn(&CaseLine) -> Option<f64>) -> Option<SlowWhile> {
+impl TransientSlowdown {
+    /// The transient slowdown of a record, if any. `seconds` gives the time of a line, or `None` where it is not valid.
+    pub fn of(record: &Record, seconds: impl Fn(&CaseLine) -> Option<f64>) -> Option<TransientSlowdown> {
         let measured: Vec<(&CaseLine, f64)> =
             record.cases.iter().filter_map(|line| Some((line, seconds(line).filter(|time| *time > 0.0)?))).collect();
         let mut of_case: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         measured.iter().for_each(|(line, time)| of_case.entry(line.case).or_default().push(*time));
-        of_case.retain(|_, times| times.len() >= FEWEST_REPLICATES);
+        of_case.retain(|_, times| times.len() >= MIN_REPLICATES);
         of_case.values_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
         let gaps = sorted(of_case.values().map(|times| times[1] / times[0] - 1.0));
-        let slow = LEAST_SLOWDOWN.max(GAPS * median(&gaps)?);
-        // The lower quartile, so that a while that takes in half of a case's replicates still stands out.
+        let slow = MIN_SLOWDOWN.max(GAPS * median(&gaps)?);
+        // The lower quartile, so that a slowdown of half of the replicates of a case is still detected.
         let usual: BTreeMap<u32, f64> = of_case.iter().map(|(case, times)| (*case, times[times.len() / 4])).collect();
         let of_time: Vec<(&CaseLine, f64)> =
             (measured.iter()).filter_map(|(line, time)| Some((*line, time / usual.get(&line.case)? - 1.0))).collect();
@@ -50,17 +50,18 @@ impl SlowWhile {
             replicates.entry(line.case).or_default().insert(line.replicate);
         }
         let usual = usual.into_iter().filter(|(case, _)| replicates.contains_key(case)).collect();
-        Some(SlowWhile { text: sentence(record, within, slow), replicates, usual })
+        Some(TransientSlowdown { text: sentence(record, within, slow), replicates, usual })
     }
 
-    /// Whether a replicate of a case fell into it and was slow.
-    pub fn has(&self, case: u32, replicate: u32) -> bool {
+    /// Whether a replicate of a case is one of the slow ones.
+    pub fn includes(&self, case: u32, replicate: u32) -> bool {
         self.replicates.get(&case).is_some_and(|replicates| replicates.contains(&replicate))
     }
 
-    /// What a replicate would have taken outside of it: as it was, or what its case usually takes.
-    pub fn without(&self, case: u32, replicate: u32, seconds: f64) -> f64 {
-        let usual = self.usual.get(&case).filter(|_| self.has(case, replicate));
+    /// The time of a replicate without the slowdown: the usual time of its case if it is one of the slow ones, else as
+    /// measured.
+    pub fn seconds_without(&self, case: u32, replicate: u32, seconds: f64) -> f64 {
+        let usual = self.usual.get(&case).filter(|_| self.includes(case, replicate));
         usual.map_or(seconds, |usual| usual.min(seconds))
     }
 }
@@ -87,7 +88,7 @@ fn sentence(record: &Record, within: &[(&CaseLine, f64)], slow: f64) -> String {
     )
 }
 
-/// Where in the run's time it lies, as far as the lengths of the samples tell: lines carry no time of day.
+/// Where in the run it lies, estimated from the lengths of the samples, since lines have no timestamps.
 fn when(record: &Record, within: &[(&CaseLine, f64)]) -> Option<String> {
     let length = |line: &CaseLine| line.samples.slowest_nanoseconds.iter().map(|sample| *sample as f64).sum::<f64>();
     let all: f64 = record.cases.iter().map(length).sum();
@@ -111,11 +112,11 @@ fn when(record: &Record, within: &[(&CaseLine, f64)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::evidence::slow_while as found;
-    use super::super::testing::{judged, lines};
+    use super::super::evidence::transient_slowdown as found;
+    use super::super::testing::{lines, loaded};
     use super::*;
 
-    /// So many rows and replicates; of the lines in the order of time those of a range take `factor` times as long.
+    /// A record in which the lines of a range, in the order of time, take `factor` times as long.
     fn record(rows: usize, replicates: usize, slow: std::ops::Range<usize>, factor: f64) -> Record {
         let time = |row: usize, replicate: usize| {
             let jitter = 1.0 + 0.001 * ((row * 7 + replicate * 13) % 10) as f64;
@@ -124,11 +125,11 @@ mod tests {
         };
         let rows: Vec<Vec<f64>> =
             (0..rows).map(|row| (0..replicates).map(|replicate| time(row, replicate)).collect()).collect();
-        judged("r.jsonl", lines("r", &rows)).record
+        loaded("r.jsonl", lines("r", &rows)).record
     }
 
     #[test]
-    fn too_few_lines_a_machine_that_is_always_slow_and_rows_that_scatter_are_no_while() {
+    fn short_records_constant_slowness_and_scatter_are_no_transient_slowdown() {
         for (name, record) in [
             ("nothing", record(10, 5, 0..0, 1.0)),
             ("two replicates", record(10, 2, 3..9, 2.0)),
@@ -139,42 +140,42 @@ mod tests {
         ] {
             assert_eq!(found(&record), None, "{name}");
         }
-        // Every third line is slow: no while, but noise.
+        // Every third line is slow: noise, not a transient slowdown.
         let rows: Vec<Vec<f64>> = (0..10)
             .map(|row| (0..6).map(|replicate| if (row + replicate * 2) % 3 == 0 { 150.0 } else { 100.0 }).collect())
             .collect();
-        assert_eq!(found(&judged("r.jsonl", lines("r", &rows)).record), None);
+        assert_eq!(found(&loaded("r.jsonl", lines("r", &rows)).record), None);
     }
 
     #[test]
-    fn a_while_is_found_with_its_place_and_the_replicates_in_it_and_no_others() {
+    fn a_transient_slowdown_is_found_with_its_place_and_exactly_its_replicates() {
         for (range, text) in [
             (12..24, "from case 3 of replicate 1 to case 4 of replicate 2 of 5"),
             (0..20, "from case 1 of replicate 0 to case 10 of replicate 1 of 5"),
             (38..50, "from case 9 of replicate 3 to case 10 of replicate 4 of 5"),
         ] {
             let record = record(10, 5, range.clone(), 1.5);
-            let while_ = found(&record).unwrap_or_else(|| panic!("{range:?}"));
-            assert!(while_.text.contains(text) && while_.text.contains("measurements took 5"), "{}", while_.text);
-            let in_it: usize = while_.replicates.values().map(BTreeSet::len).sum();
+            let slowdown = found(&record).unwrap_or_else(|| panic!("{range:?}"));
+            assert!(slowdown.text.contains(text) && slowdown.text.contains("measurements took 5"), "{}", slowdown.text);
+            let in_it: usize = slowdown.replicates.values().map(BTreeSet::len).sum();
             assert_eq!(in_it, range.len());
             for line in range {
                 let (row, replicate) = ((line % 10) as u32, (line / 10) as u32);
-                assert!(while_.has(row, replicate) && !while_.has(row, replicate + 3));
+                assert!(slowdown.includes(row, replicate) && !slowdown.includes(row, replicate + 3));
                 let usual = 1e-4 * f64::from(row + 1);
-                assert!((while_.without(row, replicate, usual * 1.5) / usual - 1.0).abs() < 0.02);
-                assert_eq!(while_.without(row, replicate + 3, 9.0), 9.0);
+                assert!((slowdown.seconds_without(row, replicate, usual * 1.5) / usual - 1.0).abs() < 0.02);
+                assert_eq!(slowdown.seconds_without(row, replicate + 3, 9.0), 9.0);
             }
         }
     }
 
     #[test]
-    fn a_while_neither_fails_a_good_row_nor_saves_a_bad_one_and_nothing_passes_that_fell_into_it() {
+    fn a_transient_slowdown_neither_fails_a_good_row_nor_saves_a_bad_one() {
         use super::super::testing::machine;
         use super::super::{Decision, GateRule, gate};
         let verdict = |slow, floor: &str| {
-            let judged = super::super::Judged { path: "r.jsonl".into(), record: record(4, 40, slow, 3.0) };
-            gate(&[judged], Some(&machine(floor)), &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap()
+            let loaded = super::super::LoadedRecord { path: "r.jsonl".into(), record: record(4, 40, slow, 3.0) };
+            gate(&[loaded], Some(&machine(floor)), &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap()
         };
         let decisions = |slow, floor: &str| -> Vec<Option<Decision>> {
             verdict(slow, floor).rows.iter().map(|row| row.decision).collect()
@@ -183,14 +184,18 @@ mod tests {
         // Row r moves 2^(20+r) bytes in (r + 1) 100 us: from 15 to 31 GB/s of bus bandwidth.
         assert_eq!(decisions(0..0, "12GB/s"), all(Decision::Pass));
         assert_eq!(decisions(20..32, "12GB/s"), all(Decision::Inconclusive), "3 of 40 replicates");
-        // So many that the median lies in the while.
+        // So many that the median lies in the slow period.
         assert_eq!(decisions(20..128, "12GB/s"), all(Decision::Inconclusive), "27 of 40 replicates");
         for slow in [0..0, 20..32, 20..128] {
             assert_eq!(decisions(slow.clone(), "500GB/s"), all(Decision::Fail), "a bad machine stays one: {slow:?}");
         }
-        let told = verdict(20..32, "12GB/s");
-        assert_eq!(told.exit_code, 3);
-        assert!(told.troubles.iter().any(|trouble| trouble.text.contains("slow for a while")), "{:?}", told.troubles);
-        assert!(told.rows[0].reasons.iter().any(|reason| reason.contains("fell into a slow period")));
+        let verdict = verdict(20..32, "12GB/s");
+        assert_eq!(verdict.exit_code, 3);
+        assert!(
+            verdict.troubles.iter().any(|trouble| trouble.text.contains("slow for a while")),
+            "{:?}",
+            verdict.troubles
+        );
+        assert!(verdict.rows[0].reasons.iter().any(|reason| reason.contains("fell into a slow period")));
     }
 }

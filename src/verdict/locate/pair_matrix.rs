@@ -1,8 +1,8 @@
-//! What the pairs of nodes took, from the rounds of a record: a matrix over pairs and local ranks for each measure.
+//! Times between pairs of nodes, from the rounds of a record: for each measure a matrix over pairs and local ranks.
 //!
-//! Everything is in natural logarithms of the time of a message: 0.1 more is about 10 % slower.
+//! Values are natural logarithms of the time of a message: 0.1 more is about 10 % slower.
 
-use super::super::Judged;
+use super::super::LoadedRecord;
 use super::places::Places;
 use crate::collective::Collective;
 use crate::record::line::{CaseFacts, CaseLine, Outcome};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub(super) enum Measure {
     /// A small message.
     Latency,
-    /// A large message, there and back in turn.
+    /// A large message in a ping-pong.
     OneWay,
     /// Large messages in both directions at once.
     BothWays,
@@ -38,7 +38,7 @@ impl Measure {
 
 /// One measure between all nodes.
 #[derive(Clone, Debug)]
-pub(super) struct Meetings {
+pub(super) struct PairMatrix {
     pub nodes: usize,
     pub locals: usize,
     /// For each replicate: every pair of nodes, and in it every local rank; NaN where nothing was measured.
@@ -47,24 +47,24 @@ pub(super) struct Meetings {
     middle: Vec<f64>,
 }
 
-/// All measures, and what there was of them.
+/// The matrices of all measures, and their coverage.
 #[derive(Debug)]
-pub(super) struct AllMeetings {
+pub(super) struct PairMatrices {
     /// In the order of [`Measure::ALL`]; those without any value are left out.
-    pub measures: Vec<(Measure, Meetings)>,
-    /// Pairs of nodes that the plan has.
+    pub measures: Vec<(Measure, PairMatrix)>,
+    /// Pairs of nodes in the plan.
     pub planned: u64,
     /// Pairs of nodes with a value for every measure of the plan.
     pub measured: u64,
-    /// Local ranks that met.
+    /// Local ranks with measurements.
     pub locals: usize,
     /// Replicates.
     pub replicates: usize,
-    /// True where a pair was at work alone, so that links that pairs share do not show.
+    /// True where pairs ran one at a time, so that links shared by pairs were never loaded together.
     pub one_at_a_time: bool,
 }
 
-/// A value of a line: whose, and the logarithms.
+/// A measurement of one line: nodes, local ranks, and the logarithms of median and tail.
 struct Value {
     nodes: [usize; 2],
     locals: [usize; 2],
@@ -72,47 +72,47 @@ struct Value {
     tail: f64,
 }
 
-impl AllMeetings {
-    /// Reads the rounds of all records; what is corrupt or failed is left out.
-    pub(super) fn of(records: &[Judged], places: &Places) -> AllMeetings {
+impl PairMatrices {
+    /// Reads the rounds of all records; corrupt and failed rounds are left out.
+    pub(super) fn of(records: &[LoadedRecord], places: &Places) -> PairMatrices {
         let nodes = places.nodes();
         let lines: Vec<(usize, Measure, Vec<Value>)> = lines(records, places);
-        // Ranks of equal place meet over the same rail. Where all ranks met all, those do.
+        // Pairs of equal local ranks use the same rail. Where all ranks were paired with all, only those are used.
         let equal = |value: &Value| value.locals[0] == value.locals[1];
         let rails = lines.iter().any(|(_, _, values)| values.iter().any(equal));
-        let kept = |value: &&Value| !rails || equal(value);
+        let is_kept = |value: &&Value| !rails || equal(value);
         let local = |value: &Value| if rails { value.locals[0] } else { 0 };
-        let all = || lines.iter().flat_map(|(_, _, values)| values).filter(kept);
+        let all = || lines.iter().flat_map(|(_, _, values)| values).filter(is_kept);
         let locals = all().map(local).max().map_or(0, |most| most + 1);
         let replicates = lines.iter().map(|(replicate, ..)| replicate + 1).max().unwrap_or(0);
         let mut measures = Vec::new();
         for measure in Measure::ALL {
-            let mut meetings = Meetings::empty(nodes, locals, replicates);
+            let mut matrix = PairMatrix::empty(nodes, locals, replicates);
             for (replicate, of, values) in &lines {
                 let tail = measure == Measure::Tail && *of == Measure::OneWay;
                 if *of != measure && !tail {
                     continue;
                 }
-                for value in values.iter().filter(kept) {
+                for value in values.iter().filter(is_kept) {
                     let logarithm = if tail { value.tail } else { value.middle };
-                    meetings.by_replicate[*replicate][pair(nodes, value.nodes) * locals + local(value)] = logarithm;
+                    matrix.by_replicate[*replicate][pair(nodes, value.nodes) * locals + local(value)] = logarithm;
                 }
             }
-            meetings.settle();
-            if meetings.middle.iter().any(|value| !value.is_nan()) {
-                measures.push((measure, meetings));
+            matrix.compute_medians();
+            if matrix.middle.iter().any(|value| !value.is_nan()) {
+                measures.push((measure, matrix));
             }
         }
         let planned = planned(records, places);
-        let wanted: Vec<&Meetings> =
-            measures.iter().filter(|(measure, _)| *measure != Measure::Tail).map(|(_, meetings)| meetings).collect();
+        let wanted: Vec<&PairMatrix> =
+            measures.iter().filter(|(measure, _)| *measure != Measure::Tail).map(|(_, matrix)| matrix).collect();
         let whole =
-            |pair: &[usize; 2]| !wanted.is_empty() && wanted.iter().all(|meetings| meetings.of_pair(*pair).is_some());
+            |pair: &[usize; 2]| !wanted.is_empty() && wanted.iter().all(|matrix| matrix.of_pair(*pair).is_some());
         let measured = planned.iter().filter(|pair| whole(pair)).count() as u64;
-        let at_once = records.iter().flat_map(|judged| &judged.record.plan.cases).filter(|facts| is_pairs(facts));
+        let at_once = records.iter().flat_map(|loaded| &loaded.record.plan.cases).filter(|facts| is_pairs(facts));
         let one_at_a_time =
             at_once.map(|facts| facts.groups as usize).max().is_some_and(|most| most <= locals.max(1)) && nodes > 3;
-        AllMeetings { measures, planned: planned.len() as u64, measured, locals, replicates, one_at_a_time }
+        PairMatrices { measures, planned: planned.len() as u64, measured, locals, replicates, one_at_a_time }
     }
 }
 
@@ -120,11 +120,11 @@ fn is_pairs(facts: &CaseFacts) -> bool {
     facts.style == Style::Pairs && matches!(facts.collective, Collective::PingPong | Collective::Bidirectional)
 }
 
-/// Every line of a round that counts: its replicate (over all records), measure and values.
-fn lines(records: &[Judged], places: &Places) -> Vec<(usize, Measure, Vec<Value>)> {
+/// Every valid line of a round: its replicate (numbered over all records), measure and values.
+fn lines(records: &[LoadedRecord], places: &Places) -> Vec<(usize, Measure, Vec<Value>)> {
     let mut found = Vec::new();
     let mut before = 0;
-    for Judged { record, .. } in records {
+    for LoadedRecord { record, .. } in records {
         let rounds = || record.plan.cases.iter().filter(|facts| is_pairs(facts));
         let ping_pongs = rounds().filter(|facts| facts.collective == Collective::PingPong);
         let latency_bytes = ping_pongs.map(|facts| facts.bytes_total).min();
@@ -170,23 +170,27 @@ fn values(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Vec<Value> {
     ranks.zip(times).filter_map(value).collect()
 }
 
-/// The pairs of nodes that should have met. The plan of a record says how many groups a round has, not which; as every round of
-/// pairs is one of a tournament, all nodes meet.
-fn planned(records: &[Judged], places: &Places) -> BTreeSet<[usize; 2]> {
-    let rounds = records.iter().any(|judged| judged.record.plan.cases.iter().any(is_pairs));
+/// The pairs of nodes that should have been measured: all of them, since the rounds of a record form a round-robin tournament.
+fn planned(records: &[LoadedRecord], places: &Places) -> BTreeSet<[usize; 2]> {
+    let rounds = records.iter().any(|loaded| loaded.record.plan.cases.iter().any(is_pairs));
     let nodes = if rounds { places.nodes() } else { 0 };
     (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| [a, b])).collect()
 }
 
-/// Number of a pair, the lower node first.
+/// Index of a pair, the lower node first.
 fn pair(nodes: usize, [a, b]: [usize; 2]) -> usize {
     a * (2 * nodes - a - 1) / 2 + (b - a - 1)
 }
 
-impl Meetings {
-    fn empty(nodes: usize, locals: usize, replicates: usize) -> Meetings {
+impl PairMatrix {
+    fn empty(nodes: usize, locals: usize, replicates: usize) -> PairMatrix {
         let cells = nodes * nodes.saturating_sub(1) / 2 * locals;
-        Meetings { nodes, locals, by_replicate: vec![vec![f64::NAN; cells]; replicates], middle: vec![f64::NAN; cells] }
+        PairMatrix {
+            nodes,
+            locals,
+            by_replicate: vec![vec![f64::NAN; cells]; replicates],
+            middle: vec![f64::NAN; cells],
+        }
     }
 
     /// A matrix of these logarithms, by pair, local rank and replicate.
@@ -196,21 +200,21 @@ impl Meetings {
         locals: usize,
         replicates: usize,
         mut value: impl FnMut([usize; 2], usize, usize) -> f64,
-    ) -> Meetings {
-        let mut meetings = Meetings::empty(nodes, locals, replicates);
-        for pair_of_nodes in meetings.pairs() {
+    ) -> PairMatrix {
+        let mut matrix = PairMatrix::empty(nodes, locals, replicates);
+        for pair_of_nodes in matrix.pairs() {
             for local in 0..locals {
                 for replicate in 0..replicates {
                     let cell = pair(nodes, pair_of_nodes) * locals + local;
-                    meetings.by_replicate[replicate][cell] = value(pair_of_nodes, local, replicate);
+                    matrix.by_replicate[replicate][cell] = value(pair_of_nodes, local, replicate);
                 }
             }
         }
-        meetings.settle();
-        meetings
+        matrix.compute_medians();
+        matrix
     }
 
-    fn settle(&mut self) {
+    fn compute_medians(&mut self) {
         for (cell, middle) in self.middle.iter_mut().enumerate() {
             let values = self.by_replicate.iter().map(|replicate| replicate[cell]).filter(|value| !value.is_nan());
             *middle = low_median(values).unwrap_or(f64::NAN);
@@ -227,13 +231,13 @@ impl Meetings {
         (0..nodes).flat_map(move |a| (a + 1..nodes).map(move |b| [a, b]))
     }
 
-    /// What one local rank of a pair took.
+    /// Value of one local rank of a pair.
     pub(super) fn of_local(&self, [a, b]: [usize; 2], local: usize) -> Option<f64> {
         let cell = pair(self.nodes, [a.min(b), a.max(b)]) * self.locals + local;
         self.middle.get(cell).copied().filter(|value| !value.is_nan())
     }
 
-    /// What a pair took: the lower median of its local ranks, so that a slow rail does not count.
+    /// Value of a pair: the lower median of its local ranks, so that a slow rail does not count.
     pub(super) fn of_pair(&self, nodes: [usize; 2]) -> Option<f64> {
         low_median((0..self.locals).filter_map(|local| self.of_local(nodes, local)))
     }

@@ -1,6 +1,6 @@
-//! In what two runs differ that a comparison would mistake for a change of speed.
+//! Differences between two runs that a comparison would mistake for a change of speed.
 
-use super::Judged;
+use super::LoadedRecord;
 use crate::error::{Error, Result};
 use crate::record::line::{Header, RankFacts};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub enum Allowed {
     Labels,
 }
 
-/// A difference.
+/// A fact in which two runs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// What kind it is.
@@ -56,15 +56,15 @@ impl Allowed {
     }
 }
 
-/// What a run is like: a value for each named fact of a kind.
+/// The facts of a run: a value for each kind and name.
 pub(super) type Facts = BTreeMap<(Allowed, String), String>;
 
 /// Everything in which two runs differ, by kind.
-pub fn differences(base: &Judged, new: &Judged) -> Vec<Difference> {
+pub fn differences(base: &LoadedRecord, new: &LoadedRecord) -> Vec<Difference> {
     differences_between(&facts(base), &facts(new))
 }
 
-/// The same of facts that were taken before.
+/// The same for facts that were collected before.
 pub(super) fn differences_between(old_facts: &Facts, new_facts: &Facts) -> Vec<Difference> {
     let names: BTreeSet<&(Allowed, String)> = old_facts.keys().chain(new_facts.keys()).collect();
     let value =
@@ -81,8 +81,8 @@ pub(super) fn differences_between(old_facts: &Facts, new_facts: &Facts) -> Vec<D
         .collect()
 }
 
-/// Refuses two runs that differ in what is not allowed to.
-pub(super) fn refuse_unlike(base: &Judged, new: &Judged, allowed: &[Allowed]) -> Result<()> {
+/// A usage error where two runs differ in a kind of fact that is not allowed.
+pub(super) fn ensure_alike(base: &LoadedRecord, new: &LoadedRecord, allowed: &[Allowed]) -> Result<()> {
     let unlike: Vec<Difference> =
         differences(base, new).into_iter().filter(|difference| !allowed.contains(&difference.kind)).collect();
     if unlike.is_empty() {
@@ -107,9 +107,9 @@ pub(super) fn refuse_unlike(base: &Judged, new: &Judged, allowed: &[Allowed]) ->
 }
 
 /// The facts of a run.
-pub(super) fn facts(judged: &Judged) -> Facts {
+pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
     use Allowed::*;
-    let header = &judged.record.header;
+    let header = &loaded.record.header;
     let settings = &header.settings;
     let ranks = &header.ranks;
     let text = |kind, name: &str, value: String| ((kind, name.to_owned()), value);
@@ -128,7 +128,7 @@ pub(super) fn facts(judged: &Judged) -> Facts {
         text(RankMap, "rank map", rank_map(header)),
         text(Suite, "SHA-256", header.suite.sha256.clone()),
         text(Suite, "layout", header.suite.layout.clone().unwrap_or_default()),
-        text(Suite, "rows", rows(judged)),
+        text(Suite, "rows", rows(loaded)),
         text(Settings, "precision", settings.precision.to_string()),
         text(Settings, "samples", format!("{} to {}", settings.minimum_samples, settings.maximum_samples)),
         text(Settings, "case budget, s", settings.case_budget_seconds.0.to_string()),
@@ -136,27 +136,27 @@ pub(super) fn facts(judged: &Judged) -> Facts {
         text(Settings, "verify", settings.verify.to_string()),
         text(Settings, "machine file", header.backend.machine.clone().unwrap_or_default()),
     ]);
-    // What schedulers set differs from job to job and steers nothing.
+    // Scheduler variables differ from job to job and do not affect the measurement.
     let steering = header.environment.iter().filter(|(name, _)| !name.starts_with("SLURM_"));
     facts.extend(steering.map(|(name, value)| ((Environment, name.clone()), value.clone())));
-    facts.extend(labels(judged).into_iter().map(|(name, values)| ((Labels, name.to_owned()), values)));
+    facts.extend(labels(loaded).into_iter().map(|(name, values)| ((Labels, name.to_owned()), values)));
     facts
 }
 
 /// The values of each label over the rows; `none` among them where some rows go without it.
-fn labels(judged: &Judged) -> BTreeMap<&str, String> {
-    let cases = &judged.record.plan.cases;
+fn labels(loaded: &LoadedRecord) -> BTreeMap<&str, String> {
+    let cases = &loaded.record.plan.cases;
     let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
     for (name, value) in cases.iter().flat_map(|case| &case.labels) {
         let (rows, seen) = values.entry(name).or_default();
         *rows += 1;
         seen.insert(value);
     }
-    let told = values.into_iter().map(|(name, (rows, seen))| {
+    let pairs = values.into_iter().map(|(name, (rows, seen))| {
         let without = (rows < cases.len()).then_some("none");
         (name, without.into_iter().chain(seen).collect::<Vec<_>>().join(", "))
     });
-    told.collect()
+    pairs.collect()
 }
 
 /// The different values of a fact of the ranks, in order, in short.
@@ -165,7 +165,7 @@ fn distinct(ranks: &[RankFacts], fact: impl Fn(&RankFacts) -> String) -> String 
     shortened(&values.into_iter().collect::<Vec<_>>(), ", ")
 }
 
-/// All of a few; of many the first to look at, how many there are, and a hash of all.
+/// All values if there are few; else the first ones, their number, and a hash of all.
 fn shortened(values: &[String], between: &str) -> String {
     let whole = values.join(between);
     match values.len() {
@@ -182,8 +182,8 @@ fn rank_map(header: &Header) -> String {
 }
 
 /// The names of the rows, hashed; cadence, sizes and layouts are parts of names.
-fn rows(judged: &Judged) -> String {
-    let cases = &judged.record.plan.cases;
+fn rows(loaded: &LoadedRecord) -> String {
+    let cases = &loaded.record.plan.cases;
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     format!("{} rows ({})", cases.len(), &crate::digest::sha256(names.join("\n"))[..12])
 }

@@ -1,6 +1,6 @@
-//! A comparison never looks better for one more failure: neither its exit code nor the decision of any row.
+//! One more failure never improves a comparison: neither its exit code nor the decision of any row.
 
-use super::testing::{judged, lines};
+use super::testing::{lines, loaded};
 use super::tests::{HARMS, good};
 use super::*;
 use crate::record::Line;
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 const RULE: CompareRule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
 
-/// How grave an exit code is. Runs that are refused as not alike are judged by nobody, which is never better.
+/// Severity of an exit code. Refused runs count as the most severe.
 fn gravity(code: i32) -> usize {
     [0, 3, 1, 7, 6, 5, 4].iter().position(|known| *known == code).unwrap_or(7)
 }
 
 /// The verdict's exit code, or that of the refusal.
 fn code(base: &[Line], new: &[Line]) -> i32 {
-    let verdict = compare(&[judged("a.jsonl", base.to_vec())], &[judged("b.jsonl", new.to_vec())], &RULE);
+    let verdict = compare(&[loaded("a.jsonl", base.to_vec())], &[loaded("b.jsonl", new.to_vec())], &RULE);
     verdict.map_or_else(|error| error.exit_code(), |verdict| verdict.exit_code)
 }
 
