@@ -1,4 +1,4 @@
-//! `commgauge doctor`: what can run on this machine, what is missing, and how to fix it.
+//! `commgauge doctor`: reports what can run on this machine, what is missing, and how to fix it.
 
 mod table;
 
@@ -44,7 +44,7 @@ fn parse_probe(text: &str) -> std::result::Result<Probe, String> {
 }
 
 impl DoctorCommand {
-    /// Looks and tells. The exit code is 0 unless a backend was requested that cannot run here.
+    /// Runs the checks and prints the result. The exit code is 0 unless a backend was requested that cannot run here.
     pub fn execute(&self) -> Result<i32> {
         if let Some(probe) = self.probe {
             return self.probe(probe);

@@ -197,7 +197,7 @@ impl LearnCommand {
 }
 
 impl LinkArguments {
-    /// The flags as a machine file, so that they are checked as one is.
+    /// The flags as a machine file, so that the same checks apply.
     fn machine(&self) -> Result<Machine> {
         let quoted = |text: &Option<String>| toml::Value::String(text.clone().unwrap_or_default()).to_string();
         let text = format!(

@@ -1,4 +1,5 @@
-//! Queries to a fit as a file or flags give them, kept with their columns so that answers can be put beside them.
+//! Parses queries to a fit from a file or flags; the columns of a file are retained, so that answers can be printed
+//! next to them.
 
 use crate::cost::Query;
 use crate::error::{Error, Result};
@@ -28,10 +29,10 @@ impl Asked {
     }
 }
 
-/// Reads a CSV file of queries. Further columns are carried along.
+/// Reads a CSV file of queries. Unknown columns are passed through.
 ///
 /// # Errors
-/// A usage error that names every line that cannot be read.
+/// A usage error that names every line that cannot be parsed.
 pub(super) fn read_queries(path: &Path) -> Result<Asked> {
     let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.display()));
     let file = std::fs::read(path).map_err(|cause| wrong(cause.to_string()))?;

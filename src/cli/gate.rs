@@ -45,7 +45,7 @@ impl GateCommand {
     }
 }
 
-/// The verdict on records of a machine that is a file, the name of a shipped one, or not known.
+/// The verdict on records for a machine given as a file or as a shipped name, or unknown.
 pub(super) fn gated(records: &[Judged], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
     let machine = asked.and_then(|asked| Shipped::Machine.find(asked)).as_deref().map(Machine::load).transpose()?;
     match (asked, &machine) {

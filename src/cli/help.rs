@@ -1,5 +1,5 @@
-//! What every program's definition gets beyond its flags: a short help of at most two screens, examples and exit codes below the long
-//! one, and `--color` where a command shows no table of its own.
+//! Completes the definition of every program: a short help of at most two screens, examples and exit codes below the
+//! long help, and `--color` for commands without a table.
 
 use crate::report::ColorChoice;
 use clap::{Arg, Command, builder::EnumValueParser};
@@ -205,7 +205,7 @@ fn with_color(definition: Command) -> Command {
     definition.arg(color.hide_short_help(true))
 }
 
-/// Hides in the short help what is not named, and says where it is.
+/// Hides flags that are not listed from the short help, and adds a pointer to the long help.
 fn shortened(definition: Command, shown: &[&str]) -> Command {
     let is_shown = |argument: &Arg| {
         let names = [argument.get_long(), Some(argument.get_id().as_str())];
@@ -221,7 +221,7 @@ fn shortened(definition: Command, shown: &[&str]) -> Command {
         .after_help(more)
 }
 
-/// Examples and exit codes, below what stands there anyway.
+/// Adds examples and exit codes after the existing text.
 fn below(name: &str, before: Option<String>) -> String {
     let examples = EXAMPLES.iter().find(|(program, _)| *program == name).map(|(_, text)| format!("Examples:\n{text}"));
     let parts = before.into_iter().chain(examples).chain([EXIT_CODES.to_owned()]);

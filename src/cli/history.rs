@@ -71,7 +71,7 @@ impl HistoryCommand {
         Ok(history.exit_code)
     }
 
-    /// The records that are named, and those that lie directly in the folders, by name.
+    /// The named record files, and the records directly inside the named folders, sorted by name.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for place in &self.places {

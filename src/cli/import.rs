@@ -8,7 +8,7 @@ use crate::interop::{BadLine, Imported, read_csv, read_imb, read_nccl_tests, rea
 use crate::record::Journal;
 use std::path::{Path, PathBuf};
 
-/// Bad lines that an error names one by one.
+/// Maximum number of bad lines that an error lists.
 const NAMED_LINES: usize = 20;
 
 /// Turn what another tool measured into a record

@@ -1,11 +1,11 @@
-//! The check of a launch as text: what all ranks share, where they differ, and what follows.
+//! Formats a launch report as text: the facts that all ranks share, the differences, and the messages.
 
 use super::plain_table::{Column, table, wrapped};
 use crate::launch_check::{Difference, LaunchReport};
 use crate::report::{visible, wrap};
 use crate::units::Bytes;
 
-/// Hosts that are shown one by one; of more, those whose row says something else than the first one's come first.
+/// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
 const SHOWN_HOSTS: usize = 16;
 /// A value is not shown longer in a table.
 const LONGEST_VALUE: usize = 44;
@@ -36,7 +36,7 @@ pub(super) fn text(report: &LaunchReport, width: u16) -> String {
     text
 }
 
-/// A paragraph with something before it, further lines indented under it.
+/// A paragraph with a prefix, whose further lines are indented.
 fn item(before: &str, text: &str, width: u16) -> String {
     let room = usize::from(width).saturating_sub(before.len().max(4)).max(20);
     before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
@@ -82,7 +82,7 @@ fn hosts(report: &LaunchReport, width: u16) -> String {
     let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
     let mut all: Vec<_> = report.hosts.iter().collect();
     let first = report.hosts.first();
-    // Hosts like the first one need not be seen.
+    // Hosts that equal the first one are the least interesting.
     all.sort_by_key(|host| {
         first.is_some_and(|first| (&host.binding, host.rank_count) == (&first.binding, first.rank_count))
             && first.map(|first| (first.memory_lock_bytes, first.open_files))

@@ -1,4 +1,4 @@
-//! What the programs that MPI launches share: their flags, their beginning and their end.
+//! Shared by the programs that MPI launches: flags, start-up and shutdown.
 
 use super::launched_arguments::LaunchedArguments;
 use super::launched_check;
@@ -26,13 +26,13 @@ use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
 use std::time::{Duration, Instant};
 
-/// How long a launcher may take to pass on what a rank wrote.
+/// Time for a launcher to forward the output of a rank.
 const UNTIL_PASSED_ON: Duration = Duration::from_millis(200);
 
 /// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     if std::env::var_os(watchdog::COLLECTOR_VARIABLE).is_some() {
-        // Of the launcher's and the MPI's files nothing may be held open by a process that is no rank.
+        // A process that is no rank must not hold the launcher's or MPI's files open.
         mpi_call::close_inherited_files();
         return watchdog::collector::main();
     }
@@ -77,7 +77,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     exit_code
 }
 
-/// What must stand in the environment before any library has started threads.
+/// Sets environment variables, which must happen before any library has started threads.
 fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
     let nccl = &arguments.nccl;
     let is_nccl = arguments.backend == Backend::Nccl;
@@ -96,18 +96,18 @@ fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
     if is_nccl { environment.prepare() } else { Ok(None) }
 }
 
-/// Whether this copy is the one that speaks for all before MPI reports who is who.
+/// Whether this copy prints messages for all copies before MPI has assigned ranks.
 fn speaks() -> bool {
     let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
     ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
 }
 
-/// An error that every copy of the program has found before MPI started.
+/// Reports an error that every copy of the program found before MPI started.
 fn tell_once(error: &Error) -> i32 {
     once_for_all(error.exit_code(), || eprintln!("commgauge: {error}"))
 }
 
-/// Lets one copy tell what all end with.
+/// Runs `print` in one copy only; all copies return the exit code.
 fn once_for_all(exit_code: i32, tell: impl FnOnce()) -> i32 {
     if speaks() {
         tell();
@@ -117,22 +117,22 @@ fn once_for_all(exit_code: i32, tell: impl FnOnce()) -> i32 {
     exit_code
 }
 
-/// What the others leave the copy that speaks: launchers kill all copies as soon as one ends with an error.
+/// How long the other copies wait for that message: launchers kill all copies as soon as one ends with an error.
 const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
 
-/// Help and version, or a usage error; said by one rank only.
+/// Prints help, version or a usage error on one rank only.
 fn tell_usage(message: &clap::Error) -> i32 {
     // A closed pipe is no reason to fail.
     once_for_all(message.exit_code(), || drop(message.print()))
 }
 
-/// Ends the whole launch for an error that only this rank knows of.
+/// Ends the whole launch after an error that only this rank knows of.
 fn abort(error: &Error) -> ! {
     let (rank, host, text) = (mpi_call::rank_of_this_process(), provenance::rank_facts(0).host, error.to_string());
-    // What happens on a device is told with its place.
+    // An error of a device is reported with rank and host.
     let place = if text.starts_with("rank ") { String::new() } else { format!("{rank}host {host}: ") };
     eprintln!("commgauge: {place}{text}");
-    // MPICH's launcher, when it is busy, throws away what a rank wrote the moment before it aborts.
+    // A busy MPICH launcher drops output that a rank wrote directly before it aborts.
     std::thread::sleep(UNTIL_PASSED_ON);
     mpi_call::abort(error.exit_code())
 }
@@ -214,7 +214,7 @@ fn start_watch(
     watchdog::start(world, setup)
 }
 
-/// A rank that panics ends the launch; the watchdog hears of it first, so that nobody else is blamed.
+/// A rank that panics ends the launch; the watchdog is informed first, so that no other rank becomes a suspect.
 fn tell_of_panics(watch: &Watch) {
     let (watch, before) = (watch.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
@@ -223,11 +223,11 @@ fn tell_of_panics(watch: &Watch) {
     }));
 }
 
-/// Catches copies that srun started without anything to join them by, before MPI does: some MPIs let each go on alone, others
-/// end with a page of advice and code 1. Said by one copy only.
+/// Detects copies that srun started without connecting them, before MPI starts: some MPIs let each continue alone,
+/// others end with a page of advice and code 1. Reported by one copy only.
 fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
-    // What PMIx, PMI-1 and PMI-2, mpirun and mpiexec leave with the ranks that they join.
+    // Variables that PMIx, PMI-1 and PMI-2, mpirun and mpiexec set for ranks that they connect.
     let joined = ["PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_SIZE"];
     if tasks < 2 || joined.iter().any(|name| environment(name).is_some()) {
         return Ok(());
@@ -239,7 +239,7 @@ fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> 
     )))
 }
 
-/// The rank's device, where the backend wants one. Not collective: ranks agree on the outcome when they know of each other.
+/// The rank's device, if the backend needs one. Not collective: ranks agree on the result after MPI has started.
 fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) -> Result<(Option<Opened>, Placing)> {
     let me = world.process() as usize;
     let nccl = &arguments.nccl;
@@ -267,7 +267,7 @@ fn options(arguments: &LaunchedArguments) -> Options {
     }
 }
 
-/// Who carries the calls out, once all ranks have what it needs.
+/// Creates the backend, after all ranks have what it needs.
 fn backend(
     arguments: &LaunchedArguments,
     watch: &Watch,
@@ -341,18 +341,18 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
     })
 }
 
-/// The rows that are shown as they are done. A run that goes on shows all of them at its end: most were done before.
+/// Rows that are printed when they are done. A resumed run prints all of them at its end, since most were done before.
 fn live_rows<W: Work>(work: &W, arguments: &LaunchedArguments, world: &MpiWorld) -> Option<Live> {
     let shows = work.shows_rows() && world.process() == 0 && !arguments.quiet && arguments.resume.is_none();
     shows.then(|| arguments.output.live_rows(false)).flatten().map(Live::new)
 }
 
-/// Shows the record that was just written, also where the run did not come to its end.
+/// Prints the record that was just written, also if the run was not completed.
 fn show(arguments: &LaunchedArguments, request: &Request, live: Option<&Live>, end: Option<&End>) -> Result<()> {
     if arguments.quiet || !request.record.exists() {
         return Ok(());
     }
-    // Never a terminal, whatever it looks like: some launchers give rank 0 a pseudo-terminal and copy what it gets.
+    // Never treated as a terminal: some launchers give rank 0 a pseudo-terminal and copy its output.
     let view = View::new(&Record::read(&request.record)?);
     let out = &mut std::io::stdout().lock();
     match live {
@@ -367,7 +367,7 @@ fn show(arguments: &LaunchedArguments, request: &Request, live: Option<&Live>, e
     Ok(())
 }
 
-/// Refuses ranks of which some go on with a record or have a time limit and others not: they would wait for each other for ever.
+/// Rejects ranks of which only some resume a record or have a time limit: they would wait for each other forever.
 fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
     let mine = format!("{:?} {} {:?}", arguments.resume, arguments.allow_changed, arguments.time_limit);
     let all = world.gather(mine.as_bytes())?;
@@ -383,13 +383,13 @@ fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
     )
 }
 
-/// The exit code of a record to go on with in which nothing is left to do, the same on every rank.
+/// The exit code of a record to resume in which no work is left, the same on every rank.
 fn finished_before(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
     let Some(path) = &arguments.resume else { return Ok(None) };
     let look = || {
         let record = Record::read(path)?;
         let exit_code = nothing_left(&record, path)?;
-        // `commgauge run` has said it.
+        // `commgauge run` has printed it already.
         if exit_code.is_none() && !arguments.quiet {
             state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         }

@@ -1,5 +1,5 @@
-//! The flags of every program that MPI launches. They are known without MPI too, so that `commgauge run` can check what it hands
-//! on.
+//! The flags of every program that MPI launches. They do not depend on MPI, so that `commgauge run` can check the
+//! arguments that it passes on.
 
 use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;

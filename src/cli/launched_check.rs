@@ -1,4 +1,5 @@
-//! The check of a launch, as launched programs make it: before anything is measured, and alone for `--check-launch`.
+//! The launch check as launched programs run it: before anything is measured, and as the only action of
+//! `--check-launch`.
 
 use super::LaunchedArguments;
 use super::launch_table;
@@ -40,8 +41,8 @@ pub(super) fn expected_launch(arguments: &LaunchedArguments, ranks: u32) -> Resu
     }
 }
 
-/// Compares all ranks. Collective; the report is process 0's. A rank whose input cannot be planned brings none to compare: its
-/// error is told once the ranks are known to belong together.
+/// Compares all ranks. Collective; the report is on process 0. A rank whose input cannot be planned contributes no
+/// plan; its error is reported after the ranks are known to belong together.
 pub(super) fn compared(
     world: &MpiWorld,
     arguments: &LaunchedArguments,
@@ -49,7 +50,7 @@ pub(super) fn compared(
     (request, device): (Option<&Request>, Option<DeviceFacts>),
 ) -> Result<Option<LaunchReport>> {
     let mut sheet = Sheet::of_this_process(&provenance::rank_facts(world.process()));
-    // A program whose file is gone cannot be compared; the run itself will say so.
+    // If the program's file is gone, it is not compared; the run itself will report that.
     sheet.set(Fact::Program, provenance::program_sha256().unwrap_or_default());
     sheet.set(Fact::MpiLibrary, mpi_call::library_version());
     if let Some(request) = request {
@@ -67,7 +68,7 @@ pub(super) fn compared(
     inspect(world, &sheet, places, asked)
 }
 
-/// Ends all ranks alike where the report refuses the launch. Collective.
+/// Ends all ranks with the same error if the report refuses the launch. Collective.
 pub(super) fn refuse(world: &MpiWorld, report: Option<&LaunchReport>) -> Result<()> {
     let mut text = report.map_or_else(Vec::new, |report| launch_table::refusal(report, 100).into_bytes());
     world.broadcast(&mut text)?;

@@ -9,10 +9,10 @@ const LIKE: &str = "like";
 /// Its values, in the order of the columns of [`HABITS`].
 const TOOLS: [&str; 3] = ["nccl-tests", "osu", "imb"];
 
-/// What each tool does by default, as values of our flags, by their names in the definition.
+/// Each tool's defaults, as values of our flags, by their names in the definition.
 ///
-/// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which leaves the cache; OSU and IMB use
-/// one buffer again and again, and have a barrier before each call that is timed (`osu_allreduce.c`; `-sync` of IMB).
+/// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which exceeds the
+/// cache; OSU and IMB reuse one buffer, and run a barrier before each timed call (`osu_allreduce.c`; `-sync` of IMB).
 const HABITS: [(&str, [&str; 3]); 6] = [
     ("cadence", ["streaming", "isolated", "isolated"]),
     ("placement", ["both", "one", "one"]),
@@ -22,7 +22,7 @@ const HABITS: [(&str, [&str; 3]); 6] = [
     ("format", ["nccl-tests", "osu", "imb"]),
 ];
 
-/// Part of a definition that has no flags of its own: in it `--like` sets those flags above that are not given.
+/// Part of a definition without flags of its own: with it, `--like` sets the flags listed above unless they are given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Habits;
 
@@ -87,7 +87,7 @@ mod tests {
     use crate::sample::Cadence;
     use clap::{Parser, ValueEnum};
 
-    /// What a line comes to: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
+    /// Result of a command line: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
     fn came_to(line: &str) -> (String, String, bool, bool, u32, [Option<u32>; 2], Format) {
         let sweep = Sweep::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' ')));
         let sweep = sweep.unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -146,7 +146,7 @@ mod tests {
         ] {
             assert_eq!(came_to(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
         }
-        // What exists in place only is measured all the same.
+        // A collective that exists in place only is measured in place.
         assert_eq!(came_to("broadcast -b 8 -e 8 --like osu").1, "in-place");
     }
 

@@ -1,6 +1,6 @@
-//! The table of `commgauge model`: parameters, shape, and what was inferred, fitted to a width.
+//! The table of `commgauge model`: parameters, shape, and inferred values, fitted to a width.
 //!
-//! Nothing is counted here; all numbers are in the document.
+//! Nothing is counted here; all numbers come from the document.
 
 use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
 use super::plain_table::STYLE;
@@ -14,7 +14,7 @@ const GAP: u16 = 2;
 /// Ranges of layers that are listed before the rest is only counted.
 const MOST_RANGES: usize = 4;
 
-/// The whole answer.
+/// The complete table.
 pub(super) fn table(document: &ModelDocument, width: u16) -> String {
     let mut out = format!("{}  ({}, {})\n\n", document.name, document.model_type, document.file);
     out.push_str(&lines(parameters(document), &["parameters", "count", "billion"], &[1, 2], width));
@@ -192,7 +192,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Names come from files; none may steer the terminal.
+/// Escapes names from files, which must not contain terminal control sequences.
 fn visible(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }

@@ -1,4 +1,5 @@
-//! The flags of `--backend nccl`. They are known without it too, so that `commgauge run` can check what it hands on.
+//! The flags of `--backend nccl`. They do not depend on NCCL, so that `commgauge run` can check the arguments that it
+//! passes on.
 
 use crate::error::{Error, Result};
 use crate::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
@@ -117,7 +118,7 @@ impl Protocol {
 }
 
 impl NcclArguments {
-    /// What sets the cases of a run with these flags apart from the same cases without.
+    /// Labels that distinguish the cases of a run with these flags from the same cases without.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let set = [
             ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
@@ -146,12 +147,12 @@ impl NcclArguments {
         if let [only] = self.buffers[..] { only } else { Buffers::Plain }
     }
 
-    /// The one limit to thread blocks that holds for all that is launched.
+    /// The limit to thread blocks, if exactly one is given, which then applies to all launched calls.
     pub fn only_max_ctas(&self) -> Option<u32> {
         if let [only] = self.max_ctas[..] { only } else { None }
     }
 
-    /// Refuses variants of what is handed over in one way only.
+    /// Rejects flags that request several variants where only one is possible.
     ///
     /// # Errors
     /// Usage errors that name the flag.
@@ -166,10 +167,10 @@ impl NcclArguments {
         })
     }
 
-    /// Refuses flags that would mean nothing on another backend, and limits that leave nothing.
+    /// Rejects flags without effect on another backend, and limits that exclude everything.
     ///
     /// # Errors
-    /// Usage errors that name the flag. NCCL's file may stay in the environment of a run that does without it.
+    /// Usage errors that name the flag. NCCL's file may be set in the environment of a run that does not use it.
     pub fn check(&self, is_nccl: bool) -> Result<()> {
         let given = [
             ("--device-map", self.device_map.is_some()),

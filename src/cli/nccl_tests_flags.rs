@@ -1,5 +1,6 @@
-//! The options of nccl-tests that are no flags of ours (its version 2.19.6, `src/common.cu`). A value that asks for what happens here
-//! anyway is accepted; another one is refused with what there is instead, so that nothing is left out silently.
+//! Options of nccl-tests that are not flags of commgauge (its version 2.19.6, `src/common.cu`). A value that matches
+//! the behaviour of commgauge is accepted; any other is rejected with the alternative, so that no option is ignored
+//! silently.
 
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -8,9 +9,9 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 struct Foreign {
     letter: char,
     name: &'static str,
-    /// The values that mean what happens here anyway.
+    /// Values that match the behaviour of commgauge.
     accepted: &'static [&'static str],
-    /// What there is instead of the others.
+    /// The alternative to other values.
     instead: &'static str,
 }
 
@@ -83,7 +84,7 @@ const TABLE: [Foreign; 20] = [
     ),
 ];
 
-/// All of them; nothing is left to be known of them once they were read.
+/// All such options; they are only validated, so no value is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclTestsFlags;
 

@@ -1,4 +1,4 @@
-//! Where the files of a run are: the record, and what the user named.
+//! Paths of the files of a run: its record, and the files that the user named.
 
 use crate::config::{Shipped, is_embedded};
 use crate::error::{Error, Result};
@@ -83,7 +83,7 @@ pub(crate) fn numbered(path: &Path, launches: u32) -> Vec<PathBuf> {
     (1..=launches).map(name).collect()
 }
 
-/// A file that the user named must be there and be a file, before anything is started.
+/// Checks before a run that a file named by the user exists and is a file.
 pub(crate) fn check_file(what: &str, path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() => Ok(()),
@@ -92,7 +92,8 @@ pub(crate) fn check_file(what: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// Says on stderr which file a bare name was taken to mean. Paths mean themselves, and what is not there is for its reader to refuse.
+/// Reports on stderr which file a bare name refers to. Paths are not reported, and a missing file is left to its
+/// reader.
 pub(crate) fn say_taken(kind: Shipped, asked: &Path) {
     if let Some(sentence) = taken(kind, asked) {
         eprintln!("{sentence}");
@@ -106,7 +107,7 @@ fn taken(kind: Shipped, asked: &Path) -> Option<String> {
     Some(format!("{}: {} ({})", kind.noun(), visible(asked.to_str()?), visible(place)))
 }
 
-/// A path as a word of a command, which the record keeps as text.
+/// A path as an argument of a command, which the record stores as text.
 pub(crate) fn text(path: &Path) -> Result<String> {
     let refuse = || Error::usage(format!("{}: this path is not UTF-8, which the record cannot hold", path.display()));
     path.to_str().map(str::to_owned).ok_or_else(refuse)

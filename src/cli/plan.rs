@@ -192,7 +192,7 @@ impl PlanCommand {
         Ok(0)
     }
 
-    /// Says why there is no layout, where there is none.
+    /// Returns an error with the reasons if no layout was found.
     fn refuse_nothing(&self, question: &Question, found: &Found) -> Result<()> {
         if !found.best.is_empty() {
             return Ok(());

@@ -100,7 +100,7 @@ fn cadence(text: &str) -> std::result::Result<Cadence, String> {
 }
 
 impl PredictCommand {
-    /// Reads the fit, answers, and returns the exit code.
+    /// Reads the fit, prints the predictions, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let fit = Fit::read(&self.fit)?;
         let asked = match &self.queries {
@@ -259,7 +259,7 @@ fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
     head.to_owned() + &table(&shown_columns, &rows.collect::<Vec<_>>(), width) + &reasons(asked, answers, width)
 }
 
-/// Why answers are refused, or what they were scaled from: each reason once, with the first call that it is about.
+/// Reasons for refusals, and sources of scaled answers: each reason once, with the first call that it applies to.
 fn reasons(asked: &Asked, answers: &[Prediction], width: u16) -> String {
     let mut first_and_count: Vec<(&str, &Query, usize)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();

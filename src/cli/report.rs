@@ -1,4 +1,4 @@
-//! `commgauge report RECORD...`: shows records, as text or as one HTML file, and answers with the exit code that they earn.
+//! `commgauge report RECORD...`: prints records as text or as one HTML file, and returns their exit code.
 
 use super::OutputArguments;
 use super::gate::gated;
@@ -127,7 +127,7 @@ impl ReportCommand {
             (None, None) => runs.iter().map(|run| run.view.exit_code()).collect(),
             (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
         };
-        // Records that cannot be searched still make a page, which says why.
+        // Records without suspects to search for still make a page, which gives the reason.
         let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
         let page = html(&HtmlInput {
             runs: &runs,
@@ -148,7 +148,7 @@ impl ReportCommand {
         gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
     }
 
-    /// Whether calls contradict each other, or why that says nothing here.
+    /// Checks calls for contradictions, or returns why the check does not apply.
     fn consistent(&self, records: &[Judged]) -> Result<std::result::Result<Verdict, String>> {
         if records.iter().any(|judged| judged.record.header.backend.synthetic) {
             return Ok(Err("a simulation is not compared with rules for machines".to_owned()));
@@ -182,7 +182,7 @@ fn fitted(records: &[Judged]) -> std::result::Result<Fit, String> {
     cost::fit(&measurements, FitOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Records with their views, and in what each differs from the first of all.
+/// Records with their views, and how each differs from the first of all.
 fn shown<'a>(records: &'a [Judged], all: &[Judged], views: Vec<View>) -> Vec<HtmlRun<'a>> {
     let unlike = |judged: &Judged| all.first().map_or_else(Vec::new, |first| differences(first, judged));
     let pairs = records.iter().zip(views);

@@ -44,7 +44,7 @@ use std::path::Path;
 use std::time::Instant;
 use work::Wanted;
 
-/// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
+/// Runs the subcommand and returns the exit code. Data goes to `out`, everything else to standard error.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     sweep_flags::check(arguments)?;
     if let Some(record) = &arguments.resume {
@@ -53,7 +53,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     if combinations::are_asked(arguments) {
         combinations::check(arguments)?;
     }
-    // What is wrong with the files is better told before anything is started.
+    // Errors in the files are best reported before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let (arguments, allocation) = allocation::settle(arguments)?;
     let arguments = &arguments;
@@ -93,7 +93,7 @@ fn tell(allocation: Option<&Allocation>, arguments: &RunArguments) {
     }
 }
 
-/// A simulated run that goes on.
+/// Resumes a simulated run.
 fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let nodes = supposed_nodes(arguments, None, machine.as_ref())?;
@@ -101,7 +101,7 @@ fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     run_here(arguments, (wanted, &nodes), machine, out)
 }
 
-/// The simulated backend plays all ranks in this process, so there is nothing to launch.
+/// The simulated backend runs all ranks in this process, so there is nothing to launch.
 fn run_here(
     arguments: &RunArguments,
     (wanted, nodes): (Wanted, &Nodes),
@@ -164,7 +164,8 @@ fn run_here(
     Ok(end.exit_code)
 }
 
-/// Where ranks will lie, as far as flags, host file, allocation and machine file say it; the launched program looks for itself.
+/// Predicts the hosts of the ranks from flags, host file, allocation and machine file; the launched program determines
+/// them itself.
 fn supposed_nodes(
     arguments: &RunArguments,
     allocation: Option<&Allocation>,
@@ -177,7 +178,7 @@ fn supposed_nodes(
         let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
         match launch::hosts_of_ranks(&file.display().to_string(), &text, arguments.ranks) {
             Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
-            // A form that only the launcher knows is no reason not to start it.
+            // A form that only the launcher understands does not prevent the launch.
             Err(cause) if arguments.dry_run => return Err(cause),
             Err(_) => {}
         }
@@ -215,7 +216,7 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
     Ok(0)
 }
 
-/// Every launch of `--launches`, each with a record of its own; the first that does not end well is the last.
+/// Runs every launch of `--launches`, each with its own record; stops at the first failure.
 fn launch_all(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let first = places::record_path(arguments.record.as_deref())?;
     let records = places::numbered(&first, arguments.launches);
@@ -242,7 +243,7 @@ fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> R
     sum_up(arguments, record, followed, out)
 }
 
-/// Goes on with a run.
+/// Resumes a run.
 fn launch_again(
     arguments: &RunArguments,
     again: &Again,
@@ -262,7 +263,7 @@ fn launch_again(
     sum_up(&arguments, path, followed, out)
 }
 
-/// What came of a launch that was followed.
+/// Result of a supervised launch.
 struct Followed {
     exit_code: i32,
     /// Whether there is a record to show.
@@ -286,7 +287,7 @@ fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Res
     Ok(Followed { exit_code: verdict.exit_code, has_header: seen.header.is_some(), live })
 }
 
-/// Shows what is to be shown of a launch's record, and gives its exit code.
+/// Prints the results of a launch's record, and returns its exit code.
 fn sum_up(arguments: &RunArguments, record: &Path, followed: Followed, out: &mut dyn Write) -> Result<i32> {
     let exit_code = followed.exit_code;
     match followed {
@@ -300,7 +301,7 @@ fn sum_up(arguments: &RunArguments, record: &Path, followed: Followed, out: &mut
     Ok(exit_code)
 }
 
-/// What a record comes to on one screen, or all of it, or whatever `--format` asks for.
+/// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
 fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
     show(arguments, record, out)?;
     eprintln!("record: {}", record.display());
@@ -311,7 +312,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
     let record = Record::read(path)?;
     let (view, is_terminal) = (View::new(&record), std::io::stdout().is_terminal());
     let output = &arguments.output;
-    // Of pairs the table is the answer.
+    // For pairs, the table is the summary.
     if arguments.full || output.format != Format::Table || view.pairs.is_some() {
         return output.show_on(&view, is_terminal, out);
     }
@@ -320,7 +321,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
     print_on(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }
 
-/// What the record told while it grew.
+/// State collected from the record while it grew.
 #[derive(Debug, Default)]
 struct Seen {
     /// The rank map, once the header is there.
@@ -331,27 +332,27 @@ struct Seen {
     round: Option<(u32, usize)>,
     /// Lines of cases and products so far.
     cases: u64,
-    /// The last line, if it came.
+    /// The end line, if there is one yet.
     end: Option<End>,
-    /// Whether the launch goes on with a record; its resume line then brings the rank map.
+    /// Whether the launch resumes a record; its resume line then contains the rank map.
     resumed: bool,
-    /// This host, and how many of its processes the system killed for want of memory since the launch began.
+    /// This host, and how many of its processes the OOM killer has ended since the launch began.
     out_of_memory_kills: (String, u64),
     /// Processes of this host's ranks that ended before all others; several where it was too close to call.
     first_gone: Vec<u32>,
-    /// The one rank that the watchdog saw die.
+    /// The single rank whose death the watchdog reported.
     died: Option<u32>,
 }
 
 impl Seen {
-    /// What is there before a launch goes on with a record.
+    /// The state of a record before a launch resumes it.
     fn before(record: &Record) -> Seen {
         let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
         let planned = (!record.plan.cases.is_empty() || planned > 0).then_some(planned);
         Seen { planned, cases: record.measured_lines(), resumed: true, ..Seen::default() }
     }
 
-    /// Whether the run was begun, and can be gone on with.
+    /// Whether the run was begun, so that it can be resumed.
     fn may_go_on(&self) -> bool {
         let ended = self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
         self.header.is_some() && self.planned.is_some() && !ended

@@ -1,4 +1,5 @@
-//! `commgauge selftest`: do the rules of gate and compare keep what they promise, on made-up noise and on one's own runs?
+//! `commgauge selftest`: tests the error rates of the rules of gate and compare, on synthetic noise and on recorded
+//! runs.
 
 use super::AnswerArguments;
 use crate::error::{Error, Result};
@@ -64,7 +65,7 @@ impl SelfTestCommand {
     }
 }
 
-/// The records of a folder, and what could not be read, as sentences.
+/// The records of a folder, and the read errors as sentences.
 fn read_folder(folder: &Path) -> Result<(Vec<Judged>, Vec<String>)> {
     let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.display()));
     let mut paths = Vec::new();
@@ -150,7 +151,7 @@ fn what(asked: Asked) -> &'static str {
     }
 }
 
-/// A share that lies on the promised side by chance alone is called likely, not shown.
+/// A share that is on the promised side by a statistically insignificant margin is called likely, not shown.
 fn held(decision: Decision) -> &'static str {
     match decision {
         Decision::Pass => "shown",

@@ -101,7 +101,7 @@ impl SimulateCommand {
         Ok(0)
     }
 
-    /// The machine with what is to be broken.
+    /// The machine with the injected faults.
     fn machine(&self) -> Result<Machine> {
         let mut machine = Machine::load(&self.machine)?;
         machine.faults.extend(self.faults.iter().cloned());
@@ -145,7 +145,7 @@ fn judged(path: Option<&Path>, lines: Vec<Line>) -> Result<Judged> {
     Ok(Judged { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
 }
 
-/// What a machine file that expects something would say to the rehearsal.
+/// The rehearsal's verdict for a machine file with expectations.
 fn outlook(judged: &Judged, machine: &Machine) -> Result<Option<GateOutlook>> {
     if machine.expectations.is_empty() {
         return Ok(None);
@@ -168,7 +168,7 @@ fn outlook(judged: &Judged, machine: &Machine) -> Result<Option<GateOutlook>> {
     }))
 }
 
-/// How often the faults are found, with the seeds shared among the processors.
+/// The detection rate of the faults, with the seeds distributed over the processors.
 fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
     let planted = planted(machine, nodes);
     let next = AtomicU64::new(0);
@@ -202,11 +202,11 @@ fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds
     })
 }
 
-/// About what the run takes at least and at most.
+/// Estimated minimum and maximum duration of the run.
 fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) {
     let settings = &request.settings;
     let most = plan.estimated_seconds(settings).0;
-    // What a case takes besides its samples is in the estimate too.
+    // The estimate includes the time of a case besides its samples.
     let beside = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
     let samples = f64::from(settings.fixed_iterations.unwrap_or(settings.minimum_samples));
     let own = |line: &crate::record::line::CaseLine| {

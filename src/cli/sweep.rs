@@ -1,6 +1,6 @@
-//! The flags of `commgauge-sweep`: those of nccl-tests by their letters, long names of our own beside them.
+//! The flags of `commgauge-sweep`: those of nccl-tests by their letters, each with our long name.
 //!
-//! What they mean together is checked in `sweep_plan`.
+//! `sweep_plan` checks their combination.
 
 use super::launched_arguments::parse_time_limit;
 use super::nccl_tests_flags::NcclTestsFlags;

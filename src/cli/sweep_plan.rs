@@ -1,4 +1,4 @@
-//! What the flags of `commgauge-sweep` mean together: a sweep, its plan and how samples are taken.
+//! Combines the flags of `commgauge-sweep` into a sweep, its plan and sampling settings.
 
 use super::sweep::{Chosen, SweepArguments, parse_all_or};
 use crate::collective::{Collective, ReduceOp};
@@ -12,16 +12,16 @@ use crate::units::{Bytes, Seconds};
 use crate::variant::Variants;
 use crate::workload::WorkPlan;
 
-/// The time of a sweep for which nobody says how long it may take: so much for all, and so much for each case. Four collectives of 24
-/// sizes, in and out of place and in both cadences (384 cases) take 17 s.
+/// Default duration of a sweep: a constant, plus a time for each case. Four collectives of 24 sizes, in and out of
+/// place and in both cadences (384 cases) take 17 s.
 const SECONDS_OF_ALL: f64 = 2.0;
 const SECONDS_OF_EACH: f64 = 0.04;
-/// Smallest and largest size of nccl-tests where no flag says otherwise.
+/// Default smallest and largest size, as in nccl-tests.
 const DEFAULT_BYTES: Bytes = Bytes(32 << 20);
 
 impl SweepArguments {
-    /// The plan on `world_size` ranks, how samples are taken, and what the record says was requested. The hash is over the
-    /// sweep and the settings, so equal requests have equal hashes however they were written.
+    /// The plan on `world_size` ranks, the sampling settings, and the request as stored in the record. The hash is over
+    /// the sweep and the settings, so equal requests have equal hashes however they were written.
     ///
     /// # Errors
     /// Usage errors that name the flag.
@@ -39,7 +39,7 @@ impl SweepArguments {
     /// How samples of so many cases are taken.
     fn settings(&self, cases: usize) -> Result<RunSettings> {
         let asked = &self.sampling;
-        // Numbers of calls of another tool give way to a precision or a budget.
+        // The number of calls of another tool is ignored if there is a precision or a budget.
         let stops_itself = asked.precision.is_some() || asked.budget.is_some();
         let calls_like = self.like.filter(|_| !stops_itself);
         let settings = RunSettings { calls_like, rows_in_order: true, ..asked.settings() };

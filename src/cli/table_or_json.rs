@@ -1,4 +1,4 @@
-//! For commands that show one answer, as a table for people or as JSON for programs, and the writing of it to stdout.
+//! For commands that print one answer: as a table, or as JSON for programs.
 
 use super::terminal::columns;
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     print_on(&mut std::io::stdout().lock(), text)
 }
 
-/// The same on whatever stands for stdout.
+/// The same for any writer in place of stdout.
 pub(crate) fn print_on(out: &mut dyn Write, text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {

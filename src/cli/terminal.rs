@@ -1,5 +1,5 @@
-//! What the terminal is like: the one place that heeds `--color`, NO_COLOR, TERM, `--width` and COLUMNS, for our tables and for what
-//! the parser of flags prints.
+//! Properties of the terminal: the one place that evaluates `--color`, NO_COLOR, TERM, `--width` and COLUMNS, for our
+//! tables and for the output of the flag parser.
 
 use super::help;
 use crate::report::ColorChoice;
@@ -9,10 +9,10 @@ use std::io::IsTerminal;
 
 /// Columns of a table that goes into a file or a pipe.
 pub(crate) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
-/// Fewer columns than this hold no table.
+/// A table does not fit into fewer columns than this.
 const LEAST_WIDTH: u16 = 40;
 
-/// Whether to colour what goes to standard output.
+/// Whether to use colours on standard output.
 pub(crate) fn colors(asked: ColorChoice, is_terminal: bool) -> bool {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
     asked.decide(no_color.as_deref(), term.as_deref(), is_terminal)
@@ -23,7 +23,7 @@ pub(crate) fn columns(asked: Option<u16>) -> u16 {
     columns_of(asked, std::io::stdout().is_terminal())
 }
 
-/// The same of a table that goes to a terminal or not: as asked, else COLUMNS, else those of the terminal.
+/// Columns of a table that may or may not go to a terminal: as requested, else COLUMNS, else those of the terminal.
 pub(crate) fn columns_of(asked: Option<u16>, is_terminal: bool) -> u16 {
     let terminal = terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
     decide_columns(asked, std::env::var("COLUMNS").ok().as_deref(), terminal)
@@ -53,14 +53,15 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> Result<P, clap::Error> {
     P::from_arg_matches(&definition.try_get_matches_from(words)?)
 }
 
-/// `-np 4`, as mpirun has it, is `-n 4`; the parser would read it as `-n p`. Words behind `--` are for others.
+/// Replaces `-np 4`, as mpirun has it, by `-n 4`; the parser would read it as `-n p`. Arguments after `--` are
+/// unchanged.
 fn with_one_name_for_ranks(words: Vec<OsString>) -> Vec<OsString> {
     let ours = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let renamed = |(index, word): (usize, OsString)| if index < ours && word == "-np" { "-n".into() } else { word };
     words.into_iter().enumerate().map(renamed).collect()
 }
 
-/// The word of `--color` before the flags are parsed; `auto` leaves NO_COLOR to the parser, which heeds it too.
+/// The value of `--color` before the flags are parsed; `auto` leaves NO_COLOR to the parser, which evaluates it too.
 fn colors_of_parser(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
     let mut choice = ColorChoice::Auto;

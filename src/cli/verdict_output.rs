@@ -58,7 +58,7 @@ pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()
     }
 }
 
-/// Columns of a table: what was requested, or those of the terminal where it goes to one.
+/// Columns of a table: as requested, or those of the terminal if it goes to one.
 pub(super) fn columns(asked: Option<u16>, file: Option<&Path>) -> u16 {
     columns_of(asked, file.is_none() && std::io::stdout().is_terminal())
 }
@@ -71,7 +71,8 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Judged>> {
     })
 }
 
-/// Writes beside the file, brings it to the disk and renames it: whoever reads meanwhile sees the old text or the new one.
+/// Writes a temporary file, flushes it to disk and renames it: a concurrent reader sees either the old text or the new
+/// one.
 pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     let refused = |cause| Error::usage(format!("cannot write {}: {cause}", path.display()));
     let mut beside = path.as_os_str().to_owned();
@@ -81,7 +82,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     let done = written.and_then(|()| std::fs::rename(&beside, path));
     done.map_err(|cause| {
-        // Whether or not it can be taken away again, the trouble to tell is the first.
+        // The first error is the one to report, even if the temporary file cannot be removed.
         let _ = std::fs::remove_file(&beside);
         Error::file("write", path, cause)
     })

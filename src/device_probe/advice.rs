@@ -1,6 +1,6 @@
-//! What to do about an answer of the CUDA driver by which nothing works. The numbers are those of `CUresult` (cuda.h).
+//! Fixes for fatal error codes of the CUDA driver. The numbers are those of `CUresult` (cuda.h).
 
-/// The fix of an error that has one beyond its own words.
+/// The fix for an error code, where one is known.
 pub fn advice(code: i32) -> Option<&'static str> {
     Some(match code {
         34 => {

@@ -1,4 +1,4 @@
-//! The questions to the CUDA driver. Section numbers are those of the CUDA driver API.
+//! Queries the CUDA driver. Section numbers are those of the CUDA driver API.
 
 use super::{CudaAnswer, DOUBLE, Device, advice, load};
 use libloading::Library;
@@ -8,17 +8,17 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 type Code = c_int;
 /// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `..._PCI_DEVICE_ID`, `..._PCI_DOMAIN_ID`.
 const PCI: [c_int; 3] = [33, 34, 50];
-/// More devices than any host has; a broken driver that counts more is not believed.
+/// More devices than any host has; a larger count is taken as a driver error.
 const MOST_DEVICES: c_int = 64;
 
-/// Loads the driver and asks.
+/// Loads the driver and queries it.
 pub(super) fn ask() -> Result<CudaAnswer, String> {
     let (library, file) = load(&["libcuda.so.1".into(), "libcuda.so".into()])?;
     let mut answer = CudaAnswer { file, ..CudaAnswer::default() };
     if let Err(problem) = fill(&library, &mut answer) {
         answer.problem = Some(problem);
     }
-    // Unloading a driver that has started threads is asking for trouble.
+    // Unloading a driver that has started threads is unsafe.
     std::mem::forget(library);
     Ok(answer)
 }
@@ -98,7 +98,7 @@ fn lacks(symbol: &str) -> String {
     format!("the library has no {symbol}")
 }
 
-/// Turns a code that is not success into the driver's own words.
+/// Turns an error code into the driver's own message.
 fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
     if code == 0 {
         return Ok(());

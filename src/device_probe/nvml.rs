@@ -1,4 +1,4 @@
-//! The questions to NVML: how each device of this machine is at this moment. Nothing is changed.
+//! Queries NVML for the current state of each device. Nothing is changed.
 
 use super::{NvmlAnswer, NvmlDevice};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -11,7 +11,7 @@ pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
 /// No device has more links.
 pub const MOST_NVLINKS: u32 = 36;
 
-/// What is a reason to be slower than usual, by the names that `nvidia-smi -q` has for them.
+/// Throttle reasons that reduce performance, by the names that `nvidia-smi -q` uses.
 pub const HELD_BACK: [(ThrottleReasons, &str); 6] = [
     (ThrottleReasons::SW_POWER_CAP, "power cap"),
     (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
@@ -21,7 +21,7 @@ pub const HELD_BACK: [(ThrottleReasons, &str); 6] = [
     (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
 ];
 
-/// Loads the library and asks.
+/// Loads the library and queries it.
 pub(super) fn ask() -> Result<NvmlAnswer, String> {
     let nvml = Nvml::builder()
         .lib_path(OsStr::new(NVML_LIBRARY))
@@ -87,7 +87,7 @@ mod tests {
     fn where_nvml_is_missing_that_is_said_by_its_file() {
         match ask() {
             Err(reason) => assert!(reason.contains(NVML_LIBRARY), "{reason}"),
-            // On a host with GPUs it answers.
+            // A host with GPUs has a driver version.
             Ok(answer) => assert!(!answer.driver.is_empty()),
         }
     }

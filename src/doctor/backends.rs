@@ -1,4 +1,4 @@
-//! Who can carry calls out here: one sentence for each backend.
+//! Availability of each backend on this machine, as one sentence each.
 
 use super::document::BackendVerdict;
 use crate::device_probe::{CudaAnswer, NcclAnswer};

@@ -1,4 +1,4 @@
-//! Whether this runs in a container, and what that changes.
+//! Detects whether this process runs in a container, and reports the consequences.
 
 use super::document::{Finding, Section, State};
 use super::system::System;

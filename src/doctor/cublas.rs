@@ -1,4 +1,4 @@
-//! cuBLAS, which matrix products on GPUs need and nothing else: which file, which version.
+//! Finds cuBLAS, which is needed only for matrix products on GPUs: its file and version.
 
 use super::cuda::fitting;
 use super::document::{Finding, Section, State};
@@ -7,7 +7,8 @@ use crate::device_probe::{CublasAnswer, Probe};
 
 const INSTALL: &str = "only [[compute]] needs it: install the CUDA toolkit, or the Python package nvidia-cublas (CUDA 13) or nvidia-cublas-cu12, and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_CUBLAS_LIBRARY";
 
-/// `driver_cuda` is the newest CUDA that the driver serves, such as `12.8`, where there is one. Without GPUs nothing is missed.
+/// `driver_cuda` is the newest CUDA that the driver supports, such as `12.8`, if there is a driver. Without GPUs cuBLAS
+/// is not reported as missing.
 pub(super) fn look(system: &dyn System, driver_cuda: Option<&str>) -> Section {
     let missing = if driver_cuda.is_some() { State::Warning } else { State::Note };
     let finding = match system.ask(Question::Library(Probe::Cublas)) {

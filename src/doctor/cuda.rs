@@ -8,7 +8,7 @@ use crate::units::Bytes;
 const NVIDIA: &str = "0x10de";
 const INSTALL: &str = "install NVIDIA's driver; inside a container start it with GPUs (docker run --gpus all, enroot, or a Kubernetes limit nvidia.com/gpu)";
 
-/// What was found, and how many devices there are.
+/// Findings about CUDA, and the number of devices.
 pub(super) struct Cuda {
     pub section: Section,
     pub ready: Result<CudaAnswer, (String, Option<String>)>,
@@ -29,9 +29,9 @@ pub(super) fn look(system: &dyn System) -> Cuda {
     Cuda { section, ready, devices }
 }
 
-/// The finding about a library that was built with this CUDA: `state` and a fix where that is of a later major number than the driver
-/// serves. Within a major number any driver runs any library (NVIDIA, CUDA Compatibility, minor versions). `package` is the Python
-/// package, less the driver's major number.
+/// Reports a library that was built with this CUDA: with `state` and a fix if its major version is newer than the
+/// driver supports. Within a major version any driver runs any library (NVIDIA, CUDA Compatibility, minor versions).
+/// `package` is the Python package without the driver's major version.
 pub(super) fn fitting(
     found: String,
     built_with: &str,

@@ -1,4 +1,4 @@
-//! How the devices are, by NVML: what makes them slower than they should be, and what to do about it.
+//! State of the devices according to NVML: reasons for reduced performance, with a fix for each.
 
 use super::document::{Finding, Section, State};
 use super::system::{Answer, Question, System};
@@ -41,7 +41,7 @@ fn told(answer: &NvmlAnswer) -> Vec<Finding> {
     findings
 }
 
-/// How a device is, in one line, and then what is wrong with it.
+/// Findings about one device: a summary line, then its problems.
 fn one(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
     if let Some(problem) = &device.problem {
         let mend = "it may have fallen off the bus: look at dmesg for XID 79, and restart the host";

@@ -1,12 +1,12 @@
-//! What the host allows: locked memory, open files, shared memory, cores.
+//! Checks limits of the host: locked memory, open files, shared memory, cores.
 
 use super::document::{Finding, Section, State};
 use super::system::System;
 use crate::units::Bytes;
 
-/// What containers have unless told otherwise, and which is too little for several ranks.
+/// The default size in containers, which is too small for several ranks.
 const SMALL_SHARED_MEMORY: u64 = 64 << 20;
-/// Of this, MPI and NCCL of eight ranks want a part at least.
+/// MPI and NCCL use a part of this for eight ranks.
 const ENOUGH_SHARED_MEMORY: u64 = 1 << 30;
 /// RDMA transports lock the memory of their buffers.
 const ENOUGH_LOCKED: u64 = 1 << 30;

@@ -1,4 +1,5 @@
-//! MPI: what the programs were built against, whether they are here and find their libraries, and who launches them.
+//! Checks MPI: what the programs were built against, whether they are installed and find their libraries, and which
+//! launcher is found.
 
 use super::document::{Finding, Part, Section, State};
 use super::system::{Answer, Question, System};
@@ -35,7 +36,7 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
             offered.push(text.clone());
             findings.push(Finding::new("launcher", State::Fine, text));
         }
-        // The sentence says what was looked for, then what to do.
+        // The message of the error names what was searched for, then the fix.
         Err(error) => {
             let text = error.to_string();
             let (found, mend) = text

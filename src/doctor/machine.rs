@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// A program or library that says nothing for so long does not come back. Starting a driver on eight GPUs may take seconds.
+/// A program or library without an answer for so long is taken as hung. Initialising the driver on eight GPUs may take
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No answer is longer.
+/// Longer output is cut.
 const LONGEST_ANSWER_BYTES: u64 = 1 << 20;
 
 /// This machine.
@@ -123,7 +124,7 @@ fn run(mut command: Command, patience: Duration) -> Answer {
         let sender = sender.clone();
         std::thread::spawn(move || {
             let mut text = Vec::new();
-            // What cannot be read counts as nothing said.
+            // A stream that cannot be read counts as empty.
             let _ = stream.map(|stream| stream.take(LONGEST_ANSWER_BYTES).read_to_end(&mut text));
             let _ = sender.send(());
             String::from_utf8_lossy(&text).into_owned()

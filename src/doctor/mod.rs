@@ -1,6 +1,6 @@
-//! What of commgauge can run on this machine, what is missing, and how to fix it, in plain words. Needs neither MPI nor a GPU.
+//! Determines which backends can run on this machine, what is missing, and how to fix it. Needs neither MPI nor a GPU.
 //!
-//! Everything is asked through [`System`], so that machines that are not at hand can be made up in tests.
+//! All facts are read through [`System`], so that tests can supply arbitrary machines.
 
 mod backends;
 mod container;
@@ -22,7 +22,7 @@ pub use document::{BackendVerdict, DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument
 pub use machine::Machine;
 pub use system::{Answer, Question, System, Volume};
 
-/// Looks at everything.
+/// Runs all checks.
 pub fn examine(system: &dyn System) -> DoctorDocument {
     let launching = launching::look(system);
     let cuda = cuda::look(system);

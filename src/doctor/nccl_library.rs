@@ -1,4 +1,4 @@
-//! NCCL: which file, which version, whether it fits the driver, and what it lacks.
+//! Checks NCCL: its file and version, whether it fits the driver, and missing functions.
 
 use super::cuda::fitting;
 use super::document::{Finding, Part, Section, State};

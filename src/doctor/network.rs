@@ -1,4 +1,4 @@
-//! What GPUs and hosts reach each other by: RDMA adapters, and the modules that let them read the memory of GPUs.
+//! Checks the interconnects of GPUs and hosts: RDMA adapters, and the kernel modules for GPUDirect RDMA.
 
 use super::document::{Finding, Section, State};
 use super::system::System;
@@ -20,7 +20,7 @@ pub(super) fn look(system: &dyn System, gpus: usize) -> Section {
             "none (/sys/class/infiniband is empty): between hosts there is TCP only",
         ));
     }
-    // Without adapters or without GPUs these have nothing to do.
+    // Without adapters or without GPUs these modules are not used.
     if !adapters.is_empty() && gpus > 0 {
         findings.push(peer_memory(system));
         findings.push(gdrcopy(system));

@@ -1,38 +1,38 @@
-//! What the doctor may ask of a machine.
+//! Interface through which the doctor reads the state of a machine.
 
 use crate::device_probe::Probe;
 use std::path::Path;
 
-/// A question to a program or a library, which is put in another process: none of them is trusted to come back.
+/// A query to a program or a library. It is run in another process, since any of them may hang or crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question<'a> {
     /// `PROGRAM --version`.
     Version(&'a str),
     /// Which libraries a program would load, as `ldd` lists them.
     Libraries(&'a Path),
-    /// What a GPU library says of itself, as JSON.
+    /// The description that a GPU library gives of itself, as JSON.
     Library(Probe),
 }
 
-/// What came of a question.
+/// Outcome of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What was printed.
+    /// The standard output.
     Text(String),
-    /// Nothing of that name is there: why it cannot be started.
+    /// The program or library does not exist: why it cannot be started.
     Absent(String),
-    /// It ended with an error; what it said.
+    /// It failed, with its error output.
     Failed(String),
-    /// It crashed or did not come back: how.
+    /// It crashed or timed out: how.
     Died(String),
 }
 
-/// Room in a file system.
+/// Capacity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// All of it.
     pub bytes: u64,
-    /// What is free.
+    /// Free bytes.
     pub free_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ pub trait System {
     fn read(&self, path: &str) -> Option<String>;
     /// The names in a folder, sorted; none where there is no such folder.
     fn list(&self, path: &str) -> Option<Vec<String>>;
-    /// Whether something is at this path.
+    /// Whether the path exists.
     fn exists(&self, path: &str) -> bool;
     /// A question to another program.
     fn ask(&self, question: Question) -> Answer;

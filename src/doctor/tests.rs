@@ -1,4 +1,4 @@
-//! Tests of the doctor on machines that are made up: one with nothing, one with everything, and what is wrong with others.
+//! Tests of the doctor on synthetic machines: one with nothing, one with everything, and some with single problems.
 
 use super::*;
 use crate::device_probe::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
@@ -6,7 +6,7 @@ use crate::launch::Flavor;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A machine that has what is put into it.
+/// A machine that has exactly what the test puts into it.
 #[derive(Clone, Default)]
 struct Made {
     files: BTreeMap<String, String>,
@@ -95,7 +95,7 @@ fn cuda(devices: usize, peer: bool) -> CudaAnswer {
     }
 }
 
-/// As a device of a cluster is while it has nothing to do.
+/// A healthy, idle device of a cluster.
 fn healthy() -> NvmlDevice {
     NvmlDevice {
         problem: None,

@@ -1,6 +1,6 @@
-//! What to do about the troubles of launchers that have a known way out. Pure: their text in, a sentence out.
+//! Advice for launcher errors with a known fix.
 
-/// The sentence for the first known trouble in the launcher's output.
+/// Advice for the first known error in the launcher's output.
 pub fn advice(output: &str) -> Option<&'static str> {
     let known: [(&[&str], &str); 6] = [
         (

@@ -1,10 +1,10 @@
-//! The launch of a record once more: the launcher and its words as they were, with other words for the program.
+//! Repeats the launch of a record: with the same launcher and launcher arguments, and new arguments for the program.
 
 use super::command::{LaunchCommand, stop_signal};
 use super::family::Family;
 use std::path::Path;
 
-/// What came before the program in a launch command.
+/// The part of a launch command before the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPart {
     environment: Vec<(String, String)>,

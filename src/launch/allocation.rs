@@ -1,6 +1,6 @@
-//! What Slurm gave to the job that this process runs in, from the environment: the job, its hosts, its ranks on each.
+//! Reads the Slurm allocation of this process from the environment: the job, its hosts, and the ranks on each.
 //!
-//! Nothing is asked of Slurm's daemons, and whether srun is there is not known here.
+//! Neither Slurm's daemons nor srun are used here.
 
 use super::hostlist::{MOST_HOSTS, expand, first_difference};
 use crate::error::{Error, Result};
@@ -12,13 +12,13 @@ pub struct Allocation {
     pub job: String,
     /// Hosts in Slurm's short form, such as `node[1-4]`.
     pub host_list: String,
-    /// Ranks that the allocation was requested, or has room for.
+    /// Number of ranks that was requested for the allocation, or that it has room for.
     pub ranks: u32,
     /// Every host and its ranks.
     pub hosts: Vec<(String, u32)>,
 }
 
-/// Slurm's own words for the choice between its kinds of MPI, where a site or a user made it.
+/// Slurm's own setting for the MPI plugin, set by a site or a user.
 const MPI_TYPE: &str = "SLURM_MPI_TYPE";
 
 impl Allocation {
@@ -70,10 +70,10 @@ impl Allocation {
         Ok(Some(Self { job, host_list, ranks, hosts }))
     }
 
-    /// The ranks of a run for which `asked` were asked; all of them where nobody asked.
+    /// Number of ranks of a run: `requested`, or all ranks of the allocation where the user gave no number.
     ///
     /// # Errors
-    /// Where more are requested than the allocation has.
+    /// If more ranks are requested than the allocation has.
     pub fn ranks_for(&self, asked: Option<u32>) -> Result<u32> {
         match asked {
             Some(asked) if asked > self.ranks => Err(Error::usage(format!(
@@ -119,7 +119,7 @@ impl Allocation {
         all.take(ranks as usize).collect()
     }
 
-    /// The sentence that says what is used.
+    /// A sentence that describes the part of the allocation in use.
     pub fn sentence(&self, ranks: u32) -> String {
         let of = if ranks == self.ranks { String::new() } else { format!(" of its {}", self.ranks) };
         let hosts = if self.hosts.len() == 1 { "host" } else { "hosts" };
@@ -127,13 +127,13 @@ impl Allocation {
     }
 }
 
-/// How srun is to bring ranks of this MPI together: the word for its `--mpi`, where nobody has chosen yet.
+/// The value for srun's `--mpi` that fits this MPI; none where the user or site has chosen one.
 ///
-/// `offered` is what `srun --mpi=list` says. Open MPI speaks PMIx, MPICH Slurm's PMI-2; without either, every rank believes
-/// that it is alone.
+/// `offered` is the output of `srun --mpi=list`. Open MPI needs PMIx and MPICH needs Slurm's PMI-2; without either,
+/// every rank starts as a single process.
 ///
 /// # Errors
-/// Where the site's Slurm offers neither.
+/// If the site's Slurm offers neither.
 pub fn srun_mpi(
     flavor: Option<super::Flavor>,
     offered: &str,

@@ -1,9 +1,9 @@
-//! Environments of jobs, as Slurm 22.05 gives them, and what is wrong in others.
+//! Job environments as Slurm 22.05 sets them, and invalid variants.
 
 use super::*;
 use crate::launch::Flavor;
 
-/// What a batch script sees after `sbatch -N 2 --ntasks-per-node=2`.
+/// Environment of a batch script after `sbatch -N 2 --ntasks-per-node=2`.
 const BATCH: &[(&str, &str)] = &[
     ("SLURM_JOB_ID", "7"),
     ("SLURM_JOB_NODELIST", "host[0-1]"),
@@ -49,7 +49,7 @@ fn ranks_and_hosts_come_from_the_job() {
     assert_eq!((job.ranks, job.host_of_rank(3)), (4, vec!["host0", "host0", "host1"]));
     assert_eq!(job.sentence(4), "Slurm job 7: 4 ranks on 2 hosts (host[0-1])");
     assert_eq!(job.sentence(2), "Slurm job 7: 2 of its 4 ranks on 2 hosts (host[0-1])");
-    // Without --ntasks there is no SLURM_NTASKS, and the room on the hosts counts. An interactive step has one task.
+    // Without --ntasks, SLURM_NTASKS is not set, and the slots on the hosts count. An interactive step has one task.
     for changes in [[("SLURM_NTASKS", ""), ("SLURM_TASKS_PER_NODE", "3,1")], [("SLURM_STEP_NUM_TASKS", "1"), ("", "")]]
     {
         assert_eq!(read(BATCH, &changes).expect("readable").expect("a job").ranks, 4);

@@ -1,6 +1,6 @@
-//! Starts a launch command, passes on what it prints, and sees to it that nothing is left running.
+//! Starts a launch command, forwards its output, and ensures that no process is left running.
 //!
-//! What the launch is for, and how its progress is told, is the watcher's business.
+//! The purpose of the launch and its progress reports are up to the caller's [`Watch`].
 
 use super::command::LaunchCommand;
 use super::leftovers::{MARK, end_leftovers, wait_for_watchdog};
@@ -12,11 +12,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a launch that was told to stop may take before it is killed.
+/// How long a launch may take to stop before it is killed.
 pub const GRACE: Duration = Duration::from_secs(5);
-/// How often the watcher is asked, and the longest time that a signal waits.
+/// Polling interval of the watcher, and the longest delay of a signal.
 const TICK: Duration = Duration::from_millis(50);
-/// The end of the output that is kept to find out why a launch failed.
+/// Bytes at the end of the output that are retained to diagnose a failed launch.
 const KEPT_BYTES: usize = 64 * 1024;
 
 /// Whoever follows a launch.
@@ -38,15 +38,16 @@ pub struct Ending {
     pub signal: Option<i32>,
     /// The first signal that we passed on.
     pub interrupted_by: Option<i32>,
-    /// The end of what launcher and ranks printed.
+    /// The end of the output of launcher and ranks.
     pub output: String,
     /// Processes that outlived the launcher and had to be killed.
     pub leftovers_killed: usize,
 }
 
-/// Runs the command to its end. `mark` is a word that no other launch uses; `grace` is [`GRACE`] but in tests.
+/// Runs the command to its end. `mark` is an environment value unique to this launch; `grace` is [`GRACE`] except in
+/// tests.
 ///
-/// The launcher gets a process group of its own, so that a Ctrl-C at the terminal reaches it once, through us.
+/// The launcher gets its own process group, so that a Ctrl-C at the terminal reaches it once, through us.
 pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
     let mut child = Command::new(&command.program)
         .args(&command.arguments)
@@ -62,7 +63,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     let mut ending = Ending::default();
     let stop = Stop { signal: command.stop_signal, grace };
     let status = wait(&mut child, &lines, stop, &mut ending, watch);
-    // Whatever happened, also a failing wait: nothing stays behind.
+    // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
     wait_for_watchdog(mark, GRACE);
@@ -117,7 +118,7 @@ fn wait(
     }
 }
 
-/// How a launch is asked to stop, and how long it may take.
+/// Signal that asks a launch to stop, and how long it may take.
 #[derive(Clone, Copy)]
 struct Stop {
     signal: Option<i32>,
@@ -133,7 +134,7 @@ fn passed_on(number: i32, instead: Option<i32>) -> Signal {
 
 fn kill_group(child: &Child, signal: Signal) {
     if let Some(group) = Pid::from_raw(child.id() as i32) {
-        // The group may be gone already, which is what is wanted.
+        // The group may have ended already.
         let _ = kill_process_group(group, signal);
     }
 }

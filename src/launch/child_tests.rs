@@ -1,10 +1,10 @@
-//! Launches of small shell programs: what they print, how they end, and that nothing outlives them.
+//! Launches of small shell programs: their output, their exit status, and that no process outlives them.
 
 use super::*;
 use rustix::process::test_kill_process;
 
-/// Passes on the signals of a list, each so many ticks after the first line: a program that said something has set its traps,
-/// however busy the machine is.
+/// Delivers each signal of a list so many ticks after the first line: a program that has printed a line has set its
+/// traps, however busy the machine is.
 struct Script {
     signals: Vec<(u32, i32)>,
     ticks: u32,
@@ -24,7 +24,7 @@ impl Watch for Script {
     }
 }
 
-/// Long enough for a program that wants to end in its own way on a busy machine.
+/// Long enough for a program to handle its signal on a busy machine.
 const OWN_GRACE: Duration = Duration::from_secs(3);
 
 fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>, Duration) {
@@ -43,7 +43,7 @@ fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>
 
 fn assert_gone(pid: &str) {
     let pid = Pid::from_raw(pid.parse().expect("a process id")).expect("not 0");
-    // Its parent may still have to collect it, so a zombie counts as gone.
+    // Its parent may not have reaped it yet, so a zombie counts as ended.
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let zombie = state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
     assert!(zombie || test_kill_process(pid).is_err(), "{pid} still runs: {state}");
@@ -70,10 +70,10 @@ fn output_status_and_environment_come_through() {
 
 #[test]
 fn an_interrupted_launch_may_end_in_its_own_way() {
-    // Not SIGINT: a shell that was itself started with it ignored, as scripts start what runs in the background, cannot trap it.
+    // Not SIGINT: a shell started with SIGINT ignored, as scripts start background processes, cannot trap it.
     let (ending, lines, _) =
         run("trap 'echo told; exit 1' TERM; echo ready; while :; do sleep 0.05; done", "own-way", &[(6, 15)]);
-    // The shell may say besides that its sleep was terminated.
+    // The shell may also report that its sleep was terminated.
     assert!(lines.iter().any(|line| line == "told"), "{lines:?}");
     assert_eq!((ending.code, ending.interrupted_by), (Some(1), Some(15)));
 }

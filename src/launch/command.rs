@@ -1,13 +1,13 @@
-//! The launch command as data: from the ranks that are wanted to the words that start them.
+//! The launch command as data: from the requested ranks to the arguments that start them.
 //!
-//! The transport is never chosen here: what a launcher takes unasked is what is measured.
+//! The transport is never chosen here: the launcher's default is what is measured.
 
 use super::family::{Family, Launcher};
 use super::quote::{quote, quote_program};
 use crate::error::{Error, Result};
 use rustix::process::Signal;
 
-/// What is to be launched, and where.
+/// What to launch, and where.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Number of ranks.
@@ -18,17 +18,17 @@ pub struct Request {
     pub host_file: Option<String>,
     /// Cores that the ranks share: of this host, or of the Slurm allocation. Not looked at where hosts are named.
     pub cores: u32,
-    /// How srun brings the ranks together, the word of its `--mpi`; where none, Slurm's own setting holds.
+    /// The value of srun's `--mpi`; Slurm's own setting applies where there is none.
     pub srun_mpi: Option<String>,
     /// Whether the user is root.
     pub root: bool,
-    /// Whether ranks have threads of a library beside their own, such as NCCL's, which move data too and need processors of their own.
+    /// Whether ranks have library threads, such as NCCL's proxy threads, that need their own processors.
     pub has_threads: bool,
-    /// Words for the launcher, placed after ours.
+    /// Further arguments for the launcher, placed after ours.
     pub launcher_arguments: Vec<String>,
     /// The program that every rank runs.
     pub program: String,
-    /// Its words.
+    /// Arguments of the program.
     pub program_arguments: Vec<String>,
 }
 
@@ -39,9 +39,9 @@ pub struct LaunchCommand {
     pub environment: Vec<(String, String)>,
     /// The launcher.
     pub program: String,
-    /// All its words.
+    /// All arguments.
     pub arguments: Vec<String>,
-    /// The signal that the launcher hands on to its ranks, to ask them to stop; where none, the one that arrived does.
+    /// The signal that the launcher forwards to its ranks to ask them to stop; where none, the received signal is sent.
     pub stop_signal: Option<i32>,
 }
 
@@ -58,7 +58,7 @@ impl LaunchCommand {
         words.join(" ")
     }
 
-    /// The words, with the environment in front as `env` takes it; for the record.
+    /// The command line, with the environment in front in the form of `env`; for the record.
     pub fn words(&self) -> Vec<String> {
         let changes = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
         let env = (!self.environment.is_empty()).then(|| "env".to_owned());
@@ -74,7 +74,7 @@ enum Room {
     Enough,
     /// More ranks than cores: they take turns, unbound.
     Shared,
-    /// The hosts come from the user, their cores are not known here: the launcher's own binding holds.
+    /// The user named the hosts, whose cores are not known here: the launcher's default binding applies.
     Unknown,
 }
 
@@ -98,8 +98,8 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal })
 }
 
-/// All of them take SIGTERM as the order to kill within a second or at once, and srun takes SIGINT as a question; this one they
-/// hand on to the ranks, who then have the time to end in order.
+/// On SIGTERM launchers kill the ranks at once or within a second, and srun treats SIGINT as a question; this signal is
+/// forwarded to the ranks, which then have time to shut down cleanly.
 pub(super) fn stop_signal(family: Family) -> Option<i32> {
     match family {
         Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::IntelMpi | Family::Slurm => {
@@ -136,7 +136,7 @@ pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
         .collect()
 }
 
-/// Whether the user's own words for the launcher settle a matter, so that ours would contradict them.
+/// Whether the user's own launcher arguments contain one of the flags, so that ours would contradict them.
 fn settled(request: &Request, flags: &[&str]) -> bool {
     request.launcher_arguments.iter().any(|word| {
         let word = word.trim_start_matches('-');
@@ -161,15 +161,15 @@ fn open_mpi(family: Family, request: &Request, room: Room, arguments: &mut Vec<S
             Family::OpenMpi4 if !settled(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
             _ => {}
         }
-        // Open MPI yields by itself only where it knows of the shortage, and it does not see a container's quota.
+        // Open MPI yields by itself only if it detects oversubscription, and it does not see a container's CPU quota.
         push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
     }
     bind(request, room, "--bind-to", arguments);
 }
 
-/// How MPICH is made to give processors away while its ranks wait, which it does not by itself: the device ch3 knows the first, ch4 from
-/// MPICH 4.3 on the others (its `mpivars` lists those of a version). Unknown ones are passed over. The device ch4:ucx of older versions
-/// is made to by the launched programs (`mpi_call/yielding.c`).
+/// Makes MPICH yield processors while its ranks wait, which it does not do by default: the first variable is for the
+/// device ch3, the others for ch4 since MPICH 4.3 (listed by `mpivars` of that version). MPICH ignores unknown ones.
+/// With ch4:ucx of older versions the launched programs yield themselves (`mpi_call/yielding.c`).
 const MPICH_YIELDS: [(&str, &str); 3] = [
     ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
     ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "true"),
@@ -190,7 +190,8 @@ fn mpich(request: &Request, room: Room, arguments: &mut Vec<String>, environment
     bind(request, room, "-bind-to", arguments);
 }
 
-/// Words of Hydra, but for hosts: there is one number of ranks for all of them. Its ranks give processors away unasked.
+/// Arguments of Hydra, except for hosts: Hydra takes one number of ranks for all hosts. Its ranks yield processors by
+/// default.
 fn intel_mpi(request: &Request, room: Room, arguments: &mut Vec<String>) -> Result<()> {
     push(arguments, &["-n", &request.ranks.to_string()]);
     if let Some(text) = &request.hosts {
@@ -221,7 +222,7 @@ fn bind(request: &Request, room: Room, flag: &str, arguments: &mut Vec<String>) 
         return;
     }
     match room {
-        // Threads inherit the binding of their process; NCCL then puts its own near the GPU, on what it may use.
+        // Threads inherit the binding of their process; without binding NCCL places its own near the GPU.
         Room::Enough | Room::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
         Room::Enough => push(arguments, &[flag, "core"]),
         Room::Shared => push(arguments, &[flag, "none"]),
@@ -229,7 +230,7 @@ fn bind(request: &Request, room: Room, flag: &str, arguments: &mut Vec<String>) 
     }
 }
 
-/// Without `--kill-on-bad-exit` the other ranks would wait for a dead one until the allocation's time is over.
+/// Without `--kill-on-bad-exit` the other ranks would wait for a failed one until the allocation ends.
 fn slurm(
     request: &Request,
     room: Room,

@@ -1,4 +1,4 @@
-//! The commands as they must read, launcher by launcher.
+//! The expected commands, launcher by launcher.
 
 use super::*;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn request(ranks: u32, root: bool) -> Request {
     }
 }
 
-/// It waits without ever giving a processor away, unless it is told to.
+/// By default MPICH waits without ever yielding a processor.
 const MPICH_8: &str = "env MPIR_CVAR_POLLS_BEFORE_YIELD=1 MPIR_CVAR_CH4_PROGRESS_THROTTLE=true \
     MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=1 mpiexec -n 8 -bind-to none suite 'a b'";
 

@@ -1,6 +1,6 @@
-//! The launchers that commgauge can speak to, distinguished by the text of their `--version`.
+//! The supported launchers, distinguished by the output of their `--version`.
 
-/// What a launcher understands. Open MPI changed its flags with version 5, so it counts as two.
+/// Launchers grouped by the flags they accept. Open MPI changed its flags with version 5, so it counts as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// `mpirun` of Open MPI up to 4.
@@ -27,14 +27,14 @@ pub enum Flavor {
 /// A launcher that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// As it is called: a name on the search path, or a path.
+    /// The program to run: a name on the search path, or a path.
     ///
-    /// A name is kept a name, because Open MPI takes an absolute path as the order to change the search paths of the
-    /// remote hosts (its `--prefix`).
+    /// A name is not made absolute, because Open MPI takes an absolute path as the order to change the search paths of
+    /// the remote hosts (its `--prefix`).
     pub program: String,
-    /// What it understands.
+    /// The flags it accepts.
     pub family: Family,
-    /// Its version, as it says.
+    /// Its version, as printed.
     pub version: String,
 }
 
@@ -56,7 +56,7 @@ impl Flavor {
         }
     }
 
-    /// Name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "Open MPI",
@@ -66,7 +66,7 @@ impl Flavor {
 }
 
 impl Family {
-    /// Name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => "Open MPI",
@@ -91,7 +91,7 @@ impl Family {
     }
 }
 
-/// Family and version from what `--version` printed; none if it is a launcher that commgauge does not know.
+/// Family and version from the output of `--version`; none for an unknown launcher.
 pub(super) fn parse_version(text: &str) -> Option<(Family, String)> {
     let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
     if let Some((_, version)) = first.split_once("(Open MPI)").or_else(|| first.split_once("(OpenRTE)")) {

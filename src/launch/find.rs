@@ -1,29 +1,29 @@
-//! Finds the launcher that was requested, or the one that fits the MPI that the programs were built against.
+//! Finds the requested launcher, or the one that fits the MPI that the programs were built against.
 //!
-//! Nothing is swapped: a launcher of another MPI is named in the error and not used.
+//! A launcher of another MPI is never substituted; the error names it.
 
 use super::family::{Family, Flavor, Launcher, parse_version};
 use super::installed::only_flavor;
 use crate::error::{Error, Result};
 use std::process::{Command, Stdio};
 
-/// What the choice depends on, read once at the top.
+/// Inputs of the choice, read once by the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// Inside a Slurm allocation.
     pub in_slurm: bool,
-    /// The MPI of the launched programs, if it is known and one alone.
+    /// The MPI of the launched programs, if it is known and unique.
     pub flavor: Option<Flavor>,
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// Reads them for this process.
     pub fn here() -> Self {
         Self { in_slurm: std::env::var_os("SLURM_JOB_ID").is_some(), flavor: only_flavor() }
     }
 }
 
-/// What `PROGRAM --version` printed; `None` where there is no such program.
+/// The output of `PROGRAM --version`; `None` if the program does not exist.
 pub fn probe(program: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -77,16 +77,16 @@ fn asked_for(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<St
     Ok(Launcher { program: choice.to_owned(), family, version })
 }
 
-/// The first words of a launcher that does not tell its version, which say what it lacks.
+/// The beginning of the output of a launcher that prints no version, which explains why.
 fn what_it_says(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric));
     let line: String = line.unwrap_or("nothing").chars().take(100).collect();
-    // Open MPI 5 starts nothing without one.
+    // Open MPI 5 does not start without a home directory.
     let mend = if text.contains("home directory") { ", so set HOME" } else { "" };
     format!(": it says `{line}`{mend}")
 }
 
-/// The first launcher on the search path that fits; both MPIs use the same names, so each one is asked.
+/// The first launcher on the search path that fits; both MPIs use the same names, so each one is probed.
 fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
     let names: &[&str] = match flavor {
         Some(Flavor::OpenMpi) => &["mpirun", "mpiexec", "mpirun.openmpi"],

@@ -1,4 +1,4 @@
-//! Slurm's short form of host names, such as `a[01-03,7],b`: to the names and back to what a person may have meant.
+//! Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
 
 /// More hosts than any list may name; a slip such as `a[0-999999999]` must not fill the memory.
 pub(super) const MOST_HOSTS: usize = 1 << 17;
@@ -24,7 +24,7 @@ pub(super) fn first_difference(name: &str, list: &str) -> String {
     nearest.filter(|known| likeness(known) > 0.8).map_or_else(String::new, |known| format!("; did you mean {known}?"))
 }
 
-/// The parts between commas that stand outside of brackets.
+/// Splits at commas outside of brackets.
 fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (at, letter) in list.char_indices() {
@@ -62,7 +62,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// `01-03,7` as 01, 02, 03, 7: the first number's width holds for its range.
+/// Expands `01-03,7` to 01, 02, 03, 7; the width of a range's first number applies to the whole range.
 fn numbers(text: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for part in text.split(',') {

@@ -1,17 +1,17 @@
-//! Where the launched programs are, and of which MPI: beside commgauge as cargo builds them, or, in packages, in a folder for each MPI, of
-//! which the one is taken that fits the launcher.
+//! Locates the launched programs and determines their MPI: next to commgauge as cargo builds them, or, in packages, in
+//! one folder for each MPI, of which the one that fits the launcher is used.
 //!
-//! What a package looks like is made by `scripts/package`.
+//! The layout of a package is defined by `scripts/package`.
 
 use super::family::{Family, Flavor};
 use super::find::{Surroundings, find, probe};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The launched program of this name, for that launcher.
+/// Path of the launched program of this name that fits the launcher.
 ///
 /// # Errors
-/// Where it is not installed, or srun is to start it and nothing tells for which MPI.
+/// If it is not installed, or if srun is to start it and its MPI cannot be determined.
 pub fn program(name: &str, family: Family) -> Result<PathBuf> {
     program_from(&own()?, name, family, &flavor)
 }
@@ -40,7 +40,7 @@ fn own() -> Result<PathBuf> {
         .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))
 }
 
-/// The folder for the programs of one MPI: beside commgauge itself, or in `PREFIX/lib/commgauge` of a package.
+/// The folder of the programs for one MPI: next to commgauge itself, or `PREFIX/lib/commgauge` of a package.
 fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
     let prefix = own.ancestors().nth(2).unwrap_or(own);
     let folders = [own.with_file_name(""), prefix.join("lib/commgauge")].map(|parent| parent.join(flavor.folder()));
@@ -62,7 +62,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
     let program = if packages.is_empty() {
         own.with_file_name(name)
     } else {
-        // srun starts those of any MPI; one that is installed has a launcher of its own.
+        // srun starts programs of any MPI; an installed MPI comes with its own launcher.
         let flavor = family.flavor().or_else(of_path).ok_or_else(|| {
             Error::environment(
                 "srun starts ranks of every MPI, and neither mpirun nor mpiexec on PATH tells which one is here; \

@@ -1,8 +1,8 @@
-//! Ends what a launch may have left running on this host.
+//! Ends processes that a launch may have left running on this host.
 //!
-//! Launchers put every rank into a process group of its own, so ending the launcher's group does not end its ranks when
-//! it could not do so itself. Ranks inherit the launcher's environment, though, and a mark in it finds them, whoever their
-//! parent is by then. Ranks on other hosts are the launcher's own business.
+//! Launchers put every rank into its own process group, so killing the launcher's group does not end its ranks. Ranks
+//! inherit the launcher's environment, though, and are found by a marker variable in it, whatever their parent is by
+//! then. Ranks on other hosts are left to the launcher.
 
 use crate::watchdog::COLLECTOR_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Name of the variable that marks the processes of a launch.
 pub(super) const MARK: &str = crate::watchdog::LAUNCH_MARK;
 
-/// Gives the marked processes `grace` to end by themselves, then kills them; says how many had to be killed.
+/// Gives the marked processes `grace` to end by themselves, then kills the rest; returns how many were killed.
 pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
     let patience = Instant::now() + grace;
     let deadline = patience + Duration::from_secs(2);
@@ -53,7 +53,7 @@ pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
     }
 }
 
-/// The processes that carry the mark. A zombie has no environment, so it does not count.
+/// Processes whose environment has the marker. A zombie has no environment, so it does not count.
 fn marked(mark: &str) -> Vec<Pid> {
     with_variable(&format!("{MARK}={mark}"))
 }

@@ -1,7 +1,7 @@
-//! Which command starts the ranks, and how it is started, watched and ended.
+//! Builds the command that starts the ranks, runs it, supervises it and ends it.
 //!
 //! The command is data first ([`LaunchCommand`]), so that it can be shown, copied and tested before anything starts.
-//! What the launched program measures, and what its record says, is not known here.
+//! This module does not know what the launched program measures or records.
 
 mod advice;
 mod again;

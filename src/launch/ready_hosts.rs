@@ -1,6 +1,8 @@
-//! Waits until the hosts of a launch can be reached, with an end: their names are known, and the launcher's remote shell gets in.
+//! Waits, with a time limit, until the names of a launch's hosts resolve and the launcher's remote shell can reach
+//! them.
 //!
-//! What comes up late (pods, cloud machines) would else be met by the launcher, which tries once and names nobody.
+//! Otherwise the launcher, which tries only once and does not name the host, would fail on hosts that start late (pods,
+//! cloud machines).
 
 use super::family::{Family, Launcher};
 use super::host;
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Hosts that are asked at the same time.
+/// Hosts that are probed at the same time.
 const AT_A_TIME: usize = 64;
 /// From one round of questions to the next.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -21,8 +23,8 @@ const ONE_TRY: Duration = Duration::from_secs(10);
 /// Hosts that a message names.
 const MOST_NAMED: usize = 20;
 
-/// The words that run a command on a host, to which its name and `true` are added; none where the launcher uses no shell of its own
-/// or it is not known.
+/// The command prefix that runs a command on a host; the host name and `true` are appended. None where the launcher
+/// uses no remote shell or is not known.
 pub fn remote_shell(
     launcher: &Launcher,
     words: &[String],
@@ -75,7 +77,7 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, patience: Dura
     let shell: Arc<Option<Vec<String>>> = Arc::new(shell.map(<[String]>::to_vec));
     for _ in 0..hosts.len().min(AT_A_TIME) {
         let (asked, shell) = (Arc::clone(&asked), Arc::clone(&shell));
-        // Not waited for: a name service may keep one for longer than anybody has patience.
+        // Not joined: name resolution may block for longer than the time limit.
         std::thread::spawn(move || asked.go_round(shell.as_deref()));
     }
     loop {
@@ -102,7 +104,7 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, patience: Dura
     }
 }
 
-/// What the askers share.
+/// State shared by the probing threads.
 struct Asked {
     /// Hosts that are not ready, and why.
     missing: Mutex<BTreeMap<String, String>>,

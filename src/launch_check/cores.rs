@@ -1,4 +1,4 @@
-//! Whether the ranks of a host have cores of their own: bound or free to wander, overlapping, or more ranks than cores.
+//! Checks whether the ranks of a host have their own cores: bound or unbound, overlapping, or more ranks than cores.
 
 use crate::rank_list::named;
 use std::collections::BTreeMap;
@@ -8,28 +8,28 @@ use std::collections::BTreeMap;
 pub(super) struct RankCores<'a> {
     /// World rank.
     pub rank: u32,
-    /// Those it may run on, as a list of ranges.
+    /// CPU affinity of the rank, as a list of ranges.
     pub list: &'a str,
-    /// Those that it can use at the same time: fewer where a container has a share only.
+    /// Cores that the rank can use at the same time: fewer than listed under a container's CPU quota.
     pub usable: u32,
-    /// Those of the host.
+    /// Cores that are online on the host.
     pub online: u32,
-    /// Whether it has a GPU, and with it the threads of a library that work beside it.
+    /// Whether the rank has a GPU, and therefore library threads that need cores too.
     pub has_device: bool,
 }
 
 /// How the ranks of a host lie on its cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
-    /// In two or three words, for the table.
+    /// Two or three words for the table.
     pub label: String,
-    /// What speaks against the numbers, as a sentence.
+    /// Reason why the measurements are unreliable, as a sentence.
     pub doubt: Option<String>,
-    /// What makes them noisier, as a sentence.
+    /// Reason why the measurements are noisier, as a sentence.
     pub note: Option<String>,
 }
 
-/// Looks at the ranks of one host.
+/// Classifies the binding of the ranks of one host.
 pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
     let fine = |label: String| Binding { label, doubt: None, note: None };
     let all: Vec<u32> = ranks.iter().map(|one| one.rank).collect();
@@ -40,7 +40,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
         return fine("not known".to_owned());
     }
     let (list, union) = (masks[0].0, masks.iter().fold(Mask::default(), |union, (_, mask)| union.or(mask)));
-    // What the system lets one rank use is what they all share, where they share the same cores.
+    // Where all ranks share the same cores, they also share the CPU quota.
     let quota = if masks.len() == 1 { ranks.iter().map(|one| one.usable).min().unwrap_or(0) } else { 0 };
     let room = if quota == 0 { union.count() } else { union.count().min(quota as usize) };
     if ranks.len() > room {

@@ -6,11 +6,11 @@ use super::sheet::Compact;
 use crate::rank_list::{self, named};
 use std::collections::{BTreeMap, HashMap};
 
-/// Different values of one fact whose texts are requested; the others are told as one.
+/// Values of one fact whose texts are gathered; any further values are reported together.
 pub(super) const MOST_VALUES: usize = 32;
-/// What stands for a line that a rank does not have.
+/// Placeholder for a line that a rank does not have.
 const NOT_SET: &str = "not set";
-/// What stands for values whose text nobody was requested.
+/// Placeholder for values whose texts were not gathered.
 const OTHERS: &str = "(other values)";
 
 /// Values, each with its ranks, in the order of their first.
@@ -20,8 +20,8 @@ type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 /// A text by fact and hash.
 pub(super) type Texts = HashMap<(Fact, u64), String>;
 
-/// The ranks of each value of a fact, in the order of their first rank. Ranks without one are left out, but for the environment,
-/// which is then empty.
+/// Ranks grouped by the value of a fact, in the order of their first rank. Ranks without a value are left out, except
+/// for the environment, where a missing value means an empty one.
 pub(super) fn holders(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)> {
     let mut groups: Vec<(u64, Vec<u32>)> = Vec::new();
     let mut known: HashMap<u64, usize> = HashMap::new();
@@ -39,7 +39,7 @@ pub(super) fn holders(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)> {
     groups
 }
 
-/// What was found of all facts.
+/// Result of comparing all facts.
 #[derive(Default)]
 pub(super) struct Compared {
     pub shared: Vec<Shared>,

@@ -1,4 +1,4 @@
-//! Tests of what is said where ranks differ.
+//! Tests of the messages about differences between ranks.
 
 use super::*;
 use crate::launch_check::Sheet;
@@ -79,7 +79,7 @@ fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
         let refused = compared(&[&[(never, "a")], &[(never, "b")]], true);
         assert_eq!((refused.refusals.len(), refused.could_be_allowed), (1, false));
     }
-    // What would not help is not offered.
+    // A flag that would not help is not suggested.
     let both: [&[(Fact, &str)]; 2] = [
         &[(Fact::NcclVersion, "2.30.7"), (Fact::NcclFile, "/a")],
         &[(Fact::NcclVersion, "2.27.3"), (Fact::NcclFile, "/b")],

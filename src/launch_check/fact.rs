@@ -1,8 +1,8 @@
-//! What ranks are compared by, and what follows where they differ.
+//! Facts by which ranks are compared, and the severity of a difference.
 
 use serde::{Deserialize, Serialize};
 
-/// A fact that every rank knows of itself.
+/// A fact that every rank determines about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fact {
     /// SHA-256 of the running binary.
@@ -31,14 +31,14 @@ pub enum Fact {
     Kernel,
 }
 
-/// What follows where ranks differ.
+/// Severity of a difference between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Weight {
-    /// It is shown, and nothing more.
+    /// The difference is only displayed.
     Shown,
-    /// The run goes on, and its record says it; it speaks against no number.
+    /// The run continues with a note in its record; no measurement is affected.
     Note,
-    /// The run goes on, and its record says that it is unreliable.
+    /// The run continues, and its record is marked as unreliable.
     Warning,
     /// Refused, unless mixed ranks were allowed; then a warning.
     Mixed,
@@ -47,7 +47,7 @@ pub(super) enum Weight {
 }
 
 impl Fact {
-    /// All of them, in the order in which they are told.
+    /// All facts, in the order in which they are reported.
     pub const ALL: [Fact; 12] = [
         Fact::Program,
         Fact::Suite,
@@ -63,7 +63,7 @@ impl Fact {
         Fact::Kernel,
     ];
 
-    /// Name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Fact::Program => "program (SHA-256 of its binary)",
@@ -90,12 +90,12 @@ impl Fact {
         }
     }
 
-    /// Whether the value is a list of `name=value` lines, of which only those that differ are told.
+    /// Whether the value is a list of `name=value` lines, of which only the differing ones are reported.
     pub(super) fn is_list(self) -> bool {
         matches!(self, Fact::Settings | Fact::Environment)
     }
 
-    /// What follows where ranks differ; of lists, where a line of this name differs.
+    /// Severity of a difference in this fact; for lists, of a difference in the line of this name.
     pub(super) fn weight(self, line: &str) -> Weight {
         match self {
             // NCCL connects no ranks of different versions (`src/init.cc`, "Mismatched NCCL version detected").

@@ -1,4 +1,4 @@
-//! The check itself: hashes of all ranks to rank 0, texts of a few, and what follows of them.
+//! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
 
 use super::cores::{self, RankCores};
 use super::differences::{MOST_VALUES, Texts, compare, holders};
@@ -13,7 +13,7 @@ use crate::world::World;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 
-/// What the user allows.
+/// Exceptions that the user allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Ranks may differ in environment, libraries and drivers.
@@ -64,7 +64,7 @@ fn texts(world: &dyn World, sheet: &Sheet, all: &[Compact]) -> Result<Texts> {
     Ok(texts)
 }
 
-/// The variables in which the launcher spoke.
+/// Names of the launcher's variables for ranks of the launch, ranks on the host and hosts.
 #[derive(Clone, Copy, Default)]
 struct Names {
     ranks: Option<&'static str>,
@@ -165,7 +165,7 @@ fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
     ranks.iter().filter_map(cores).collect()
 }
 
-/// What is wrong with many hosts in the same way is said of the first three of them.
+/// A problem that many hosts share is reported for the first three of them.
 fn once_for_all(doubts: &[(&str, String)]) -> Vec<String> {
     let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
     for (host, doubt) in doubts {
@@ -183,7 +183,7 @@ fn once_for_all(doubts: &[(&str, String)]) -> Vec<String> {
     kinds.into_values().flat_map(told).collect()
 }
 
-/// The launch of which launcher and MPI speak differently.
+/// Reports where the launcher and MPI contradict each other about the size of the launch.
 fn told_otherwise(all: &[Compact], names: Names) -> Vec<String> {
     let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
     let mut refusals = Vec::new();

@@ -23,7 +23,7 @@ fn checked(sheets: &[Sheet], hosts: &[&str], asked: Asked) -> LaunchReport {
     report(&all, &texts, &places(hosts), asked, Names { ranks: Some("OMPI_COMM_WORLD_SIZE"), ..Names::default() })
 }
 
-/// A rank with a core of its own, and what a launcher says of it.
+/// A rank with its own core and the given launcher variables.
 fn sheet(core: u32, said: &[(&'static str, String)]) -> Sheet {
     let environment = |name: &str| said.iter().find(|one| one.0 == name).map(|one| one.1.clone());
     let mut sheet = Sheet {

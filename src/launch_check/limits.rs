@@ -22,7 +22,7 @@ pub(super) struct HostLimits<'a> {
     pub has_rdma: bool,
 }
 
-/// A limit for people.
+/// A limit formatted for display.
 pub(super) fn shown_memory(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |bytes| Bytes(bytes).to_string())
 }
@@ -32,7 +32,7 @@ pub(super) fn shown_files(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |files| files.to_string())
 }
 
-/// What speaks against the limits, as sentences with the value of each host concerned.
+/// Warnings about limits that are too low or differ between hosts, as sentences with the value of each host concerned.
 pub(super) fn doubts(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     let mut doubts = Vec::new();
     // No limit is the highest of all.

@@ -1,8 +1,8 @@
-//! Whether the ranks of a launch belong together, asked before anything is timed: what the launcher says against what MPI says,
-//! and where ranks differ in program, suite, settings, environment, devices, limits and cores.
+//! Checks before the first measurement that the ranks of a launch belong together: the launcher's variables against
+//! MPI, and differences between ranks in program, suite, settings, environment, devices, limits and cores.
 //!
-//! Only short hashes travel from every rank; a text travels from one rank for each different value. What is found is data
-//! ([`LaunchReport`]); the words for a terminal are elsewhere.
+//! Every rank sends only short hashes; the text of each distinct value is sent by one rank. The result is data
+//! ([`LaunchReport`]); it is formatted for the terminal elsewhere.
 
 mod cores;
 mod differences;

@@ -1,8 +1,8 @@
-//! Which ranks share a machine, asked of several sources, because each of them alone is wrong somewhere: host names repeat,
-//! containers share a boot id, images share a machine id, and MPI believes names.
+//! Determines which ranks share a host, from several sources, because each one alone can be wrong: host names repeat,
+//! containers share a boot id, images share a machine id, and MPI relies on host names.
 //!
-//! Two ranks count as on one host only where host name, boot id, MPI and the shared memory all say so. Where the sources
-//! disagree, that is told.
+//! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
+//! reported.
 
 use crate::digest::sha256;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Where a rank is, by every source.
+/// Location of a rank according to every source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whereabouts {
     /// Host name, as the host gives it.
@@ -26,12 +26,12 @@ pub struct Whereabouts {
     pub network: u64,
     /// Number of the file system at /dev/shm, 0 where there is none.
     pub shared_memory: u64,
-    /// The lowest rank with which MPI finds shared memory; absent where MPI was not asked.
+    /// The lowest rank that shares memory with this one according to MPI; absent where MPI was not queried.
     pub leader: Option<u32>,
 }
 
 impl Whereabouts {
-    /// Those of this process.
+    /// Location of this process.
     pub fn here(leader: Option<u32>) -> Whereabouts {
         let hash = |path: &str| fs::read_to_string(path).ok().map_or(0, |text| short_hash(text.trim()));
         Whereabouts {
@@ -44,30 +44,30 @@ impl Whereabouts {
         }
     }
 
-    /// What tells machines apart: the kernel, or where it says nothing its image.
+    /// Identifies the machine: by the kernel's boot id, or by the machine id of its image where there is no boot id.
     fn kernel(&self) -> u64 {
         if self.boot == 0 { self.machine } else { self.boot }
     }
 }
 
-/// The first 64 bits of a SHA-256; 0 stands for no text.
+/// The first 64 bits of a SHA-256; 0 for an empty text.
 pub(super) fn short_hash(text: &str) -> u64 {
     if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
 }
 
-/// Where all ranks are.
+/// Hosts of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// A name for the host of every rank, which no other host of the launch has.
     pub hosts: Vec<String>,
-    /// Where the sources disagree, as sentences; known to process 0 only.
+    /// Disagreements between the sources, as sentences; on process 0 only.
     pub doubts: Vec<String>,
 }
 
-/// Asks all ranks where they are. Collective; the hosts are the same everywhere.
+/// Gathers the locations of all ranks. Collective; the hosts are the same on every process.
 ///
 /// # Errors
-/// Where ranks cannot talk, or a host's name has a line break.
+/// If communication fails, or a host's name has a line break.
 pub fn places(world: &dyn World, mine: &Whereabouts) -> Result<Places> {
     let text =
         serde_json::to_vec(mine).map_err(|cause| Error::environment(format!("cannot say where this is: {cause}")))?;
@@ -126,7 +126,7 @@ fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
     nodes.iter().map(name).collect()
 }
 
-/// Nodes with one value of something, by index, in order; only where there are several.
+/// Groups of several nodes with the same key, by index, in order.
 fn together<'a, K: std::hash::Hash + Eq>(
     nodes: &[Node<'a>],
     key: impl Fn(&'a Whereabouts) -> Option<K>,

@@ -1,4 +1,4 @@
-//! Tests of which ranks share a host: the machines of four ranks, what they are called, and what is doubted.
+//! Tests of which ranks share a host: the locations of four ranks, the host names they get, and the warnings.
 
 use super::*;
 

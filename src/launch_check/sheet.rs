@@ -1,4 +1,4 @@
-//! What one rank knows of itself: texts to be compared by their hashes, and the few numbers that are weighed one by one.
+//! Description of one rank: texts that are compared by hash, and a few numbers that are checked individually.
 
 use super::fact::Fact;
 use super::place::short_hash;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// No text is longer; the rest says nothing that the hash does not.
+/// Longer texts are cut; the hash covers the whole text.
 const LONGEST_TEXT_BYTES: usize = 16 * 1024;
 /// No list of cores is longer; a longer one counts as unknown.
 const LONGEST_CORES_BYTES: usize = 512;
 
-/// Everything that one rank brings to the comparison.
+/// Everything that one rank contributes to the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
     pub(super) texts: BTreeMap<Fact, String>,
@@ -28,7 +28,7 @@ pub struct Sheet {
     pub(super) has_rdma: bool,
 }
 
-/// What travels of a sheet. Fields are in the order in which they are written, without their names.
+/// The part of a profile that is sent to rank 0. Fields are serialised in order, without their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compact(
     /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 where there is none.
@@ -39,14 +39,14 @@ pub(super) struct Compact(
     pub (Option<u64>, Option<u64>),
     /// Whether the host has RDMA adapters.
     pub bool,
-    /// What the launcher says that contradicts MPI: ranks of the launch, this rank's number.
+    /// Launcher variables that contradict MPI: ranks of the launch, this rank's number.
     pub (Option<u32>, Option<u32>),
-    /// What the launcher says of the ranks on this host, and of the number of hosts.
+    /// Launcher variables for the ranks on this host and the number of hosts.
     pub (Option<u32>, Option<u32>),
 );
 
 impl Sheet {
-    /// What the system says of this process.
+    /// Profile of this process, as the operating system describes it.
     pub fn of_this_process(facts: &RankFacts) -> Sheet {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
@@ -67,7 +67,7 @@ impl Sheet {
         sheet
     }
 
-    /// Brings a text. Without text the fact is not compared on this rank.
+    /// Sets the text of a fact. A fact without text is not compared on this rank.
     pub fn set(&mut self, fact: Fact, text: impl Into<String>) {
         let mut text: String = text.into();
         if text.len() > LONGEST_TEXT_BYTES {
@@ -83,10 +83,10 @@ impl Sheet {
         }
     }
 
-    /// Brings the settings, one line for each field, as far as they can be distinguished.
+    /// Sets the settings, one line for each field.
     pub fn set_settings(&mut self, settings: &dyn std::fmt::Debug, cases: usize) {
         let mut lines = vec![format!("cases={cases}")];
-        // The fields of a struct are indented once, what is in them further.
+        // Fields of the struct are indented once; nested values are indented further.
         for line in format!("{settings:#?}").lines().filter(|line| line.starts_with("    ")) {
             match (line.starts_with("     "), line.trim().split_once(": ")) {
                 (false, Some((name, value))) => lines.push(format!("{name}={}", value.trim_end_matches(','))),
@@ -106,7 +106,7 @@ impl Sheet {
         self.texts.get(&fact).map(String::as_str)
     }
 
-    /// What travels of it.
+    /// The part that is sent to rank 0.
     pub(super) fn compact(&self, rank: u32, ranks: u32) -> Compact {
         Compact(
             Fact::ALL.iter().map(|fact| self.text(*fact).map_or(0, short_hash)).collect(),

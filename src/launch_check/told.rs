@@ -1,8 +1,9 @@
-//! What the launcher's environment says of the launch: its ranks and hosts, the ranks of this host, this rank's number.
+//! Reads the size of the launch from the launcher's environment variables: ranks and hosts, the ranks on this host,
+//! this rank's number.
 //!
-//! Launchers inherit each other's variables, so several may speak. Nothing here knows what MPI says.
+//! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
-/// What launchers say, each under the name of its variable.
+/// Numbers found in the environment, each with the name of its variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Ranks of the launch.
@@ -15,7 +16,7 @@ pub struct Told {
     pub rank: Vec<(&'static str, u32)>,
 }
 
-/// Reads an environment.
+/// Reads the variables of all known launchers.
 pub fn told(environment: &dyn Fn(&str) -> Option<String>) -> Told {
     let number = |name: &'static str| Some((name, environment(name)?.trim().parse::<u32>().ok()?));
     let all = |names: &[&'static str]| names.iter().filter_map(|name| number(name)).collect::<Vec<_>>();
@@ -25,7 +26,8 @@ pub fn told(environment: &dyn Fn(&str) -> Option<String>) -> Told {
         hosts: Vec::new(),
         rank: all(&["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"]),
     };
-    // Under another launcher Slurm's numbers are those of the allocation, or of the daemons that the launcher started by srun.
+    // Under another launcher Slurm's numbers describe the allocation, or the daemons that this launcher started through
+    // srun.
     if told.ranks.is_empty() && told.ranks_here.is_empty() {
         told.ranks = all(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]).into_iter().take(1).collect();
         told.ranks_here = slurm_ranks_here(environment).map(|n| ("SLURM_STEP_TASKS_PER_NODE", n)).into_iter().collect();
@@ -56,7 +58,7 @@ fn slurm_ranks_here(environment: &dyn Fn(&str) -> Option<String>) -> Option<u32>
 }
 
 impl Told {
-    /// The variable that contradicts a count of ranks: none where one agrees, or where nothing is said.
+    /// The variable that contradicts a count of ranks: none if any variable agrees, or if none is set.
     pub fn contradiction(&self, ranks: u32) -> Option<(&'static str, u32)> {
         contradiction(&self.ranks, ranks)
     }
@@ -66,14 +68,14 @@ impl Told {
         contradiction(&self.rank, rank)
     }
 
-    /// What is said of the ranks, for people; empty where nothing is.
+    /// The numbers of ranks with their variables, for display; empty where none is set.
     pub(super) fn sentence(&self) -> String {
         let said: Vec<String> = self.ranks.iter().map(|(name, ranks)| format!("{ranks} ({name})")).collect();
         said.join(", ")
     }
 }
 
-/// An inherited variable of an outer launcher may be wrong as long as another is right.
+/// A variable inherited from an outer launcher may be wrong as long as another one is right.
 fn contradiction(said: &[(&'static str, u32)], known: u32) -> Option<(&'static str, u32)> {
     if said.iter().any(|(_, number)| *number == known) { None } else { said.first().copied() }
 }

@@ -1,10 +1,9 @@
-//! The variables of the environment in which ranks must not differ, without those by which a launcher tells its own processes
-//! apart.
+//! Selects the environment variables that must be equal on all ranks, without those that a launcher sets per process.
 
 use super::fact::Weight;
 use crate::record::provenance;
 
-/// Beginnings of the names of variables that change what is measured.
+/// Prefixes of variables that affect the measurements.
 const MATTER: [&str; 24] = [
     "NCCL_",
     "UCX_",
@@ -32,7 +31,8 @@ const MATTER: [&str; 24] = [
     "LD_LIBRARY_PATH",
 ];
 
-/// Of those, what only steers the launching: it is set on some hosts and says nothing of the ranks.
+/// Prefixes among these that only affect launching: such variables are set on some hosts only and do not describe the
+/// ranks.
 const OF_THE_LAUNCH: [&str; 17] = [
     "OMPI_MCA_plm",
     "OMPI_MCA_hwloc_base_binding",
@@ -53,10 +53,10 @@ const OF_THE_LAUNCH: [&str; 17] = [
     "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
 ];
 
-/// Variables by which every rank is given its own device.
+/// Variables that assign each rank its own device.
 const OWN_DEVICE: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
 
-/// Variables that name adapters, paths or cores, which hosts may well have under other names, or ranks be given one by one.
+/// Variables that name adapters, paths or cores, which may legitimately differ between hosts or ranks.
 const PLACING: [&str; 17] = [
     "NCCL_SOCKET_IFNAME",
     "NCCL_IB_HCA",
@@ -92,7 +92,7 @@ fn matters(name: &str) -> bool {
     begins(&MATTER) && !begins(&OF_THE_LAUNCH) && !provenance::is_of_the_launcher(name)
 }
 
-/// What follows where ranks differ in a variable.
+/// Severity of a difference in a variable.
 pub(super) fn weight(name: &str) -> Weight {
     match name {
         _ if OWN_DEVICE.contains(&name) => Weight::Shown,
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_a_launcher_tells_its_ranks_is_left_out_and_what_steers_a_library_stays() {
-        // As found in ranks of Open MPI 4.1.4 and MPICH 4.0.2.
+        // As seen on ranks of Open MPI 4.1.4 and MPICH 4.0.2.
         let all = [
             ("OMPI_MCA_ess_base_vpid", false),
             ("OMPI_MCA_orte_ess_node_rank", false),

@@ -1,19 +1,20 @@
-//! A batch of samples: the marks of this process, reduced to the samples that all ranks agree on. The buffers are kept from batch to batch.
+//! A batch of samples: the marks of this process, reduced to the samples that all ranks agree on. The buffers are
+//! reused from batch to batch.
 
 use crate::backend::{Call, Marks};
 use crate::sample::{Doubt, Sample};
 use crate::world::Located;
 
-/// The samples of one batch, the same on every process, and the marks they came from.
+/// Samples of one batch, the same on every process, and the marks from which they were computed.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The marks of this process's ranks.
     pub(crate) marks: Marks,
-    /// From the marks at which one sample begins to those at which the next does: 1 where consecutive samples share a mark.
+    /// Distance between the first marks of consecutive samples: 1 if they share a mark.
     pub(crate) marks_per_sample: usize,
-    /// Of each local rank, whether it stands aside; empty where none does.
+    /// Whether each local rank is idle; empty if none is.
     pub(crate) aside: Vec<bool>,
-    /// Room for the reduction over processes.
+    /// Buffer for the reduction over processes.
     pub(crate) located: Vec<Located>,
     /// The samples.
     pub samples: Vec<Sample>,
@@ -27,7 +28,7 @@ impl Batch {
         (&self.marks.nanoseconds[begin..begin + ranks], &self.marks.nanoseconds[begin + ranks..begin + 2 * ranks])
     }
 
-    /// Takes the marks of a call, and who of its ranks stood aside.
+    /// Reads the marks of a call, and which of its ranks were idle.
     pub(crate) fn read(&mut self, call: &dyn Call, marks_per_sample: usize) {
         call.read_marks(&mut self.marks);
         self.marks_per_sample = marks_per_sample;
@@ -35,7 +36,7 @@ impl Batch {
         self.aside.extend((0..self.marks.local_ranks).map(|rank| call.stands_aside(rank)));
     }
 
-    /// Values of the local ranks, of which those that stand aside have none and are never the largest.
+    /// Values of the active local ranks; idle ranks have none and never count as the largest.
     pub(crate) fn at_work<'a>(&'a self, values: impl Iterator<Item = f64> + 'a) -> impl Iterator<Item = f64> + 'a {
         let aside = self.aside.iter().copied().chain(std::iter::repeat(false));
         values.zip(aside).map(|(value, aside)| if aside { f64::NEG_INFINITY } else { value })

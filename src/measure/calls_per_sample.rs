@@ -6,7 +6,7 @@ use crate::backend::{Call, Marks};
 use crate::error::Result;
 use crate::stats::{median, sorted};
 
-/// A sample is at least so many of the smallest steps that marks can tell.
+/// Minimum length of a sample in units of the clock resolution.
 const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
 /// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
 const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
@@ -15,7 +15,8 @@ const MOST_CALLS: u64 = 1 << 16;
 const TRIAL_SAMPLES: u32 = 3;
 const TRIAL_MARKS: usize = 33;
 
-/// Chooses, process 0 for all. `call_nanoseconds` is what a call took when warming up, where that is known.
+/// Chooses the number of calls on process 0 for all processes. `call_nanoseconds` is the time of a call during warm-up,
+/// if known.
 pub fn choose_calls_per_sample(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -47,18 +48,18 @@ pub fn choose_calls_per_sample(
     })
 }
 
-/// The number of calls to try next; 0 where those tried are enough.
+/// The number of calls to try next; 0 if the last number suffices.
 fn longer(calls: u64, sample_nanoseconds: Option<f64>, wanted: f64, most: u64) -> u64 {
     let Some(sample) = sample_nanoseconds else { return 1 };
     if sample >= wanted || calls >= most {
         return 0;
     }
-    // Twice at least, so that it ends; 16 times at most, since a time near the resolution says little.
+    // At least twice, so that the search ends; at most 16 times, since a time near the resolution is imprecise.
     let factor = (wanted / sample.max(1.0)).clamp(2.0, 16.0);
     ((calls as f64 * factor).ceil() as u64).min(most)
 }
 
-/// With a fixed number of calls there are as many samples as the statistics want, as far as it goes.
+/// With a fixed number of calls, the samples are as many as the statistics need, if there are enough calls.
 fn most_calls(context: &MeasureContext) -> u64 {
     match context.settings.fixed_iterations {
         Some(total) => u64::from((total / context.settings.minimum_samples.max(1)).max(1)),
@@ -107,7 +108,7 @@ mod tests {
             // Warming up was slow, the calls are not.
             (Some(40_000.0), 300, 25, 160..=600),
             (None, 300, 25, 160..=600),
-            // Virtual clocks read themselves for nothing.
+            // Reading a virtual clock takes no time.
             (Some(300.0), 300, 0, 1..=1),
             (Some(5.0), 5, 0, 20..=40),
         ] {

@@ -21,23 +21,23 @@ use crate::variant::LibraryChoice;
 use crate::workload::Case;
 use crate::world::Located;
 
-/// What came of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are known to process 0 only;
-/// the rest is the same everywhere.
+/// Result of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are set on
+/// process 0 only; the rest is the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
-    /// What came of it.
+    /// Outcome of the case.
     pub outcome: Outcome,
     /// Iterations of the warm-up.
     pub warm_up_iterations: u32,
     /// Calls in one sample.
     pub calls_per_sample: u32,
-    /// Why sampling ended; `None` where nothing was timed or the numbers are withheld.
+    /// Why sampling ended; `None` if nothing was timed or the numbers are withheld.
     pub stop: Option<StopReason>,
     /// Half width of the median's 95 % interval relative to the median.
     pub precision_reached: Option<f64>,
     /// The samples.
     pub samples: Samples,
-    /// What sampling took, with all that surrounds the samples.
+    /// Duration of sampling, including everything between the samples.
     pub sampling: Seconds,
     /// Every rank's own times; empty where the groups are pairs.
     pub histograms: Vec<RankHistogram>,
@@ -45,9 +45,9 @@ pub struct CaseResult {
     pub rank_times: Vec<RankTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
-    /// What the library estimates that a call takes.
+    /// The library's estimate of the time of a call.
     pub library_estimate: Option<Seconds>,
-    /// What the library chose for the calls.
+    /// The library's choice of algorithm and protocol for the calls.
     pub library_choice: Option<LibraryChoice>,
     /// Warnings that concern the case as a whole.
     pub warnings: Vec<String>,
@@ -111,7 +111,7 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         Cadence::Isolated => 1,
     };
     let sample_seconds = warm.call_nanoseconds.map(|call| call * 1e-9 * f64::from(calls_per_sample));
-    // Who meets whom at what cost is known only where each rank is kept apart from all others.
+    // Per-pair costs are known only if each rank has its own statistics.
     let in_pairs = case.op.axis == Axis::Pair;
     let empty = if in_pairs { OwnTimes::apart } else { OwnTimes::new };
     let own_times = empty(context.local_ranks.clone(), context.world_size);
@@ -151,8 +151,8 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
     })
 }
 
-/// What the library says of the calls: the longest estimate of all ranks, and what was chosen, as the first rank says that was told. The
-/// same on every process.
+/// The library's data about the calls: the longest estimate of all ranks, and the choice reported by the first rank
+/// that has one. The same on every process.
 fn of_library(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
     let choice = call.library_choice()?;
     let estimate = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
@@ -172,8 +172,8 @@ fn first_of_all(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result
     serde_json::from_slice(&told).map_err(unreadable)
 }
 
-/// The buffers as the timed iterations left them, where a repeated call leaves what one call leaves; and once more with
-/// fresh poison, since what is left may be from an earlier iteration than the last.
+/// Checks the buffers as the timed iterations left them, if a repeated call leaves the same result as a single one;
+/// then once more with fresh poison, since the data may be from an earlier iteration than the last.
 fn check_after(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
@@ -295,7 +295,7 @@ mod tests {
     fn a_spent_budget_is_said_with_the_precision_reached() {
         let mut result = None;
         with_settings(&SoloWorld, 0..1, RunSettings::default(), |context| {
-            // 20 or 40 ms in no order: 2 % are out of reach within a second.
+            // 20 or 40 ms in irregular order: 2 % cannot be reached within a second.
             let erratic = |call: u64, _| 20_000_000 * (1 + (call * 7919 / 13) % 2) + call % 3;
             let mut call = FakeCall::alone(&SoloWorld, 0..1, erratic);
             result = Some(measure_case(context, &mut call, &usual(Cadence::Streaming)).unwrap());

@@ -1,5 +1,6 @@
-//! Finds every process's [`ClockModel`]: ping-pongs along a binomial tree, of which the one with the shortest round trip
-//! counts (the family of HCA: Hunold and Carpen-Amarie, "Hierarchical Clock Synchronization in MPI", CLUSTER 2018).
+//! Determines every process's [`ClockModel`]: ping-pongs along a binomial tree, of which the one with the shortest
+//! round trip counts (the HCA family: Hunold and Carpen-Amarie, "Hierarchical Clock Synchronization in MPI", CLUSTER
+//! 2018).
 
 use super::clock::ClockModel;
 use crate::error::Result;
@@ -26,7 +27,7 @@ struct Comparison {
     bound: u64,
 }
 
-/// This process's view of the common clock, and how well it holds.
+/// This process's model of the common clock, and its accuracy.
 pub struct CommonClock<'a> {
     now: &'a dyn Fn() -> u64,
     model: ClockModel,
@@ -53,8 +54,8 @@ impl<'a> CommonClock<'a> {
         Ok(clock)
     }
 
-    /// Compares again: the disagreement found is the residual, and the drift is taken over the whole time since the start.
-    /// Called by all processes, before a case and at the end; quick.
+    /// Compares the clocks again: the disagreement is the residual, and the drift is computed over the whole time since
+    /// the start. Called by all processes, before a case and at the end; fast.
     pub fn resynchronise(&mut self, world: &dyn World) -> Result<()> {
         if world.processes() > 1 {
             self.compare_down_the_tree(world, EXCHANGES_LATER, false)?;
@@ -75,7 +76,7 @@ impl<'a> CommonClock<'a> {
         Ok(method_for(worst[0].value))
     }
 
-    /// The agreement as last found, over all processes. Called by all.
+    /// The accuracy at the last comparison, over all processes. Collective.
     pub fn line(&self, world: &dyn World, moment: ClockMoment, resolution_nanoseconds: u64) -> Result<ClockLine> {
         let rank = world.process() as i32;
         let mut worst = [
@@ -96,7 +97,7 @@ impl<'a> CommonClock<'a> {
         })
     }
 
-    /// Round k brings the processes 2^k .. 2^(k+1) to those below, which answer in common time already.
+    /// Round k connects processes 2^k .. 2^(k+1) to the lower ones, which already answer in common time.
     fn compare_down_the_tree(&mut self, world: &dyn World, exchanges: u32, thorough: bool) -> Result<Comparison> {
         let (process, processes) = (world.process(), world.processes());
         let mut found = self.latest;
@@ -156,8 +157,8 @@ impl<'a> CommonClock<'a> {
     }
 }
 
-/// The drift over a baseline, or 0 where the comparisons are too rough to tell it from none: a drift made of noise would
-/// carry the clocks of one host apart.
+/// The drift over a baseline, or 0 if the comparisons are too coarse to distinguish it from noise: a spurious drift
+/// would make the clocks of one host diverge.
 fn drift_between(first: Comparison, last: Comparison) -> f64 {
     let local = (i128::from(last.local) - i128::from(first.local)) as f64;
     let common = (i128::from(last.common) - i128::from(first.common)) as f64;
@@ -219,7 +220,8 @@ mod tests {
                 let found = clock.model().to_common(skewed(mine, origin, host));
                 let truth = skewed(CLOCKS[0], origin, host);
                 let line = clock.line(world, ClockMoment::End, 1).unwrap();
-                // The drift, known to twice the bound over the baseline, adds next to nothing in the moments since.
+                // The drift is known to twice the bound over the baseline, which adds almost nothing in the short time
+                // since.
                 let bound = line.worst_half_round_trip_nanoseconds * 11 / 10 + 100;
                 assert!(found.abs_diff(truth) <= bound, "process {}: {found} {truth} {bound}", world.process());
                 assert!(line.worst_half_round_trip_nanoseconds > 0);

@@ -1,32 +1,35 @@
-//! How the time that a run has left is divided over its cases: by the widths of their intervals. Pure; fed numbers only.
+//! Divides the remaining time of a run among its cases by the widths of their intervals. Computes on plain numbers,
+//! without I/O.
 //!
-//! Who gets more time is decided by widths and costs, never by whether a value is large or small, and what is then measured is a new,
-//! independent replicate. So the division does not pull any median to a side.
+//! Only widths and costs decide which case gets more time, never whether a value is large or small, and what is then
+//! measured is a new, independent replicate. So the division does not bias any median.
 
 use crate::stats::FEWEST_FOR_INTERVAL;
 use crate::units::Seconds;
 
-/// A further replicate of a wide case has at least so many times the samples of the one before: less would hardly narrow anything.
+/// A further replicate of a wide case has at least this multiple of the samples of the previous one: less would hardly
+/// narrow the interval.
 const FEWEST_TIMES: f64 = 2.0;
 /// A case that is precise already may take this much longer in its second replicate than in its first before its time is over.
 const PATIENCE_TO_REPEAT: f64 = 2.0;
 /// Second replicates of precise cases get at most this share of the time while others are not precise.
 const SHARE_TO_REPEAT: f64 = 0.5;
-/// Steps of the search for the common width, each of which halves what is uncertain.
+/// Bisection steps of the search for the common width.
 const STEPS: u32 = 50;
 
-/// What is known of a case after a round.
+/// Results of a case after a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// Whether sampling ended because the requested precision was reached.
     pub reached: bool,
-    /// Half width of the median's 95 % interval, relative to the median; a guess where there are too few samples for one.
+    /// Half width of the median's 95 % interval, relative to the median; an estimate if there are too few samples for
+    /// an interval.
     pub half_width: f64,
     /// Samples that count.
     pub samples: u32,
-    /// What sampling took.
+    /// Duration of sampling.
     pub sampling_seconds: f64,
-    /// What the visit took beside sampling: buffers, checks, warm-up.
+    /// Time of the visit besides sampling: buffers, checks, warm-up.
     pub beside_seconds: f64,
 }
 
@@ -35,7 +38,8 @@ impl Seen {
         self.sampling_seconds / f64::from(self.samples.max(1))
     }
 
-    /// What sampling takes until the interval is so narrow: widths go with the root of the number of samples.
+    /// Duration of sampling until the interval is this narrow: the width is inversely proportional to the root of the
+    /// number of samples.
     fn sampling_to(&self, half_width: f64) -> f64 {
         let times = (self.half_width / half_width).powi(2).max(FEWEST_TIMES);
         self.seconds_per_sample() * (f64::from(self.samples) * times).max(FEWEST_FOR_INTERVAL as f64)
@@ -50,11 +54,12 @@ impl Seen {
     }
 }
 
-/// The time for sampling that each case gets in its next replicate; `None` where it gets none.
+/// The time for sampling that each case gets in its next replicate; `None` if it gets none.
 ///
-/// Cases that have the requested precision get a second replicate, the cheapest first, for at most half of the time. With the rest, all
-/// wider ones are brought to one common width, as narrow as the time allows and no narrower than requested; what is then left
-/// goes to further second replicates. A case whose least visit alone takes longer than there is time is left as it is.
+/// Cases that have the requested precision get a second replicate, the cheapest first, for at most half of the time.
+/// With the rest, all wider ones are brought to one common width, as narrow as the time allows and no narrower than
+/// requested; the remaining time goes to further second replicates. A case whose shortest visit takes longer than the
+/// remaining time is left out.
 pub fn divide(left: Seconds, requested: f64, cases: &[Seen]) -> Vec<Option<Seconds>> {
     let mut budgets = vec![None; cases.len()];
     let mut left = left.0.max(0.0);
@@ -87,8 +92,8 @@ pub fn divide(left: Seconds, requested: f64, cases: &[Seen]) -> Vec<Option<Secon
     budgets
 }
 
-/// Whether a case that is not precise gets a visit at a common width. At the requested width all do: an interval that is narrow by luck,
-/// of too few samples to be believed, is no reason to stop.
+/// Whether a case that is not precise gets a visit at a common width. At the requested width all do: an interval from
+/// too few samples may be narrow by chance, and is no reason to stop.
 fn is_wider(half_width: f64, common: f64, requested: f64) -> bool {
     half_width > common || common <= requested
 }
@@ -122,7 +127,7 @@ mod tests {
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    /// 10 samples in 0.1 s, and as long beside them.
+    /// 10 samples in 0.1 s, and the same time besides sampling.
     fn seen(half_width: f64) -> Seen {
         Seen { reached: false, half_width, samples: 10, sampling_seconds: 0.1, beside_seconds: 0.1 }
     }
@@ -209,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Samples until the rule says stop, at a second each.
+    /// Samples until the stop rule ends, at a second each.
     fn sampled(budget: Seconds, shape: Shape, random: &mut Xoshiro256PlusPlus) -> (Vec<f64>, StopReason) {
         let settings = RunSettings { case_budget: budget, ..RunSettings::default() };
         let mut rule = StopRule::new(&settings, None, true);
@@ -248,7 +253,7 @@ mod tests {
                     sampling_seconds: samples.len() as f64,
                     beside_seconds: 0.0,
                 };
-                // What was not precise is measured anew, and the longer replicate stands in the place of the short one.
+                // A case that was not precise is measured again, and the longer replicate replaces the short one.
                 let counted = match divide(Seconds(left), 0.02, &[seen])[0] {
                     Some(budget) if !seen.reached => sampled(budget, shape, &mut random).0,
                     _ => samples,

@@ -1,4 +1,4 @@
-//! Stand-ins for tests: a world of threads, and a call whose clock is virtual and whose times are scripted.
+//! Test doubles: a world of threads, and a call with a virtual clock and scripted times.
 
 use super::{ClockModel, DEFAULT_COMPLETION_DEADLINE, MeasureContext};
 use crate::backend::{Call, Marks, Mismatch};
@@ -128,9 +128,9 @@ pub(crate) struct FakeCall<'a> {
     marks: Vec<u64>,
     /// Calls so far.
     pub(crate) calls: u64,
-    /// What a reading of the clock costs.
+    /// Cost of reading the clock, in nanoseconds.
     pub(crate) mark_cost: u64,
-    /// What passes before this process gets to wait.
+    /// Delay in nanoseconds before this process starts waiting.
     pub(crate) hold_overhead: u64,
     /// From this call on the data are wrong.
     pub(crate) corrupt_from: Option<u64>,
@@ -138,7 +138,7 @@ pub(crate) struct FakeCall<'a> {
     pub(crate) fills_and_checks: (u32, u32),
     /// Whether there is data.
     pub(crate) has_data: bool,
-    /// Ranks that stand aside.
+    /// Idle ranks.
     pub(crate) aside: Vec<u32>,
     /// Done at each call.
     pub(crate) at_call: Option<Box<dyn Fn(u64) + 'a>>,
@@ -170,7 +170,7 @@ impl<'a> FakeCall<'a> {
         }
     }
 
-    /// Ranks of which none leaves before the last arrived, as in a barrier.
+    /// Ranks of which none leaves before the last one arrived, as in a barrier.
     pub(crate) fn together(
         world: &'a dyn World,
         local_ranks: Range<u32>,
@@ -179,7 +179,7 @@ impl<'a> FakeCall<'a> {
         FakeCall { together: true, ..FakeCall::alone(world, local_ranks, duration) }
     }
 
-    /// Sets this process's clock ahead and gives the model that knows of it.
+    /// Sets this process's clock ahead and returns the matching model.
     pub(crate) fn shift_clock(&mut self, model: &mut ClockModel, ahead: u64) {
         self.clocks.iter_mut().for_each(|clock| *clock += ahead);
         self.clock_offset = ahead;
@@ -254,7 +254,7 @@ impl Call for FakeCall<'_> {
     fn abort(&mut self) {}
 }
 
-/// A context with settings of its own, to be changed by the test.
+/// Runs `test` with a context whose settings it may change.
 pub(crate) fn with_context(world: &dyn World, local_ranks: Range<u32>, test: impl FnOnce(&mut MeasureContext)) {
     with_settings(world, local_ranks, RunSettings::default(), test);
 }

@@ -1,5 +1,5 @@
-//! Tiny programs of one timed call and calls beside it, repeated from a barrier: what the timed call took on the slowest rank, and
-//! what that rank then still waited for the others.
+//! Small programs of one timed call and concurrent calls, repeated from a barrier: measures the time of the timed call
+//! on the slowest rank, and how long that rank then still waited for the others.
 
 use super::replay::{ReplayContext, check, run_once};
 use crate::backend::Replayer;
@@ -24,19 +24,19 @@ pub struct Repetitions {
     pub budget: Seconds,
 }
 
-/// What the repetitions of a program took; the same on every process.
+/// Times of the repetitions of a program; the same on every process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TogetherTimes {
     /// From the start of the timed call to its end, on the slowest rank.
     pub timed_nanoseconds: Vec<u64>,
-    /// What that rank still waited for the other calls afterwards.
+    /// How long that rank then still waited for the concurrent calls.
     pub still_waited_nanoseconds: Vec<u64>,
 }
 
-/// Repeats a bound program, of which the timed call is that on the axis of index `timed`. Wrong data ends it.
+/// Repeats a bound program, whose timed call is the one on the axis of index `timed`. Stops at wrong data.
 ///
 /// # Errors
-/// What a library says in the middle of a program; the caller ends the launch.
+/// An error of the library inside a program; the caller ends the launch.
 pub fn measure_together(
     context: &ReplayContext,
     replayer: &mut dyn Replayer,
@@ -69,7 +69,7 @@ fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun:
     Ok(told[0] != 0)
 }
 
-/// The longest time of the timed call over all ranks, and what the rank that had it waited for the others.
+/// The longest time of the timed call over all ranks, and how long that rank waited for the others.
 fn slowest(context: &ReplayContext, replayer: &dyn Replayer, timed: usize) -> Result<[u64; 2]> {
     let first = context.local_ranks.start;
     let ranks = || (first..).zip(replayer.times());

@@ -13,8 +13,8 @@ const SHORTEST_LEAD_NANOSECONDS: u64 = 2_000;
 const FIRST_LEAD_NANOSECONDS: u64 = 50_000;
 const LONGEST_LEAD_NANOSECONDS: u64 = 20_000_000;
 
-/// How far ahead process 0 sets the start. Grows fourfold when somebody missed it, so
-/// that few long iterations are lost to it, and shrinks by a 64th when nobody did.
+/// How far ahead process 0 sets the start. Grows fourfold after a missed start, so that few long iterations are lost,
+/// and shrinks by a 64th otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead(u64);
 
@@ -50,7 +50,7 @@ pub fn isolated_batch(
     let all_aside = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
     call.reserve_marks(2 * iterations);
     for start in &mut starts {
-        // The barrier, which tells at the same time whether anybody missed the last start.
+        // The barrier, which also reports whether any process missed the last start.
         context.world.all_max(&mut missed)?;
         let (agreed, in_time) = match context.start {
             ClockMethod::Synchronised => {
@@ -70,7 +70,7 @@ pub fn isolated_batch(
         call.enqueue()?;
         call.mark();
         call.complete(context.completion_deadline)?;
-        // Nobody waits for who stands aside.
+        // Idle ranks are not waited for.
         let in_time = (in_time && !call.came_late()) || all_aside;
         *start = (agreed, !in_time);
         missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
@@ -96,8 +96,9 @@ fn own_delay(context: &MeasureContext) -> Result<u64> {
     }
 }
 
-/// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float holds the
-/// nanoseconds of an iteration, but not those of a year): over the local ranks first, then over the processes, all at once.
+/// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float can
+/// represent the nanoseconds of an iteration, but not those of a year): first over the local ranks, then over the
+/// processes in one reduction.
 fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -> Result<()> {
     let first_rank = context.local_ranks.start;
     let iterations = starts.len();
@@ -124,7 +125,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     batch.samples.extend((0..iterations).map(|index| {
         let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
         if context.start == ClockMethod::Barrier {
-            // Without a common clock nobody knows who came last, or when.
+            // Without a common clock the last rank and its arrival time are unknown.
             return Sample::without_arrivals(end, doubt_of(doubt.value));
         }
         Sample {
@@ -158,7 +159,7 @@ mod tests {
                 with_context(world, me..me + 1, |context| {
                     context.injected_delay = Some(InjectedDelay { rank: late, delay: Seconds(2e-3) });
                     let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
-                    // Clocks of different hosts: what is compared must be the common one.
+                    // Clocks of different hosts: only times of the common clock can be compared.
                     call.shift_clock(&mut context.clock, u64::from(me) * 7_000_000_000);
                     let mut batch = Batch::default();
                     isolated_batch(context, &mut call, 20, &mut Lead::default(), &mut batch).unwrap();
@@ -180,7 +181,7 @@ mod tests {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 context.start = ClockMethod::Barrier;
-                // Clocks that nobody has compared.
+                // Clocks that were never synchronised.
                 context.clock = ClockModel::identity();
                 let mut call = FakeCall::alone(world, me..me + 1, |_, rank| 10_000 + 1_000 * u64::from(rank));
                 let mut batch = Batch::default();
@@ -219,7 +220,7 @@ mod tests {
                     let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == aside { 0 } else { 10_000 });
                     call.mark_cost = 0;
                     call.aside = vec![aside];
-                    // Who stands aside comes hours late, and nobody cares.
+                    // The idle rank comes hours late, which does not matter.
                     call.hold_overhead = if me == aside { 10_000_000_000_000 } else { 0 };
                     let (mut batch, mut lead) = (Batch::default(), Lead::default());
                     isolated_batch(context, &mut call, 4, &mut lead, &mut batch).unwrap();

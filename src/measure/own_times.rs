@@ -17,7 +17,7 @@ const MOST_HISTOGRAMS: u32 = 256;
 pub struct RankTimes {
     /// World rank.
     pub rank: u32,
-    /// Samples that count; 0 where it stood aside.
+    /// Number of valid samples; 0 if the rank was idle.
     pub samples: u64,
     /// 10th percentile, with 10 samples or more.
     pub p10: Option<u64>,

@@ -9,12 +9,12 @@ use crate::world::{Located, agree};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Products before timing: the first touches everything, the next meet what it left in the caches.
+/// Products before timing: the first touches all memory, the next find warm caches.
 pub const WARM_UP_PRODUCTS: u32 = 2;
 /// The fewest that are timed, however long they take, unless a signal comes.
 const FEWEST: usize = 3;
 
-/// What repetitions took; the same on every process.
+/// Times of the repetitions; the same on every process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProductTimes {
     /// The slowest rank's time.
@@ -23,10 +23,10 @@ pub struct ProductTimes {
     pub slowest_rank: Vec<u32>,
 }
 
-/// Repeats a product. A wrong result ends it.
+/// Repeats a product. Stops at a wrong result.
 ///
 /// # Errors
-/// What a library says; shared by all processes.
+/// An error of the library, shared by all processes.
 pub fn measure_product(
     context: &ReplayContext,
     product: &mut dyn Product,
@@ -76,7 +76,7 @@ fn check(context: &ReplayContext, product: &dyn Product, when: &str) -> Result<O
         got: wrong.got,
         count: wrong.count,
     });
-    // Numbers of ranks that are right pass those of all that are wrong.
+    // A rank without an error contributes a number above all ranks.
     let none = f64::from(context.world.processes());
     let rank = if mine.is_some() { f64::from(context.world.process()) } else { none };
     let mut lowest = [Located { value: rank, rank: context.world.process() as i32 }];

@@ -1,4 +1,5 @@
-//! A whole step, some times over: checked, warmed up, then timed from a common start, with what each axis made its ranks wait.
+//! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
+//! waited for each axis.
 
 use crate::backend::{Mismatch, RankTimes, Replayer};
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::world::{Located, World};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the measuring of a step needs to know of the run.
+/// The parts of the run's context that measuring a step needs.
 pub struct ReplayContext<'a> {
     /// The processes.
     pub world: &'a dyn World,
@@ -20,17 +21,17 @@ pub struct ReplayContext<'a> {
     pub local_ranks: Range<u32>,
     /// Whether data is to be checked.
     pub verify: bool,
-    /// Set by a signal; only process 0 looks at it and tells the others.
+    /// Set by a signal; only process 0 reads it and broadcasts it.
     pub interrupted: &'a AtomicBool,
 }
 
-/// What a rank moved, the busiest of its stage: stage, axis, calls, payload and wire bytes.
+/// Traffic of the busiest rank of a stage on an axis: stage, axis, calls, payload and wire bytes.
 type Moved = (u32, Axis, u64, u64, u64);
 
-/// Replays a bound step. What is gathered from the ranks (medians of each, bytes) is known to process 0 only.
+/// Replays a bound step. Data gathered from the ranks (medians of each, bytes) is on process 0 only.
 ///
 /// # Errors
-/// What a library says in the middle of a step; it cannot be repaired, and the caller ends the launch.
+/// An error of the library inside a step; it cannot be recovered, and the caller ends the launch.
 pub fn measure_replay(
     context: &ReplayContext,
     replayer: &mut dyn Replayer,
@@ -83,7 +84,7 @@ pub fn measure_replay(
     Ok(line)
 }
 
-/// The line of a replay of which nothing was measured.
+/// The line of a replay without measurements.
 pub fn line_without_numbers(plan: &ReplayPlan, options: &ReplayOptions, step: u32, outcome: Outcome) -> ReplayLine {
     ReplayLine {
         step,
@@ -112,7 +113,7 @@ fn interrupted(context: &ReplayContext) -> Result<bool> {
     Ok(told[0] != 0)
 }
 
-/// The same answer on every process: the mismatch of the lowest rank.
+/// Every process gets the same result: the mismatch of the lowest rank.
 pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Result<Option<Outcome>> {
     if !context.verify {
         return Ok(None);
@@ -132,7 +133,7 @@ pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Res
     Ok(Some(Outcome::Corrupt { when: "before".to_owned(), rank, element, expected, got, count }))
 }
 
-/// The slowest rank of all and its times: found first, then told by the process that plays it.
+/// The slowest rank of all and its times: located first, then broadcast by its process.
 fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> Result<(u32, RankTimes)> {
     let first = context.local_ranks.start;
     let mut slowest = [Located { value: f64::NEG_INFINITY, rank: first as i32 }];
@@ -176,7 +177,7 @@ fn gather_medians(context: &ReplayContext, own: &[Vec<u64>]) -> Result<Vec<u64>>
     Ok(all)
 }
 
-/// What the busiest rank of each stage moved on each axis, at process 0.
+/// Gathers the traffic of the busiest rank of each stage on each axis on process 0.
 fn gather_moved(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayPlan) -> Result<Vec<Moved>> {
     let mut mine: Vec<Moved> = Vec::new();
     for (local, rank) in context.local_ranks.clone().enumerate() {

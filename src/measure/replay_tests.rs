@@ -1,4 +1,4 @@
-//! What measuring a step promises, with ranks whose times are scripted.
+//! Tests of measuring a step, with ranks whose times are scripted.
 
 use super::super::fakes::on_threads;
 use super::*;

@@ -1,4 +1,4 @@
-//! Sampling in batches until process 0 says enough, and what is kept of them.
+//! Samples in batches until process 0 decides to stop, and stores the samples.
 
 use super::batch::Batch;
 use super::isolated::{Lead, isolated_batch};
@@ -15,7 +15,7 @@ use crate::units::Seconds;
 /// The most marks of a batch, all local ranks together: 8 MiB.
 const MOST_MARKS: usize = 1 << 20;
 
-/// The samples of a case as they come in.
+/// The samples of a case so far.
 pub(crate) struct Sampled {
     pub(crate) columns: Samples,
     pub(crate) valid: Vec<f64>,
@@ -27,8 +27,8 @@ pub(crate) struct Sampled {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Takes samples until the stop rule ends it. `sample_seconds` is what one may take, where that is known;
-/// `own_times` are empty ones to record into.
+/// Takes samples until the stop rule ends it. `sample_seconds` is the expected time of a sample, if known; `own_times`
+/// must be empty and are filled.
 pub(crate) fn sample_until_enough(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -51,7 +51,7 @@ pub(crate) fn sample_until_enough(
     let mut rule = StopRule::new(context.settings, fixed, cadence == Cadence::Isolated);
     let mut lead = Lead::default();
     let mut elapsed_seconds = 0.0;
-    // Where nothing is known of the time of a sample, the first batch is one sample.
+    // If the time of a sample is unknown, the first batch is one sample.
     let mut seconds_per_sample = sample_seconds.unwrap_or(f64::MAX);
     loop {
         let decision = decide_for_all(context, &mut rule, &sampled, elapsed_seconds, seconds_per_sample)?;
@@ -77,7 +77,7 @@ pub(crate) fn sample_until_enough(
     Ok(sampled)
 }
 
-/// Process 0 decides by its own numbers and tells all.
+/// Process 0 decides by its own numbers and broadcasts the decision.
 fn decide_for_all(
     context: &MeasureContext,
     rule: &mut StopRule,
@@ -113,7 +113,7 @@ fn decide_for_all(
 }
 
 impl Sampled {
-    /// Every process keeps its ranks' own times; the samples, which are the same everywhere, are kept by process 0.
+    /// Every process stores its ranks' own times; the samples, which are the same everywhere, are stored on process 0.
     fn keep(&mut self, context: &MeasureContext, cadence: Cadence, batch: &Batch) {
         self.own_times.record(batch);
         if !context.decides() {

@@ -1,27 +1,30 @@
-//! When to stop sampling, and how many samples to take next. Fed numbers only; who tells whom is in [`super::case`].
+//! Decides when to stop sampling, and how many samples to take next. Computes on plain numbers; the decision is
+//! broadcast in [`super::sampling`].
 
 use crate::config::RunSettings;
 use crate::record::line::StopReason;
 use crate::stats::{FEWEST_FOR_INTERVAL, median, median_interval, sorted};
 
-/// The longest that one batch should take, so that a signal and the budget are seen soon.
+/// Maximum length of a batch, so that a signal and the end of the budget are noticed soon.
 pub const BATCH_SECONDS: f64 = 0.1;
 
-/// From one look at the precision to the next, the number of samples doubles. Every look is one more chance to stop on
-/// an interval that is narrow by luck, so looks are few.
+/// Growth of the number of samples between two checks of the precision. Every check is one more chance to stop on an
+/// interval that is narrow by chance, so checks are few.
 const LOOK_GROWTH: f64 = 2.0;
 
-/// The levels of the intervals that decide, each with the normal quantile by which its width is brought to that of 95 %.
+/// Confidence levels of the intervals that decide, each with the normal quantile that scales its width to that of 95 %.
 ///
-/// The width of the 95 % interval hangs on the few samples next to the median, and stopping when it happens to be small makes the interval
-/// cover less often than it says. Wider intervals estimate the same width from more samples; all must agree.
-/// Found by trial on synthetic data and held by the test below (with the 95 % interval alone it covered in as little as 92.4 %).
+/// The width of the 95 % interval depends on the few samples next to the median, and stopping when it happens to be
+/// small makes the interval cover less often than stated. Wider intervals estimate the same width from more samples;
+/// all must agree. Found by experiment on synthetic data and verified by the test below (with the 95 % interval alone,
+/// the coverage fell to 92.4 %).
 const LOOK_LEVELS: [(f64, f64); 3] = [(0.95, 1.960), (0.99, 2.576), (0.999, 3.291)];
 
-/// With a spent budget sampling goes on to the fewest samples that give an interval, for at most this many budgets.
+/// After the budget is spent, sampling continues up to the minimum number of samples for an interval, for at most this
+/// many budgets.
 const BUDGETS_FOR_AN_INTERVAL: f64 = 4.0;
 
-/// What process 0 knows after a batch.
+/// State on process 0 after a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Times of the samples that count, in the order in which they were taken.
@@ -30,13 +33,13 @@ pub struct Progress<'a> {
     pub taken: u32,
     /// Time since sampling began, in seconds.
     pub elapsed_seconds: f64,
-    /// What one sample takes with all that surrounds it, in seconds, as last seen.
+    /// Latest time of one sample in seconds, including overhead.
     pub seconds_per_sample: f64,
-    /// Whether a signal came.
+    /// Whether a signal was received.
     pub interrupted: bool,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Take that many samples more.
@@ -57,8 +60,8 @@ pub struct StopRule {
 }
 
 impl StopRule {
-    /// From the settings of a run. `fixed_samples` asks for exactly that many; `repeats_doubtful` says that samples
-    /// which do not count are taken again to reach them.
+    /// Creates the rule from the settings of a run. `fixed_samples` requests exactly that many; with `repeats_invalid`,
+    /// invalid samples are repeated to reach that number.
     pub fn new(settings: &RunSettings, fixed_samples: Option<u32>, repeats_doubtful: bool) -> Self {
         let minimum = settings.minimum_samples.max(1);
         StopRule {
@@ -71,7 +74,7 @@ impl StopRule {
         }
     }
 
-    /// Stop or go on.
+    /// Decides whether to stop or to continue.
     pub fn decide(&mut self, progress: &Progress) -> Decision {
         if progress.interrupted {
             return Decision::Stop(StopReason::Interrupted);

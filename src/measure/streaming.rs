@@ -15,7 +15,7 @@ pub fn stream(call: &mut dyn Call, samples: u32, calls_per_sample: u32, deadline
     call.complete(deadline)
 }
 
-/// What the host does in the timed loop before it waits: on a stream all of this is over before the first call is carried out.
+/// Work of the host in the timed loop before it waits: on a stream all of it is done before the first call executes.
 #[inline]
 pub fn enqueue_stream(call: &mut dyn Call, samples: u32, calls_per_sample: u32) -> Result<()> {
     call.mark();

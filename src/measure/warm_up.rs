@@ -7,23 +7,23 @@ use crate::backend::Call;
 use crate::error::Result;
 use crate::stats::{Evidence, falls, median, sorted};
 
-/// Iterations between two looks at the trend.
+/// Iterations between two checks of the trend.
 const CHUNK: u32 = 8;
 /// The latest iterations, in which a trend is looked for.
 const WINDOW: usize = 16;
-/// Whoever still trends after so many is measured trending, and the record says so.
+/// A case that still has a trend after this many iterations is measured anyway, and the record contains a warning.
 const MOST_ITERATIONS: u32 = 1_000;
 /// The share of a case's time budget that warming up may take on top of it.
 const SHARE_OF_BUDGET: f64 = 0.25;
 
-/// What warming up came to.
+/// Result of warming up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WarmUp {
     /// Iterations run.
     pub(crate) iterations: u32,
-    /// Time of one call by the latest of them, known to process 0 only.
+    /// Time of one call in the latest iterations; on process 0 only.
     pub(crate) call_nanoseconds: Option<f64>,
-    /// Whether times still fell when it was cut short; known to process 0 only.
+    /// Whether times still fell when the warm-up hit its limit; on process 0 only.
     pub(crate) still_falling: bool,
 }
 
@@ -65,7 +65,7 @@ fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapse
     let out_of_bounds = done.iterations >= MOST_ITERATIONS
         || (done.iterations > 0 && elapsed_seconds >= context.settings.case_budget.0 * SHARE_OF_BUDGET);
     if out_of_bounds {
-        // Going on for a trend that is none costs a chunk; telling of one asks for more.
+        // Continuing for a false trend costs one chunk; a warning needs stronger evidence.
         done.still_falling = falls(times, Evidence::Strong) == Some(true);
         return 0;
     }

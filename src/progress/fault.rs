@@ -1,4 +1,4 @@
-//! Test faults: a rank that stops, dies, loops or hangs when it comes to a call.
+//! Test faults: a rank that stops, dies, loops or hangs at a given call.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::time::Duration;
@@ -44,10 +44,10 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// Reads `RANK:KIND` or `RANK:KIND:CALL`.
+    /// Parses `RANK:KIND` or `RANK:KIND:CALL`.
     ///
     /// # Errors
-    /// Says what was found and what would be accepted.
+    /// A message with the invalid text and the accepted forms.
     pub fn parse(text: &str) -> Result<Fault, String> {
         let kinds = FaultKind::ALL.map(|(name, _)| name).join(", ");
         let wrong = || format!("found `{text}`; accepted: RANK:KIND[:CALL], where KIND is one of {kinds}");
@@ -69,7 +69,7 @@ impl Fault {
             FaultKind::Loop => loop {
                 std::hint::spin_loop();
             },
-            // What the system refuses a process to do to itself cannot be helped here.
+            // A failure to signal itself is ignored.
             FaultKind::Stop => drop(kill_process(getpid(), Signal::STOP)),
             FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
             FaultKind::Exit => std::process::exit(0),

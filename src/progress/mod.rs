@@ -1,7 +1,7 @@
-//! How far a rank has come, in a cell of plain atomics: written by the thread that measures, read by the watchdog's thread.
+//! The progress of a rank, in a cell of plain atomics: written by the measuring thread, read by the watchdog's thread.
 //!
-//! In the timed loop only stores and loads of this process's own cache line: no allocation, no lock, no system call. Nobody
-//! but the measuring thread writes, so nothing here is a read-modify-write.
+//! The timed loop does only stores and loads on this process's own cache line: no allocation, no lock, no system call.
+//! Only the measuring thread writes, so no read-modify-write is needed.
 
 mod fault;
 
@@ -10,7 +10,7 @@ pub use fault::{Fault, FaultKind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a rank does inside a step; [`Doing::CALL`] and below are of the control plane.
+/// What a rank does inside a step; [`Doing::CALL`] and below belong to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing(pub u32);
 
@@ -41,7 +41,7 @@ impl Doing {
     }
 }
 
-/// The cell. On cache lines of its own, so that what lies beside it is not slowed down.
+/// The progress cell. It has its own cache lines, to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Progress {
@@ -52,17 +52,17 @@ pub struct Progress {
     calls: AtomicU64,
     calls_before: AtomicU64,
     doing: AtomicU32,
-    /// The rank whose message is waited for, and one more; 0 for none.
+    /// The rank whose message is awaited, plus one; 0 for none.
     peer: AtomicU32,
     group: AtomicU32,
     deadline_nanoseconds: AtomicU64,
     fault: Option<Fault>,
 }
 
-/// No group: the rank stands aside, or all ranks are meant.
+/// No group: the rank is idle, or all ranks take part.
 pub const NO_GROUP: u32 = u32::MAX;
 
-/// What the cell shows at one moment.
+/// A snapshot of the cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Number of the activity, the same on every rank.
@@ -71,7 +71,7 @@ pub struct Shown {
     pub step: u64,
     /// Calls that the rank has entered in this activity.
     pub calls: u64,
-    /// What it does.
+    /// The current operation.
     pub doing: u32,
     /// The rank whose message it waits for.
     pub peer: Option<u32>,
@@ -80,7 +80,7 @@ pub struct Shown {
 }
 
 impl Progress {
-    /// A cell whose rank misbehaves at a call, for tests.
+    /// A cell whose rank misbehaves at a given call, for tests.
     pub fn with_fault(fault: Option<Fault>) -> Progress {
         Progress { fault, ..Progress::default() }
     }
@@ -124,7 +124,7 @@ impl Progress {
         fault.inspect(|fault| fault.inside());
     }
 
-    /// Finishes what was entered.
+    /// Ends the operation that was entered.
     #[inline]
     pub fn finish(&self) {
         let step = self.step.load(Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Progress {
         self.peer.store(peer.map_or(0, |peer| peer.saturating_add(1)), Ordering::Release);
     }
 
-    /// What the cell shows now. The parts are read one by one: they belong together where the rank stands still.
+    /// A snapshot of the cell. The parts are read one by one: they are consistent only if the rank makes no progress.
     pub fn shown(&self) -> Shown {
         Shown {
             activity: self.activity.load(Ordering::Acquire),

@@ -1,7 +1,7 @@
-//! A run that chooses its own sizes: after the sizes that the suite names, rounds of one further size for every curve that is not sure
-//! yet, each where the curve so far is least sure.
+//! A run that chooses its own sizes: after the sizes of the suite, rounds that add one size to every curve that is not
+//! precise enough, at the point of largest expected error.
 //!
-//! Only process 0 has the times, so it decides and tells the others; every process then makes the same cases.
+//! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
 mod curves;
 
@@ -22,13 +22,13 @@ use curves::Curves;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What choosing sizes takes.
+/// Inputs of choosing sizes.
 pub(super) struct Rounds<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub calibrate: &'a Calibrate,
     pub host_of_rank: &'a [u32],
-    /// What earlier launches did of the rounds.
+    /// Rounds that earlier launches have completed.
     pub kept: &'a Kept,
     pub signals: &'a Signals,
 }
@@ -42,8 +42,8 @@ struct Choice {
 }
 
 impl Rounds<'_> {
-    /// Adds rounds until every curve is sure or may grow no more. `measured` are the lines of the cases of the plan, known to process
-    /// 0 only.
+    /// Adds rounds until every curve is precise enough or may not grow further. `measured` are the lines of the cases
+    /// of the plan; on process 0 only.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -86,7 +86,7 @@ impl Rounds<'_> {
                     estimated_seconds: self.request.plan.estimated_seconds_of(&cases, &self.request.settings),
                     chosen: chosen.iter().map(|next| next.why.clone()).collect(),
                 };
-                // What an earlier launch wrote down stands there already.
+                // A growth that an earlier launch recorded is already in the record.
                 known.is_none().then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
             })?;
             let Rounds { world, request, kept, signals, .. } = *self;
@@ -101,7 +101,7 @@ impl Rounds<'_> {
         })
     }
 
-    /// What process 0 chose, on every process.
+    /// Broadcasts the choice of process 0.
     fn told(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
         let unreadable = |cause| Error::environment(format!("the next sizes cannot be sent to the ranks: {cause}"));
         let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! The devices of the ranks: what they are, and whether they changed while a case was measured. Nothing happens where the
+//! Records the devices of the ranks, and whether their state changed while a case was measured. Does nothing if the
 //! backend has no devices to read.
 
 use super::SharedJournal;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 /// A clock that fell by less is noise of the reading.
 const WORTH_TELLING: f64 = 0.05;
-/// Ranks whose changes are written out.
+/// Ranks whose changes are listed.
 const MOST_CHANGES: usize = 16;
 
-/// What one rank can say of its device.
+/// Device of one rank with its state.
 #[derive(Serialize, Deserialize)]
 struct Said {
     source: std::result::Result<String, String>,
@@ -22,7 +22,7 @@ struct Said {
     nvlinks_active: Option<u32>,
 }
 
-/// Writes down which devices the ranks have. Collective where the backend has devices, else nothing.
+/// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
 pub(super) fn introduce(world: &dyn World, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
     let mine = Said {
@@ -51,7 +51,7 @@ pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
     backend.device_reader()?.read()
 }
 
-/// Writes down how the devices were before and after a case. Collective where the backend has devices, else nothing.
+/// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
 pub(super) fn after(
     world: &dyn World,
     backend: &mut dyn Backend,
@@ -63,7 +63,7 @@ pub(super) fn after(
     let mine = before.zip(reader.read());
     let all: Vec<Option<(DeviceState, DeviceState)>> = gather(world, &mine)?;
     if world.process() == 0 && all.iter().all(Option::is_none) {
-        // The line with the devices has said why; the other processes wait for this one's part in the writing.
+        // The line with the devices gives the reason; the other processes wait here until it is written.
         return agree(world, Ok(()));
     }
     journal.write(world, || Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
@@ -108,7 +108,8 @@ fn spread<'a>(states: impl Iterator<Item = &'a DeviceState> + Clone) -> DeviceSp
     }
 }
 
-/// What speaks against times that were taken between two readings. Clocks that rise when an idle device gets work do not.
+/// Describes a change between two readings that makes the times in between unreliable. Clocks that rise when an idle
+/// device gets work do not count.
 fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
     let mut what = Vec::new();
     for (name, clock) in [

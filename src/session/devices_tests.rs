@@ -1,4 +1,4 @@
-//! Tests of what is said of devices, on readings that were made up.
+//! Tests of the device messages, on synthetic readings.
 
 use super::*;
 

@@ -55,7 +55,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
     }
 }
 
-/// Warnings about the machine that hold for every case.
+/// Warnings about the machine that apply to every case.
 fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
     let facts = backend.facts();
     let mut warnings = facts.warnings;
@@ -73,7 +73,7 @@ fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
 
 /// The second line.
 pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
-    // With a budget for all cases, nobody knows beforehand which of them get a second replicate.
+    // With a budget for all cases, it is not known beforehand which of them get a second replicate.
     let replicates_planned = if request.settings.within.is_some() { 1 } else { u64::from(request.settings.replicates) };
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
@@ -98,7 +98,7 @@ fn step_use(of: &Use) -> StepUse {
     }
 }
 
-/// What is planned of a case.
+/// The plan's facts about a case.
 pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
     let groups = request.plan.groups_of(case);

@@ -16,10 +16,10 @@ use crate::world::{World, agree};
 /// Repetitions of each program where the settings fix no number.
 const REPETITIONS: u32 = 50;
 
-/// What a program came to: its times, or why there are none.
+/// Times of a program, or the reason why there are none.
 type Times = std::result::Result<TogetherTimes, Outcome>;
 
-/// What carrying the programs out takes.
+/// Inputs of measuring the programs.
 pub(super) struct Pairs<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
@@ -41,7 +41,7 @@ impl Pairs<'_> {
             if tally.is_stopped() || missing.is_empty() {
                 continue;
             }
-            // Each call alone, and each beside the other.
+            // Each call alone, and each with the other one running concurrently.
             let budget = self.request.settings.case_budget.0 * (2 + missing.len()) as f64;
             let Some(work) = self.signals.begin(self.world, Seconds(budget))? else {
                 tally.out_of_time = true;
@@ -58,7 +58,8 @@ impl Pairs<'_> {
                 let line = self.line(replicate, timed, calls, (&alone, together));
                 tally.signal = self.signals.agreed(self.world)?;
                 if tally.signal != 0 {
-                    // It was cut short, and a resumed run could not tell.
+                    // It was interrupted, and the record cannot express a partial result; a resumed run measures it
+                    // again.
                     return Ok(());
                 }
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -71,7 +72,7 @@ impl Pairs<'_> {
         Ok(())
     }
 
-    /// The times of one call with so many of the other beside it.
+    /// Times of one call with `beside` concurrent instances of the other.
     fn times(&self, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
         let settings = &self.request.settings;
         let plan = self.pair.program(timed, beside);
@@ -83,7 +84,7 @@ impl Pairs<'_> {
         };
         let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: settings.seed };
         replay::begin(&self.request.watch, "two calls at once", &plan, self.world.process());
-        // Nothing is started before all have their buffers: a rank without would leave the others waiting.
+        // Nothing starts before all ranks have their buffers: the others would wait for a rank that failed to allocate.
         let mut replayer = match agree(self.world, backend.bind_replay(&binding)) {
             Ok(replayer) => replay::watched(&self.request.watch, replayer),
             Err(error) if error.is_shared() => return Ok(Err(Outcome::Failed { reason: error.to_string() })),

@@ -42,11 +42,11 @@ use std::time::Instant;
 use steps::{Steps, Tally};
 use timekeeping::Timekeeping;
 
-/// Exit code of a run that stopped before its time limit with work left: the `EX_TEMPFAIL` of `sysexits.h`, which asks to try
-/// again.
+/// Exit code of a run that stopped before its time limit with work left: `EX_TEMPFAIL` of `sysexits.h`, after which a
+/// retry makes sense.
 pub const OUT_OF_TIME: i32 = 75;
 
-/// All that a run is told.
+/// Inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Name of the program that measures.
@@ -55,19 +55,19 @@ pub struct Request {
     pub run_id: String,
     /// The suite, or the sweep in its place.
     pub suite: SuiteFacts,
-    /// What to run.
+    /// The cases to run.
     pub plan: WorkPlan,
     /// How samples are taken.
     pub settings: RunSettings,
-    /// Where bounds come from, and the times when simulated.
+    /// Machine from which bounds are derived; when simulated, also the times.
     pub machine: Option<Machine>,
     /// Number of ranks.
     pub world_size: u32,
-    /// The record to write, or to go on with.
+    /// The record to write or to resume.
     pub record: PathBuf,
-    /// How the run goes on with the record, where it was begun by another launch.
+    /// Options for resuming the record of an earlier launch.
     pub resume: Option<Resume>,
-    /// What the check of the launch found; nothing where nothing was launched.
+    /// Result of the launch check; empty for a run without launch.
     pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
@@ -75,32 +75,33 @@ pub struct Request {
     pub injected_delay: Option<InjectedDelay>,
     /// A rank to panic at its first case, to see that the launch ends and that it is named.
     pub injected_panic: Option<u32>,
-    /// What sets all cases of this run apart from the same cases of others, such as a forced algorithm.
+    /// Labels that distinguish all cases of this run from the same cases of others, such as a forced algorithm.
     pub labels: BTreeMap<String, String>,
     /// Two calls to be measured at once, after the cases.
     pub interference: Option<Interference>,
     /// The watch over the ranks; of none by default.
     pub watch: Watch,
-    /// Who hears the lines of the record as they are written; nobody by default.
+    /// Receives the lines of the record as they are written; empty by default.
     pub listener: Listener,
 }
 
-/// What the check of a launch leaves to the run.
+/// Results of the launch check that the run needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchFacts {
-    /// A name for the host of every rank, which no other host has; empty where nothing was launched.
+    /// A unique name for the host of every rank; empty for a run without launch.
     pub hosts: Vec<String>,
-    /// What speaks against the numbers, for the record; process 0 knows it.
+    /// Warnings for the record that make its numbers unreliable; on process 0 only.
     pub warnings: Vec<String>,
-    /// What a reader of the record should know and what speaks against no number; process 0 knows it.
+    /// Notes for the record that do not affect its numbers; on process 0 only.
     pub notes: Vec<String>,
 }
 
-/// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
+/// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every
+/// process.
 ///
 /// # Errors
-/// What stopped the run before its first line, or an error that the launch cannot survive (the caller must then abort
-/// it). Once the record is begun, its end line says what happened.
+/// An error before the first line of the record, or one that the launch cannot survive (the caller must then abort it).
+/// Once the record is begun, its end line gives the reason.
 pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, signals: &Signals) -> Result<End> {
     run_with_replays(world, backend, request, &[], signals)
 }
@@ -144,8 +145,8 @@ pub fn run_with_replays(
     conclude(world, journal, measured, (begun, signals.limit()))
 }
 
-/// Before a run calls itself complete: a signal that came after its last case counts, and a run that the watchdog is ending does
-/// not come back from here.
+/// Called before a run is recorded as complete: a signal after its last case still counts, and if the watchdog is
+/// ending the run, this does not return.
 fn ask_for_the_end(world: &dyn World, request: &Request, signals: &Signals, measured: Result<Tally>) -> Result<Tally> {
     let mut tally = measured?;
     request.watch.begin(|| Activity::named("after the last case", SETUP_DEADLINE));
@@ -158,7 +159,7 @@ fn ask_for_the_end(world: &dyn World, request: &Request, signals: &Signals, meas
     Ok(tally)
 }
 
-/// The cases of a plan, and those that a run adds to them.
+/// The cases of a plan, including those that a run adds.
 struct Cases<'a> {
     world: &'a dyn World,
     request: &'a Request,
@@ -184,8 +185,8 @@ impl Cases<'_> {
     }
 }
 
-/// Writes the end line. Where only this process knows of the error, the others are in the middle of something: waiting for
-/// them to agree would be for ever.
+/// Writes the end line. If only this process knows of the error, the others are in another operation and would never
+/// join a collective.
 fn conclude(
     world: &dyn World,
     mut journal: SharedJournal,
@@ -204,7 +205,7 @@ fn conclude(
     Ok(end)
 }
 
-/// The record, held by process 0 only; what goes wrong with it goes wrong for all.
+/// The record, open on process 0 only; its errors are shared with all processes.
 pub(crate) struct SharedJournal {
     journal: Option<Journal>,
     listener: Listener,

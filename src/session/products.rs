@@ -15,7 +15,7 @@ use crate::world::{World, agree};
 /// Repetitions of each product where the settings fix no number.
 const REPETITIONS: u32 = 50;
 
-/// What computing the products takes.
+/// Inputs of measuring the products.
 pub(super) struct Products<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
@@ -24,7 +24,7 @@ pub(super) struct Products<'a> {
     pub signals: &'a Signals,
 }
 
-/// Refuses products whose matrices do not fit, before anything is measured.
+/// Rejects products whose matrices do not fit into memory, before anything is measured.
 pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
     if request.plan.products.is_empty() {
         return Ok(());
@@ -64,7 +64,8 @@ impl Products<'_> {
                 let line = self.line(backend, shape, replicate)?;
                 tally.signal = self.signals.agreed(self.world)?;
                 if tally.signal != 0 {
-                    // It was cut short, and a resumed run could not tell.
+                    // It was interrupted, and the record cannot express a partial result; a resumed run measures it
+                    // again.
                     return Ok(());
                 }
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -97,7 +98,8 @@ impl Products<'_> {
         let deadline = self.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
         let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
         self.request.watch.begin(|| Activity::named(named(), deadline));
-        // Nothing is computed before all have their matrices: a rank without would leave the others waiting.
+        // Nothing is computed before all ranks have their matrices: the others would wait for a rank that failed to
+        // allocate.
         let mut product = match agree(self.world, backend.bind_product(shape)) {
             Ok(product) => product,
             Err(error) if error.is_shared() => {

@@ -1,8 +1,8 @@
-//! A plan carried out on simulated ranks with few calls of each case, as a record in memory: enough for verdicts, and fast
-//! enough to be repeated with hundreds of seeds.
+//! Runs a plan on simulated ranks with few calls of each case, and returns the record in memory: enough for verdicts,
+//! and fast enough to be repeated with hundreds of seeds.
 //!
-//! Cases, rounds, replicates and lines are those of a run. What differs: no warm-up and no stop rule, but a fixed number of
-//! calls; and one histogram for each node instead of each rank, for the cases that verdicts read them of.
+//! Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
+//! of calls; and one histogram for each node instead of each rank, only for the cases whose verdict uses them.
 
 use super::preflight::{self, Planned, Ranks};
 use super::{Request, facts};
@@ -41,11 +41,11 @@ impl<'a> Rehearsal<'a> {
         Ok(Rehearsal { request, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
     }
 
-    /// The lines of a record whose noise, and whatever comes and goes, follow from a seed; and the time that passed on the
+    /// The lines of a record whose noise and transient faults follow from a seed, and the time that passed on the
     /// virtual clock.
     ///
     /// # Errors
-    /// Calls that the plan has and the simulation does not.
+    /// If the plan has calls that the simulation does not support.
     pub fn lines(&self, seed: u64) -> Result<(Vec<Line>, Seconds)> {
         let mut backend = backend(self.request, seed)?;
         let planned = preflight::plan(&self.ranks, self.request);
@@ -236,7 +236,7 @@ fn pair_times(taken: &[Taken], groups: &Groups) -> PairTimes {
     columns
 }
 
-/// One process plays all ranks, so its clock is everybody's.
+/// One process simulates all ranks, so there is only its clock.
 fn clock(moment: ClockMoment) -> ClockLine {
     ClockLine {
         moment,

@@ -1,4 +1,5 @@
-//! The replays of a run: each step as a whole, after the cases, with communicators of all its axes alive together.
+//! The replays of a run: each step as a whole, after the cases, with the communicators of all axes open at the same
+//! time.
 
 use super::resume::Kept;
 use super::{Request, SharedJournal, Signals};
@@ -27,7 +28,7 @@ pub struct ReplayRequest<'a> {
     pub options: ReplayOptions,
 }
 
-/// A replay that can be carried out.
+/// A replay that is ready to run.
 pub(super) struct Planned<'a> {
     request: &'a ReplayRequest<'a>,
     plan: ReplayPlan,
@@ -43,7 +44,7 @@ impl Planned<'_> {
     }
 }
 
-/// Plans every replay and refuses what does not fit into memory, before anything is measured.
+/// Plans every replay and rejects those that do not fit into memory, before anything is measured.
 pub(super) fn plan<'a>(
     world: &dyn World,
     backend: &dyn Backend,
@@ -83,7 +84,7 @@ fn binding<'a>(plan: &'a ReplayPlan, request: &Request) -> ReplayBinding<'a> {
     ReplayBinding { plan, first_groups_number: 0, seed: request.settings.seed }
 }
 
-/// Carries the replays out, one line each.
+/// Runs the replays and writes one line each.
 pub(super) fn replay_all(
     world: &dyn World,
     backend: &mut dyn Backend,
@@ -107,7 +108,7 @@ pub(super) fn replay_all(
         backend.disconnect()?;
         tally.signal = signals.agreed(world)?;
         if tally.signal != 0 {
-            // It was cut short, and a resumed run could not tell.
+            // It was interrupted, and the record cannot express a partial result; a resumed run measures it again.
             return Ok(());
         }
         tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -133,7 +134,7 @@ fn replay_one(
         interrupted: signals.raised(),
     };
     begin(&request.watch, &format!("replay of step {step}"), plan, world.process());
-    // Nothing is started before all have their buffers: a rank without would leave the others waiting.
+    // Nothing starts before all ranks have their buffers: the others would wait for a rank that failed to allocate.
     let bound = backend.bind_replay(&binding(plan, request));
     let mut replayer = match agree(world, bound) {
         Ok(replayer) => watched(&request.watch, replayer),
@@ -146,7 +147,7 @@ fn replay_one(
     measure_replay(&context, replayer.as_mut(), plan, options, step)
 }
 
-/// Says to the watch what this rank's program consists of.
+/// Reports this rank's program to the watchdog.
 pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
     let program = plan.program_of_rank(rank);
     let computing = program.map_or(0, |program| {

@@ -1,6 +1,6 @@
-//! Going on with the record of a run that ended early: whether this launch may, and what of the work is done already.
+//! Resumes the record of a run that ended early: checks whether this launch may, and determines the completed work.
 //!
-//! Process 0 has the record; what the others must know of it is told to them once, before anything is measured.
+//! Process 0 reads the record and broadcasts what the others need, before anything is measured.
 
 use super::preflight::{Planned, Ranks};
 use super::{Request, SharedJournal, facts};
@@ -17,17 +17,17 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Rows of the table of what is another now.
+/// Rows in the table of changes.
 const MOST_CHANGES: usize = 20;
 
-/// How a run goes on.
+/// Options for resuming a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
-    /// Whether hosts, binary, versions and environment may be others than the record says; both are then recorded.
+    /// Whether hosts, binary, versions and environment may differ from the record; the differences are then recorded.
     pub allow_changed: bool,
 }
 
-/// What of the work was done by earlier launches. Of a new run: nothing.
+/// Work completed by earlier launches; empty for a new run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// Case and replicate.
@@ -38,7 +38,7 @@ pub(super) struct Kept {
     interference: BTreeSet<(u32, usize)>,
     /// Index of the step.
     replays: BTreeSet<u32>,
-    /// Whether choosing sizes came to its own end.
+    /// Whether choosing sizes was completed.
     pub calibrated: bool,
     /// Lines with wrong data.
     pub corrupt: u64,
@@ -47,7 +47,7 @@ pub(super) struct Kept {
     /// The case lines, on process 0.
     #[serde(skip)]
     lines: Vec<CaseLine>,
-    /// What was added to the plan, on process 0.
+    /// Cases that were added to the plan; on process 0 only.
     #[serde(skip)]
     growths: Vec<PlanGrowth>,
 }
@@ -74,7 +74,7 @@ impl Kept {
         self.lines.iter().filter(|line| cases.contains(&(line.case as usize))).cloned().collect()
     }
 
-    /// What sampling the cases from this one on took; 0 but on process 0.
+    /// Seconds spent on sampling the cases from this one on; 0 except on process 0.
     pub(super) fn sampling_seconds_from(&self, first_case: usize) -> f64 {
         let lines = self.lines.iter().filter(|line| line.case as usize >= first_case);
         lines.flat_map(|line| &line.samples.slowest_nanoseconds).map(|time| *time as f64 * 1e-9).sum()
@@ -132,7 +132,7 @@ fn tally(record: &Record, lines: &[CaseLine]) -> (u64, u64) {
     (corrupt as u64, failed as u64)
 }
 
-/// Opens the record of the request, new or to be gone on with, and writes what comes before the first measurement.
+/// Opens the record of the request, new or resumed, and writes the lines before the first measurement.
 pub(super) fn open(
     world: &dyn World,
     backend: &dyn Backend,
@@ -170,7 +170,7 @@ pub(super) fn open(
     Ok((journal, kept))
 }
 
-/// What process 0 knows, on every process; the line is for process 0 only.
+/// Broadcasts the completed work from process 0; the line stays on process 0.
 fn told(world: &dyn World, mine: Option<(Kept, ResumeLine, bool)>) -> Result<(Kept, Option<ResumeLine>, bool)> {
     let untellable = |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
     let mut bytes = match &mine {
@@ -187,7 +187,7 @@ fn told(world: &dyn World, mine: Option<(Kept, ResumeLine, bool)>) -> Result<(Ke
     }
 }
 
-/// The record, if this launch may go on with it, and what is another now.
+/// Opens the record if this launch may resume it, and lists the differences.
 fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(Reopened, Vec<Change>)> {
     let reopened = reopen(&request.record)?;
     let name = request.record.display();

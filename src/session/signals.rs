@@ -1,4 +1,4 @@
-//! What asks a run to stop: signals, noticed between batches and agreed on between cases, and the time that it may take.
+//! Reasons for a run to stop early: signals, noticed between batches and agreed on between cases, and the time limit.
 
 use super::time_limit::{Begun, TimeLimit};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::world::{Located, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was raised in this process, and the time limit.
+/// Signals raised in this process, and the time limit.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     raised: Arc<AtomicBool>,
@@ -19,12 +19,14 @@ pub struct Signals {
 pub(super) struct Work(Option<Begun>);
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first asks to stop, so that what was measured is kept in order.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first one requests a stop in which the measured results are
+    /// recorded.
     ///
-    /// SIGUSR1 counts as SIGTERM: it is the one that launchers hand on, and that schedulers send before the time is over.
+    /// SIGUSR1 counts as SIGTERM: it is the one that launchers forward, and that schedulers send before the time is
+    /// over.
     ///
     /// # Errors
-    /// Where the system refuses the handlers.
+    /// If the handlers cannot be installed.
     pub fn catch() -> Result<Signals> {
         use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
         let signals = Signals::default();

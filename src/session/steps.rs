@@ -22,7 +22,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// What came of all cases.
+/// Counts of the outcomes of all cases.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Case lines with wrong data.
@@ -41,18 +41,18 @@ impl Tally {
         Tally { corrupt: kept.corrupt, failed: kept.failed, ..Tally::default() }
     }
 
-    /// Whether nothing more is to be begun.
+    /// Whether no further case may start.
     pub(super) fn is_stopped(&self) -> bool {
         self.signal != 0 || self.out_of_time
     }
 }
 
-/// What the steps of a run share.
+/// State shared by the steps of a run.
 pub(super) struct Steps<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub planned: &'a [Planned<'a>],
-    /// What earlier launches did of them.
+    /// Cases that earlier launches have completed.
     pub kept: &'a Kept,
     /// Index in the plan of the first of these cases.
     pub first_case: usize,
@@ -71,8 +71,8 @@ pub(super) struct Place {
 }
 
 impl Steps<'_> {
-    /// Measures every case in every replicate. An error that is not shared is one that only this process knows of: the launch
-    /// must then be aborted. Gives the lines where the run goes on from them.
+    /// Measures every case in every replicate. An error that is not shared is known to this process only: the caller
+    /// must then abort the launch. Returns the lines if the run continues from them.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -112,8 +112,8 @@ impl Steps<'_> {
         used.iter().try_for_each(|number| backend.connect(*number, &self.request.plan.groups[*number]))
     }
 
-    /// One case of one replicate, from the question whether there is time for it to its line in the record, which `look` sees
-    /// before it is written, together with what sampling took.
+    /// Measures one case of one replicate, from the check of the time limit to its line in the record. Before the line
+    /// is written, `look` gets it together with the duration of sampling.
     pub(super) fn measure_one(
         &self,
         backend: &mut dyn Backend,
@@ -141,7 +141,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// What is left of a replicate, in its order.
+    /// The cases of a replicate that are still to be measured, in its order.
     fn missing(&self, replicate: u32) -> Vec<Place> {
         let order = self.order(replicate);
         let places = (0u32..).zip(order).map(|(position, case)| Place { case, replicate, position });
@@ -164,7 +164,8 @@ impl Steps<'_> {
         self.signals.begin(self.world, estimate)
     }
 
-    /// One case: bound, measured, described. What cannot be run is skipped, what does not fit fails, both with the reason.
+    /// Computes the bound of a case, measures it and builds its line. A case that cannot run is skipped, one that does
+    /// not fit into memory fails, both with the reason.
     fn case_line(
         &self,
         backend: &mut dyn Backend,
@@ -201,7 +202,8 @@ impl Steps<'_> {
         if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
             return without_numbers(Outcome::Waived { reason });
         }
-        // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
+        // Nothing is enqueued before all ranks have their buffers: the others would wait for a rank that failed to
+        // allocate.
         let bound = backend.bind(&binding);
         let mut call = match agree(self.world, bound) {
             Ok(call) => request.watch.call(call, deadline),
@@ -237,7 +239,7 @@ impl Steps<'_> {
     }
 }
 
-/// A reason that any rank has is everybody's: that of the lowest rank which has one.
+/// If any rank has a reason to skip, all get the reason of the lowest such rank.
 fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
     let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
     world.all_min(&mut lowest)?;
@@ -267,7 +269,7 @@ fn pair_times(groups: &Groups, result: &CaseResult) -> PairTimes {
     columns
 }
 
-/// The order of the cases in a replicate: shuffled, so that what drifts with time does not fall on the same cases.
+/// The order of the cases in a replicate: shuffled, so that slow drift does not always affect the same cases.
 fn order(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..cases).collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
@@ -275,7 +277,7 @@ fn order(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
     order
 }
 
-/// The order of the rows of a table: what stands in one part of it together, and in it as in the plan.
+/// The order of the rows of a table: sorted by table, and within a table as in the plan.
 fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
     let part = |case: usize| {
         let case = planned[case].case;

@@ -1,6 +1,6 @@
-//! The time that a run may take: nothing is begun that would not be done by then.
+//! The time limit of a run: no work is started that would not finish in time.
 //!
-//! Process 0 decides, by its own clock, and tells the others.
+//! Process 0 decides by its own clock and broadcasts the decision.
 
 use crate::error::Result;
 use crate::units::Seconds;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Kept back for the end line, the last bytes to the disk and the end of MPI: this share of the limit, and at most so long.
+/// Reserved for the end line, flushing to disk and finalising MPI: this share of the limit, at most this long.
 const RESERVE: (f64, Duration) = (0.05, Duration::from_secs(5));
 
 /// When a run must be over.
@@ -49,10 +49,10 @@ impl TimeLimit {
         Ok((enough[0] == 1).then(|| Begun { estimate, at: Instant::now() }))
     }
 
-    /// Learns from a piece of work that is done.
+    /// Updates the estimate with the actual duration of completed work.
     pub(super) fn done(&self, work: &Begun) {
         let ratio = work.at.elapsed().as_secs_f64() / work.estimate.0.max(1e-3);
-        // Beyond a thousandfold it says more of the estimate than of the machine.
+        // A ratio over 1000 says more about the estimate than about the machine.
         self.slowness.fetch_max((ratio.clamp(1.0, 1000.0) * 1000.0) as u64, Ordering::Relaxed);
     }
 
@@ -72,7 +72,7 @@ mod tests {
         let begun = Instant::now();
         let limit = TimeLimit::of(Seconds(100.0), begun);
         let after = |seconds| begun + Duration::from_secs(seconds);
-        // 5 s are kept back.
+        // 5 s are reserved.
         for (passed, estimate, fits) in
             [(0, 94.0, true), (0, 95.5, false), (90, 4.0, true), (90, 6.0, false), (95, 0.0, false), (200, 0.0, false)]
         {

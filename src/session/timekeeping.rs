@@ -1,4 +1,4 @@
-//! The common clock of a run's cases: established before the first, told of in the record then and after the last.
+//! The common clock of a run's cases: established before the first case, and recorded then and after the last one.
 
 use super::SharedJournal;
 use crate::backend::Backend;
@@ -16,7 +16,8 @@ pub(super) struct Timekeeping<'a> {
     pub resolution: u64,
 }
 
-/// This process's clock. One process playing all ranks has one clock; it is the backend's own, and nothing is compared with it.
+/// This process's clock. A process that simulates all ranks uses the clock of its backend, which is compared with no
+/// other.
 pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
     if backend.facts().virtual_clock { || 0 } else { crate::host_clock::now_nanoseconds }
 }

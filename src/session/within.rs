@@ -1,6 +1,7 @@
-//! A budget for all cases together: first a short round over all of them, then rounds in which the time goes to the widest intervals.
+//! A time budget for all cases together: first a short round over all of them, then rounds in which the time goes to
+//! the widest intervals.
 //!
-//! Process 0 has the times, so it decides and tells the others; how the time is divided is in [`crate::measure::divide`].
+//! Process 0 has the times, so it decides and broadcasts the decision; [`crate::measure::divide`] divides the time.
 
 use super::SharedJournal;
 use super::steps::{Place, Steps, Tally};
@@ -13,11 +14,12 @@ use crate::record::line::{CaseLine, Outcome, StopReason};
 use crate::units::Seconds;
 use std::time::Instant;
 
-/// What sampling in the short round may take of the whole time, all cases together.
+/// Share of the whole time for sampling in the short round, all cases together.
 const SHARE_OF_THE_SHORT_ROUND: f64 = 0.25;
-/// Kept back of the time for what comes after the last case.
+/// Share of the time that is reserved for the work after the last case.
 const RESERVE: f64 = 0.02;
-/// The time is divided anew so often in a round, for what was left over and what took longer than expected.
+/// Times per round that the remaining time is divided again, to account for visits that were shorter or longer than
+/// expected.
 const DIVISIONS: usize = 256;
 /// The half width that is assumed of a single sample, and the least that is assumed of fewer than an interval needs.
 const WIDTH_OF_ONE: f64 = 0.5;
@@ -62,7 +64,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// What process 0 decided, on every process.
+    /// Broadcasts the decision of process 0.
     fn told(&self, mine: Option<Visit>) -> Result<Option<Visit>> {
         let mut told = mine.map_or([0; 3], |visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64]);
         self.world.broadcast_u64(&mut told)?;
@@ -79,7 +81,7 @@ struct Visit {
     budget: Seconds,
 }
 
-/// How the time was spent and what it brought, as far as process 0 knows; the others know nothing of the cases.
+/// Time spent and results so far. Process 0 only; the others have no data about the cases.
 struct Division {
     within: f64,
     rounds: u32,
@@ -111,7 +113,7 @@ impl Division {
             budgets: vec![None; count],
             since: 0,
         };
-        // What earlier launches measured counts; what it took beside sampling is not in the record.
+        // Cases measured by earlier launches count; the time they took besides sampling is not in the record.
         for line in steps.kept.lines_of(steps.first_case..steps.first_case + count) {
             let sampling = line.samples.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9).sum();
             division.cases[line.case as usize - steps.first_case].take(&line, sampling, 0.0, settings.precision);
@@ -127,7 +129,7 @@ impl Division {
         self.since = usize::MAX;
     }
 
-    /// Whether the first of the cases that are left in the round is visited, and for how long.
+    /// Decides whether the first of the remaining cases of the round is measured, and for how long.
     fn next(&mut self, rest: &[usize]) -> Option<Visit> {
         let case = *rest.first()?;
         let known = &self.cases[case];
@@ -135,7 +137,7 @@ impl Division {
         let replicate = known.next_replicate.max(self.round);
         let budget = if self.round == 0 {
             let share = self.within * SHARE_OF_THE_SHORT_ROUND / self.cases.len() as f64;
-            // What an earlier launch looked at is looked at.
+            // A case that an earlier launch has measured is not measured again in the short round.
             (known.next_replicate == 0).then_some(share)
         } else {
             if self.since >= rest.len().div_ceil(DIVISIONS) {
@@ -158,7 +160,7 @@ impl Division {
         self.since = 0;
     }
 
-    /// Learns from a line, and says in it in whose place it stands.
+    /// Updates the data from a line, and marks in the line which replicates it replaces.
     fn take(&mut self, line: &mut CaseLine, sampling: Seconds, visit_seconds: f64) {
         let visit_seconds = visit_seconds.max(sampling.0);
         self.clock.add(visit_seconds);
@@ -191,15 +193,15 @@ impl Clock {
     }
 }
 
-/// What is known of a case.
+/// Results of a case so far.
 #[derive(Clone, Debug, Default)]
 struct Known {
     next_replicate: u32,
-    /// Those that count.
+    /// Replicates that are used.
     replicates: Vec<Counted>,
     sampling_seconds: f64,
     beside_seconds: f64,
-    /// Set where a further visit is of no use: waived, failed, or with wrong data.
+    /// Set if further visits are pointless: the case was skipped, failed, or had wrong data.
     closed: bool,
 }
 
@@ -225,9 +227,9 @@ impl Known {
         (self.sampling_seconds, self.beside_seconds) = (sampling_seconds, beside_seconds);
     }
 
-    /// Replicates whose time was over before they were precise, and that have fewer samples than a new one.
+    /// Replicates that ran out of time before they were precise and that have fewer samples than the new one.
     fn replaced_by(&self, line: &CaseLine) -> Vec<u32> {
-        // What a signal cut short is measured again, and is no replicate until then.
+        // A replicate that was cut short by a signal does not count, and is measured again.
         let is_measured = matches!(line.outcome, Outcome::Measured { .. }) && !line.was_cut_short();
         let stands_in = |counted: &&Counted| is_measured && !counted.reached && counted.samples < samples_of(line);
         self.replicates.iter().filter(stands_in).map(|counted| counted.replicate).collect()
@@ -249,7 +251,7 @@ fn samples_of(line: &CaseLine) -> u32 {
     line.samples.slowest_nanoseconds.len().saturating_sub(line.samples.doubtful.len()) as u32
 }
 
-/// A guess at the half width from fewer samples than an interval needs: half of the range that they span.
+/// Estimates the half width from fewer samples than an interval needs: half of their range.
 fn width_of_few(line: &CaseLine) -> f64 {
     let times = &line.samples.slowest_nanoseconds;
     let (least, most) = (times.iter().min().copied().unwrap_or(0), times.iter().max().copied().unwrap_or(0));

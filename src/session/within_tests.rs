@@ -1,4 +1,4 @@
-//! A budget for all cases on the simulated backend, whose clock is virtual.
+//! Tests of a budget for all cases on the simulated backend, whose clock is virtual.
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
@@ -93,6 +93,6 @@ fn the_last_round_goes_in_the_order_of_the_rows() {
         .filter(|case| case.replicate == 1)
         .map(|case| (case.name.contains("isolated"), case.case))
         .collect();
-    // Both cadences of a call stand side by side in the plan, and in two parts of the table.
+    // Both cadences of a call are adjacent in the plan, and in two different tables.
     assert!(last.len() > 1 && last.is_sorted(), "{last:?}");
 }

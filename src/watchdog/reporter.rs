@@ -1,4 +1,5 @@
-//! The watchdog's thread in a rank: tells the collector of its host how far the rank has come, and ends the rank when told to.
+//! The watchdog's thread in a rank: reports the rank's progress to the collector of its host, and ends the rank on
+//! request.
 
 use super::activity::Activity;
 use super::collector::say;
@@ -13,20 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From one heartbeat to the next. All ranks of a host send theirs at the same moments: whoever is interrupted holds up the others, and
-/// so they are held up once and not one after the other.
+/// Interval of heartbeats. All ranks of a host send theirs at the same time: each interruption delays all ranks, so
+/// they are interrupted together and not one after the other.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
 /// Activities that a busy collector may be behind.
 const MOST_ACTIVITIES: usize = 64;
-/// How long rank 0 waits to hear whether its run may be called complete.
+/// How long rank 0 waits for the permission to record its run as complete.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// Ops of a replay whose names are kept.
+/// Maximum number of ops of a replay whose names are stored.
 const MOST_OPS: usize = 4096;
 
 /// Ends the whole launch with an exit code.
 pub type EndLaunch = fn(i32) -> !;
 
-/// What the thread and the measuring thread share.
+/// State shared by this thread and the measuring thread.
 pub(super) struct Reporter {
     rank: u32,
     progress: Arc<Progress>,
@@ -44,7 +45,7 @@ struct Activities {
     ops: Vec<String>,
 }
 
-/// What the first collector has said of the run.
+/// State of the run according to the first collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Watched,
@@ -52,9 +53,9 @@ enum Standing {
     Concluded,
     /// It is being ended.
     Aborted,
-    /// Nobody watches any more.
+    /// The collector is gone.
     Unwatched,
-    /// The rank has taken its leave.
+    /// The rank has ended normally.
     Left,
 }
 
@@ -65,12 +66,12 @@ impl std::fmt::Debug for Reporter {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is inside holds after every single store, also if a thread panicked in between.
+    // Every single store leaves a valid state, also if a thread panicked in between.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reporter {
-    /// Starts the thread. `signal` is the number of the signal that asked this process to stop, or 0.
+    /// Starts the thread. `signal` is the number of the received stop signal, or 0.
     pub(super) fn start(
         rank: u32,
         progress: Progress,
@@ -113,7 +114,7 @@ impl Reporter {
     }
 
     pub(super) fn device(&self, name: &str) {
-        // A collector that is gone is noticed with the next heartbeat.
+        // A lost collector is noticed at the next heartbeat.
         let _ = self.send(&[Frame::Device(self.rank, name.to_owned())]);
     }
 
@@ -126,7 +127,7 @@ impl Reporter {
         loop {
             match *standing {
                 Standing::Concluded | Standing::Unwatched | Standing::Left => return,
-                // Being ended: this thread does nothing any more.
+                // The run is being ended: this thread must not continue.
                 Standing::Aborted => loop {
                     standing = self.changed.wait(standing).unwrap_or_else(PoisonError::into_inner);
                 },
@@ -146,7 +147,7 @@ impl Reporter {
         if *standing == Standing::Watched || *standing == Standing::Concluded {
             *standing = Standing::Left;
             drop(standing);
-            // Whoever cannot be reached has gone before.
+            // An unreachable collector has ended already.
             let _ = self.send(&[Frame::Left(self.rank, exit_code, why.to_owned())]);
         }
     }
@@ -162,7 +163,7 @@ impl Reporter {
         locked(&self.connection).write_all(&bytes)
     }
 
-    /// What the rank does, in words.
+    /// Describes what the rank is doing.
     fn detail(&self, thread: &str) -> String {
         let shown = self.progress.shown();
         let mut text = match Doing(shown.doing) {
@@ -197,7 +198,7 @@ struct Listening {
     last: Shown,
     since: Instant,
     beat: Instant,
-    /// What the measuring thread had done when the rank was first seen to stand still; none while it comes on.
+    /// The measuring thread's CPU time when its progress was first seen to stop; none while it makes progress.
     main_thread: Option<MainThread>,
 }
 
@@ -229,7 +230,7 @@ impl Listening {
     /// Sends a heartbeat, and whatever began since the last.
     fn tell(&mut self) -> std::io::Result<()> {
         let (now, shown) = (Instant::now(), self.reporter.progress.shown());
-        // Whoever was frozen whole, as by a scheduler, did not stand still of itself.
+        // A process that was suspended as a whole, for example by a scheduler, did not stop by itself.
         let gap = now - self.beat;
         if gap > HEARTBEAT * 5 {
             self.since += gap;
@@ -320,7 +321,7 @@ fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The processor time of the thread that measures, since the rank was first seen to stand still.
+/// CPU time of the measuring thread when its progress was first seen to stop.
 struct MainThread {
     ticks: u64,
     at_nanoseconds: u64,
@@ -331,7 +332,7 @@ impl MainThread {
         MainThread { ticks: read_stat().map_or(0, |stat| stat.1), at_nanoseconds: host_clock::now_nanoseconds() }
     }
 
-    /// Whether it has slept since, and in words what it has done.
+    /// Whether it has slept since then, and a description of its activity.
     fn since(&self) -> (bool, String) {
         let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
         let elapsed = host_clock::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
@@ -353,7 +354,7 @@ fn read_stat() -> Option<(char, u64)> {
     parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
 }
 
-/// The name of the program stands in parentheses, and may hold any character.
+/// The program name is in parentheses, and may contain any character.
 fn parse_stat(text: &str) -> Option<(char, u64)> {
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// A collector that takes nothing more from its ranks is given up after so long.
+/// How long sending may block before the collector is given up.
 const SENDING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a watch needs to know.
+/// Inputs of starting the watchdog.
 pub struct Setup<'a> {
     /// The host of every rank.
     pub hosts: &'a [String],
@@ -28,9 +28,9 @@ pub struct Setup<'a> {
     pub record: PathBuf,
     /// The backend, by name.
     pub backend: &'static str,
-    /// One deadline for everything, in place of those that follow from the cases.
+    /// One deadline for everything, instead of those computed from the cases.
     pub timeout: Option<Duration>,
-    /// The signal that asked this process to stop, or 0.
+    /// Number of the received stop signal, or 0.
     pub signal: Arc<AtomicUsize>,
     /// A rank that misbehaves, for tests.
     pub fault: Option<Fault>,
@@ -115,7 +115,7 @@ fn unsayable(cause: serde_json::Error) -> Error {
     Error::environment(format!("cannot tell where the watchdog is: {cause}"))
 }
 
-/// A word that nobody else can know, the same on every rank.
+/// A random secret, the same on every rank.
 fn shared_token(world: &dyn World) -> Result<Token> {
     let mut word = vec![0; TOKEN_BYTES];
     let read = match world.process() {
@@ -167,7 +167,8 @@ impl Collector {
             Error::environment(format!("cannot start the watchdog on host {host}: {cause}; --no-watchdog does without"))
         };
         let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
-        // In a process group of its own: launchers end the groups of their ranks, and it must outlive them for a moment.
+        // In its own process group: launchers kill the groups of their ranks, and the collector must outlive them for a
+        // moment.
         let mut child = Command::new(program)
             .env(COLLECTOR_VARIABLE, std::env::var_os(LAUNCH_MARK).unwrap_or_else(|| "1".into()))
             .env_remove(LAUNCH_MARK)
@@ -188,7 +189,7 @@ impl Collector {
         Ok(Collector { _child: child, input, output, answer })
     }
 
-    /// Tells it where the first one is, and hears whether that was reached.
+    /// Sends the address of the first collector, and waits until it was reached.
     fn meet(&mut self, first: &FirstAnswer, first_host: &str) -> Result<()> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let failed = |cause: &dyn std::fmt::Display| {

@@ -1,4 +1,5 @@
-//! Calls and control plane with a cell in which they store when they begin and end. What carries them out knows nothing of it.
+//! Wrappers of calls and of the control plane that store their progress in a cell. The wrapped implementations are
+//! unchanged.
 
 use super::deadline::{SETUP_DEADLINE, deadline_as_measured};
 use crate::backend::{Call, Marks, Mismatch};
@@ -27,13 +28,13 @@ pub struct WatchedCall<'b> {
 }
 
 impl<'b> WatchedCall<'b> {
-    /// Of a call that may take so long; `fixed` where that is not to follow what is measured.
+    /// Wraps a call with a deadline; if `fixed`, the deadline is not adapted to the measured times.
     pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
         let blocks = call.blocks();
         WatchedCall { call, progress, blocks, fixed, deadline, relaxed: true, begun: Instant::now(), calls: 0 }
     }
 
-    /// Ranks do their own work, some longer than others, who then wait for them.
+    /// Computation may take longer on some ranks, for which the others then wait.
     fn relax(&mut self) {
         self.progress.set_deadline(self.deadline.max(SETUP_DEADLINE));
         self.relaxed = true;
@@ -91,7 +92,7 @@ impl Call for WatchedCall<'_> {
         self.progress.finish();
         if !self.fixed && self.calls > 0 {
             let elapsed = self.begun.elapsed();
-            // On a stream nothing is seen to be done before all of it is.
+            // On a stream, completion is visible only for all of the work.
             let unit = if self.blocks { elapsed / self.calls } else { elapsed };
             self.deadline = deadline_as_measured(unit);
             self.progress.set_deadline(self.deadline);
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
     use crate::world::SoloWorld;
 
-    /// A call that looks at the cell while it is under way.
+    /// A call that reads the cell while it is running.
     struct Looking {
         progress: Arc<Progress>,
         blocks: bool,

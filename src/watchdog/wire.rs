@@ -1,13 +1,13 @@
-//! What the parts of a watchdog say to each other over TCP: a greeting, then short frames. Pure: bytes in, facts out.
+//! The watchdog's wire protocol over TCP: a greeting, then short frames. Only encoding and decoding, without I/O.
 //!
-//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever a stranger sends
-//! costs at most the longest frame of memory and ends the connection.
+//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever an
+//! unknown peer sends costs at most the longest frame of memory and ends the connection.
 
 use crate::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
 pub const VERSION: u16 = 2;
-/// Bytes of the word that only processes of this run know.
+/// Bytes of the secret that only processes of this run know.
 pub const TOKEN_BYTES: usize = 32;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + TOKEN_BYTES + 1 + 4 + 4 + 8;
@@ -18,10 +18,10 @@ pub const LONGEST_TEXT_BYTES: usize = 1024;
 const MAGIC: [u8; 4] = *b"CGWD";
 const NONE: u32 = u32::MAX;
 
-/// The word that keeps strangers out, and other runs.
+/// The secret that keeps out unknown peers and other runs.
 pub type Token = [u8; TOKEN_BYTES];
 
-/// Who speaks.
+/// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// A rank to the collector of its host.
@@ -33,7 +33,7 @@ pub enum Speaker {
 /// The first bytes on every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who speaks.
+    /// The sending peer.
     pub speaker: Speaker,
     /// Its process.
     pub pid: u32,
@@ -41,47 +41,47 @@ pub struct Hello {
     pub process_start: u64,
 }
 
-/// Where a rank stands.
+/// Progress and state of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankState {
     /// World rank.
     pub rank: u32,
-    /// What its cell shows.
+    /// Snapshot of its progress cell.
     pub shown: Shown,
     /// How long it has shown that.
     pub stuck_milliseconds: u32,
     /// How long it may.
     pub deadline_milliseconds: u32,
-    /// How long nothing was heard of it, by its host's collector.
+    /// Time since its last heartbeat, according to its host's collector.
     pub silent_milliseconds: u32,
-    /// It was asked to stop by a signal.
+    /// It received a stop signal.
     pub signalled: bool,
-    /// The system says that its process is stopped.
+    /// Its process is stopped according to the operating system.
     pub stopped: bool,
 }
 
-/// What is said after the greeting.
+/// Messages after the greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Up: where a rank stands; its heartbeat.
+    /// Up: state of a rank; its heartbeat.
     State(RankState),
-    /// Up: a rank's connection ended without a farewell.
+    /// Up: a rank's connection closed without a farewell.
     Closed(u32),
-    /// Up: a rank takes its leave, with its exit code and, where that is not 0, why.
+    /// Up: a rank ends normally, with its exit code and, if that is not 0, the reason.
     Left(u32, i32, String),
-    /// Up: what an activity is, as JSON.
+    /// Up: description of an activity, as JSON.
     Activity(u64, String),
-    /// Up: the answer to a query: whether the thread that measures sleeps, and in words what it does.
+    /// Up: the answer to a query: whether the measuring thread sleeps, and a description of its activity.
     Detail(u32, bool, String),
     /// Up: the device that a rank works with.
     Device(u32, String),
-    /// Up: rank 0 asks whether the run may be called complete.
+    /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
-    /// Down: everybody says in words what it does.
+    /// Down: all ranks are to describe their activity.
     Query,
-    /// Down: everybody ends, with this exit code.
+    /// Down: all ranks are to end with this exit code.
     Abort(i32),
-    /// Down: it may; from now on nothing is aborted for being late.
+    /// Down: permission granted; from now on no lateness leads to an abort.
     Concluded,
 }
 
@@ -107,7 +107,7 @@ impl Hello {
         bytes
     }
 
-    /// Reads a greeting; `None` while bytes are missing. What cannot become one is refused at its first wrong byte.
+    /// Decodes a greeting; `None` while bytes are missing. An invalid one is rejected at its first wrong byte.
     pub fn decode(bytes: &[u8], token: &Token) -> Result<Option<Hello>, Malformed> {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
@@ -181,7 +181,7 @@ impl Frame {
         }
     }
 
-    /// Reads the first frame and says how many bytes it took; `None` while bytes are missing.
+    /// Decodes the first frame and its length in bytes; `None` while bytes are missing.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
         let [kind, low, high, ..] = bytes else { return Ok(None) };
         let end = 3 + usize::from(u16::from_le_bytes([*low, *high]));

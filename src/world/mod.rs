@@ -1,4 +1,5 @@
-//! The control plane of a launch: who is here, and what everybody must agree on. Never the timed data path.
+//! The control plane of a launch: number of processes, collective exchange and agreement. Never part of the timed data
+//! path.
 
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -41,8 +42,8 @@ pub trait World {
     fn abort(&self, exit_code: i32) -> !;
 }
 
-/// Makes one process's trouble everybody's: `Ok` only if every process came with `Ok`, else the error of the first
-/// process that failed, its process number in front, the same everywhere.
+/// Turns one process's error into an error of all: `Ok` only if every process passed `Ok`, else, on every process, the
+/// error of the first process that failed, prefixed with its number.
 pub fn agree<T>(world: &dyn World, mine: Result<T>) -> Result<T> {
     let failed = if mine.is_err() { 1.0 } else { 0.0 };
     let mut worst = [Located { value: failed, rank: world.process() as i32 }];

@@ -15,7 +15,7 @@ impl MpiWorld {
         Ok(MpiWorld { control: Communicator::world()? })
     }
 
-    /// The lowest rank with which MPI finds shared memory. Collective.
+    /// The lowest rank that shares memory with this one, according to MPI. Collective.
     pub fn shared_memory_leader(&self) -> Result<u32> {
         self.control.shared_memory_leader()
     }

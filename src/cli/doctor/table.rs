@@ -1,4 +1,4 @@
-//! The doctor's findings for people: backends first, then section by section, each problem with its fix.
+//! The doctor's findings as text: backends first, then section by section, each problem with its fix.
 
 use crate::doctor::{DoctorDocument, Finding};
 use crate::report::{visible, wrap};
@@ -33,7 +33,7 @@ fn finding_text(finding: &Finding, items: usize, width: u16) -> String {
     text
 }
 
-/// A text beside what stands before it, its further lines indented under its first.
+/// A text with a prefix, whose further lines are indented under the first.
 fn paragraph(before: &str, text: &str, width: u16) -> String {
     let indent = before.chars().count() + 1;
     let room = usize::from(width).saturating_sub(indent).max(24);

@@ -6,7 +6,7 @@ use crate::interop::{Renewed, read_commgauge};
 use crate::record::{Journal, Line, Record};
 use std::path::{Path, PathBuf};
 
-/// Reads all of them, and writes only when all are sound, or bad lines may be left out.
+/// Reads all records, and writes only if all are valid or bad lines may be left out.
 pub(super) fn execute(command: &ImportCommand) -> Result<i32> {
     let outputs = outputs(command)?;
     let mut renewed = Vec::new();
@@ -57,7 +57,7 @@ fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
     if let Some(Line::Header(header)) = lines.first_mut() {
         header.warnings.extend(bad_lines.iter().map(|line| format!("left out: {}", told(path, line))));
     }
-    // What was read line by line must be a record as a whole, before anything is written.
+    // Lines that are valid individually must also form a valid record before anything is written.
     let whole = Record::from_lines(lines.iter().cloned())?;
     let mut journal = Journal::create(output)?;
     for line in &lines {

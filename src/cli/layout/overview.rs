@@ -1,4 +1,5 @@
-//! What is shown of a layout: its axes, in order, and how each lies on the nodes. Not how it is written.
+//! The displayed facts of a layout: its axes, in order, and the placement of each on the nodes. Independent of the
+//! output format.
 
 use crate::layout::{Axis, Groups, Layout, Locality};
 
@@ -27,8 +28,8 @@ pub(super) struct AxisView {
 }
 
 impl Overview {
-    /// The overview of these axes, or of all where none is named. Tensor parallelism inside experts is among all where its
-    /// groups are others than those of the dense layers.
+    /// The overview of these axes, or of all if none is given. Tensor parallelism inside experts is included if its
+    /// groups differ from those of the dense layers.
     pub fn new(layout: Layout, ranks_per_node: u32, axes: &[Axis]) -> Overview {
         let host_of_rank: Vec<u32> = (0..layout.group_size(Axis::World)).map(|rank| rank / ranks_per_node).collect();
         let is_shown = |axis: &Axis| match axes {
@@ -65,7 +66,8 @@ impl AxisView {
     }
 }
 
-/// The ranks of a group with a bar where a node ends, such as `0 4 | 8 12`; in the middle of long ones stands `..`.
+/// The ranks of a group with a bar at each node boundary, such as `0 4 | 8 12`; the middle of long groups is replaced
+/// by `..`.
 pub(super) fn group_text(group: &[u32], host_of_rank: &[u32], most_columns: usize) -> String {
     let host = |rank: u32| host_of_rank.get(rank as usize);
     let mut text = String::new();

@@ -1,12 +1,12 @@
 //! The picture of a layout: nodes as boxes with their ranks, and under each rank the number of its group on each axis.
 //!
-//! Of many nodes the middle is left out, and said to be.
+//! For many nodes, the middle is omitted with a note.
 
 use super::overview::Overview;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Boxes that are drawn without leaving any out, where one line holds fewer.
+/// Minimum number of boxes before any are omitted, on several lines if necessary.
 const MOST_BOXES: usize = 4;
 /// Columns between boxes.
 const GAP: usize = 2;
@@ -45,7 +45,7 @@ struct Row {
     group_of_rank: Vec<u32>,
 }
 
-/// The axes whose groups have more than one rank; those with the same groups share a row.
+/// The axes whose groups have more than one rank; axes with the same groups share a row.
 fn rows(overview: &Overview) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for view in overview.axes.iter().filter(|view| view.group_size > 1) {
@@ -67,7 +67,7 @@ fn rows(overview: &Overview) -> Vec<Row> {
 struct Canvas<'a> {
     overview: &'a Overview,
     rows: &'a [Row],
-    /// Columns of the names at the left.
+    /// Columns of the row labels.
     label: usize,
     /// Columns of one rank, a space in front.
     cell: usize,

@@ -1,4 +1,4 @@
-//! A mapping file: which rank stands at each position of the grid.
+//! Parses a mapping file: the rank at each position of the grid.
 
 use crate::config::Place;
 use crate::error::{Error, Result};
@@ -9,17 +9,16 @@ use std::path::Path;
 /// More than the most ranks need, written with comments.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Reads a mapping file: ranks separated by spaces, commas or line breaks, comments from `#` on. The rank named at place `i`
-/// stands at position `i` of the grid.
+/// Reads a mapping file: ranks separated by spaces, commas or line breaks, with comments from `#` to the end of the
+/// line. The `i`-th rank is placed at position `i` of the grid.
 ///
 /// # Errors
-/// Usage errors that name file and line: what is no rank, a rank that the layout does not have, one named twice, one that
-/// is missing.
+/// Usage errors that name file and line: not a rank, a rank outside of the layout, a repeated rank, a missing rank.
 pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
     parse_ranks(&read_bytes(path)?, path, world)
 }
 
-/// Reads what a mapping file holds, as [`read_ranks`] does; `path` is for the messages.
+/// Parses the contents of a mapping file, as [`read_ranks`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read_ranks`].
@@ -63,7 +62,7 @@ pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
     }
 }
 
-/// The ranks of one line, as written. A comma may end a line, but nothing may be missing between two.
+/// The ranks of one line, as written. A comma may end a line, but there must be a rank between two commas.
 fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
     let text = line.split('#').next().unwrap_or_default().trim();
     let text = text.strip_suffix(',').unwrap_or(text);

@@ -1,4 +1,4 @@
-//! A layout for people: the picture, what stays inside nodes, and a table of the axes.
+//! A layout as text: the picture, the axes that stay inside nodes, and a table of the axes.
 
 use super::overview::{AxisView, Overview, group_text};
 use super::picture::picture;
@@ -9,9 +9,9 @@ use std::io::{self, Write};
 
 /// Groups of an axis that are listed without leaving any out.
 const MOST_LISTED: usize = 32;
-/// Columns that a group needs at least to stand in the table.
+/// Minimum width of the group column.
 const LEAST_GROUP_COLUMNS: usize = 24;
-/// Columns beyond which a group is elided, however wide the terminal is.
+/// Width beyond which a group is elided, even on a wide terminal.
 const MOST_GROUP_COLUMNS: usize = 40;
 /// Spaces between columns.
 const GAP: usize = 2;
@@ -57,7 +57,7 @@ fn crossing(overview: &Overview) -> String {
     format!("Inside a node: {}. Across nodes: {}.", names(false), names(true))
 }
 
-/// What the degree is made of, where the axis is not one of the grid's own.
+/// The factors of the degree, for an axis that is derived from others.
 fn degree(overview: &Overview, view: &AxisView) -> String {
     let d = &overview.layout.degrees;
     match view.axis {
@@ -72,7 +72,7 @@ fn degree(overview: &Overview, view: &AxisView) -> String {
 const HEADINGS: [&str; 8] =
     ["axis", "degree", "groups", "ranks\nper group", "nodes\nspanned", "ranks\nper node", "stride", "groups\nper node"];
 
-/// The first to go where the width does not suffice; the degree says the same as ranks per group.
+/// Columns that are dropped first if the width does not suffice; the degree equals the ranks per group.
 const EXPENDABLE: [usize; 4] = [3, 2, 6, 1];
 
 fn table(overview: &Overview, width: usize) -> String {
@@ -160,7 +160,7 @@ fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write)
     Ok(())
 }
 
-/// A sentence broken between words.
+/// Wraps a sentence between words.
 fn wrapped(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! The command as a user types it: what is refused, the picture at two widths, the document against its schema.
+//! Tests of the command from its arguments: errors, the picture at two widths, the document against its schema.
 
 use super::*;
 use clap::Parser;

@@ -1,4 +1,5 @@
-//! Gathers what there is: from the enums and their own words, the shipped files, and the definitions of the programs.
+//! Collects the entries of the list: from the enums and their documentation, the shipped files, and the definitions of
+//! the programs.
 
 use super::document::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
 use crate::cli::programs::ProgramName;
@@ -31,7 +32,7 @@ pub(super) fn schedules() -> Vec<Named> {
     described::<ScheduleKind>(ScheduleKind::ALL.iter().map(|kind| kind.name()))
 }
 
-/// Names with the words of the type's own documentation, which its schema carries.
+/// Names with the documentation of the type, as contained in its schema.
 fn described<T: JsonSchema>(names: impl IntoIterator<Item = &'static str>) -> Vec<Named> {
     let schema = schemars::schema_for!(T).to_value();
     let members = schema["oneOf"].as_array().cloned().unwrap_or_default();
@@ -68,7 +69,7 @@ fn file_of(kind: Shipped, name: &str) -> String {
     kind.find(Path::new(name)).map(|file| file.display().to_string()).unwrap_or_default()
 }
 
-/// The number of ranks that the layouts settle, or what it must be a multiple of.
+/// The number of ranks that the layouts require, or the number that it must be a multiple of.
 fn ranks_of(suite: &Suite) -> (Option<u64>, Option<u64>) {
     if let Some(ranks) = suite.layouts.iter().find_map(whole_layout) {
         return (Some(ranks), None);

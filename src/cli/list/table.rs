@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 3;
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// A table to be, whose last column is the description.
+/// Rows of a table whose last column is the description.
 struct Rows {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -32,7 +32,7 @@ pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> S
     }
 }
 
-/// What a table's headings leave open.
+/// Explains a table beyond its headings.
 fn note(kind: Kind) -> &'static str {
     match kind {
         Kind::Machines => {
@@ -43,7 +43,7 @@ fn note(kind: Kind) -> &'static str {
     }
 }
 
-/// Which names mean files here, as those win over the embedded ones.
+/// Reports which names refer to files here, since these take precedence over the embedded ones.
 fn whence(document: &ListDocument, kind: Kind) -> String {
     let files: Vec<&str> = match kind {
         Kind::Suites => document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect(),
@@ -164,7 +164,7 @@ fn machines(document: &ListDocument) -> Rows {
     Rows { columns, rows: rows.collect() }
 }
 
-/// By command: the same names come again and again.
+/// Formats by command, since the same names occur in several commands.
 fn formats(document: &ListDocument) -> Rows {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for format in document.formats.iter().flatten() {
@@ -184,14 +184,14 @@ fn described(description: &str, problem: Option<&str>) -> String {
 }
 
 impl Rows {
-    /// The table, with descriptions cut so that every name keeps to one line.
+    /// The table, with descriptions cut so that every name stays on one line.
     fn fitted(mut self, width: u16) -> String {
         let last = self.columns.len() - 1;
         let wide = |index: usize| {
             let cells = self.rows.iter().map(|row| row[index].chars().count());
             cells.max().unwrap_or(0).max(self.columns[index].heading().chars().count())
         };
-        // Facts make room first, so that the description never has less than its shortest.
+        // Other columns are dropped first, so that the description has at least its minimum width.
         let mut before: Vec<usize> = (0..last).collect();
         let room =
             |before: &[usize]| usize::from(width).saturating_sub(before.iter().map(|index| wide(*index) + GAP).sum());
@@ -202,7 +202,7 @@ impl Rows {
         }
         let longest = room(&before).max(SHORTEST);
         for row in &mut self.rows {
-            // Names of files and what they say may hold anything.
+            // File names and their descriptions may contain anything.
             row.iter_mut().for_each(|cell| *cell = visible(cell));
             if row[last].chars().count() > longest {
                 row[last] = row[last].chars().take(longest - 1).chain(['…']).collect();

@@ -1,4 +1,4 @@
-//! `tp=8,pp=8,order=tp-pp-dp`: what of a layout is given, as text.
+//! Parses `tp=8,pp=8,order=tp-pp-dp`: the given part of a layout.
 
 use crate::config::step::{Recompute, parse_order};
 use crate::layout::Axis;

@@ -1,4 +1,4 @@
-//! What a Slurm allocation settles for `commgauge run`: the number of ranks, where they lie, how srun brings them together.
+//! Applies a Slurm allocation to `commgauge run`: the number of ranks, their hosts, and srun's MPI plugin.
 
 use super::arguments::{Backend, RunArguments};
 use crate::error::Result;
@@ -10,12 +10,12 @@ const RANKS_WITHOUT_CORES: u32 = 4;
 /// Fewer do not communicate.
 const FEWEST_RANKS: u32 = 2;
 
-/// The arguments with the number of ranks settled, and the allocation that they are launched in, if any.
+/// The arguments with the final number of ranks, and the allocation of the launch, if any.
 ///
 /// # Errors
-/// Where flags and allocation contradict each other.
+/// If flags and allocation contradict each other.
 pub(super) fn settle(arguments: &RunArguments) -> Result<(RunArguments, Option<Allocation>)> {
-    // What is simulated runs in this process, wherever that is.
+    // A simulation runs in this process, inside or outside of an allocation.
     let allocation = if arguments.backend == Backend::Mpi { Allocation::here()? } else { None };
     let mut settled = arguments.clone();
     settled.ranks = match &allocation {
@@ -28,7 +28,8 @@ pub(super) fn settle(arguments: &RunArguments) -> Result<(RunArguments, Option<A
     Ok((settled, allocation))
 }
 
-/// The ranks where nobody says how many: the slots of the hosts, else one for each core, as ranks that take turns measure nothing.
+/// The default number of ranks: the slots of the hosts, else one for each core, since oversubscribed ranks give no
+/// usable times.
 fn unasked_ranks(arguments: &RunArguments) -> Result<u32> {
     if arguments.backend == Backend::Simulated {
         return Ok(RANKS_WITHOUT_CORES);
@@ -48,14 +49,14 @@ fn ranks_for_cores(cores: u32) -> u32 {
     (cores / 2 * 2).max(FEWEST_RANKS)
 }
 
-/// The word for srun's `--mpi`, where there is srun and nobody has chosen.
+/// The value for srun's `--mpi`, if srun is the launcher and the user has not chosen one.
 pub(super) fn mpi_of_srun(arguments: &RunArguments, launcher: &Launcher) -> Result<Option<String>> {
     let chosen = |word: &String| word == "--mpi" || word.starts_with("--mpi=");
     if launcher.family != Family::Slurm || arguments.launcher_arguments.iter().any(chosen) {
         return Ok(None);
     }
     let output = Command::new(&launcher.program).arg("--mpi=list").stdin(Stdio::null()).output();
-    // Some versions answer on the one stream, some on the other.
+    // Some versions write to stdout, some to stderr.
     let offered = output.map_or_else(
         |_| String::new(),
         |output| String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),

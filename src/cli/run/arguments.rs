@@ -112,7 +112,7 @@ pub struct RunArguments {
     /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
-    // The last, as it is about flags above.
+    // Last, since it refers to the flags above.
     #[command(flatten)]
     pub(crate) written: WrittenLike,
 }

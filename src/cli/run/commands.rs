@@ -1,4 +1,4 @@
-//! The launch commands of `commgauge run`: of a new run, and of one that goes on as its record says that it was started.
+//! The launch commands of `commgauge run`: of a new run, and of a resumed run as recorded.
 
 use super::super::places;
 use super::arguments::{Backend, RunArguments};
@@ -8,25 +8,25 @@ use crate::error::{Error, Result};
 use crate::launch::{self, LaunchCommand, Launcher, Request, Surroundings};
 use std::path::Path;
 
-/// The command that people see and the one that is started, which differ in one flag of the launched program: the started one
-/// hands the shown one over for the record.
+/// The displayed command and the started one, which differ in one flag of the launched program: the started one passes
+/// the displayed one on for the record.
 pub(super) struct Commands {
     pub shown: LaunchCommand,
     pub started: LaunchCommand,
 }
 
-/// What is launched.
+/// The launched program.
 pub(super) struct Launched<'a> {
     /// Name of the program.
     program: &'a str,
-    /// Its words.
+    /// Its arguments.
     words: Vec<String>,
-    /// The run that goes on, where it is one.
+    /// The resumed run, if it is one.
     again: Option<&'a Again>,
 }
 
 impl<'a> Launched<'a> {
-    /// What a new run launches.
+    /// The program of a new run.
     pub(super) fn new(arguments: &RunArguments, record: &Path) -> Result<Launched<'a>> {
         let mut words = work::words(arguments)?;
         words.extend(["--record".into(), places::text(record)?]);
@@ -38,7 +38,7 @@ impl<'a> Launched<'a> {
         Ok(Launched { program: work::program(arguments), words, again: None })
     }
 
-    /// What a run that goes on launches.
+    /// The program of a resumed run.
     pub(super) fn again(again: &'a Again, arguments: &RunArguments, record: &Path) -> Result<Launched<'a>> {
         let mut words = again.words.clone();
         words.extend(["--resume".into(), places::text(record)?, "--quiet".into()]);
@@ -51,7 +51,7 @@ impl<'a> Launched<'a> {
 
     /// Its launch commands.
     pub(super) fn commands(&self, arguments: &RunArguments) -> Result<Commands> {
-        // The user's own words for a launcher come before those of the record.
+        // The user's launcher arguments take precedence over those of the record.
         let has_own_words = arguments.launcher != "auto"
             || arguments.hosts.is_some()
             || arguments.host_file.is_some()
@@ -72,8 +72,8 @@ impl<'a> Launched<'a> {
     }
 }
 
-/// The words of one launch only. The ranks are told, so that a launcher that starts unrelated copies is caught, and a single rank
-/// may be meant.
+/// Arguments that apply to one launch only. They include the number of ranks, so that a launcher that starts
+/// unconnected copies is detected, and a single rank is possible.
 fn of_a_launch(arguments: &RunArguments) -> Vec<String> {
     let limit = arguments.time_limit.iter().flat_map(|limit| ["--time-limit".to_owned(), format!("{}s", limit.0)]);
     let timeout = arguments.timeout.iter().flat_map(|each| ["--timeout".to_owned(), each.as_secs_f64().to_string()]);

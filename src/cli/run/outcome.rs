@@ -1,12 +1,13 @@
-//! The exit code of a launch and what to say about it, from the record's last line and the launcher's end. Pure.
+//! The exit code of a launch and its messages, from the record's last line and the launcher's end. Pure functions.
 //!
-//! Launchers rewrite what a rank ends with, so the record is believed first, and without its end line nothing is a success.
+//! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
+//! success.
 
 use super::Seen;
 use crate::launch::{Cause, Death, Ending, advice, deaths};
 use crate::record::line::{End, EndStatus, RankFacts};
 
-/// What the run comes to.
+/// Exit code and messages of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Exit code of the program.
@@ -15,7 +16,7 @@ pub(super) struct Verdict {
     pub sentences: Vec<String>,
 }
 
-/// Weighs how the launcher ended against what the record says.
+/// Combines the end of the launcher and the record.
 pub(super) fn conclude(ending: &Ending, seen: &Seen) -> Verdict {
     let mut sentences = Vec::new();
     let exit_code = if let Some(signal) = ending.interrupted_by {
@@ -36,12 +37,12 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
     match &seen.end {
         Some(end) if lost_its_launcher(ending, end) => {
             sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(seen)));
-            // What came of it, in the words of who was there: true, but no reason.
+            // The rank's own report of the consequence: true, but not the cause.
             sentences.extend(end.error.as_ref().map(|error| format!("after that the record says: {error}")));
             6
         }
-        // A launcher that lost a rank tells the others to stop. They write that down as an interruption, but nobody here
-        // interrupted anything: the dead rank is the reason.
+        // A launcher that lost a rank stops the others. They record this as an interruption, but the user interrupted
+        // nothing: the dead rank is the cause.
         Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
             sentences.extend(end.error.clone());
             if end.status == EndStatus::Failed && died_by_signal {
@@ -66,7 +67,7 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
             sentences.push(format!("{}, and {record}", launcher_end(ending)));
             name_the_dead(ending, seen, sentences);
             match ending.code {
-                // The families of our own programs come through where they ended by MPI_Abort.
+                // The exit codes of our own programs are passed on if they ended by MPI_Abort.
                 Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
                 _ => 6,
             }
@@ -74,8 +75,8 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
     }
 }
 
-/// Whether somebody ended the launcher itself, whose ranks then died without a fault of their own. A launcher that has told of a dead
-/// rank was there to see it; what ranks found out by themselves (wrong data, a hang) came before.
+/// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has
+/// reported a dead rank was alive to see it; errors found by ranks (wrong data, a hang) came before.
 fn lost_its_launcher(ending: &Ending, end: &End) -> bool {
     let of_its_ranks = match end.status {
         EndStatus::Failed => end.exit_code == 6,
@@ -108,8 +109,8 @@ fn launcher_end(ending: &Ending) -> String {
 fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
     let ranks = seen.header.as_deref().unwrap_or_default();
     for mut death in deaths(&ending.output) {
-        // Without a rank it is MPICH, whose process may be one that was ended after the first. A rank that crashes is gone for the system
-        // only when all of it is taken down; the watchdog heard of it before.
+        // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
+        // crashing rank is gone only after its teardown; the watchdog noticed it before.
         if death.rank.is_none() {
             match (seen.died, &seen.first_gone[..]) {
                 (Some(rank), _) => (death.rank, death.pid) = (Some(rank), None),
@@ -126,7 +127,7 @@ fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
 
-/// Where several ranks were gone before anybody could look, none of them is blamed alone.
+/// If several ranks had exited by the time of the first check, any of them may be the cause.
 fn one_of(gone: &[u32], ranks: &[RankFacts]) -> String {
     let named = ranks.iter().filter(|facts| gone.contains(&facts.pid));
     let list: Vec<String> =
@@ -166,7 +167,7 @@ fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -
     }
 }
 
-/// Launchers and hosts do not agree on whether a name carries its domain.
+/// Launchers and hosts may differ in whether a name includes its domain.
 fn same_host(one: &str, other: &str) -> bool {
     one.split('.').next() == other.split('.').next()
 }
@@ -279,7 +280,7 @@ mod tests {
             text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL; vm ran out of memory"),
             "{text}"
         );
-        // On another host it says nothing of this rank.
+        // An OOM kill on another host does not explain this rank's death.
         let text = check(
             Some(9),
             None,
@@ -296,7 +297,7 @@ mod tests {
             (&[][..], None, "rank 1 (process 101 on vm.cluster) was killed"),
             (&[100], None, "rank 0 (process 100 on vm.cluster) was killed"),
             (&[100, 101], None, "one of these ended badly, and the others with it: rank 0 (process 100"),
-            // The watchdog knows better.
+            // The watchdog is more reliable.
             (&[101], Some(0), "rank 0 (process 100 on vm.cluster) was killed"),
         ] {
             let text = check_with(Some(9), None, MPICH, None, (first_gone, died)).1;
@@ -325,9 +326,9 @@ mod tests {
                 "the launcher was ended by SIGKILL, and its ranks with it; 12 of 80 measured cases",
             ),
             (None, "", end(EndStatus::Interrupted, 143), 6, "the launcher was ended by SIGKILL, and its ranks with it"),
-            // It was still there to see a rank die.
+            // The launcher was still alive when the rank died.
             (None, OPEN_MPI, failed(6), 6, "rank 3: data arrived wrong"),
-            // What the ranks had found by themselves.
+            // Errors that the ranks found themselves.
             (None, "", failed(4), 4, "rank 3: data arrived wrong"),
             (None, "", failed(5), 5, "rank 3: data arrived wrong"),
             // By us.

@@ -1,4 +1,4 @@
-//! Tells how far a launch is, from the record as it grows: a bar on a terminal, else a line per tenth.
+//! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
 use super::Seen;
 use crate::cli::live::{new_bar, write_above};
@@ -17,7 +17,7 @@ use std::sync::mpsc::Receiver;
 /// Gives the lines that were added to the record since the last call.
 type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
 
-/// Rows that are shown as they are done, and where.
+/// Rows that are printed when they are done, and the output.
 pub(super) struct Rows<'a> {
     pub rows: LiveRows,
     pub out: &'a mut dyn Write,
@@ -31,23 +31,23 @@ pub(super) struct Progress<'a> {
     bar: Option<ProgressBar>,
     /// The rows that are shown above it.
     rows: Option<Rows<'a>>,
-    /// Tenths of the plan that were told so far.
+    /// Tenths of the plan that were reported so far.
     tenths: u64,
-    /// The newest round of added cases that was told.
+    /// The newest round of added cases that was reported.
     round: u32,
-    /// Set after the record could not be read, which is told once and does not end the launch.
+    /// Set after a read error of the record, which is reported once and does not end the launch.
     blind: bool,
     signals: Signals,
-    /// Tells which rank of this host ends first; there once the rank map is.
+    /// Reports which rank of this host exits first; available after the rank map was read.
     first_gone: Option<Receiver<Vec<u32>>>,
-    /// What they have in shared memory.
+    /// Shared memory segments of the ranks.
     segments: Segments,
-    /// What the system had killed for want of memory before the launch.
+    /// Number of OOM kills on this host before the launch.
     out_of_memory_kills: Option<u64>,
 }
 
 impl<'a> Progress<'a> {
-    /// Starts to follow a record that need not exist yet.
+    /// Follows a record, which need not exist yet.
     pub(super) fn new(record: &Path) -> Result<Self> {
         let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
             .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
@@ -67,7 +67,7 @@ impl<'a> Progress<'a> {
         })
     }
 
-    /// Starts to follow a record that a launch goes on with, from behind what it holds.
+    /// Follows a record that a launch resumes, from its current end.
     pub(super) fn behind(path: &Path, record: &Record) -> Result<Self> {
         let mut follower = Follower::behind(path)?;
         let seen = Seen::before(record);
@@ -75,12 +75,12 @@ impl<'a> Progress<'a> {
         Ok(Self { poll: Box::new(move || follower.poll()), seen, tenths, ..Self::new(path)? })
     }
 
-    /// Shows rows as they are done.
+    /// Sets the rows to print when they are done.
     pub(super) fn showing(self, rows: Option<Rows<'a>>) -> Self {
         Self { rows, ..self }
     }
 
-    /// Clears the bar, takes away what killed ranks left in shared memory, and hands over what was seen, and the rows that were shown.
+    /// Clears the bar, removes shared memory of killed ranks, and returns the collected state and the printed rows.
     pub(super) fn finish(mut self) -> (Seen, Option<LiveRows>) {
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
@@ -114,7 +114,7 @@ impl<'a> Progress<'a> {
         }
         if let Some((round, sizes)) = newest {
             self.round = round;
-            // The plan is longer now, so what was told of its tenths no longer holds.
+            // The plan is longer now, so the reported tenths are recomputed.
             self.tenths = self.seen.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
             eprintln!(
                 "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
@@ -157,7 +157,7 @@ impl Watch for Progress<'_> {
     }
 
     fn signal(&mut self) -> Option<i32> {
-        // Schedulers warn by SIGUSR1 that the time is nearly over, as they end a job by SIGTERM.
+        // Schedulers send SIGUSR1 shortly before the end of the time limit, as they end a job by SIGTERM.
         self.signals.pending().next().map(|number| if number == SIGUSR1 { SIGTERM } else { number })
     }
 }
@@ -172,7 +172,7 @@ fn tenth(told: &mut u64, cases: u64, planned: u64) -> Option<String> {
     Some(format!("{} % ({cases} of {planned} cases)", reached * 10))
 }
 
-/// The record's own reader, which waits for a record that does not exist yet.
+/// The record's own reader; it waits for a record that does not exist yet.
 fn follow(record: &Path) -> Poll {
     let mut follower = Follower::open(record);
     Box::new(move || follower.poll())

@@ -1,4 +1,4 @@
-//! `commgauge run --resume RECORD`: goes on with a run that ended early, with what its record says of how it was started.
+//! `commgauge run --resume RECORD`: resumes a run that ended early, started as recorded.
 
 use super::super::places;
 use super::super::programs::{Command, Commgauge};
@@ -26,11 +26,11 @@ const OF_A_LAUNCH: [(&str, bool); 8] = [
     ("--quiet", false),
 ];
 
-/// What is launched to go on.
+/// The launch of a resumed run.
 pub(super) struct Again {
     /// The program that wrote the record.
     pub program: String,
-    /// Its words, without those that belong to one launch.
+    /// Its arguments, without those that apply to one launch only.
     pub words: Vec<String>,
     /// How it was launched, where that is recorded.
     pub launcher: Option<LauncherPart>,
@@ -38,12 +38,12 @@ pub(super) struct Again {
     pub ranks: u32,
 }
 
-/// The command that goes on with a record.
+/// The command that resumes a record.
 pub(crate) fn command(record: &Path) -> String {
     format!("commgauge run --resume {}", quote(&record.display().to_string()))
 }
 
-/// Carries it out.
+/// Resumes the run.
 pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<i32> {
     places::check_file("--resume", path)?;
     let record = Record::read(path)?;
@@ -67,10 +67,10 @@ pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) ->
     }
 }
 
-/// The exit code of a record in which nothing is left to do; none where there is something.
+/// The exit code of a record without remaining work; none if there is work left.
 ///
 /// # Errors
-/// Where no run can go on with it.
+/// If the record cannot be resumed.
 pub(crate) fn nothing_left(record: &Record, path: &Path) -> Result<Option<i32>> {
     let path = path.display();
     if record.running {
@@ -89,7 +89,7 @@ pub(crate) fn nothing_left(record: &Record, path: &Path) -> Result<Option<i32>> 
     Ok(Some(if (0..=255).contains(&end.exit_code) { end.exit_code } else { 6 }))
 }
 
-/// What is there and what is missing, in sentences.
+/// Completed and remaining work, in sentences.
 pub(crate) fn state(record: &Record, path: &Path) -> Vec<String> {
     let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
     // With a budget for all cases there may be more lines than planned.
@@ -119,7 +119,7 @@ fn again(record: &Record, asked_ranks: Option<u32>) -> Result<Again> {
     })
 }
 
-/// The words of a launched program without those that belong to one launch only.
+/// The arguments of a launched program without those that apply to one launch only.
 fn words_of_the_run(words: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut rest = words.iter();
@@ -134,7 +134,7 @@ fn words_of_the_run(words: &[String]) -> Vec<String> {
     kept
 }
 
-/// The arguments of the `commgauge run` that wrote a simulated record, to go on with it.
+/// The arguments of the `commgauge run` that wrote a simulated record, to resume it.
 fn as_it_was(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArguments> {
     let unknown = |cause: &dyn std::fmt::Display| {
         Error::usage(format!("--resume {}: its command line is none of `commgauge run`: {cause}", path.display()))

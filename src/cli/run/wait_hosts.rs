@@ -1,4 +1,4 @@
-//! `commgauge run --wait-for-hosts`: which hosts, and what is told of the wait.
+//! `commgauge run --wait-for-hosts`: the hosts to wait for, and the messages.
 
 use super::RunArguments;
 use crate::error::{Error, Result};

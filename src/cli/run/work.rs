@@ -1,4 +1,4 @@
-//! What is launched: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two stand after `--`.
+//! The launched work: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two follow `--`.
 
 use super::RunArguments;
 use super::sweep_flags::collectives;
@@ -26,7 +26,7 @@ pub(super) fn program(arguments: &RunArguments) -> &'static str {
     }
 }
 
-/// Its words that say what is measured, but for what stands after `--`.
+/// The program's arguments that select the work, without those after `--`.
 pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
     let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
     if let Some(sweep) = &arguments.sweep {
@@ -37,17 +37,17 @@ pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// What is to be measured.
+/// The work to be measured.
 pub(super) struct Wanted {
     /// The cases.
     pub work: SuiteWork,
     /// Two calls at once, too.
     pub interference: Option<Interference>,
-    /// The layout whose step is replayed as a whole, too.
+    /// The layout whose step is also replayed as a whole.
     pub replay: Option<(LayoutTable, ReplayOptions)>,
 }
 
-/// What it will measure, checked here so that mistakes are told before anything is started.
+/// Plans the work of the launched program, so that errors are reported before anything is started.
 pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<Wanted> {
     let cases_alone = |work| Ok(Wanted { work, interference: None, replay: None });
     if let Some(suite) = &arguments.suite {

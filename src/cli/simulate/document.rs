@@ -1,4 +1,4 @@
-//! What a rehearsal comes to, as a document and as text.
+//! The result of a rehearsal, as a document and as text.
 
 use crate::cli::plain_table::wrapped;
 use crate::report::{SuspectsFormat, suspects_text};

@@ -1,4 +1,4 @@
-//! The flags of `commgauge-step`, and the plan that they come to.
+//! The flags of `commgauge-step`, and the resulting plan.
 
 use super::{StepFlags, parse_style};
 use crate::cli::sampling::SamplingArguments;
@@ -58,7 +58,7 @@ pub struct StepArguments {
 }
 
 impl StepArguments {
-    /// What the flags ask for on that many ranks. The hash is over the step and the settings, so equal requests have equal
+    /// The requested work on that many ranks. The hash is over the step and the settings, so equal requests have equal
     /// hashes however they were written.
     ///
     /// # Errors
@@ -87,10 +87,10 @@ impl StepArguments {
         Ok((plan, settings, facts))
     }
 
-    /// The calls of two axes that are to be measured at once, if any.
+    /// The calls of two axes to be measured concurrently, if any.
     ///
     /// # Errors
-    /// Usage errors: not two axes, or axes that cannot meet.
+    /// Usage errors: not two axes, or axes that never run concurrently.
     pub fn interference(&self, world_size: u32) -> Result<Option<Interference>> {
         let axes = match self.interfere.as_slice() {
             [] => return Ok(None),
@@ -108,7 +108,7 @@ impl StepArguments {
         Interference::of(step, 0, axes, |style| table.styles.contains(&style.name())).map(Some)
     }
 
-    /// The layout whose step is to be replayed, if it is.
+    /// The layout whose step is replayed, if any.
     ///
     /// # Errors
     /// As [`StepArguments::work`].

@@ -15,7 +15,7 @@ fn the_table_keeps_within_80_columns() {
     let text = text(&ALL, 80);
     let longest = text.lines().map(|line| line.chars().count()).max();
     assert!(longest.is_some_and(|longest| longest <= 80), "{text}");
-    // What is never left out.
+    // Columns that are never omitted.
     for heading in ["measured", "predicted", "error", "left out"] {
         assert!(text.lines().any(|line| line.starts_with("model") && line.contains(heading)), "{heading}");
     }

@@ -1,5 +1,5 @@
-//! What process 0 knows of every curve while sizes are being chosen: the sizes so far, their times, and how well the last ones were
-//! predicted.
+//! State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the last ones
+//! were predicted.
 
 use super::super::Request;
 use super::super::facts::case_facts;
@@ -22,17 +22,17 @@ pub(super) struct Curves {
 
 /// A curve that grows.
 struct Growing {
-    /// One of its cases, by index in the plan, and what is planned of it: the others differ in their size only.
+    /// Index in the plan of one of its cases, and its facts; the other cases differ in size only.
     like: usize,
     facts: CaseFacts,
     op: Op,
     /// That case.
     case: Case,
-    /// Bytes of every case of the curve, by index in the plan: as planned, so after rounding to what divides among the ranks.
+    /// Bytes of every case of the curve, by index in the plan, rounded so that they divide among the ranks.
     bytes_of_case: BTreeMap<u32, u64>,
     /// Seconds of a call in each replicate, by bytes.
     seconds: BTreeMap<u64, Vec<f64>>,
-    /// Sizes that were requested, whatever came of them: none is tried twice.
+    /// Sizes that were tried, with or without success; none is tried twice.
     tried: BTreeSet<u64>,
     /// How wrong the predictions of added sizes were, in the order of adding.
     errors: Vec<f64>,
@@ -69,7 +69,7 @@ impl Curves {
         Curves { curves: plan.curves().iter().map(growing).collect() }
     }
 
-    /// Takes the times of cases that are known.
+    /// Adds the times of cases that belong to a curve.
     pub(super) fn take(&mut self, lines: &[CaseLine]) {
         for line in lines {
             for curve in &mut self.curves {
@@ -90,14 +90,14 @@ impl Curves {
         self.take(lines);
         for next in chosen {
             let curve = &mut self.curves[next.curve];
-            // What could not be measured says nothing of the curve.
+            // A size that could not be measured does not affect the curve.
             if let Some(seconds) = curve.seconds.get(&next.bytes).and_then(|replicates| combined(replicates)) {
                 curve.errors.push((next.why.predicted_seconds.0 / seconds - 1.0).abs());
             }
         }
     }
 
-    /// One size for each curve that is not sure yet, the least sure first, at most so many.
+    /// One size for each curve that is not precise enough, at most `most`, starting with the least precise curve.
     pub(super) fn next(&mut self, calibrate: &Calibrate, most: usize) -> Vec<Next> {
         let mut chosen: Vec<Next> =
             (self.curves.iter().enumerate()).filter_map(|(index, curve)| curve.next(index, calibrate)).collect();
@@ -113,7 +113,7 @@ impl Curves {
     pub(super) fn chosen_before(&mut self, growth: &PlanGrowth) -> Result<Vec<Next>> {
         let one = |(facts, why): (&CaseFacts, &ChosenSize)| {
             let bytes = facts.bytes_total.0;
-            // But for the size and what follows from it, a case is as the others of its curve.
+            // Apart from the size and values derived from it, the new case equals the others of its curve.
             let same = |curve: &Growing| curve.named(bytes) == facts.name;
             let Some(curve) = self.curves.iter().position(same) else {
                 let name = &facts.name;
@@ -179,7 +179,7 @@ impl Growing {
         is_new.then_some(bytes)
     }
 
-    /// The nearest size at or below that the call can have, so that what is planned is what is requested.
+    /// The largest valid size of the call up to this one, so that the planned size equals the requested one.
     fn divisible(&self, bytes: u64) -> Option<u64> {
         let op = Op { bytes_total: Bytes(bytes), ..self.op.clone() };
         op.geometry(self.facts.group_size).ok().map(|geometry| geometry.bytes_total.0)

@@ -28,7 +28,7 @@ fn version_4(text: &str) -> Vec<Ipv4Addr> {
     found
 }
 
-/// An address in 32 hexadecimal digits in each line; those that hold only on their link are of no use without its name.
+/// Addresses of 32 hexadecimal digits, one per line; link-local ones are useless without the interface name.
 fn version_6(text: &str) -> Vec<Ipv6Addr> {
     let addresses = text.lines().filter_map(|line| u128::from_str_radix(line.split(' ').next()?, 16).ok());
     addresses.map(Ipv6Addr::from_bits).filter(|a| !a.is_loopback() && !a.is_unicast_link_local()).collect()

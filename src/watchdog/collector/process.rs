@@ -1,13 +1,13 @@
-//! What the system says of a process of this host, and its end.
+//! State of a process of this host according to the operating system, and killing it.
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// When a process began, in the system's ticks since boot: with the number, it names a process for good.
+/// Start time of a process, in clock ticks since boot: together with the pid it identifies a process uniquely.
 pub fn process_start(pid: u32) -> Option<u64> {
     read(pid).map(|stat| stat.1)
 }
 
-/// Whether this very process is stopped, by a signal or a debugger. `None` where it is gone.
+/// Whether exactly this process is stopped, by a signal or a debugger. `None` if it is gone.
 pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
     let (state, began) = read(pid)?;
     (began == start && !matches!(state, 'Z' | 'X')).then_some(matches!(state, 'T' | 't'))

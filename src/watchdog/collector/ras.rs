@@ -1,14 +1,14 @@
-//! What NCCL's own service for such moments (RAS, since NCCL 2.24) knows: asked once, with a short patience.
+//! Queries NCCL's RAS service (since NCCL 2.24) for its diagnosis: once, with a short timeout.
 //!
-//! It listens on localhost:28028 unless `NCCL_RAS_ADDR` says otherwise, and answers a line of text with text
-//! (NCCL user guide, Troubleshooting, RAS).
+//! It listens on localhost:28028 unless `NCCL_RAS_ADDR` is set, and answers a line of text with text (NCCL user guide,
+//! Troubleshooting, RAS).
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 const DEFAULT_ADDRESS: &str = "localhost:28028";
-/// The answer is cut to it.
+/// Longer answers are cut.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The answer, or why there is none.
@@ -28,7 +28,7 @@ pub(super) fn ask(address: Option<&str>, patience: Duration) -> Result<String, S
     Err(problem)
 }
 
-/// Whatever came before the patience ended is kept.
+/// Returns whatever arrived before the timeout.
 fn converse(mut stream: TcpStream, deadline: Instant) -> std::io::Result<String> {
     stream.write_all(b"verbose status\n")?;
     let mut answer = Vec::new();

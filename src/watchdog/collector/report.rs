@@ -1,4 +1,5 @@
-//! Who holds the others up: from where every rank stands to a line of the record and a text. Pure.
+//! Determines which ranks block the others: from the states of all ranks to a line of the record and a text. Pure
+//! functions.
 
 use super::table::{Entry, Standing, Trigger};
 use crate::progress::{Doing, NO_GROUP};
@@ -9,13 +10,13 @@ use std::fmt::Write;
 
 /// Hosts that are named for a set of ranks.
 const MOST_HOSTS: usize = 4;
-/// Ranks that are told one by one.
+/// Ranks that are described individually.
 const MOST_DETAILS: usize = 8;
 
-/// A rank, as the collector sees it when it reports.
+/// A rank as seen by the collector at the time of the report.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What is known of it.
+    /// Its entry in the table.
     pub entry: &'a Entry,
     /// Its host.
     pub host: &'a str,
@@ -23,7 +24,7 @@ pub struct Seen<'a> {
     pub answers: bool,
 }
 
-/// Where the ranks stand against the operation that holds them up.
+/// States of the ranks relative to the operation in which they are blocked.
 pub struct Held<'a> {
     seen: &'a [Seen<'a>],
     /// Activity and step of the earliest operation that not all have finished.
@@ -31,8 +32,8 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Finds the operation. Of ranks that do not answer it is not known how far they came after they were last heard of, but
-    /// those that answer cannot have passed what these did not perform.
+    /// Finds the operation. The progress of ranks that do not answer is unknown after their last heartbeat, but those
+    /// that answer cannot have passed an operation that these did not perform.
     pub fn of(seen: &'a [Seen<'a>]) -> Held<'a> {
         let place = |seen: &&Seen| (seen.entry.state.shown.activity, seen.entry.state.shown.step | 1);
         let answering = seen.iter().filter(|seen| seen.answers && seen.entry.standing == Standing::Live);
@@ -42,7 +43,7 @@ impl<'a> Held<'a> {
         Held { seen, target }
     }
 
-    /// What became of a rank.
+    /// State of a rank in the report.
     pub fn state(&self, seen: &Seen) -> HeldState {
         match seen.entry.standing {
             Standing::Died => return HeldState::Died,
@@ -67,7 +68,7 @@ impl<'a> Held<'a> {
 
     fn doing(&self) -> Option<Doing> {
         self.inside().map(|seen| match Doing(seen.entry.state.shown.doing) {
-            // Between two operations nobody is inside of one, but in a replay, which is one operation of many actions.
+            // Between two operations a rank is in none, except in a replay, which is one operation of many actions.
             doing if doing == Doing::ITS_OWN || doing >= Doing::REPLAY => Doing::REPLAY,
             doing => doing,
         })
@@ -77,14 +78,14 @@ impl<'a> Held<'a> {
         self.seen.iter().filter(|seen| self.state(seen) == state).collect()
     }
 
-    /// Those who hold the others up.
+    /// The ranks that block the others.
     fn suspects(&self) -> Vec<u32> {
         for state in [HeldState::Died, HeldState::StoppedAnswering, HeldState::NeverEntered] {
             let of = self.of_state(state);
             if of.is_empty() {
                 continue;
             }
-            // Who waits for a message is held up itself.
+            // A rank that waits for a message is blocked itself.
             let alone =
                 of.iter().filter(|seen| seen.entry.state.shown.peer.is_none() || state != HeldState::NeverEntered);
             let alone: Vec<u32> = alone.map(|seen| seen.entry.rank).collect();
@@ -97,7 +98,7 @@ impl<'a> Held<'a> {
         if !suspects.is_empty() {
             return if suspects.len() < inside.len() { suspects } else { Vec::new() };
         }
-        // Who waits in a library looks again and again; a few that sleep where the others look are not in it.
+        // Ranks that wait inside a library poll; a few that sleep while the others poll are not in it.
         let asleep: Vec<u32> = inside.iter().filter(|seen| seen.entry.sleeps).map(|seen| seen.entry.rank).collect();
         if 2 * asleep.len() < inside.len() { asleep } else { Vec::new() }
     }
@@ -114,7 +115,7 @@ impl<'a> Held<'a> {
         Some(ranges(&members))
     }
 
-    /// Ranks of which was last heard before the activity began, so that their groups in it are not known.
+    /// Ranks whose last heartbeat was before the activity began, so that their groups in it are unknown.
     fn unplaced(&self) -> Option<String> {
         let before = self.seen.iter().filter(|seen| seen.entry.state.shown.activity < self.target.0);
         let ranks: Vec<u32> = before.map(|seen| seen.entry.rank).collect();
@@ -122,7 +123,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The line of the record. `activity` says what an activity is, by its number.
+/// Builds the line of the record. `activity` returns the description of an activity, by its number.
 pub fn hang_line(
     trigger: Trigger,
     seen: &[Seen],
@@ -193,7 +194,7 @@ fn by_state(held: &Held) -> Vec<RanksHeld> {
         .collect()
 }
 
-/// The ranks that are told one by one: the suspects, or, where nobody stands out, those of which at least a device is known.
+/// The ranks that are described individually: the suspects, or, if there are none, the ranks with a known device.
 fn told<'s, 'a>(suspects: &[u32], seen: &'s [Seen<'a>]) -> impl Iterator<Item = &'s Seen<'a>> {
     let of_interest = move |seen: &&Seen| match suspects {
         [] => seen.entry.device.is_some(),
@@ -207,7 +208,7 @@ fn place(seen: &Seen) -> RankPlace {
     RankPlace { rank: seen.entry.rank, host: seen.host.to_owned(), device }
 }
 
-/// What people read on a terminal: the sentence, the states, and the suspects one by one.
+/// Text for the terminal: the summary, the states, and the suspects one by one.
 pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
     let mut text = format!("{}\n", line.sentence());
     let held = Held::of(seen);
@@ -234,7 +235,7 @@ pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
     text
 }
 
-/// Every rank on a line of its own, and everything else that is known.
+/// Full text: every rank on its own line, and all further information.
 pub fn whole_text(line: &HangLine, seen: &[Seen]) -> String {
     let held = Held::of(seen);
     let mut text = short_text(line, seen);
@@ -252,7 +253,7 @@ pub fn whole_text(line: &HangLine, seen: &[Seen]) -> String {
     text
 }
 
-/// Where a rank was when it was last heard of.
+/// Last known position of a rank.
 fn words(seen: &Seen) -> String {
     let (entry, shown) = (seen.entry, &seen.entry.state.shown);
     let place = match (shown.step % 2, Doing(shown.doing)) {
@@ -284,7 +285,7 @@ fn shown_hosts(of: &RanksHeld) -> String {
     format!("{}{more}", hosts.join(", "))
 }
 
-/// A host may be called anything; what is no plain character does not reach a terminal.
+/// A host name may contain anything; only plain characters are passed to a terminal.
 fn shown_host(host: &str) -> String {
     host.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Reports of hangs whose culprit is known.
+//! Reports of hangs with a known cause.
 
 use super::*;
 use crate::progress::Shown;

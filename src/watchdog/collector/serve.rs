@@ -1,4 +1,5 @@
-//! The collector's loop: hears its ranks (and, the first, all hosts), notices what is overdue, asks, reports, ends.
+//! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
+//! deadlines, queries, reports, ends the run.
 
 use super::super::wire::{Frame, Hello, RankState, Speaker, Token};
 use super::connection::Connection;
@@ -13,17 +14,17 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// From one look at the clock to the next.
+/// Interval of checking deadlines.
 const TICK: Duration = Duration::from_millis(200);
 /// From one account of a host's ranks to the next.
 const ACCOUNT: Duration = Duration::from_millis(500);
-/// With many connections each round looks at all of them, so rounds are kept apart.
+/// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
-/// Connections that have not said who they are: how many beside those that are expected, and how long each.
+/// Connections without a greeting: how many besides the expected ones, and for how long each.
 const MOST_STRANGERS: usize = 64;
 const STRANGER_PATIENCE: Duration = Duration::from_secs(3);
-/// From one look at the ranks' shared memory to the next.
+/// Interval of scanning the ranks' shared memory.
 const BETWEEN_NOTES: Duration = Duration::from_secs(30);
 const MOST_ACTIVITIES: usize = 64;
 
@@ -43,12 +44,13 @@ pub struct Serving {
     pub(super) table: RankTable,
     pub(super) activities: BTreeMap<u64, String>,
     pub(super) stage: Stage,
-    /// Until the rank that started this process has seen all ranks connected, or is dead.
+    /// Set until the rank that started this process has seen all ranks connected, or is dead.
     pub(super) may_come: bool,
-    /// Why the first rank that left with an error did so.
+    /// Error of the first rank that ended with one.
     pub(super) error: Option<(u32, i32, String)>,
     pub(super) begun: Instant,
-    /// The record before this launch wrote to it: one that it only looked at, and refused to go on with, is not its to end.
+    /// State of the record before this launch wrote to it: the end line is not ours to write if the launch only read
+    /// the record and refused to resume it.
     record_before: Option<(u64, SystemTime)>,
     accounted: Instant,
     pub(super) segments: Segments,
@@ -102,7 +104,7 @@ impl Serving {
         stamp(&self.config.record) != self.record_before
     }
 
-    /// Until the ranks are gone.
+    /// Runs until the ranks are gone.
     pub fn run(&mut self) {
         let mut last = Instant::now();
         while self.may_come || !self.peers.is_empty() {
@@ -128,7 +130,7 @@ impl Serving {
         self.config.node == 0
     }
 
-    /// Until something happens, or a tick has passed.
+    /// Waits until there is input, or a tick has passed.
     fn wait(&self) {
         let stdin = std::io::stdin();
         let mut waiting: Vec<PollFd> = self.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
@@ -141,7 +143,7 @@ impl Serving {
             waiting.push(PollFd::new(&stdin, PollFlags::IN));
         }
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-        // An interruption is as good as an event.
+        // An interruption by a signal is handled like an event.
         let _ = poll(&mut waiting, Some(&tick));
         if waiting.len() > MANY_CONNECTIONS {
             std::thread::sleep(BETWEEN_ROUNDS);
@@ -149,12 +151,12 @@ impl Serving {
     }
 
     fn accept(&mut self, now: Instant) {
-        // All hosts may come at once.
+        // All hosts may connect at the same time.
         let most = MOST_STRANGERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.listeners {
             while let Ok((stream, _)) = listener.accept() {
                 let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].speaker.is_none());
-                // Whoever belongs here says so at once; the one that has been silent for longest makes room.
+                // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
                 if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
                     self.peers.remove(oldest);
                 }
@@ -188,7 +190,7 @@ impl Serving {
         }
     }
 
-    /// False where what it says is not to be understood.
+    /// Handles received data; false if it is malformed.
     fn understand(&mut self, at: usize, now: Instant) -> bool {
         if self.peers[at].speaker.is_none() {
             match Hello::decode(self.peers[at].connection.incoming(), &self.token) {
@@ -222,7 +224,7 @@ impl Serving {
                 }
             }
             Speaker::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
-                // By this a host knows that it was let in; nothing is to be answered.
+                // This confirms to a host that it was accepted; no answer is expected.
                 self.peers[at].connection.queue(&Frame::Query);
             }
             _ => return false,
@@ -271,7 +273,7 @@ impl Serving {
         let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.standing, Standing::Left(_)));
         if !left {
             self.table.close(rank, now);
-            // What was last known of it goes first.
+            // Its last known state is sent first.
             self.send_states(now, Some(rank));
             self.send_up(&Frame::Closed(rank));
         }
@@ -320,7 +322,7 @@ impl Serving {
         }
     }
 
-    /// What a host knows of its ranks, to the first collector.
+    /// Sends the states of a host's ranks to the first collector.
     fn account(&mut self, now: Instant) {
         if self.upstream.is_some() && now - self.accounted >= ACCOUNT {
             self.accounted = now;
@@ -328,7 +330,8 @@ impl Serving {
         }
     }
 
-    /// Once all ranks here have begun their cases, and now and then: killed ranks can no longer be asked.
+    /// Notes shared memory segments once all ranks here have begun their cases, and periodically after that: killed
+    /// ranks can no longer be queried.
     fn note_segments(&mut self, now: Instant) {
         let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
         let due = self.noted.map_or_else(begun, |noted| now - noted > BETWEEN_NOTES);
@@ -368,9 +371,9 @@ impl Serving {
                 gone.push(at);
             }
         }
-        // From the back, so that the others keep their places.
+        // From the back, so that the indices of the others stay valid.
         for at in gone.into_iter().rev() {
-            // It may have said something before it went.
+            // It may have sent data before it closed.
             let _ = self.peers[at].connection.receive();
             self.understand(at, now);
             match self.peers.swap_remove(at).speaker {
@@ -385,7 +388,7 @@ impl Serving {
     }
 }
 
-/// Whether standard input is still open: nothing comes on it, so that anything to be read is its end.
+/// Whether standard input is still open: no data is sent on it, so readable means closed.
 fn input_is_open() -> bool {
     let stdin = std::io::stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! From the first suspicion to the end of a launch: noticing, asking everybody, reporting, ending.
+//! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
 use super::super::wire::Frame;
 use super::report::{Seen, hang_line, short_text, whole_text};
@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// After a death: until those that the launcher ends with it are told from it.
+/// After a death: time to distinguish it from the ranks that the launcher kills because of it.
 const SETTLING: Duration = Duration::from_millis(100);
-/// How long answers are waited for.
+/// How long answers are awaited.
 const ANSWERS: Duration = Duration::from_millis(1_200);
-/// NCCL's service asks all its processes, and gives up those that are silent after some seconds.
+/// NCCL's service queries all its processes, and gives up silent ones after some seconds.
 const RAS_PATIENCE: Duration = Duration::from_millis(2_500);
-/// A rank that was silent for so long does not answer.
+/// A rank without a heartbeat for this long counts as not answering.
 pub(super) const SILENCE: Duration = Duration::from_millis(1_200);
 /// Ranks end themselves, so that launchers see our exit code; then the stopped ones are killed, then all.
 const UNTIL_STOPPED_ARE_KILLED: Duration = Duration::from_millis(200);
 const UNTIL_ALL_ARE_KILLED: Duration = Duration::from_millis(1_000);
-/// How long the record's writer may take to be gone.
+/// How long the record's writer may take to exit.
 const RECORD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where the collector is with its work.
 pub(super) enum Stage {
     Watching,
-    /// A rank has died; the others may be about to.
+    /// A rank has died; others may follow.
     Settling(Instant),
     Asking {
         since: Instant,
@@ -44,14 +44,14 @@ pub(super) enum Stage {
     },
 }
 
-/// NCCL's service, asked.
+/// A pending query to NCCL's service.
 pub(super) struct Asked {
     waiting: Receiver<String>,
     answer: Option<String>,
 }
 
 impl Serving {
-    /// Where the first collector decides; another, where the first is gone.
+    /// Advances the stage on the first collector, or on another one if the first is gone.
     pub(super) fn advance(&mut self, now: Instant) {
         if let Stage::Asking { ras: Some(asked), .. } = &mut self.stage
             && asked.answer.is_none()
@@ -62,7 +62,7 @@ impl Serving {
             Stage::Watching if self.upstream.is_some() => {}
             Stage::Watching => match self.table.trigger(now) {
                 Some(Trigger::Death { asked_to: false }) => self.stage = Stage::Settling(now),
-                // Who was asked to stop may go; the record tells what is missing.
+                // A rank that was asked to stop may end; the record shows what is missing.
                 Some(Trigger::Death { asked_to: true }) | None => {}
                 Some(trigger) => self.ask(trigger, now),
             },
@@ -88,7 +88,7 @@ impl Serving {
         }
     }
 
-    /// Where the launcher ended all ranks before anybody could be asked.
+    /// Reports without querying, if the launcher has ended all ranks already.
     pub(super) fn report_to_nobody(&mut self) {
         let now = Instant::now();
         let trigger = self.table.trigger(now);
@@ -107,7 +107,7 @@ impl Serving {
             std::thread::spawn(move || {
                 let address = std::env::var("NCCL_RAS_ADDR").ok();
                 let answer = ras::ask(address.as_deref(), RAS_PATIENCE - Duration::from_millis(300));
-                // Nobody listens any more where it took too long.
+                // After a timeout the receiver is gone.
                 let _ = sender.send(answer.unwrap_or_else(|problem| problem));
             });
             Asked { waiting, answer: None }
@@ -116,7 +116,7 @@ impl Serving {
         self.stage = Stage::Asking { since: now, trigger, ras };
     }
 
-    /// Whether everybody has answered who can.
+    /// Whether all ranks that can answer have answered.
     fn all_have_answered(&self) -> bool {
         self.table.entries().iter().filter(|entry| entry.standing == Standing::Live).all(|entry| {
             let (pid, start) = entry.process;
@@ -132,7 +132,7 @@ impl Serving {
         }
         let Stage::Asking { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
         if let (Trigger::Deadline(deadline), None) = (trigger, self.table.trigger(now)) {
-            // A host that had no processor to spare was not heard of in time, and nobody is to be blamed for that.
+            // A host without free processors was not heard from in time, for which no rank is to be suspected.
             let seconds = deadline.as_secs_f64();
             say(&format!("nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"));
             return;
@@ -174,7 +174,7 @@ impl Serving {
                 line.report = None;
             }
         }
-        // Beside this thread: whoever should read it may be stuck as well.
+        // In a separate thread: the reader of the output may be stuck as well.
         self.telling = Some(std::thread::spawn(move || say(text.trim_end())));
         let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
         self.end_all(Some(Box::new(line)), code);
@@ -190,7 +190,7 @@ impl Serving {
         self.stage = Stage::Ending { since: Instant::now(), line, code };
     }
 
-    /// Beside the record; of a host that decides alone, with its name.
+    /// Path next to the record; on a host that decides alone, with the host's name.
     fn report_path(&self) -> PathBuf {
         match self.is_first() {
             true => self.config.record.with_extension("hang.txt"),
@@ -198,7 +198,7 @@ impl Serving {
         }
     }
 
-    /// What is left to say in the record when everybody is gone.
+    /// Writes the remaining lines of the record when all ranks are gone.
     pub(super) fn finish(&mut self) {
         if let Some(telling) = self.telling.take() {
             let deadline = Instant::now() + Duration::from_secs(1);

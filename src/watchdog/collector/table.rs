@@ -1,25 +1,26 @@
-//! Every rank that a collector knows of, and whether it is time to act. Pure: facts and moments in, a decision out.
+//! The state of every rank known to a collector, and whether it is time to act. Pure functions on given facts and
+//! times.
 
 use super::super::wire::RankState;
 use std::time::{Duration, Instant};
 
-/// How long a rank may stay where it is once any rank was asked to stop by a signal.
+/// How long a rank may stay in an operation after any rank received a stop signal.
 const ASKED_TO_STOP: Duration = Duration::from_secs(10);
 
-/// How a rank stands towards the watchdog.
+/// Connection state of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has not connected yet.
     Expected,
-    /// It answers, or should.
+    /// It is connected and should answer.
     Live,
     /// Its connection closed without a farewell, before that of any other.
     Died,
-    /// Its connection closed without a farewell, after another had died.
+    /// Its connection closed without a farewell, after another rank had died.
     Dragged,
-    /// It took its leave, with this exit code.
+    /// It ended normally, with this exit code.
     Left(i32),
-    /// Its host's collector is gone, so nothing is known of it any more.
+    /// Its host's collector is gone, so its state is unknown.
     Unwatched,
 }
 
@@ -28,19 +29,19 @@ pub enum Standing {
 pub struct Entry {
     /// World rank.
     pub rank: u32,
-    /// How it stands.
+    /// Connection state.
     pub standing: Standing,
-    /// Where it stood when it was last heard of.
+    /// Its last known state.
     pub state: RankState,
     /// When that was.
     pub heard: Instant,
     /// Its process and the start of that, on this host; 0 for ranks of other hosts.
     pub process: (u32, u64),
-    /// What it answered when it was asked.
+    /// Its answer to the query.
     pub detail: Option<Box<str>>,
     /// Its device, where it has one.
     pub device: Option<Box<str>>,
-    /// Whether its thread sleeps, as it answered.
+    /// Whether its thread sleeps, according to its answer.
     pub sleeps: bool,
 }
 
@@ -49,7 +50,7 @@ pub struct Entry {
 pub enum Trigger {
     /// A rank stayed where it was for longer than this.
     Deadline(Duration),
-    /// A rank died; true where it had been asked to stop by a signal, so that somebody wanted it.
+    /// A rank died; true if it had received a stop signal, so that the death was intended.
     Death {
         /// By a signal that it noticed.
         asked_to: bool,
@@ -61,7 +62,7 @@ pub enum Trigger {
 pub struct RankTable {
     entries: Vec<Entry>,
     first_death: Option<Instant>,
-    /// A rank said that it ends with an error: those that close after it were ended with it.
+    /// A rank reported an error before ending: ranks that close after it were ended with it.
     excused: bool,
 }
 
@@ -92,7 +93,7 @@ impl RankTable {
         self.entries.get_mut(at)
     }
 
-    /// A rank was heard of.
+    /// Updates the state of a rank after a heartbeat.
     pub fn hear(&mut self, state: RankState, now: Instant) {
         let Some(entry) = self.get_mut(state.rank) else { return };
         if matches!(entry.standing, Standing::Expected | Standing::Live | Standing::Unwatched) {
@@ -101,7 +102,7 @@ impl RankTable {
         }
     }
 
-    /// A rank's connection closed. Those that close in the same moment as the first are as suspect as that.
+    /// A rank's connection closed. Those that close at the same time as the first are equally suspect.
     pub fn close(&mut self, rank: u32, now: Instant) {
         let (first, excused) = (self.first_death.unwrap_or(now), self.excused);
         let Some(entry) = self.get_mut(rank) else { return };
@@ -115,7 +116,7 @@ impl RankTable {
         }
     }
 
-    /// A rank took its leave.
+    /// A rank ended normally.
     pub fn leave(&mut self, rank: u32, code: i32) {
         if let Some(entry) = self.get_mut(rank) {
             entry.standing = Standing::Left(code);
@@ -128,39 +129,39 @@ impl RankTable {
         self.first_death
     }
 
-    /// Whether it is time to act: a rank died, or has stayed where it is for longer than it may.
+    /// Whether it is time to act: a rank died, or has stayed in an operation beyond its deadline.
     pub fn trigger(&self, now: Instant) -> Option<Trigger> {
         if self.first_death.is_some() {
             let mut died = self.entries.iter().filter(|entry| entry.standing == Standing::Died);
             return Some(Trigger::Death { asked_to: died.all(|entry| entry.state.signalled) });
         }
-        // Who asked a run to stop does not want to wait for a rank that cannot.
+        // After a stop request the user does not want to wait for a blocked rank.
         let asked = self.entries.iter().any(|entry| entry.state.signalled);
         let deadline = |entry: &Entry| if asked { entry.deadline().min(ASKED_TO_STOP) } else { entry.deadline() };
         let late = |entry: &&Entry| entry.standing == Standing::Live && entry.stayed(now) > deadline(entry);
         self.entries.iter().filter(late).map(deadline).min().map(Trigger::Deadline)
     }
 
-    /// What was answered to an earlier question is no answer to the next.
+    /// An answer to an earlier query does not count for the next.
     pub fn forget_answers(&mut self) {
         for entry in &mut self.entries {
             (entry.detail, entry.sleeps) = (None, false);
         }
     }
 
-    /// After the collector itself could not run for a while, nobody is blamed for the time.
+    /// After the collector itself could not run for a while, that time counts against no rank.
     pub fn forgive(&mut self, now: Instant) {
         self.entries.iter_mut().for_each(|entry| entry.heard = now);
     }
 }
 
 impl Entry {
-    /// How long nothing was heard of it.
+    /// Time since the last heartbeat.
     pub fn silent(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard) + Duration::from_millis(self.state.silent_milliseconds.into())
     }
 
-    /// How long it has stayed where it is, as far as is known.
+    /// How long it has stayed in its operation, as far as is known.
     pub fn stayed(&self, now: Instant) -> Duration {
         self.silent(now) + Duration::from_millis(self.state.stuck_milliseconds.into())
     }
