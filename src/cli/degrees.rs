@@ -67,11 +67,11 @@ impl DegreeFlags {
         LayoutTable::read(Table::of_flags(given))
     }
 
-    /// The same on that many ranks, each at its place.
+    /// The equivalent suite table on that many ranks, with placed ranks.
     ///
     /// # Errors
-    /// As [`DegreeFlags::table`], degrees that do not fit the ranks, and mistakes in the file of ranks, which is named with the
-    /// line.
+    /// As [`DegreeFlags::table`], degrees that do not fit the ranks, and errors in the file of ranks, with the line
+    /// number.
     pub fn table_on(&self, world: u32) -> Result<LayoutTable> {
         let mut table = self.table()?;
         if let Some(path) = &self.rank_list {

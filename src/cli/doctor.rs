@@ -72,8 +72,8 @@ impl DoctorCommand {
 
     fn exit_code(&self, document: &DoctorDocument) -> i32 {
         use clap::ValueEnum;
-        let Some(asked) = self.backend.and_then(|backend| backend.to_possible_value()) else { return 0 };
-        let ready = document.backends.iter().any(|backend| backend.name == asked.get_name() && backend.ready);
+        let Some(requested) = self.backend.and_then(|backend| backend.to_possible_value()) else { return 0 };
+        let ready = document.backends.iter().any(|backend| backend.name == requested.get_name() && backend.ready);
         if ready { 0 } else { 6 }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::units::Bytes;
 use std::path::Path;
 
-/// Places for each doubling of the size at which a curve is drawn.
+/// Points per doubling of the size at which a curve is drawn.
 const PER_DOUBLING: f64 = 6.0;
 /// Factor by which the plot extends beyond the measured sizes.
 const BEYOND: f64 = 4.0;
@@ -91,8 +91,8 @@ fn shades(family: &FamilyFit) -> Vec<Shade> {
 }
 
 fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -> Series {
-    let doubt = if curve.untrusted { ", untrusted" } else { "" };
-    let mut series = Series::new(format!("{} ranks{doubt}", curve.ranks));
+    let suffix = if curve.untrusted { ", untrusted" } else { "" };
+    let mut series = Series::new(format!("{} ranks{suffix}", curve.ranks));
     series.color = Some(color);
     series.points = curve
         .points
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_told() {
+    fn a_folder_that_cannot_be_created_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -4,7 +4,8 @@
 use crate::report::ColorChoice;
 use clap::{Arg, Command, builder::EnumValueParser};
 
-/// Flags that the short help of a program shows; the others are below `--help`, in their groups. A program that is not here shows all.
+/// Flags that the short help of a program shows; the others are in `--help`, in their groups. A program that is not
+/// listed shows all.
 const SHORT: [(&str, &[&str]); 8] = [
     (
         "run",
@@ -144,7 +145,7 @@ const SHORT: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Examples of the programs, a line each; the lines of the doc comments are examples too.
+/// Examples for the programs, one per line; those in doc comments are added.
 const EXAMPLES: [(&str, &str); 6] = [
     (
         "run",
@@ -181,7 +182,7 @@ Exit codes:
     7  not everything was measured, or records do not belong together
    75  stopped before --time-limit; go on with --resume";
 
-/// The definition with everything of this page.
+/// The completed definition.
 pub(crate) fn finished(definition: Command) -> Command {
     let definition = with_color(definition);
     let name = definition.get_name().to_owned();

@@ -48,7 +48,7 @@ pub struct HistoryCommand {
 }
 
 impl HistoryCommand {
-    /// Reads, shows, and gives the exit code.
+    /// Reads the records, prints the history, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let files = self.files()?;
         let bar = bar(files.len() as u64);

@@ -7,10 +7,10 @@ use crate::units::Bytes;
 
 /// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
 const SHOWN_HOSTS: usize = 16;
-/// A value is not shown longer in a table.
+/// Longer values are cut in the table.
 const LONGEST_VALUE: usize = 44;
 
-/// Everything, for `--check-launch`.
+/// The complete text, for `--check-launch`.
 pub(super) fn text(report: &LaunchReport, width: u16) -> String {
     let mut text = summary(report, width);
     text += "\n";
@@ -42,7 +42,7 @@ fn item(before: &str, text: &str, width: u16) -> String {
     before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
 }
 
-/// Why a launch is refused, for standard error.
+/// The reasons for refusing a launch, for standard error.
 #[cfg(feature = "mpi")]
 pub(super) fn refusal(report: &LaunchReport, width: u16) -> String {
     let mut text = report.refusals.iter().map(|text| visible(text)).collect::<Vec<_>>().join("\n");
@@ -58,7 +58,7 @@ fn summary(report: &LaunchReport, width: u16) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let (ranks, hosts) = (report.ranks, report.hosts.len());
     let launcher = match &report.launcher_says {
-        Some(said) => format!("the launcher reports {said}"),
+        Some(counts) => format!("the launcher reports {counts}"),
         None => "the launcher reports nothing about them".to_owned(),
     };
     let verdict = match (report.refusals.len(), report.warnings.len()) {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why_first_and_shows_the_table_where_there_is_more_than_one_reason() {
+    fn a_refusal_begins_with_the_reason_and_shows_the_table_for_several() {
         let text = refusal(&report(), 80);
         assert!(text.starts_with("the ranks do not have the same NCCL_ALGO"), "{text}");
         assert!(text.contains("OMP_NUM_THREADS  1        0, 1"), "{text}");

@@ -6,7 +6,7 @@ use super::live::{Live, write_above};
 use super::nccl_arguments::{Algorithm, Protocol};
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, nothing_left, resume_command, state};
+use super::run::{Backend, exit_code_if_complete, resume_command, state};
 use super::step::replays_of;
 use super::terminal;
 use crate::backend;
@@ -27,9 +27,9 @@ use clap::Parser;
 use std::time::{Duration, Instant};
 
 /// Time for a launcher to forward the output of a rank.
-const UNTIL_PASSED_ON: Duration = Duration::from_millis(200);
+const FORWARDING_DELAY: Duration = Duration::from_millis(200);
 
-/// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
+/// The main function of a launched program: flags, launch, run, result. Does not return if the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     if std::env::var_os(watchdog::COLLECTOR_VARIABLE).is_some() {
         // A process that is no rank must not hold the launcher's or MPI's files open.
@@ -39,10 +39,10 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     let begun = Instant::now();
     let work = match terminal::parse::<W>() {
         Ok(work) => work,
-        Err(message) => return tell_usage(&message),
+        Err(message) => return print_usage_once(&message),
     };
-    if let Err(error) = unrelated_copies(&|name| std::env::var(name).ok()) {
-        // Once for all copies.
+    if let Err(error) = check_copies_are_connected(&|name| std::env::var(name).ok()) {
+        // Printed by one copy only.
         if std::env::var("SLURM_PROCID").is_ok_and(|rank| rank == "0") {
             eprintln!("commgauge: {error}");
         }
@@ -50,7 +50,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     }
     let log = match prepare(work.launched()) {
         Ok(log) => log,
-        Err(error) => return tell_once(&error),
+        Err(error) => return print_error_once(&error),
     };
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
@@ -97,33 +97,33 @@ fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
 }
 
 /// Whether this copy prints messages for all copies before MPI has assigned ranks.
-fn speaks() -> bool {
+fn is_reporting_copy() -> bool {
     let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
     ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
 }
 
 /// Reports an error that every copy of the program found before MPI started.
-fn tell_once(error: &Error) -> i32 {
-    once_for_all(error.exit_code(), || eprintln!("commgauge: {error}"))
+fn print_error_once(error: &Error) -> i32 {
+    on_reporting_copy(error.exit_code(), || eprintln!("commgauge: {error}"))
 }
 
 /// Runs `print` in one copy only; all copies return the exit code.
-fn once_for_all(exit_code: i32, tell: impl FnOnce()) -> i32 {
-    if speaks() {
-        tell();
+fn on_reporting_copy(exit_code: i32, print: impl FnOnce()) -> i32 {
+    if is_reporting_copy() {
+        print();
     } else if exit_code != 0 {
-        std::thread::sleep(TIME_TO_SPEAK);
+        std::thread::sleep(REPORTING_GRACE);
     }
     exit_code
 }
 
 /// How long the other copies wait for that message: launchers kill all copies as soon as one ends with an error.
-const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
+const REPORTING_GRACE: Duration = Duration::from_millis(500);
 
 /// Prints help, version or a usage error on one rank only.
-fn tell_usage(message: &clap::Error) -> i32 {
+fn print_usage_once(message: &clap::Error) -> i32 {
     // A closed pipe is no reason to fail.
-    once_for_all(message.exit_code(), || drop(message.print()))
+    on_reporting_copy(message.exit_code(), || drop(message.print()))
 }
 
 /// Ends the whole launch after an error that only this rank knows of.
@@ -133,7 +133,7 @@ fn abort(error: &Error) -> ! {
     let place = if text.starts_with("rank ") { String::new() } else { format!("{rank}host {host}: ") };
     eprintln!("commgauge: {place}{text}");
     // A busy MPICH launcher drops output that a rank wrote directly before it aborts.
-    std::thread::sleep(UNTIL_PASSED_ON);
+    std::thread::sleep(FORWARDING_DELAY);
     mpi_call::abort(error.exit_code())
 }
 
@@ -146,16 +146,16 @@ fn measure<W: Work>(
     let arguments = work.launched();
     agree(world, launched_check::expected_launch(arguments, world.processes()))?;
     agree(world, launched(arguments.backend))?;
-    same_course(arguments, world)?;
-    if let Some(exit_code) = finished_before(arguments, world)? {
+    check_same_options(arguments, world)?;
+    if let Some(exit_code) = exit_code_if_finished(arguments, world)? {
         return Ok(exit_code);
     }
-    let places = launched_check::where_all_are(world)?;
+    let places = launched_check::locate_all_ranks(world)?;
     let hosts = &places.hosts;
     let request = request(work, program, &Nodes::of_hosts(hosts));
     let opened = open_device(arguments, world, hosts);
     let device = opened.as_ref().ok().and_then(|(opened, _)| opened.as_ref()).map(Opened::device_facts);
-    let report = launched_check::compared(world, arguments, &places, (request.as_ref().ok(), device))?;
+    let report = launched_check::compare_ranks(world, arguments, &places, (request.as_ref().ok(), device))?;
     if !arguments.check_launch {
         launched_check::refuse(world, report.as_ref())?;
     }
@@ -164,7 +164,7 @@ fn measure<W: Work>(
     if arguments.check_launch {
         return launched_check::show(world, arguments, report.as_ref());
     }
-    launched_check::yield_where_ranks_take_turns(world, report.as_ref())?;
+    launched_check::yield_if_oversubscribed(world, report.as_ref())?;
     let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
     request.launch = LaunchFacts { hosts: hosts.clone(), warnings, notes };
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
@@ -176,7 +176,7 @@ fn measure<W: Work>(
     request.watch = watch.clone();
     let live = live_rows(work, arguments, world);
     request.listener = live.as_ref().map(Live::listener).unwrap_or_default();
-    tell_of_panics(watch);
+    report_panics_to(watch);
     let mut backend = backend(arguments, watch, opened, log)?;
     let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
@@ -191,7 +191,7 @@ fn measure<W: Work>(
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
 
-/// Starts the watchdog, where it was not refused.
+/// Starts the watchdog, unless it is disabled.
 fn start_watch(
     arguments: &LaunchedArguments,
     world: &MpiWorld,
@@ -200,7 +200,7 @@ fn start_watch(
     signals: &Signals,
 ) -> Result<Watch> {
     if arguments.no_watchdog {
-        return Ok(Watch::of_nobody(arguments.timeout));
+        return Ok(Watch::disabled(arguments.timeout));
     }
     let setup = watchdog::Setup {
         hosts,
@@ -215,7 +215,7 @@ fn start_watch(
 }
 
 /// A rank that panics ends the launch; the watchdog is informed first, so that no other rank becomes a suspect.
-fn tell_of_panics(watch: &Watch) {
+fn report_panics_to(watch: &Watch) {
     let (watch, before) = (watch.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
         watch.leave(6, &format!("a broken assumption: {panic}"));
@@ -225,7 +225,7 @@ fn tell_of_panics(watch: &Watch) {
 
 /// Detects copies that srun started without connecting them, before MPI starts: some MPIs let each continue alone,
 /// others end with a page of advice and code 1. Reported by one copy only.
-fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+fn check_copies_are_connected(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
     // Variables that PMIx, PMI-1 and PMI-2, mpirun and mpiexec set for ranks that they connect.
     let joined = ["PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_SIZE"];
@@ -368,7 +368,7 @@ fn show(arguments: &LaunchedArguments, request: &Request, live: Option<&Live>, e
 }
 
 /// Rejects ranks of which only some resume a record or have a time limit: they would wait for each other forever.
-fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
+fn check_same_options(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
     let mine = format!("{:?} {} {:?}", arguments.resume, arguments.allow_changed, arguments.time_limit);
     let all = world.gather(mine.as_bytes())?;
     let differing = all.iter().position(|theirs| Some(theirs) != all.first());
@@ -384,21 +384,21 @@ fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
 }
 
 /// The exit code of a record to resume in which no work is left, the same on every rank.
-fn finished_before(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
+fn exit_code_if_finished(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
     let Some(path) = &arguments.resume else { return Ok(None) };
-    let look = || {
+    let read_state = || {
         let record = Record::read(path)?;
-        let exit_code = nothing_left(&record, path)?;
+        let exit_code = exit_code_if_complete(&record, path)?;
         // `commgauge run` has printed it already.
         if exit_code.is_none() && !arguments.quiet {
             state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         }
         Ok(exit_code)
     };
-    let mine = agree(world, if world.process() == 0 { look() } else { Ok(None) })?;
-    let mut told = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
-    world.broadcast_u64(&mut told)?;
-    Ok(i32::try_from(told[0]).ok())
+    let mine = agree(world, if world.process() == 0 { read_state() } else { Ok(None) })?;
+    let mut shared = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
+    world.broadcast_u64(&mut shared)?;
+    Ok(i32::try_from(shared[0]).ok())
 }
 
 #[cfg(test)]
@@ -413,13 +413,13 @@ mod tests {
                 all.clone().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
             }
         };
-        let error = unrelated_copies(&step(&[("SLURM_MPI_TYPE", "none")])).expect_err("alone");
+        let error = check_copies_are_connected(&step(&[("SLURM_MPI_TYPE", "none")])).expect_err("alone");
         assert_eq!(error.exit_code(), 2);
         let text = error.to_string();
         assert!(text.contains("srun started 4 copies") && text.contains("(--mpi=none)"), "{text}");
         for joined in [&[("PMIX_RANK", "0")], &[("PMI_FD", "9")], &[("OMPI_COMM_WORLD_SIZE", "4")]] {
-            assert!(unrelated_copies(&step(joined)).is_ok(), "{joined:?}");
+            assert!(check_copies_are_connected(&step(joined)).is_ok(), "{joined:?}");
         }
-        assert!(unrelated_copies(&|_| None).is_ok());
+        assert!(check_copies_are_connected(&|_| None).is_ok());
     }
 }

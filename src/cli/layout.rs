@@ -59,10 +59,10 @@ impl LayoutCommand {
         Table::of_flags(given).take("ranks").map(|item| item.count_within(1..=MOST_RANKS)).transpose()
     }
 
-    /// Shows the layout on stdout.
+    /// Prints the layout on stdout.
     ///
     /// # Errors
-    /// Usage errors as of [`DegreeArguments::layout`], and an environment error where stdout cannot be written.
+    /// Usage errors as of [`DegreeArguments::layout`], and an environment error if stdout cannot be written.
     pub fn execute(&self) -> Result<i32> {
         let stdout = std::io::stdout();
         self.show_on(columns(self.width), &mut BufWriter::new(stdout.lock()))?;

@@ -53,7 +53,7 @@ pub enum Kind {
 }
 
 impl ListCommand {
-    /// Gathers and shows.
+    /// Collects the entries and prints them.
     pub fn execute(&self) -> Result<i32> {
         let document = ListDocument::of(self.kind);
         self.shown.show(&document, |width| table::text(&document, self.kind, width))?;

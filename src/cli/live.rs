@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 
-/// A bar of cases.
+/// A progress bar of cases.
 pub(super) fn new_bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     // The template is a constant, so an error would show in every run; the default style is used then.
@@ -40,9 +40,9 @@ mod in_rank_0 {
 
     /// The rows of a run that this process measures.
     #[derive(Clone)]
-    pub(in crate::cli) struct Live(Arc<Mutex<Shown>>);
+    pub(in crate::cli) struct Live(Arc<Mutex<LiveTable>>);
 
-    struct Shown {
+    struct LiveTable {
         rows: Option<LiveRows>,
         bar: Option<ProgressBar>,
         cases: u64,
@@ -51,7 +51,7 @@ mod in_rank_0 {
     impl Live {
         pub(in crate::cli) fn new(rows: LiveRows) -> Live {
             let bar = std::io::stderr().is_terminal().then(new_bar);
-            Live(Arc::new(Mutex::new(Shown { rows: Some(rows), bar, cases: 0 })))
+            Live(Arc::new(Mutex::new(LiveTable { rows: Some(rows), bar, cases: 0 })))
         }
 
         /// A listener that prints the row of each line.
@@ -59,7 +59,7 @@ mod in_rank_0 {
             let shown = Arc::clone(&self.0);
             Listener::new(move |line| {
                 if let Ok(mut shown) = shown.lock() {
-                    shown.hear(line);
+                    shown.print_line(line);
                 }
             })
         }
@@ -74,8 +74,8 @@ mod in_rank_0 {
         }
     }
 
-    impl Shown {
-        fn hear(&mut self, line: &Line) {
+    impl LiveTable {
+        fn print_line(&mut self, line: &Line) {
             let text = self.rows.as_mut().map_or_else(String::new, |rows| rows.take(line));
             match (line, &self.bar) {
                 (Line::Plan(plan), Some(bar)) => bar.set_length(plan.case_lines),

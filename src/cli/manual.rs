@@ -104,7 +104,7 @@ fn completions(program: ProgramName, shell: Shell) -> Result<String> {
 
 /// The definition, in which arguments that take the name of a shipped file list those names as values.
 fn with_names(definition: Command) -> Command {
-    let names = |asked: &str| match asked {
+    let names = |requested: &str| match requested {
         "suite" => Shipped::Suite.names(),
         "model" => Shipped::Model.names(),
         "machine" => Shipped::Machine.names(),

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_differ_are_told_apart() {
+    fn different_layers_are_listed_separately() {
         let deepseek = document("deepseek-v3");
         let kinds: Vec<_> =
             deepseek.layers.iter().map(|kind| (kind.kind, kind.count, kind.ranges.as_slice())).collect();

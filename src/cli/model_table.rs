@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Spaces between columns.
 const GAP: u16 = 2;
-/// Ranges of layers that are listed before the rest is only counted.
+/// Ranges of layers that are listed; the rest is only counted.
 const MOST_RANGES: usize = 4;
 
 /// The complete table.
@@ -151,8 +151,8 @@ fn latent_attention(latent: &LatentAttention) -> String {
 fn experts_text(experts: &Mixture) -> String {
     let mut text =
         format!("{} of {}, {} for each token", experts.experts, experts.expert_feed_forward, experts.experts_per_token);
-    if let Some((groups, kept)) = experts.router_groups {
-        let _ = write!(text, " out of {kept} of {groups} groups");
+    if let Some((groups, selected)) = experts.router_groups {
+        let _ = write!(text, " out of {selected} of {groups} groups");
     }
     if experts.shared_experts > 0 {
         let _ = write!(text, "; {} shared, {} together", experts.shared_experts, experts.shared_feed_forward);
@@ -179,7 +179,7 @@ fn taken_as(value: &Value) -> String {
     }
 }
 
-/// 8030261248 as 8,030,261,248.
+/// Formats 8030261248 as 8,030,261,248.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

@@ -80,12 +80,12 @@ pub enum Protocol {
 }
 
 impl Algorithm {
-    /// As the flag has it.
+    /// The value of the flag.
     pub fn flag(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// As NCCL_ALGO has it, where one is forced.
+    /// The value of NCCL_ALGO, if an algorithm is forced.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Algorithm::Any => None,
@@ -101,12 +101,12 @@ impl Algorithm {
 }
 
 impl Protocol {
-    /// As the flag has it.
+    /// The value of the flag.
     pub fn flag(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// As NCCL_PROTO has it, where one is forced.
+    /// The value of NCCL_PROTO, if a protocol is forced.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Protocol::Any => None,
@@ -142,7 +142,7 @@ impl NcclArguments {
         }
     }
 
-    /// The one kind of buffers that is requested; plain where several are, of which some may be skipped.
+    /// The kind of buffers, if exactly one is requested; else plain.
     pub fn only_buffers(&self) -> Buffers {
         if let [only] = self.buffers[..] { only } else { Buffers::Plain }
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nccl_does_not_know_is_refused_with_what_it_does() {
+    fn unknown_nccl_values_are_refused_with_the_known_ones() {
         for (line, words) in [
             ("--algorithm rign", "possible values: any, ring, tree, collnet-direct"),
             ("--protocol ll256", "possible values: any, ll, ll128, simple"),

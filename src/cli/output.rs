@@ -1,4 +1,4 @@
-//! How results are shown: the flags that every program shares, and the writing to standard output.
+//! Flags for the output format that every program shares, and printing to standard output.
 
 use super::terminal;
 use crate::error::Result;
@@ -45,7 +45,7 @@ impl OutputArguments {
         terminal::columns_of(self.width, is_terminal)
     }
 
-    /// Whether to colour them.
+    /// Whether to use colours.
     pub(crate) fn colors(&self, is_terminal: bool) -> bool {
         terminal::colors(self.color, is_terminal)
     }

@@ -10,7 +10,7 @@ use crate::units::{Bytes, Seconds};
 use crate::workload::{PairsRequest, WorkPlan};
 use clap::Args;
 
-/// Many rounds make a long run, so each is short: with three replicates 16 ranks are done in half a minute.
+/// There are many rounds, so each is short: with three replicates 16 ranks take half a minute.
 const DEFAULT_BUDGET: Seconds = Seconds(0.1);
 
 /// Latency and bandwidth between every two ranks.

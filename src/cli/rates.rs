@@ -1,6 +1,6 @@
 //! Source of predicted times, given by flags: a fit, a machine file, or both.
 
-use super::places::say_taken;
+use super::places::report_resolved_file;
 use crate::config::{Machine, Shipped};
 use crate::cost::{Asked, Fit};
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ impl RatesFlags {
     /// If a file cannot be read or is invalid.
     pub fn read(&self) -> Result<RatesSource> {
         let fit = self.fit.as_ref().map(|path| Fit::read(path).map(|fit| (Box::new(fit), path.display().to_string())));
-        self.machine.iter().for_each(|machine| say_taken(Shipped::Machine, machine));
+        self.machine.iter().for_each(|machine| report_resolved_file(Shipped::Machine, machine));
         let machine = self.machine.as_ref().map(|path| Machine::load(path).map(Box::new));
         let named = match (fit.transpose()?, machine.transpose()?) {
             (Some((fit, name)), Some(machine)) => Named::Both(fit, name, machine),
@@ -90,8 +90,8 @@ impl RatesSource {
     ///
     /// # Errors
     /// If neither gives a number, or it is 0.
-    pub fn ranks_per_node(&self, asked: Option<u32>) -> Result<u32> {
-        match asked.or_else(|| self.machine().map(|machine| machine.ranks_per_node)) {
+    pub fn ranks_per_node(&self, requested: Option<u32>) -> Result<u32> {
+        match requested.or_else(|| self.machine().map(|machine| machine.ranks_per_node)) {
             Some(0) => Err(Error::usage("--ranks-per-node: found 0; accepted: 1 or more")),
             Some(ranks) => Ok(ranks),
             None => Err(Error::usage(

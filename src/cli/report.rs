@@ -13,7 +13,7 @@ use crate::verdict::{
 };
 use std::path::{Path, PathBuf};
 
-/// Fitting more cases than this takes longer than a report should.
+/// Fitting more cases would take too long for a report.
 const MOST_CASES_TO_FIT: usize = 20_000;
 
 /// Show a record as a table, or turn it into another format; `-o report.html` writes a page to send around
@@ -58,7 +58,7 @@ pub struct ReportCommand {
 }
 
 impl ReportCommand {
-    /// Reads, shows, and returns the exit code.
+    /// Reads the records, prints the report, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
         if let Some(path) = output {
@@ -166,7 +166,7 @@ fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"))
 }
 
-/// The cost model of the records themselves, or why there is none.
+/// The cost model fitted to the records, or why there is none.
 fn fitted(records: &[Judged]) -> std::result::Result<Fit, String> {
     let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
     if cases > MOST_CASES_TO_FIT {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_not_alike_are_refused_unless_that_is_meant_and_then_told() {
+    fn runs_that_differ_are_refused_unless_allowed_and_then_reported() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("one.jsonl"), folder.path().join("other.jsonl"));
         let output = folder.path().join("r.html");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_page_can_show_is_refused_for_text() {
+    fn page_options_are_refused_for_text() {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("r.jsonl");
         std::fs::write(&record, SAMPLE).unwrap();

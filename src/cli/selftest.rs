@@ -47,7 +47,7 @@ pub struct SelfTestCommand {
 }
 
 impl SelfTestCommand {
-    /// Tries, shows, and gives the exit code.
+    /// Runs the trials, prints the results, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let rule = SelfTestRule {
             level: 1.0 - self.confidence / 100.0,
@@ -105,8 +105,16 @@ fn table(tried: &SelfTest, width: u16) -> String {
             let promised =
                 trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised)));
             let [count, share, interval] = cells(&trial.counted);
-            let held = trial.decision.map_or("-", held).to_owned();
-            vec![what(trial.asked).to_owned(), trial.noise.name().to_owned(), count, share, interval, promised, held]
+            let decision_text = trial.decision.map_or("-", decision_text).to_owned();
+            vec![
+                what(trial.asked).to_owned(),
+                trial.noise.name().to_owned(),
+                count,
+                share,
+                interval,
+                promised,
+                decision_text,
+            ]
         })
         .collect();
     let mut out = plain(&columns, &rows, width);
@@ -152,7 +160,7 @@ fn what(asked: Asked) -> &'static str {
 }
 
 /// A share that is on the promised side by a statistically insignificant margin is called likely, not shown.
-fn held(decision: Decision) -> &'static str {
+fn decision_text(decision: Decision) -> &'static str {
     match decision {
         Decision::Pass => "shown",
         Decision::Fail | Decision::Error => "BROKEN",

@@ -1,6 +1,7 @@
-//! `commgauge simulate SUITE --machine M --nodes N`: rehearse a run before the machine is there.
+//! `commgauge simulate SUITE --machine M --nodes N`: rehearses a run on a simulated machine.
 //!
-//! Unlike `run --backend simulated` it takes few calls of each case and no stop rule, so that it can be repeated with many seeds.
+//! Unlike `run --backend simulated` it makes few calls of each case and has no stop rule, so that it can be repeated
+//! with many seeds.
 
 mod document;
 
@@ -60,11 +61,11 @@ pub struct SimulateCommand {
 }
 
 impl SimulateCommand {
-    /// Rehearses and shows.
+    /// Runs the rehearsals and prints the result.
     pub fn execute(&self) -> Result<i32> {
         let machine = self.machine()?;
-        places::say_taken(Shipped::Suite, &self.suite);
-        places::say_taken(Shipped::Machine, &self.machine);
+        places::report_resolved_file(Shipped::Suite, &self.suite);
+        places::report_resolved_file(Shipped::Machine, &self.machine);
         let request = self.request(&machine)?;
         let rehearsal = Rehearsal::new(&request)?;
         let first = request.settings.seed;

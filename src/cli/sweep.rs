@@ -120,12 +120,12 @@ pub struct SweepArguments {
     pub nccl_tests: NcclTestsFlags,
 }
 
-/// One of many, or all of them.
+/// One value, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen<T> {
-    /// Every one.
+    /// All values.
     All,
-    /// This one.
+    /// This value.
     One(T),
 }
 
@@ -149,7 +149,7 @@ impl SweepArguments {
     }
 }
 
-/// Reads one name, or `all`.
+/// Parses one name, or `all`.
 pub(super) fn parse_all_or<T: std::str::FromStr<Err = String>>(text: &str) -> Result<Chosen<T>, String> {
     if text == "all" { Ok(Chosen::All) } else { text.parse().map(Chosen::One) }
 }

@@ -28,7 +28,7 @@ pub struct AnswerArguments {
 }
 
 impl AnswerArguments {
-    /// Prints on stdout: the document as JSON, or the table that is made for a width.
+    /// Prints on stdout: the document as JSON, or the table for a width.
     pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
         match self.format {
             TableOrJson::Table => print(&table(columns(self.width))),
@@ -44,7 +44,7 @@ pub(crate) fn json(document: &impl Serialize) -> Result<String> {
     Ok(text + "\n")
 }
 
-/// Writes to stdout. A reader that closes the pipe early (`| head`) ends the writing quietly.
+/// Writes to stdout. If the reader closes the pipe early (`| head`), writing stops without an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     print_on(&mut std::io::stdout().lock(), text)
 }

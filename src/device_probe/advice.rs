@@ -6,7 +6,7 @@ pub fn advice(code: i32) -> Option<&'static str> {
         34 => {
             "the libcuda.so that was found is the toolkit's stub, made for linking: take its folder (.../stubs) off LD_LIBRARY_PATH"
         }
-        // Also where the device is exclusive and another process has it.
+        // Also if the device is in exclusive mode and used by another process.
         46 => {
             "another process has the device for itself (`nvidia-smi -q -d COMPUTE` shows the compute mode): end it, choose another device, \
              or let ranks share it through MPS (nvidia-cuda-mps-control -d)"
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_hosts_and_containers_have_a_mend_and_those_of_programs_none() {
+    fn errors_of_hosts_and_containers_have_a_fix_and_those_of_programs_none() {
         for (code, words) in [
             (34, "stubs"),
             (46, "compute mode"),
@@ -51,7 +51,7 @@ mod tests {
             (804, "compat"),
             (807, "MPS"),
         ] {
-            assert!(advice(code).is_some_and(|mend| mend.contains(words)), "{code}");
+            assert!(advice(code).is_some_and(|fix| fix.contains(words)), "{code}");
         }
         assert_eq!([0, 1, 2, 400, 700, 719].map(advice), [None; 6]);
     }

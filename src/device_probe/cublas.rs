@@ -9,7 +9,7 @@ const NEEDED: [&str; 5] =
     ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSetMathMode", "cublasGemmEx"];
 
 /// Loads the library and queries it.
-pub(super) fn ask(named: Option<&Path>) -> Result<CublasAnswer, String> {
+pub(super) fn query(named: Option<&Path>) -> Result<CublasAnswer, String> {
     let names: Vec<OsString> = match named {
         Some(path) => vec![path.into()],
         None => vec!["libcublas.so.13".into(), "libcublas.so.12".into()],

@@ -12,7 +12,7 @@ const PCI: [c_int; 3] = [33, 34, 50];
 const MOST_DEVICES: c_int = 64;
 
 /// Loads the driver and queries it.
-pub(super) fn ask() -> Result<CudaAnswer, String> {
+pub(super) fn query() -> Result<CudaAnswer, String> {
     let (library, file) = load(&["libcuda.so.1".into(), "libcuda.so".into()])?;
     let mut answer = CudaAnswer { file, ..CudaAnswer::default() };
     if let Err(problem) = fill(&library, &mut answer) {
@@ -109,9 +109,9 @@ fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
         if let Ok(name) = library.get::<unsafe extern "C" fn(Code, *mut *const c_char) -> Code>(b"cuGetErrorName\0") {
             let _ = name(code, &mut text);
         }
-        let said =
+        let message =
             if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
-        let mend = advice(code).map_or_else(String::new, |mend| format!(": {mend}"));
-        Err(format!("{call} failed with {said}{mend}"))
+        let fix = advice(code).map_or_else(String::new, |fix| format!(": {fix}"));
+        Err(format!("{call} failed with {message}{fix}"))
     }
 }

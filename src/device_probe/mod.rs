@@ -12,7 +12,7 @@ mod nvml;
 
 pub use advice::advice;
 pub use nccl_files::nccl_files;
-pub use nvml::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY};
+pub use nvml::{MOST_NVLINKS, NVML_LIBRARY, THROTTLE_REASONS};
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -23,18 +23,18 @@ const DOUBLE: &str = "commgauge double";
 /// A library that can be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// The CUDA driver's.
+    /// The CUDA driver.
     Cuda,
     /// NCCL.
     Nccl,
     /// cuBLAS.
     Cublas,
-    /// NVML, of which the driver's tools are made.
+    /// NVML, on which `nvidia-smi` is based.
     Nvml,
 }
 
 impl Probe {
-    /// All of them.
+    /// All libraries.
     pub const ALL: [Probe; 4] = [Probe::Cuda, Probe::Nccl, Probe::Cublas, Probe::Nvml];
 
     /// Name on the command line.
@@ -55,7 +55,7 @@ pub struct CudaAnswer {
     pub file: String,
     /// True if the devices identify themselves as stand-ins for tests.
     pub is_double: bool,
-    /// The newest CUDA that it serves, such as `12.8`.
+    /// The newest CUDA that the driver supports, such as `12.8`.
     pub cuda: String,
     /// Devices that this process may use.
     pub devices: Vec<Device>,
@@ -70,7 +70,7 @@ pub struct CudaAnswer {
 pub struct Device {
     /// Name.
     pub name: String,
-    /// Where it sits, as `0000:3b:00.0`.
+    /// PCI address, as `0000:3b:00.0`.
     pub pci: String,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -85,7 +85,7 @@ pub struct NcclAnswer {
     pub version: String,
     /// The CUDA that it was built with, such as `12.9`; absent if its file does not contain it.
     pub cuda: Option<String>,
-    /// Functions that are needed and not there.
+    /// Required functions that are missing.
     pub lacks: Vec<String>,
     /// Newer functions that are missing.
     pub lacks_newer: Vec<String>,
@@ -100,7 +100,7 @@ pub struct CublasAnswer {
     pub file: String,
     /// Its version, such as `13.1.0`.
     pub version: String,
-    /// Functions that are needed and not there.
+    /// Required functions that are missing.
     pub lacks: Vec<String>,
     /// The error that ended the query early, if any.
     pub problem: Option<String>,
@@ -126,39 +126,39 @@ pub struct NvmlDevice {
     pub problem: Option<String>,
     /// Name.
     pub name: String,
-    /// Where it sits.
+    /// PCI address.
     pub pci: String,
     /// Clock of the multiprocessors.
     pub multiprocessor_clock_mhz: Option<u32>,
-    /// The highest that they can have.
+    /// Maximum clock of the multiprocessors.
     pub highest_multiprocessor_clock_mhz: Option<u32>,
     /// Clock of the memory.
     pub memory_clock_mhz: Option<u32>,
-    /// The highest that it can have.
+    /// Maximum clock of the memory.
     pub highest_memory_clock_mhz: Option<u32>,
     /// Power drawn.
     pub power_watts: Option<u32>,
-    /// Power that it may draw.
+    /// Current power limit.
     pub power_limit_watts: Option<u32>,
-    /// Power that devices of its kind may draw.
+    /// Default power limit of the device.
     pub usual_power_limit_watts: Option<u32>,
     /// Temperature.
     pub temperature_celsius: Option<u32>,
-    /// The temperature from which it slows down.
+    /// Temperature at which it slows down.
     pub slowdown_celsius: Option<u32>,
     /// Names of the reasons why its clocks are throttled.
     pub held_back_by: Vec<String>,
     /// True if it is idle, so that its clocks may be low.
     pub is_idle: bool,
-    /// NVLinks that it has.
+    /// Number of NVLinks.
     pub nvlinks: u32,
-    /// NVLinks that are up.
+    /// Number of active NVLinks.
     pub nvlinks_active: u32,
-    /// Whether memory errors are corrected: now, and after a restart.
+    /// ECC mode: now, and after a restart.
     pub ecc: Option<(bool, bool)>,
-    /// Memory errors that could not be corrected, since the driver was loaded.
+    /// Uncorrected memory errors since the driver was loaded.
     pub uncorrected_errors: Option<u64>,
-    /// Whether it is divided: now, and after a reset.
+    /// MIG mode: now, and after a reset.
     pub mig: Option<(bool, bool)>,
     /// Whether persistence mode is on, which keeps the driver loaded while no process uses the device.
     pub is_persistent: Option<bool>,
@@ -170,15 +170,15 @@ pub struct NvmlDevice {
 /// Why the library cannot be loaded.
 pub fn answer(probe: Probe, named: Option<&Path>) -> Result<String, String> {
     let text = match probe {
-        Probe::Cuda => serde_json::to_string(&cuda::ask()?),
-        Probe::Nccl => serde_json::to_string(&nccl_library::ask(named)?),
-        Probe::Cublas => serde_json::to_string(&cublas::ask(named)?),
-        Probe::Nvml => serde_json::to_string(&nvml::ask()?),
+        Probe::Cuda => serde_json::to_string(&cuda::query()?),
+        Probe::Nccl => serde_json::to_string(&nccl_library::query(named)?),
+        Probe::Cublas => serde_json::to_string(&cublas::query(named)?),
+        Probe::Nvml => serde_json::to_string(&nvml::query()?),
     };
     text.map_err(|cause| cause.to_string())
 }
 
-/// Loads the first library that is there, by its names.
+/// Loads the first library of these names that exists.
 fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), String> {
     let mut problems = Vec::new();
     for name in names {
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_no_nccl_is_told_by_its_file() {
-        // Any library that is mapped already will do.
+    fn a_library_that_is_not_nccl_is_reported_with_its_file() {
+        // Any library that is already mapped works for this test.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libc.so"));
         let Some(libc) = libc else { return };
         assert_eq!(file_of("libc.so.6"), libc);
         let text = answer(Probe::Nccl, Some(Path::new(libc))).expect("loaded");
-        let said: NcclAnswer = serde_json::from_str(&text).unwrap();
-        assert!(said.problem.is_some_and(|problem| problem.contains("no ncclGetVersion")), "{text}");
+        let parsed: NcclAnswer = serde_json::from_str(&text).unwrap();
+        assert!(parsed.problem.is_some_and(|problem| problem.contains("no ncclGetVersion")), "{text}");
     }
 }

@@ -37,7 +37,7 @@ const NEWER: [(&str, &str); 6] = [
 ];
 
 /// Loads the library and queries it.
-pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
+pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     let (library, file) = load(&nccl_files(named))?;
     let cuda = File::open(&file).ok().and_then(built_with);
     let mut answer = NcclAnswer { file, cuda, ..NcclAnswer::default() };

@@ -1,4 +1,4 @@
-//! What the doctor found, as data; `commgauge doctor --format json` prints it.
+//! The doctor's report, as data; `commgauge doctor --format json` prints it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -98,8 +98,8 @@ impl Finding {
     }
 
     /// Adds the fix.
-    pub(super) fn mend(mut self, mend: impl Into<String>) -> Finding {
-        self.mend = Some(mend.into());
+    pub(super) fn with_fix(mut self, fix: impl Into<String>) -> Finding {
+        self.mend = Some(fix.into());
         self
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A query to a program or a library. It is run in another process, since any of them may hang or crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question<'a> {
+pub enum Query<'a> {
     /// `PROGRAM --version`.
     Version(&'a str),
     /// Which libraries a program would load, as `ldd` lists them.
@@ -16,7 +16,7 @@ pub enum Question<'a> {
 
 /// Outcome of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     /// The standard output.
     Text(String),
     /// The program or library does not exist: why it cannot be started.
@@ -30,35 +30,35 @@ pub enum Answer {
 /// Capacity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// All of it.
+    /// Total bytes.
     pub bytes: u64,
     /// Free bytes.
     pub free_bytes: u64,
 }
 
-/// A machine that can be looked at.
+/// Access to a machine's state.
 pub trait System {
-    /// Its name.
+    /// Host name.
     fn host(&self) -> String;
-    /// A variable of the environment.
+    /// An environment variable.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Variables that steer MPI, NCCL and the launcher: names and values.
+    /// Variables that configure MPI, NCCL and the launcher: names and values.
     fn variables(&self) -> Vec<(String, String)>;
     /// A file's text.
     fn read(&self, path: &str) -> Option<String>;
-    /// The names in a folder, sorted; none where there is no such folder.
+    /// The names in a folder, sorted; none if the folder does not exist.
     fn list(&self, path: &str) -> Option<Vec<String>>;
     /// Whether the path exists.
     fn exists(&self, path: &str) -> bool;
-    /// A question to another program.
-    fn ask(&self, question: Question) -> Answer;
-    /// Limits of this process: memory that may be locked, files that may be open; absent where there is none.
+    /// Queries another program or library.
+    fn query(&self, question: Query) -> Response;
+    /// Limits of this process: locked memory and open files; absent if unlimited.
     fn limits(&self) -> (Option<u64>, Option<u64>);
     /// The file system at a path.
     fn volume(&self, path: &str) -> Option<Volume>;
     /// Cores that ranks started here may use.
     fn cores(&self) -> u32;
-    /// Whether this is root.
+    /// Whether the user is root.
     fn is_root(&self) -> bool;
     /// Folder of this program.
     fn programs(&self) -> std::path::PathBuf;

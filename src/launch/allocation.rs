@@ -22,15 +22,15 @@ pub struct Allocation {
 const MPI_TYPE: &str = "SLURM_MPI_TYPE";
 
 impl Allocation {
-    /// That of this process; none outside of one.
+    /// The allocation of this process; none outside of one.
     pub fn here() -> Result<Option<Self>> {
         Self::of(&|name| std::env::var(name).ok())
     }
 
-    /// That of an environment.
+    /// Reads the allocation from an environment.
     ///
     /// # Errors
-    /// Where this process is one of several tasks of a step, or where the environment contradicts itself.
+    /// If this process is one of several tasks of a step, or the environment contradicts itself.
     pub fn of(environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let set = |name: &str| environment(name).filter(|text| !text.is_empty());
         let Some(job) = set("SLURM_JOB_ID") else { return Ok(None) };
@@ -74,30 +74,30 @@ impl Allocation {
     ///
     /// # Errors
     /// If more ranks are requested than the allocation has.
-    pub fn ranks_for(&self, asked: Option<u32>) -> Result<u32> {
-        match asked {
-            Some(asked) if asked > self.ranks => Err(Error::usage(format!(
-                "-n {asked}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or request --ntasks={asked} from \
+    pub fn ranks_for(&self, requested: Option<u32>) -> Result<u32> {
+        match requested {
+            Some(requested) if requested > self.ranks => Err(Error::usage(format!(
+                "-n {requested}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or request --ntasks={requested} from \
                  Slurm",
                 self.job,
                 self.ranks,
                 self.hosts.len(),
                 self.host_list
             ))),
-            asked => Ok(asked.unwrap_or(self.ranks)),
+            requested => Ok(requested.unwrap_or(self.ranks)),
         }
     }
 
-    /// Refuses hosts, as in `a:2,b:2`, that are not of this allocation, or for which it has fewer ranks.
+    /// Rejects hosts, as in `a:2,b:2`, that are not part of this allocation, or for which it has fewer ranks.
     ///
     /// # Errors
-    /// Names the first such host.
-    pub fn check_hosts(&self, asked: &str) -> Result<()> {
-        for part in asked.split(',') {
+    /// A usage error that names the first such host.
+    pub fn check_hosts(&self, requested: &str) -> Result<()> {
+        for part in requested.split(',') {
             let (name, count) = part.split_once(':').unwrap_or((part, "1"));
             let Some(host) = self.hosts.iter().find(|host| host.0 == name) else {
                 return Err(Error::usage(format!(
-                    "--hosts {asked}: {name} is not of Slurm job {}, which has {}{}",
+                    "--hosts {requested}: {name} is not of Slurm job {}, which has {}{}",
                     self.job,
                     self.host_list,
                     first_difference(name, &self.host_list)
@@ -105,7 +105,7 @@ impl Allocation {
             };
             if count.parse().is_ok_and(|count: u32| count > host.1) {
                 return Err(Error::usage(format!(
-                    "--hosts {asked}: Slurm job {} has {} ranks on {name}, not {count}",
+                    "--hosts {requested}: Slurm job {} has {} ranks on {name}, not {count}",
                     self.job, host.1
                 )));
             }
@@ -120,7 +120,7 @@ impl Allocation {
     }
 
     /// A sentence that describes the part of the allocation in use.
-    pub fn sentence(&self, ranks: u32) -> String {
+    pub fn describe(&self, ranks: u32) -> String {
         let of = if ranks == self.ranks { String::new() } else { format!(" of its {}", self.ranks) };
         let hosts = if self.hosts.len() == 1 { "host" } else { "hosts" };
         format!("Slurm job {}: {ranks}{of} ranks on {} {hosts} ({})", self.job, self.hosts.len(), self.host_list)

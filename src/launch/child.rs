@@ -17,15 +17,15 @@ pub const GRACE: Duration = Duration::from_secs(5);
 /// Polling interval of the watcher, and the longest delay of a signal.
 const TICK: Duration = Duration::from_millis(50);
 /// Bytes at the end of the output that are retained to diagnose a failed launch.
-const KEPT_BYTES: usize = 64 * 1024;
+const RETAINED_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Whoever follows a launch.
+/// Observer of a launch.
 pub trait Watch {
     /// Called every few milliseconds, and once more after the end.
     fn tick(&mut self);
     /// A line that the launcher or a rank printed.
     fn output(&mut self, line: &str);
-    /// A signal to pass on, if one arrived since the last call.
+    /// A signal to forward, if one arrived since the last call.
     fn signal(&mut self) -> Option<i32>;
 }
 
@@ -36,7 +36,7 @@ pub struct Ending {
     pub code: Option<i32>,
     /// The signal that ended the launcher.
     pub signal: Option<i32>,
-    /// The first signal that we passed on.
+    /// The first signal that was forwarded.
     pub interrupted_by: Option<i32>,
     /// The end of the output of launcher and ranks.
     pub output: String,
@@ -68,7 +68,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
     wait_for_watchdog(mark, GRACE);
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
-        pass_on(&line, &mut ending, watch);
+        forward(&line, &mut ending, watch);
     }
     watch.tick();
     let status = status?;
@@ -89,7 +89,7 @@ fn wait(
         let next = Instant::now() + TICK;
         loop {
             match lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(line) => pass_on(&line, ending, watch),
+                Ok(line) => forward(&line, ending, watch),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -105,7 +105,7 @@ fn wait(
             let again = ending.interrupted_by.is_some();
             ending.interrupted_by.get_or_insert(number);
             deadline.get_or_insert(Instant::now() + stop.grace);
-            kill_group(child, if again { Signal::KILL } else { passed_on(number, stop.signal) });
+            kill_group(child, if again { Signal::KILL } else { forwarded(number, stop.signal) });
         }
         if deadline.is_some_and(|deadline| Instant::now() > deadline) {
             kill_group(child, Signal::KILL);
@@ -125,7 +125,7 @@ struct Stop {
     grace: Duration,
 }
 
-fn passed_on(number: i32, instead: Option<i32>) -> Signal {
+fn forwarded(number: i32, instead: Option<i32>) -> Signal {
     if let Some(signal) = instead.and_then(Signal::from_named_raw) {
         return signal;
     }
@@ -139,12 +139,12 @@ fn kill_group(child: &Child, signal: Signal) {
     }
 }
 
-fn pass_on(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
+fn forward(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
     watch.output(line);
     ending.output.push_str(line);
     ending.output.push('\n');
-    if ending.output.len() > 2 * KEPT_BYTES {
-        let mut from = ending.output.len() - KEPT_BYTES;
+    if ending.output.len() > 2 * RETAINED_OUTPUT_BYTES {
+        let mut from = ending.output.len() - RETAINED_OUTPUT_BYTES;
         while !ending.output.is_char_boundary(from) {
             from += 1;
         }
@@ -152,7 +152,8 @@ fn pass_on(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
     }
 }
 
-/// Both streams of the child, line by line, through a channel that is bounded so that a flood waits instead of piling up.
+/// Both streams of the child, line by line, through a bounded channel, so that too much output blocks the child instead
+/// of filling memory.
 fn read_lines(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = sync_channel(256);
     if let Some(stream) = child.stdout.take() {
@@ -170,8 +171,8 @@ fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // A line that never ends is cut, so that it cannot fill the memory.
-            match reader.by_ref().take(KEPT_BYTES as u64).read_until(b'\n', &mut line) {
+            // A line without end is cut, so that it cannot fill the memory.
+            match reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }

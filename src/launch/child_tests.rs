@@ -25,7 +25,7 @@ impl Watch for Script {
 }
 
 /// Long enough for a program to handle its signal on a busy machine.
-const OWN_GRACE: Duration = Duration::from_secs(3);
+const LONG_GRACE: Duration = Duration::from_secs(3);
 
 fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>, Duration) {
     let command = LaunchCommand {
@@ -37,7 +37,7 @@ fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>
     let mut watch = Script { signals: signals.to_vec(), ticks: 0, lines: Vec::new() };
     let start = Instant::now();
     let mark = format!("{mark}-{}", std::process::id());
-    let ending = supervise(&command, &mark, OWN_GRACE, &mut watch).expect("it starts");
+    let ending = supervise(&command, &mark, LONG_GRACE, &mut watch).expect("it starts");
     (ending, watch.lines, start.elapsed())
 }
 
@@ -69,7 +69,7 @@ fn output_status_and_environment_come_through() {
 }
 
 #[test]
-fn an_interrupted_launch_may_end_in_its_own_way() {
+fn an_interrupted_launch_may_handle_the_signal() {
     // Not SIGINT: a shell started with SIGINT ignored, as scripts start background processes, cannot trap it.
     let (ending, lines, _) =
         run("trap 'echo told; exit 1' TERM; echo ready; while :; do sleep 0.05; done", "own-way", &[(6, 15)]);
@@ -82,7 +82,7 @@ fn an_interrupted_launch_may_end_in_its_own_way() {
 fn a_launch_that_ignores_the_signal_is_killed_after_the_grace() {
     let (ending, _, elapsed) = run("trap '' INT; echo ready; while :; do sleep 0.05; done", "deaf", &[(4, 2)]);
     assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(2)));
-    assert!(elapsed > OWN_GRACE && elapsed < 3 * OWN_GRACE, "{elapsed:?}");
+    assert!(elapsed > LONG_GRACE && elapsed < 3 * LONG_GRACE, "{elapsed:?}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_second_signal_kills_at_once() {
     let (ending, _, elapsed) =
         run("trap '' TERM INT; echo ready; while :; do sleep 0.05; done", "twice", &[(4, 15), (6, 2)]);
     assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(15)));
-    assert!(elapsed < OWN_GRACE, "{elapsed:?}");
+    assert!(elapsed < LONG_GRACE, "{elapsed:?}");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn a_flood_of_output_keeps_only_its_end() {
     let (ending, lines, _) =
         run("i=0; while [ $i -lt 20000 ]; do echo 0123456789abcdef; i=$((i+1)); done; echo last", "flood", &[]);
     assert_eq!(lines.len(), 20_001);
-    assert!(ending.output.len() <= 2 * KEPT_BYTES && ending.output.ends_with("last\n"));
+    assert!(ending.output.len() <= 2 * RETAINED_OUTPUT_BYTES && ending.output.ends_with("last\n"));
 }

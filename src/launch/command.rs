@@ -14,9 +14,9 @@ pub struct Request {
     pub ranks: u32,
     /// Hosts as the user named them, such as `a:2,b:2`.
     pub hosts: Option<String>,
-    /// A file of hosts, in the launcher's own form.
+    /// A file of hosts, in the launcher's format.
     pub host_file: Option<String>,
-    /// Cores that the ranks share: of this host, or of the Slurm allocation. Not looked at where hosts are named.
+    /// Cores that the ranks share: those of this host, or of the Slurm allocation. Ignored if hosts are named.
     pub cores: u32,
     /// The value of srun's `--mpi`; Slurm's own setting applies where there is none.
     pub srun_mpi: Option<String>,
@@ -67,29 +67,29 @@ impl LaunchCommand {
     }
 }
 
-/// How ranks and cores go together.
+/// Cores available to the ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
-    /// A core for each rank: each is bound to its own, unless its threads need several.
+enum CoreSupply {
+    /// At least a core for each rank: each is bound to its own, unless its threads need several.
     Enough,
-    /// More ranks than cores: they take turns, unbound.
-    Shared,
+    /// More ranks than cores: the ranks are not bound.
+    Oversubscribed,
     /// The user named the hosts, whose cores are not known here: the launcher's default binding applies.
     Unknown,
 }
 
-/// Builds the command for the launcher at hand.
+/// Builds the command for a launcher.
 pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     if request.hosts.is_some() && request.host_file.is_some() {
         return Err(Error::usage("--hosts and --hostfile both say where the ranks go; give one of them"));
     }
     let (mut environment, mut arguments) = (Vec::new(), Vec::new());
-    let room = room(request)?;
+    let core_supply = core_supply(request)?;
     match launcher.family {
-        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, room, &mut arguments),
-        Family::Mpich => mpich(request, room, &mut arguments, &mut environment),
-        Family::IntelMpi => intel_mpi(request, room, &mut arguments)?,
-        Family::Slurm => slurm(request, room, &mut arguments, &mut environment)?,
+        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, core_supply, &mut arguments),
+        Family::Mpich => mpich(request, core_supply, &mut arguments, &mut environment),
+        Family::IntelMpi => intel_mpi(request, core_supply, &mut arguments)?,
+        Family::Slurm => slurm(request, core_supply, &mut arguments, &mut environment)?,
     }
     arguments.extend(request.launcher_arguments.iter().cloned());
     arguments.push(request.program.clone());
@@ -108,22 +108,22 @@ pub(super) fn stop_signal(family: Family) -> Option<i32> {
     }
 }
 
-fn room(request: &Request) -> Result<Room> {
+fn core_supply(request: &Request) -> Result<CoreSupply> {
     if let Some(hosts) = &request.hosts {
         let slots = parse_hosts(hosts)?.iter().map(|host| u64::from(host.1)).sum::<u64>();
-        return Ok(if u64::from(request.ranks) > slots { Room::Shared } else { Room::Unknown });
+        return Ok(if u64::from(request.ranks) > slots { CoreSupply::Oversubscribed } else { CoreSupply::Unknown });
     }
     Ok(match () {
-        () if request.host_file.is_some() => Room::Unknown,
-        () if request.ranks > request.cores => Room::Shared,
-        () => Room::Enough,
+        () if request.host_file.is_some() => CoreSupply::Unknown,
+        () if request.ranks > request.cores => CoreSupply::Oversubscribed,
+        () => CoreSupply::Enough,
     })
 }
 
-/// The hosts of `--hosts HOST[:RANKS],...`, each with its slots; a host without a number has one, as Open MPI and MPICH count.
+/// Parses `--hosts HOST[:RANKS],...` to hosts with slots; a host without a number has one, as in Open MPI and MPICH.
 ///
 /// # Errors
-/// A usage error that names the part that is none.
+/// A usage error that names the invalid part.
 pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
     text.split(',')
         .map(|part| {
@@ -137,15 +137,15 @@ pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
 }
 
 /// Whether the user's own launcher arguments contain one of the flags, so that ours would contradict them.
-fn settled(request: &Request, flags: &[&str]) -> bool {
+fn is_set_by_user(request: &Request, flags: &[&str]) -> bool {
     request.launcher_arguments.iter().any(|word| {
         let word = word.trim_start_matches('-');
         flags.iter().any(|flag| word == *flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
     })
 }
 
-fn open_mpi(family: Family, request: &Request, room: Room, arguments: &mut Vec<String>) {
-    if request.root && !settled(request, &["allow-run-as-root"]) {
+fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) {
+    if request.root && !is_set_by_user(request, &["allow-run-as-root"]) {
         push(arguments, &["--allow-run-as-root"]);
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
@@ -155,16 +155,18 @@ fn open_mpi(family: Family, request: &Request, room: Room, arguments: &mut Vec<S
     if let Some(file) = &request.host_file {
         push(arguments, &["--hostfile", file]);
     }
-    if room == Room::Shared {
+    if core_supply == CoreSupply::Oversubscribed {
         match family {
-            Family::OpenMpi5 if !settled(request, &["map-by"]) => push(arguments, &["--map-by", ":OVERSUBSCRIBE"]),
-            Family::OpenMpi4 if !settled(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
+            Family::OpenMpi5 if !is_set_by_user(request, &["map-by"]) => {
+                push(arguments, &["--map-by", ":OVERSUBSCRIBE"])
+            }
+            Family::OpenMpi4 if !is_set_by_user(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
             _ => {}
         }
         // Open MPI yields by itself only if it detects oversubscription, and it does not see a container's CPU quota.
         push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
     }
-    bind(request, room, "--bind-to", arguments);
+    bind(request, core_supply, "--bind-to", arguments);
 }
 
 /// Makes MPICH yield processors while its ranks wait, which it does not do by default: the first variable is for the
@@ -176,8 +178,13 @@ const MPICH_YIELDS: [(&str, &str); 3] = [
     ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
 ];
 
-fn mpich(request: &Request, room: Room, arguments: &mut Vec<String>, environment: &mut Vec<(String, String)>) {
-    if room == Room::Shared {
+fn mpich(
+    request: &Request,
+    core_supply: CoreSupply,
+    arguments: &mut Vec<String>,
+    environment: &mut Vec<(String, String)>,
+) {
+    if core_supply == CoreSupply::Oversubscribed {
         environment.extend(MPICH_YIELDS.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
@@ -187,12 +194,12 @@ fn mpich(request: &Request, room: Room, arguments: &mut Vec<String>, environment
     if let Some(file) = &request.host_file {
         push(arguments, &["-f", file]);
     }
-    bind(request, room, "-bind-to", arguments);
+    bind(request, core_supply, "-bind-to", arguments);
 }
 
 /// Arguments of Hydra, except for hosts: Hydra takes one number of ranks for all hosts. Its ranks yield processors by
 /// default.
-fn intel_mpi(request: &Request, room: Room, arguments: &mut Vec<String>) -> Result<()> {
+fn intel_mpi(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) -> Result<()> {
     push(arguments, &["-n", &request.ranks.to_string()]);
     if let Some(text) = &request.hosts {
         let (names, slots) = equal_hosts(text, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
@@ -201,11 +208,11 @@ fn intel_mpi(request: &Request, room: Room, arguments: &mut Vec<String>) -> Resu
     if let Some(file) = &request.host_file {
         push(arguments, &["-machinefile", file]);
     }
-    bind(request, room, "-bind-to", arguments);
+    bind(request, core_supply, "-bind-to", arguments);
     Ok(())
 }
 
-/// Names of hosts, and the slots that each of them has.
+/// Host names, and the number of slots that all of them have.
 fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<&'a str>, u32)> {
     let hosts = parse_hosts(text)?;
     let slots = hosts.first().map_or(1, |host| host.1);
@@ -217,34 +224,34 @@ fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<
     Ok((hosts.iter().map(|host| host.0).collect(), slots))
 }
 
-fn bind(request: &Request, room: Room, flag: &str, arguments: &mut Vec<String>) {
-    if settled(request, &["bind-to"]) {
+fn bind(request: &Request, core_supply: CoreSupply, flag: &str, arguments: &mut Vec<String>) {
+    if is_set_by_user(request, &["bind-to"]) {
         return;
     }
-    match room {
+    match core_supply {
         // Threads inherit the binding of their process; without binding NCCL places its own near the GPU.
-        Room::Enough | Room::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
-        Room::Enough => push(arguments, &[flag, "core"]),
-        Room::Shared => push(arguments, &[flag, "none"]),
-        Room::Unknown => {}
+        CoreSupply::Enough | CoreSupply::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
+        CoreSupply::Enough => push(arguments, &[flag, "core"]),
+        CoreSupply::Oversubscribed => push(arguments, &[flag, "none"]),
+        CoreSupply::Unknown => {}
     }
 }
 
 /// Without `--kill-on-bad-exit` the other ranks would wait for a failed one until the allocation ends.
 fn slurm(
     request: &Request,
-    room: Room,
+    core_supply: CoreSupply,
     arguments: &mut Vec<String>,
     environment: &mut Vec<(String, String)>,
 ) -> Result<()> {
     push(arguments, &[&format!("--ntasks={}", request.ranks), "--kill-on-bad-exit=1"]);
-    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !settled(request, &["mpi"])) {
+    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, &["mpi"])) {
         push(arguments, &[&format!("--mpi={mpi}")]);
     }
     if let Some(text) = &request.hosts {
         let (names, slots) = equal_hosts(text, "srun", "a --hostfile with one line per rank")?;
         push(arguments, &[&format!("--nodelist={}", names.join(","))]);
-        if room == Room::Unknown && text.contains(':') {
+        if core_supply == CoreSupply::Unknown && text.contains(':') {
             push(arguments, &[&format!("--ntasks-per-node={slots}")]);
         }
     }
@@ -253,11 +260,13 @@ fn slurm(
         environment.push(("SLURM_HOSTFILE".into(), file.clone()));
         push(arguments, &["--distribution=arbitrary"]);
     }
-    let bound = settled(request, &["cpu-bind"]);
-    match room {
-        Room::Enough | Room::Unknown if !bound && request.has_threads => push(arguments, &["--cpu-bind=none"]),
-        Room::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
-        Room::Shared => {
+    let bound = is_set_by_user(request, &["cpu-bind"]);
+    match core_supply {
+        CoreSupply::Enough | CoreSupply::Unknown if !bound && request.has_threads => {
+            push(arguments, &["--cpu-bind=none"])
+        }
+        CoreSupply::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
+        CoreSupply::Oversubscribed => {
             push(arguments, &["--overcommit"]);
             if !bound {
                 push(arguments, &["--cpu-bind=none"]);

@@ -49,7 +49,7 @@ fn open_mpi_signal(words: &[&str]) -> Option<Death> {
     })
 }
 
-/// `Process name: [[17870,1],1] Exit code: 3`, with 5 `[prterun-vm-10777@1,0]`: the rank is behind the last comma.
+/// `Process name: [[17870,1],1] Exit code: 3`, in version 5 `[prterun-vm-10777@1,0]`: the rank follows the last comma.
 fn open_mpi_exit(words: &[&str]) -> Option<Death> {
     let ["Process", "name:", name, "Exit", "code:", code, ..] = words else { return None };
     let rank = name.strip_suffix(']')?.rsplit(',').next()?.parse().ok()?;
@@ -61,11 +61,11 @@ fn mpich(words: &[&str]) -> Option<Death> {
     let ["PID", pid, "RUNNING", "AT", host, "=", "EXIT", "CODE:", code, rest @ ..] = words else { return None };
     let code = code.parse().ok()?;
     let end = rest.iter().position(|word| *word == "PID").unwrap_or(rest.len());
-    let told = rest[..end].windows(2).find(|pair| pair[0] == "(signal");
-    let told: Option<i32> = told.and_then(|pair| pair[1].trim_end_matches(')').parse().ok());
+    let named = rest[..end].windows(2).find(|pair| pair[0] == "(signal");
+    let named: Option<i32> = named.and_then(|pair| pair[1].trim_end_matches(')').parse().ok());
     // If a code of 9 comes with another signal, process and code belong to a rank that the launcher killed afterwards,
     // and the signal to the first.
-    let (pid, cause) = match told {
+    let (pid, cause) = match named {
         Some(signal) if signal == code => (pid.parse().ok(), Cause::Signal(signal)),
         Some(signal) if code == 9 => (None, Cause::Signal(signal)),
         _ => (pid.parse().ok(), Cause::Exit(code)),

@@ -15,7 +15,7 @@ pub enum Family {
     Slurm,
 }
 
-/// The MPI that the launched programs were built against. Another one's launcher would start every rank alone.
+/// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
     /// Open MPI, any version: 4 and 5 share their binary interface.
@@ -24,7 +24,7 @@ pub enum Flavor {
     Mpich,
 }
 
-/// A launcher that is there.
+/// A launcher that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
     /// The program to run: a name on the search path, or a path.
@@ -48,7 +48,7 @@ impl Flavor {
         }
     }
 
-    /// The folder of its programs in packages that have them for several MPIs.
+    /// The folder of its programs in packages for several MPIs.
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::OpenMpi => "open-mpi",
@@ -76,7 +76,7 @@ impl Family {
         }
     }
 
-    /// The MPI that it belongs to; none for Slurm, which is of no MPI.
+    /// The MPI that it belongs to; none for Slurm.
     pub fn flavor(self) -> Option<Flavor> {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => Some(Flavor::OpenMpi),
@@ -85,7 +85,7 @@ impl Family {
         }
     }
 
-    /// Whether ranks of that MPI find each other under this launcher. Slurm serves both, if the site has set it up.
+    /// Whether ranks of that MPI can connect under this launcher. Slurm supports both, if the site has set it up.
     pub fn starts(self, flavor: Flavor) -> bool {
         self.flavor().is_none_or(|own| own == flavor)
     }
@@ -129,7 +129,7 @@ mod tests {
     const INTEL: &str = "Intel(R) MPI Library for Linux* OS, Version 2021.11 Build 20231005 (id: 74c4a23)\n";
 
     #[test]
-    fn the_version_text_tells_the_family() {
+    fn the_family_is_read_from_the_version_text() {
         let known = |family, version: &str| Some((family, version.to_owned()));
         for (text, expected) in [
             ("", None),

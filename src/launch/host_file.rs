@@ -30,8 +30,8 @@ pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>>
             "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
         )));
     }
-    let said = hosts.iter().any(|host| host.1.is_some());
-    let each = if said { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
+    let has_slots = hosts.iter().any(|host| host.1.is_some());
+    let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
     let slots = hosts.iter().flat_map(|(host, slots)| std::iter::repeat_n(host, slots.unwrap_or(each) as usize));
     // Ranks beyond the last slot wrap around to the first host.
     Ok(slots.cycle().take(ranks as usize).cloned().collect())
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_host_or_no_number_is_refused_with_its_line() {
+    fn lines_without_host_or_number_are_refused() {
         for (text, words) in [
             ("", "it names no host"),
             ("# all down\n", "it names no host"),

@@ -1,9 +1,9 @@
 //! Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
 
-/// More hosts than any list may name; a slip such as `a[0-999999999]` must not fill the memory.
+/// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
 pub(super) const MOST_HOSTS: usize = 1 << 17;
 
-/// All names of a list, in its order; none if it is not one.
+/// All names of a list, in its order; none if it cannot be parsed.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for part in split_outside_brackets(list)? {
@@ -16,7 +16,7 @@ pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// `; did you mean a2?`, where a name of the list is near.
+/// `; did you mean a2?`, if the list has a similar name.
 pub(super) fn first_difference(name: &str, list: &str) -> String {
     let names = expand(list).unwrap_or_default();
     let likeness = |known: &&String| strsim::jaro_winkler(name, known);
@@ -44,7 +44,7 @@ fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
     (!inside && parts.iter().all(|part| !part.is_empty())).then_some(parts)
 }
 
-/// One name, with any number of bracketed numbers in it; the last one runs fastest.
+/// Expands one name with any number of bracketed ranges; the last one varies fastest.
 fn expand_one(part: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = part;

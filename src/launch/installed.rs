@@ -4,7 +4,7 @@
 //! The layout of a package is defined by `scripts/package`.
 
 use super::family::{Family, Flavor};
-use super::find::{Surroundings, find, probe};
+use super::find::{LauncherContext, find, probe};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -16,20 +16,21 @@ pub fn program(name: &str, family: Family) -> Result<PathBuf> {
     program_from(&own()?, name, family, &flavor)
 }
 
-/// The MPI of the launched programs, if there is only one that they can be of; `None` where a package has them for several.
+/// The MPI of the launched programs, if it is unambiguous; `None` for a package with several.
 pub(super) fn only_flavor() -> Option<Flavor> {
     only_flavor_from(own().ok().as_deref())
 }
 
-/// The MPI of the launched programs: the one of a package's that the first launcher on PATH belongs to, else the one of this build.
+/// The MPI of the launched programs: in a package, the one that matches the first launcher on PATH, else the one of
+/// this build.
 pub fn flavor() -> Option<Flavor> {
     only_flavor().or_else(|| {
-        let launcher = find("auto", Surroundings { in_slurm: false, flavor: None }, &probe).ok()?;
+        let launcher = find("auto", LauncherContext { in_slurm: false, flavor: None }, &probe).ok()?;
         launcher.family.flavor()
     })
 }
 
-/// The folder of the launched programs of that MPI, for the launcher that is taken.
+/// The folder of the launched programs of that MPI.
 pub fn folder() -> Option<PathBuf> {
     let own = own().ok()?;
     flavor().and_then(|flavor| packaged(&own, flavor)).or_else(|| own.parent().map(Path::to_owned))
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_are_missing_or_cannot_be_told_apart_are_named_with_what_to_do() {
+    fn missing_or_ambiguous_programs_are_named_with_the_fix() {
         let one = ["bin/commgauge", "lib/commgauge/open-mpi/commgauge-suite"];
         for (files, name, family, words) in [
             (&BOTH[..], "commgauge-suite", Family::Slurm, ["srun starts", "put the one"]),

@@ -25,7 +25,7 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
         if Instant::now() >= patience {
             killed = killed.max(alive.len());
             for pid in alive {
-                // It may have ended meanwhile, which is just as well.
+                // It may have ended already.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
@@ -33,7 +33,7 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
     }
 }
 
-/// Gives the watchdog of a launch, which outlives its ranks for a moment, the time to write down how they ended.
+/// Gives the watchdog of a launch, which outlives its ranks for a moment, time to record how they ended.
 pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
     let deadline = Instant::now() + patience;
     let wanted = format!("{COLLECTOR_VARIABLE}={mark}");
@@ -44,7 +44,7 @@ pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
         }
         if Instant::now() > deadline {
             for pid in left {
-                // It may have ended meanwhile, which is just as well.
+                // It may have ended already.
                 let _ = kill_process(pid, Signal::KILL);
             }
             return;

@@ -15,11 +15,11 @@ pub enum Fact {
     MpiLibrary,
     /// Version of the NCCL that was loaded.
     NcclVersion,
-    /// Its file.
+    /// File of the NCCL that was loaded.
     NcclFile,
     /// Version of the GPU driver.
     GpuDriver,
-    /// Variables that steer MPI, NCCL, their transports and the threads, one on each line.
+    /// Variables that configure MPI, NCCL, their transports and the threads, one on each line.
     Environment,
     /// Name of the rank's device.
     DeviceModel,
@@ -33,16 +33,16 @@ pub enum Fact {
 
 /// Severity of a difference between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Weight {
+pub(super) enum Severity {
     /// The difference is only displayed.
-    Shown,
+    Info,
     /// The run continues with a note in its record; no measurement is affected.
     Note,
     /// The run continues, and its record is marked as unreliable.
     Warning,
-    /// Refused, unless mixed ranks were allowed; then a warning.
+    /// The run is refused, unless mixed ranks are allowed; then a warning.
     Mixed,
-    /// Always refused.
+    /// The run is refused in any case.
     Refusal,
 }
 
@@ -96,14 +96,14 @@ impl Fact {
     }
 
     /// Severity of a difference in this fact; for lists, of a difference in the line of this name.
-    pub(super) fn weight(self, line: &str) -> Weight {
+    pub(super) fn severity(self, line: &str) -> Severity {
         match self {
-            // NCCL connects no ranks of different versions (`src/init.cc`, "Mismatched NCCL version detected").
-            Fact::Program | Fact::Suite | Fact::Settings | Fact::NcclVersion => Weight::Refusal,
-            Fact::MpiLibrary | Fact::NcclFile | Fact::GpuDriver => Weight::Mixed,
-            Fact::Environment => super::variables::weight(line),
-            Fact::DeviceModel | Fact::Processor => Weight::Warning,
-            Fact::DeviceUuid | Fact::Kernel => Weight::Shown,
+            // NCCL cannot connect ranks of different versions (`src/init.cc`, "Mismatched NCCL version detected").
+            Fact::Program | Fact::Suite | Fact::Settings | Fact::NcclVersion => Severity::Refusal,
+            Fact::MpiLibrary | Fact::NcclFile | Fact::GpuDriver => Severity::Mixed,
+            Fact::Environment => super::variables::severity(line),
+            Fact::DeviceModel | Fact::Processor => Severity::Warning,
+            Fact::DeviceUuid | Fact::Kernel => Severity::Info,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How many calls make a streaming sample: so many that the mark and the clock's resolution vanish in it, one where a single call is long enough.
+//! Chooses the number of calls in a streaming sample: large enough that the cost of a mark and the clock's resolution
+//! are negligible, or one if a single call is long enough.
 
 use super::batch::Batch;
 use super::{MeasureContext, streaming_batch};
@@ -11,7 +12,7 @@ const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
 /// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
 const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
 const MOST_CALLS: u64 = 1 << 16;
-/// Samples of a trial, of which the middle one counts.
+/// Samples of a trial, whose median counts.
 const TRIAL_SAMPLES: u32 = 3;
 const TRIAL_MARKS: usize = 33;
 
@@ -67,7 +68,7 @@ fn most_calls(context: &MeasureContext) -> u64 {
     }
 }
 
-/// The samples of a fixed number of calls are equally long, so that their number must divide it.
+/// With a fixed number of calls, all samples must be equally long, so their number must divide it.
 fn largest_divisor(total: u32, at_most: u32) -> u32 {
     (1..=at_most.max(1)).rev().find(|calls| total.is_multiple_of(*calls)).unwrap_or(1)
 }
@@ -105,7 +106,7 @@ mod tests {
         for (known, nanoseconds, mark_cost, calls) in [
             (Some(300.0), 300, 25, 160..=340),
             (Some(60_000.0), 60_000, 25, 1..=1),
-            // Warming up was slow, the calls are not.
+            // The warm-up was slow, the calls are not.
             (Some(40_000.0), 300, 25, 160..=600),
             (None, 300, 25, 160..=600),
             // Reading a virtual clock takes no time.

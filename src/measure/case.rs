@@ -1,6 +1,6 @@
-//! One case from the first fill to the last check, in named phases. Called by all processes in the same order.
+//! Measures one case from the first fill to the last check, in named phases. Called by all processes in the same order.
 //!
-//! An error inside a collective cannot be repaired: it is returned, and the caller ends the launch.
+//! An error inside a collective cannot be recovered: it is returned, and the caller ends the launch.
 
 use super::MeasureContext;
 use super::batch::Batch;
@@ -41,7 +41,7 @@ pub struct CaseResult {
     pub sampling: Seconds,
     /// Every rank's own times; empty where the groups are pairs.
     pub histograms: Vec<RankHistogram>,
-    /// The middle of every rank's own times, where the groups are pairs.
+    /// Statistics of every rank's own times, if the groups are pairs.
     pub rank_times: Vec<RankTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
@@ -54,7 +54,7 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// A case of which no numbers are given.
+    /// A result without numbers.
     pub fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
         CaseResult {
             outcome,
@@ -73,7 +73,7 @@ impl CaseResult {
         }
     }
 
-    /// The line of the record: index and name in the plan, repetition, and position in its order.
+    /// The line of the record: index and name in the plan, replicate, and position in its order.
     pub fn into_line(self, case: u32, name: String, replicate: u32, position: u32) -> CaseLine {
         CaseLine {
             case,
@@ -118,8 +118,8 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
     let sampled =
         sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, own_times, &mut batch)?;
 
-    // Before the last check, which would find an estimate that did more than estimate.
-    let (library_estimate, library_choice) = of_library(context, call)?;
+    // Before the last check, which would detect an estimate that modified data.
+    let (library_estimate, library_choice) = library_facts(context, call)?;
     if let Some(corrupt) = check_after(context, call, case)? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
@@ -153,23 +153,23 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
 
 /// The library's data about the calls: the longest estimate of all ranks, and the choice reported by the first rank
 /// that has one. The same on every process.
-fn of_library(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
+fn library_facts(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
     let choice = call.library_choice()?;
     let estimate = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
     let rank = context.local_ranks.start as i32;
     let mut most = [estimate, f64::from(u8::from(choice.is_some()))].map(|value| Located { value, rank });
     context.world.all_max(&mut most)?;
-    let choice = if most[1].value > 0.0 { first_of_all(context, choice)? } else { None };
+    let choice = if most[1].value > 0.0 { first_reported(context, choice)? } else { None };
     Ok(((most[0].value > 0.0).then(|| Seconds(most[0].value)), choice))
 }
 
-fn first_of_all(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
+fn first_reported(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
     let unreadable = |cause| Error::environment(format!("what the library chose cannot be passed on: {cause}"));
     let mine = serde_json::to_vec(&mine).map_err(unreadable)?;
     let all = context.world.gather(&mine)?;
-    let mut told = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
-    context.world.broadcast(&mut told)?;
-    serde_json::from_slice(&told).map_err(unreadable)
+    let mut found = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
+    context.world.broadcast(&mut found)?;
+    serde_json::from_slice(&found).map_err(unreadable)
 }
 
 /// Checks the buffers as the timed iterations left them, if a repeated call leaves the same result as a single one;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_budget_is_said_with_the_precision_reached() {
+    fn a_spent_budget_is_reported_with_the_precision_reached() {
         let mut result = None;
         with_settings(&SoloWorld, 0..1, RunSettings::default(), |context| {
             // 20 or 40 ms in irregular order: 2 % cannot be reached within a second.
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_on_process_0_ends_sampling_and_keeps_what_was_measured() {
+    fn a_signal_on_process_0_ends_sampling_and_the_samples_are_retained() {
         on_threads(3, |world| {
             let me = world.process();
             let endless = RunSettings { precision: 1e-9, case_budget: Seconds(1e6), ..RunSettings::default() };
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_starts_are_repeated_and_kept_out_of_the_numbers() {
+    fn missed_starts_are_repeated_and_excluded() {
         on_threads(3, |world| {
             let me = world.process();
             let fixed = RunSettings { fixed_iterations: Some(40), ..RunSettings::default() };

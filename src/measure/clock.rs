@@ -1,6 +1,6 @@
 //! Converts between one process's clock and the common one. [`super::clock_exchange`] determines the model.
 
-/// The common clock (that of process 0) as a straight line over this process's clock.
+/// The common clock (that of process 0) as a linear function of this process's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClockModel {
     /// A moment on this process's clock, in nanoseconds.

@@ -13,7 +13,7 @@ pub(crate) enum Moment {
     After,
 }
 
-/// Fills the buffers, runs the call once and, where there is data and it is to be verified, checks it.
+/// Fills the buffers, runs the call once and, if there is data and verification is on, checks it.
 pub(crate) fn fill_run_and_check(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -52,7 +52,7 @@ pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Momen
     Ok(Some(Outcome::Corrupt { when, rank, element, expected, got, count }))
 }
 
-/// Whether data is there and is to be checked.
+/// Whether there is data and verification is on.
 pub(crate) fn verifies(context: &MeasureContext, call: &dyn Call) -> bool {
     context.settings.verify && call.verifies()
 }

@@ -25,7 +25,7 @@ struct Shared {
     located: Mutex<Vec<Vec<Located>>>,
 }
 
-/// Runs `process` on that many threads, each with its world. A failing thread ends the test, not the others.
+/// Runs `process` on that many threads, each with its own world. A failing thread fails the test.
 pub(crate) fn on_threads(processes: u32, process: impl Fn(&ThreadWorld) + Sync) {
     let count = processes as usize;
     let shared = Shared {
@@ -126,21 +126,21 @@ pub(crate) struct FakeCall<'a> {
     duration: Box<dyn Fn(u64, u32) -> u64 + 'a>,
     together: bool,
     marks: Vec<u64>,
-    /// Calls so far.
+    /// Number of calls so far.
     pub(crate) calls: u64,
     /// Cost of reading the clock, in nanoseconds.
     pub(crate) mark_cost: u64,
     /// Delay in nanoseconds before this process starts waiting.
     pub(crate) hold_overhead: u64,
-    /// From this call on the data are wrong.
+    /// Data is wrong from this call on.
     pub(crate) corrupt_from: Option<u64>,
-    /// Fills so far, and checks so far.
+    /// Number of fills and of checks so far.
     pub(crate) fills_and_checks: (u32, u32),
     /// Whether there is data.
     pub(crate) has_data: bool,
     /// Idle ranks.
-    pub(crate) aside: Vec<u32>,
-    /// Done at each call.
+    pub(crate) idle: Vec<u32>,
+    /// Called at each call.
     pub(crate) at_call: Option<Box<dyn Fn(u64) + 'a>>,
 }
 
@@ -165,7 +165,7 @@ impl<'a> FakeCall<'a> {
             corrupt_from: None,
             fills_and_checks: (0, 0),
             has_data: true,
-            aside: Vec::new(),
+            idle: Vec::new(),
             at_call: None,
         }
     }
@@ -249,7 +249,7 @@ impl Call for FakeCall<'_> {
         self.has_data
     }
     fn stands_aside(&self, local_rank: usize) -> bool {
-        self.aside.contains(&(self.local_ranks.start + local_rank as u32))
+        self.idle.contains(&(self.local_ranks.start + local_rank as u32))
     }
     fn abort(&mut self) {}
 }

@@ -1,7 +1,7 @@
-//! Isolated cadence: every iteration starts at an agreed moment on the common clock (round-time synchronisation), so that
+//! Isolated cadence: every iteration starts at an agreed time on the common clock (round-time synchronisation), so that
 //! waiting for the last rank and the transfer after it can be distinguished.
 
-use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, NO_DOUBT, doubt_of, largest};
+use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, VALID, invalid_reason, largest};
 use super::{InjectedDelay, MeasureContext};
 use crate::backend::Call;
 use crate::error::{Error, Result};
@@ -31,10 +31,10 @@ impl Lead {
     }
 }
 
-/// A batch of iterations. Called by all processes with the same number.
+/// Runs a batch of iterations. Called by all processes with the same number.
 ///
 /// # Errors
-/// A usage error where a delay is to be injected and one process plays several ranks.
+/// A usage error if a delay is to be injected and one process simulates several ranks.
 pub fn isolated_batch(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -46,15 +46,15 @@ pub fn isolated_batch(
     let delay = own_delay(context)?;
     let rank = context.local_ranks.start as i32;
     let mut starts = vec![(0u64, false); iterations];
-    let mut missed = [Located { value: NO_DOUBT, rank }];
-    let all_aside = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
+    let mut missed = [Located { value: VALID, rank }];
+    let all_idle = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
     call.reserve_marks(2 * iterations);
     for start in &mut starts {
         // The barrier, which also reports whether any process missed the last start.
         context.world.all_max(&mut missed)?;
         let (agreed, in_time) = match context.start {
             ClockMethod::Synchronised => {
-                *lead = lead.after(missed[0].value > NO_DOUBT);
+                *lead = lead.after(missed[0].value > VALID);
                 let mut agreed = [context.clock.to_common(call.now_nanoseconds()) + lead.0];
                 context.world.broadcast_u64(&mut agreed)?;
                 (agreed[0], call.hold_until(context.clock.to_local(agreed[0])))
@@ -71,15 +71,15 @@ pub fn isolated_batch(
         call.mark();
         call.complete(context.completion_deadline)?;
         // Idle ranks are not waited for.
-        let in_time = (in_time && !call.came_late()) || all_aside;
+        let in_time = (in_time && !call.came_late()) || all_idle;
         *start = (agreed, !in_time);
-        missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
+        missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
     }
     batch.read(call, 2);
     reduce(context, &starts, batch)
 }
 
-/// Nanoseconds by which this process is to be late.
+/// Injected delay of this process in nanoseconds.
 fn own_delay(context: &MeasureContext) -> Result<u64> {
     match context.injected_delay {
         Some(InjectedDelay { rank, delay }) if context.local_ranks.contains(&rank) => {
@@ -104,19 +104,19 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     let iterations = starts.len();
     let mut located = std::mem::take(&mut batch.located);
     located.clear();
-    located.resize(4 * iterations, Located { value: NO_DOUBT, rank: first_rank as i32 });
+    located.resize(4 * iterations, Located { value: VALID, rank: first_rank as i32 });
     for (index, (start, missed)) in starts.iter().enumerate() {
         let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
         let (arrivals, ends) = batch.begin_and_end(index);
-        located[index] = largest(first_rank, batch.at_work(ends.iter().map(since)));
-        located[iterations + index] = largest(first_rank, batch.at_work(arrivals.iter().map(since)));
+        located[index] = largest(first_rank, batch.active_values(ends.iter().map(since)));
+        located[iterations + index] = largest(first_rank, batch.active_values(arrivals.iter().map(since)));
         let earliness = arrivals.iter().map(|arrival| -since(arrival));
-        located[2 * iterations + index] = largest(first_rank, batch.at_work(earliness));
+        located[2 * iterations + index] = largest(first_rank, batch.active_values(earliness));
         located[3 * iterations + index].value = match missed {
             true => MISSED_START,
             false => {
                 let took = arrivals.iter().zip(ends).map(|(arrival, end)| end.saturating_sub(*arrival) as f64);
-                if batch.at_work(took).any(|took| took == 0.0) { BELOW_RESOLUTION } else { NO_DOUBT }
+                if batch.active_values(took).any(|took| took == 0.0) { BELOW_RESOLUTION } else { VALID }
             }
         };
     }
@@ -126,7 +126,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
         let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
         if context.start == ClockMethod::Barrier {
             // Without a common clock the last rank and its arrival time are unknown.
-            return Sample::without_arrivals(end, doubt_of(doubt.value));
+            return Sample::without_arrivals(end, invalid_reason(doubt.value));
         }
         Sample {
             slowest_nanoseconds: end.value.max(0.0) as u64,
@@ -135,7 +135,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
             arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
             transfer_nanoseconds: (end.value - last.value).max(0.0) as u64,
             last_rank: last.rank as u32,
-            doubt: doubt_of(doubt.value),
+            doubt: invalid_reason(doubt.value),
         }
     }));
     batch.located = located;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_barrier_each_rank_is_timed_from_its_own_start_and_nobody_is_called_late() {
+    fn after_a_barrier_each_rank_is_timed_from_its_own_start_and_no_rank_is_late() {
         on_threads(3, |world| {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_misses_the_start_makes_the_iteration_doubtful_and_the_lead_longer() {
+    fn a_missed_start_invalidates_the_iteration_and_lengthens_the_lead() {
         on_threads(3, |world| {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
@@ -212,21 +212,21 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_stands_aside_is_never_slowest_first_last_or_doubtful() {
-        for aside in [0, 2] {
+    fn an_idle_rank_is_never_slowest_first_last_or_invalid() {
+        for idle in [0, 2] {
             on_threads(3, |world| {
                 let me = world.process();
                 with_context(world, me..me + 1, |context| {
-                    let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == aside { 0 } else { 10_000 });
+                    let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == idle { 0 } else { 10_000 });
                     call.mark_cost = 0;
-                    call.aside = vec![aside];
+                    call.idle = vec![idle];
                     // The idle rank comes hours late, which does not matter.
-                    call.hold_overhead = if me == aside { 10_000_000_000_000 } else { 0 };
+                    call.hold_overhead = if me == idle { 10_000_000_000_000 } else { 0 };
                     let (mut batch, mut lead) = (Batch::default(), Lead::default());
                     isolated_batch(context, &mut call, 4, &mut lead, &mut batch).unwrap();
                     for sample in &batch.samples {
-                        assert_ne!(sample.slowest_rank, aside);
-                        assert_ne!(sample.last_rank, aside);
+                        assert_ne!(sample.slowest_rank, idle);
+                        assert_ne!(sample.last_rank, idle);
                         assert_eq!((sample.arrival_spread_nanoseconds, sample.doubt), (0, None));
                         assert_eq!(sample.slowest_nanoseconds, 10_000);
                     }

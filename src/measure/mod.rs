@@ -28,7 +28,7 @@ pub use calls_per_sample::choose_calls_per_sample;
 pub use case::{CaseResult, measure_case};
 pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;
-pub use division::{Seen, divide};
+pub use division::{CaseState, divide};
 pub use interference::{Repetitions, TogetherTimes, measure_together};
 pub use isolated::{Lead, isolated_batch};
 pub use own_times::RankTimes;
@@ -53,7 +53,7 @@ pub const DEFAULT_COMPLETION_DEADLINE: Duration = Duration::from_secs(60);
 pub struct InjectedDelay {
     /// World rank.
     pub rank: u32,
-    /// How late it is made to arrive.
+    /// Injected delay.
     pub delay: Seconds,
 }
 
@@ -61,11 +61,11 @@ pub struct InjectedDelay {
 pub struct MeasureContext<'a> {
     /// The processes.
     pub world: &'a dyn World,
-    /// World ranks that this process plays.
+    /// World ranks of this process.
     pub local_ranks: Range<u32>,
-    /// Ranks of the world.
+    /// Number of ranks.
     pub world_size: u32,
-    /// From this process's clock to the common one and back.
+    /// Converts between this process's clock and the common one.
     pub clock: ClockModel,
     /// How isolated iterations are started together.
     pub start: ClockMethod,
@@ -75,7 +75,7 @@ pub struct MeasureContext<'a> {
     pub settings: &'a RunSettings,
     /// Set by a signal; only process 0 reads it and broadcasts it.
     pub interrupted: &'a AtomicBool,
-    /// A test option.
+    /// Injected delay, a test option.
     pub injected_delay: Option<InjectedDelay>,
     /// How long enqueued work may take.
     pub completion_deadline: Duration,

@@ -1,4 +1,4 @@
-//! A matrix product on all ranks at once, as in training: repeated from a barrier, timed by the slowest rank.
+//! A matrix product on all ranks at the same time, as in training: repeated from a barrier, timed by the slowest rank.
 
 use super::replay::ReplayContext;
 use crate::backend::Product;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Products before timing: the first touches all memory, the next find warm caches.
 pub const WARM_UP_PRODUCTS: u32 = 2;
-/// The fewest that are timed, however long they take, unless a signal comes.
+/// Minimum number of timed repetitions, however long they take, unless a signal is received.
 const FEWEST: usize = 3;
 
 /// Times of the repetitions; the same on every process.
@@ -58,12 +58,12 @@ pub fn measure_product(
 fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun: Instant) -> Result<bool> {
     let spent = done >= FEWEST && begun.elapsed().as_secs_f64() > repetitions.budget.0;
     let mine = context.interrupted.load(Ordering::Relaxed) || done >= repetitions.most as usize || spent;
-    let mut told = [u64::from(mine)];
-    context.world.broadcast_u64(&mut told)?;
-    Ok(told[0] != 0)
+    let mut shared = [u64::from(mine)];
+    context.world.broadcast_u64(&mut shared)?;
+    Ok(shared[0] != 0)
 }
 
-/// The first wrong element of the lowest rank that has one, on every process.
+/// Every process gets the first wrong element of the lowest rank that has one.
 fn check(context: &ReplayContext, product: &dyn Product, when: &str) -> Result<Option<Outcome>> {
     if !context.verify {
         return Ok(None);

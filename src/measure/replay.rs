@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct ReplayContext<'a> {
     /// The processes.
     pub world: &'a dyn World,
-    /// World ranks that this process plays.
+    /// World ranks of this process.
     pub local_ranks: Range<u32>,
     /// Whether data is to be checked.
     pub verify: bool,
@@ -108,9 +108,9 @@ pub(super) fn run_once(context: &ReplayContext, replayer: &mut dyn Replayer) -> 
 }
 
 fn interrupted(context: &ReplayContext) -> Result<bool> {
-    let mut told = [u64::from(context.interrupted.load(Ordering::Relaxed))];
-    context.world.broadcast_u64(&mut told)?;
-    Ok(told[0] != 0)
+    let mut shared = [u64::from(context.interrupted.load(Ordering::Relaxed))];
+    context.world.broadcast_u64(&mut shared)?;
+    Ok(shared[0] != 0)
 }
 
 /// Every process gets the same result: the mismatch of the lowest rank.
@@ -144,30 +144,30 @@ fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> 
     }
     context.world.all_max(&mut slowest)?;
     let rank = slowest[0].rank as u32;
-    let mut told = vec![Located { value: f64::NEG_INFINITY, rank: rank as i32 }; 2 + 2 * axes];
+    let mut shared = vec![Located { value: f64::NEG_INFINITY, rank: rank as i32 }; 2 + 2 * axes];
     if context.local_ranks.contains(&rank) {
         let mine = &times[(rank - first) as usize];
-        told[0].value = mine.total_nanoseconds as f64;
-        told[1].value = mine.computing_nanoseconds as f64;
-        for (told, axis) in told[2..].chunks_mut(2).zip(&mine.axes) {
-            told[0].value = axis.waiting_nanoseconds as f64;
-            told[1].value = axis.under_way_nanoseconds as f64;
+        shared[0].value = mine.total_nanoseconds as f64;
+        shared[1].value = mine.computing_nanoseconds as f64;
+        for (shared, axis) in shared[2..].chunks_mut(2).zip(&mine.axes) {
+            shared[0].value = axis.waiting_nanoseconds as f64;
+            shared[1].value = axis.under_way_nanoseconds as f64;
         }
     }
-    context.world.all_max(&mut told)?;
+    context.world.all_max(&mut shared)?;
     let mut of_slowest = RankTimes {
-        total_nanoseconds: told[0].value as u64,
-        computing_nanoseconds: told[1].value as u64,
+        total_nanoseconds: shared[0].value as u64,
+        computing_nanoseconds: shared[1].value as u64,
         ..RankTimes::default()
     };
-    for (told, axis) in told[2..].chunks(2).zip(&mut of_slowest.axes) {
-        axis.waiting_nanoseconds = told[0].value as u64;
-        axis.under_way_nanoseconds = told[1].value as u64;
+    for (shared, axis) in shared[2..].chunks(2).zip(&mut of_slowest.axes) {
+        axis.waiting_nanoseconds = shared[0].value as u64;
+        axis.under_way_nanoseconds = shared[1].value as u64;
     }
     Ok((rank, of_slowest))
 }
 
-/// Each rank's median time, at process 0.
+/// Gathers each rank's median time on process 0.
 fn gather_medians(context: &ReplayContext, own: &[Vec<u64>]) -> Result<Vec<u64>> {
     let mine: Vec<u64> = own.iter().map(|times| median_of(times.iter().copied())).collect();
     let mut all = Vec::new();
@@ -228,7 +228,7 @@ fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], (waiting, under_way
     }
 }
 
-/// Share of the time under way that was not waited for.
+/// Share of the time under way that was not spent waiting.
 fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
     (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
 }

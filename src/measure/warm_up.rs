@@ -1,4 +1,5 @@
-//! Iterations before timing: until the first ones stop trending, at least a minimum, never without end. Process 0 decides.
+//! Iterations before timing: until the times have no trend, at least a minimum and at most a maximum. Process 0
+//! decides.
 
 use super::batch::Batch;
 use super::stop::BATCH_SECONDS;
@@ -9,11 +10,11 @@ use crate::stats::{Evidence, falls, median, sorted};
 
 /// Iterations between two checks of the trend.
 const CHUNK: u32 = 8;
-/// The latest iterations, in which a trend is looked for.
+/// Number of latest iterations that are tested for a trend.
 const WINDOW: usize = 16;
 /// A case that still has a trend after this many iterations is measured anyway, and the record contains a warning.
 const MOST_ITERATIONS: u32 = 1_000;
-/// The share of a case's time budget that warming up may take on top of it.
+/// Additional share of a case's time budget that warming up may take.
 const SHARE_OF_BUDGET: f64 = 0.25;
 
 /// Result of warming up.
@@ -27,7 +28,7 @@ pub(crate) struct WarmUp {
     pub(crate) still_falling: bool,
 }
 
-/// Runs iterations until they stop trending, or as many as were requested.
+/// Runs iterations until they have no trend, or as many as were requested.
 pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut Batch) -> Result<WarmUp> {
     let mut done = WarmUp::default();
     let mut times: Vec<f64> = Vec::new();
@@ -52,7 +53,7 @@ pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut
     }
 }
 
-/// How many iterations to run next; 0 for enough.
+/// Number of iterations to run next; 0 to stop.
 fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapsed_seconds: f64) -> u32 {
     if context.is_interrupted() {
         return 0;
@@ -108,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_trend_is_bounded_and_told() {
+    fn an_endless_trend_is_bounded_and_reported() {
         let done = warmed(RunSettings::default(), |call, _| 1_000_000 - 10 * call);
         assert!(done.iterations <= MOST_ITERATIONS + CHUNK && done.still_falling, "{done:?}");
-        // 50 ms a call: a quarter of the budget of one second is spent with five.
+        // At 50 ms a call, a quarter of the budget of one second is spent after five.
         let slow = warmed(RunSettings::default(), |_, _| 50_000_000);
         assert_eq!(slow.iterations, 5);
     }

@@ -8,18 +8,18 @@ use std::time::Duration;
 pub struct Fault {
     /// World rank.
     pub rank: u32,
-    /// How.
+    /// Kind of misbehaviour.
     pub kind: FaultKind,
-    /// At which of its calls of data, counted over the whole run from 1; of a replay, at which action.
+    /// Number of the data call, counted from 1 over the whole run; in a replay, of the action.
     pub call: u64,
 }
 
 /// How a rank misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Sleeps for ever instead of entering.
+    /// Sleeps forever instead of entering.
     Hang,
-    /// Loops for ever instead of entering.
+    /// Loops forever instead of entering.
     Loop,
     /// Enters and never finishes.
     NeverFinish,
@@ -27,7 +27,7 @@ pub enum FaultKind {
     Stop,
     /// Is killed, as by SIGKILL.
     Kill,
-    /// Ends as if all were well, long before the others.
+    /// Exits with success, long before the others.
     Exit,
 }
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing(pub u32);
 
-#[expect(missing_docs, reason = "the names say it all")]
+#[expect(missing_docs, reason = "the constants are self-explanatory")]
 impl Doing {
-    /// Between two operations: on its own.
+    /// Between two operations.
     pub const ITS_OWN: Doing = Doing(0);
     pub const BARRIER: Doing = Doing(1);
     pub const BROADCAST: Doing = Doing(2);
@@ -24,7 +24,7 @@ impl Doing {
     pub const AGREEMENT: Doing = Doing(4);
     /// The call of the case.
     pub const CALL: Doing = Doing(5);
-    /// A replay, all of it.
+    /// A whole replay.
     pub const REPLAY: Doing = Doing(6);
     /// Inside a replay, computing.
     pub const COMPUTING: Doing = Doing(7);
@@ -46,9 +46,9 @@ impl Doing {
 #[repr(align(128))]
 pub struct Progress {
     activity: AtomicU64,
-    /// Operations that all ranks perform in the same order, counted twice: odd inside of one.
+    /// Operations that all ranks perform in the same order, counted twice: odd inside an operation.
     step: AtomicU64,
-    /// Calls of the whole run, of data; of a replay, its actions.
+    /// Data calls of the whole run; in a replay, its actions.
     calls: AtomicU64,
     calls_before: AtomicU64,
     doing: AtomicU32,
@@ -67,7 +67,7 @@ pub const NO_GROUP: u32 = u32::MAX;
 pub struct Shown {
     /// Number of the activity, the same on every rank.
     pub activity: u64,
-    /// Twice the operations finished in it, and one more inside of one.
+    /// Twice the number of finished operations, plus one inside an operation.
     pub step: u64,
     /// Calls that the rank has entered in this activity.
     pub calls: u64,
@@ -85,7 +85,7 @@ impl Progress {
         Progress { fault, ..Progress::default() }
     }
 
-    /// A new activity begins, in a group. Outside of timed loops.
+    /// Begins an activity in a group. Must be called outside of timed loops.
     pub fn begin(&self, group: u32, deadline: Duration) {
         self.calls_before.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
         self.step.store(0, Ordering::Relaxed);
@@ -95,13 +95,13 @@ impl Progress {
         self.activity.store(self.activity.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// How long the rank may stay where it is.
+    /// Sets how long the rank may stay in an operation.
     pub fn set_deadline(&self, deadline: Duration) {
         let nanoseconds = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
         self.deadline_nanoseconds.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// How long the rank may stay where it is.
+    /// How long the rank may stay in an operation.
     pub fn deadline(&self) -> Duration {
         Duration::from_nanos(self.deadline_nanoseconds.load(Ordering::Relaxed))
     }
@@ -149,7 +149,7 @@ impl Progress {
         self.doing.store(Doing::ITS_OWN.0, Ordering::Release);
     }
 
-    /// Waits for a message of a rank, or no longer.
+    /// Sets or clears the rank whose message is awaited.
     pub fn wait_for(&self, peer: Option<u32>) {
         self.peer.store(peer.map_or(0, |peer| peer.saturating_add(1)), Ordering::Release);
     }

@@ -6,7 +6,7 @@
 mod curves;
 
 use super::preflight::{self, Planned};
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::steps::{Steps, Tally};
 use super::timekeeping::Timekeeping;
 use super::{Request, SharedJournal, Signals, facts};
@@ -29,14 +29,14 @@ pub(super) struct Rounds<'a> {
     pub calibrate: &'a Calibrate,
     pub host_of_rank: &'a [u32],
     /// Rounds that earlier launches have completed.
-    pub kept: &'a Kept,
+    pub completed: &'a CompletedWork,
     pub signals: &'a Signals,
 }
 
 /// A size that process 0 chose.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Choice {
-    /// A case of the curve, by its index in the plan.
+    /// Index in the plan of a case of the curve.
     like: usize,
     bytes: u64,
 }
@@ -53,20 +53,21 @@ impl Rounds<'_> {
     ) -> Result<()> {
         let begun = Instant::now();
         let mut curves = Curves::of(&self.request.plan, self.host_of_rank, self.request);
-        curves.take(measured);
+        curves.add_lines(measured);
         let mut cases_so_far = self.request.plan.cases.len();
         let mut round = 0;
-        let spent_before = self.kept.sampling_seconds_from(cases_so_far);
+        let spent_before = self.completed.sampling_seconds_from(cases_so_far);
         let is_spent = || begun.elapsed().as_secs_f64() + spent_before > self.calibrate.budget.0;
         while !tally.is_stopped() {
-            let known = self.kept.growth(round + 1);
-            let before = known.map_or_else(|| Ok(Vec::new()), |growth| curves.chosen_before(growth));
+            let recorded_growth = self.completed.growth(round + 1);
+            let before = recorded_growth.map_or_else(|| Ok(Vec::new()), |growth| curves.chosen_before(growth));
             let mut chosen = agree(self.world, before)?;
-            if known.is_none() && self.world.process() == 0 && !is_spent() {
+            if recorded_growth.is_none() && self.world.process() == 0 && !is_spent() {
                 chosen = curves.next(self.calibrate, MOST_CASES.saturating_sub(cases_so_far));
             }
-            let choices =
-                self.told(chosen.iter().map(|next| Choice { like: next.like, bytes: next.bytes }).collect())?;
+            let choices = self.broadcast_choices(
+                chosen.iter().map(|next| Choice { like: next.template, bytes: next.bytes }).collect(),
+            )?;
             if choices.is_empty() {
                 break;
             }
@@ -87,10 +88,11 @@ impl Rounds<'_> {
                     chosen: chosen.iter().map(|next| next.why.clone()).collect(),
                 };
                 // A growth that an earlier launch recorded is already in the record.
-                known.is_none().then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
+                recorded_growth.is_none().then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
             })?;
-            let Rounds { world, request, kept, signals, .. } = *self;
-            let steps = Steps { world, request, planned: &planned, kept, first_case: cases_so_far, round, signals };
+            let Rounds { world, request, completed, signals, .. } = *self;
+            let steps =
+                Steps { world, request, planned: &planned, completed, first_case: cases_so_far, round, signals };
             let measured = steps.measure_all(backend, time, (&mut *journal, &mut *tally))?;
             curves.add(&chosen, cases_so_far as u32, &measured);
             cases_so_far += planned.len();
@@ -102,7 +104,7 @@ impl Rounds<'_> {
     }
 
     /// Broadcasts the choice of process 0.
-    fn told(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
+    fn broadcast_choices(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
         let unreadable = |cause| Error::environment(format!("the next sizes cannot be sent to the ranks: {cause}"));
         let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
         self.world.broadcast(&mut bytes)?;

@@ -9,50 +9,52 @@ use crate::record::line::Line;
 use crate::world::{World, agree};
 use serde::{Deserialize, Serialize};
 
-/// A clock that fell by less is noise of the reading.
-const WORTH_TELLING: f64 = 0.05;
+/// Smaller relative changes of a clock are noise.
+const SIGNIFICANT_CHANGE: f64 = 0.05;
 /// Ranks whose changes are listed.
 const MOST_CHANGES: usize = 16;
 
 /// Device of one rank with its state.
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct DeviceReport {
     source: std::result::Result<String, String>,
     identity: Option<DeviceIdentity>,
     nvlinks_active: Option<u32>,
 }
 
 /// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
-pub(super) fn introduce(world: &dyn World, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<()> {
+pub(super) fn record_devices(world: &dyn World, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
-    let mine = Said {
+    let mine = DeviceReport {
         source: reader.source(),
         identity: reader.identity(),
         nvlinks_active: reader.read().and_then(|state| state.nvlinks_active),
     };
-    let all: Vec<Said> = gather(world, &mine)?;
-    journal.write(world, || Line::Devices(Box::new(introduction(all))))
+    let all: Vec<DeviceReport> = gather(world, &mine)?;
+    journal.write(world, || Line::Devices(Box::new(devices_line(all))))
 }
 
-fn introduction(all: Vec<Said>) -> DevicesLine {
-    let source = all.iter().find_map(|said| said.source.as_ref().ok().cloned());
-    let absent =
-        all.iter().enumerate().find_map(|(rank, said)| Some(format!("rank {rank}: {}", said.source.as_ref().err()?)));
-    let facts = |(rank, said): (u32, Said)| {
-        let DeviceIdentity { name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks } = said.identity?;
-        let nvlinks_active = said.nvlinks_active;
+fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
+    let source = all.iter().find_map(|report| report.source.as_ref().ok().cloned());
+    let absent = all
+        .iter()
+        .enumerate()
+        .find_map(|(rank, report)| Some(format!("rank {rank}: {}", report.source.as_ref().err()?)));
+    let facts = |(rank, report): (u32, DeviceReport)| {
+        let DeviceIdentity { name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks } = report.identity?;
+        let nvlinks_active = report.nvlinks_active;
         Some(DeviceFacts { rank, name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks_active, nvlinks })
     };
     DevicesLine { source, absent, devices: (0u32..).zip(all).filter_map(facts).collect() }
 }
 
-/// How this rank's device is before a case.
+/// State of this rank's device before a case.
 pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
     backend.device_reader()?.read()
 }
 
 /// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
-pub(super) fn after(
+pub(super) fn record_changes(
     world: &dyn World,
     backend: &mut dyn Backend,
     before: Option<DeviceState>,
@@ -117,8 +119,8 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
         ("memory clock", (before.memory_clock_mhz, after.memory_clock_mhz)),
     ] {
         let (Some(first), Some(second)) = clock else { continue };
-        let fell = second < first * (1.0 - WORTH_TELLING) && !after.is_idle;
-        let rose = second > first * (1.0 + WORTH_TELLING) && !before.is_idle;
+        let fell = second < first * (1.0 - SIGNIFICANT_CHANGE) && !after.is_idle;
+        let rose = second > first * (1.0 + SIGNIFICANT_CHANGE) && !before.is_idle;
         if fell || rose {
             what.push(format!("{name} {first:.0} -> {second:.0} MHz"));
         }

@@ -12,7 +12,7 @@ use crate::units::Bytes;
 use crate::workload::Case;
 use crate::world::{World, agree};
 
-/// A case of the plan with its element counts, or the reason why it cannot be run.
+/// A case of the plan with its element counts, or the reason why it cannot run.
 pub(super) struct Planned<'a> {
     pub case: &'a Case,
     pub geometry: std::result::Result<Geometry, String>,
@@ -91,7 +91,7 @@ pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a
     request.plan.cases.iter().map(|case| planned(request, case, &ranks.host_of_rank)).collect()
 }
 
-/// The element counts of one case, which need not be in the plan but for its groups.
+/// The element counts of one case, which need not be in the plan, except for its groups.
 pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [u32]) -> Planned<'a> {
     let groups = request.plan.groups_of(case);
     Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank }

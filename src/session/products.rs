@@ -1,6 +1,6 @@
-//! The matrix products of a run, in every replicate: each on all ranks at once.
+//! The matrix products of a run, in every replicate: each on all ranks at the same time.
 
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, product_bytes};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::watchdog::{Activity, deadline_of_product};
 use crate::workload::ProductShape;
 use crate::world::{World, agree};
 
-/// Repetitions of each product where the settings fix no number.
+/// Default number of repetitions of each product.
 const REPETITIONS: u32 = 50;
 
 /// Inputs of measuring the products.
@@ -20,7 +20,7 @@ pub(super) struct Products<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub ranks: &'a [RankFacts],
-    pub kept: &'a Kept,
+    pub completed: &'a CompletedWork,
     pub signals: &'a Signals,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
 }
 
 impl Products<'_> {
-    /// One line for each product and replicate.
+    /// Writes one line for each product and replicate.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -54,7 +54,7 @@ impl Products<'_> {
     ) -> Result<()> {
         for replicate in 0..self.request.settings.replicates {
             for (index, shape) in self.request.plan.products.iter().enumerate() {
-                if tally.is_stopped() || self.kept.has_product(index, replicate) {
+                if tally.is_stopped() || self.completed.has_product(index, replicate) {
                     continue;
                 }
                 let Some(work) = self.signals.begin(self.world, self.request.settings.case_budget)? else {

@@ -22,10 +22,10 @@ use std::time::Duration;
 
 /// Calls of each case in each replicate.
 const CALLS: usize = 20;
-/// Nanoseconds from the last end to the next common start.
+/// Nanoseconds between the last end and the next common start.
 const LEAD: u64 = 1_000_000;
 
-/// A plan that is rehearsed again and again.
+/// A plan that can be rehearsed repeatedly.
 pub struct Rehearsal<'a> {
     request: &'a Request,
     ranks: Ranks,
@@ -35,7 +35,7 @@ impl<'a> Rehearsal<'a> {
     /// Prepares a plan on a simulated machine.
     ///
     /// # Errors
-    /// Where the request names no machine, or faults that it does not have.
+    /// If the request names no machine, or the machine lacks the target of a fault.
     pub fn new(request: &'a Request) -> Result<Rehearsal<'a>> {
         let backend = backend(request, request.settings.seed)?;
         Ok(Rehearsal { request, ranks: preflight::ranks(&SoloWorld, &backend, request)? })

@@ -1,7 +1,7 @@
 //! The replays of a run: each step as a whole, after the cases, with the communicators of all axes open at the same
 //! time.
 
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, ReplayBinding, Replayer};
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub(super) struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// About how long it takes: the warm-up, the repetitions and the check of the longest program that this process plays.
+    /// Estimated time: warm-up, repetitions and check of the longest program of this process.
     fn estimate(&self) -> Seconds {
         let ReplayOptions { repetitions, warm_up, .. } = self.request.options;
         let runs = repetitions.saturating_add(warm_up).saturating_add(1);
@@ -90,11 +90,11 @@ pub(super) fn replay_all(
     backend: &mut dyn Backend,
     request: &Request,
     replays: &[Planned],
-    (kept, signals): (&Kept, &Signals),
+    (completed, signals): (&CompletedWork, &Signals),
     (journal, tally): (&mut SharedJournal, &mut Tally),
 ) -> Result<()> {
     for replay in replays {
-        if tally.is_stopped() || kept.has_replay(replay.request.step_index) {
+        if tally.is_stopped() || completed.has_replay(replay.request.step_index) {
             continue;
         }
         let Some(work) = signals.begin(world, replay.estimate())? else {
@@ -163,7 +163,7 @@ pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
     });
 }
 
-/// Lets a replayer store how far it comes.
+/// Lets a replayer report its progress.
 pub(super) fn watched<'b>(watch: &Watch, mut replayer: Box<dyn Replayer + 'b>) -> Box<dyn Replayer + 'b> {
     if let Some(progress) = watch.progress() {
         replayer.watch(progress);

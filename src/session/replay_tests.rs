@@ -138,7 +138,7 @@ fn a_late_rank_makes_all_others_wait() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused_before_anything_is_measured() {
+fn impossible_replays_are_refused_before_the_first_measurement() {
     let two_directions =
         suite("micro_batches = 8\nschedule = 'dualpipe'\nstage_layers = [3, 2, 2, 1]", "tp = 2\npp = 4");
     let error = replayed(&two_directions, machine(""), 8, 1e-3).unwrap_err();

@@ -29,7 +29,7 @@ pub struct Resume {
 
 /// Work completed by earlier launches; empty for a new run.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct CompletedWork {
     /// Case and replicate.
     cases: BTreeSet<(u32, u32)>,
     /// Index of the product in the plan, and replicate.
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     pub calibrated: bool,
     /// Lines with wrong data.
     pub corrupt: u64,
-    /// Lines that could not be run to their end.
+    /// Lines that failed.
     pub failed: u64,
     /// The case lines, on process 0.
     #[serde(skip)]
@@ -52,7 +52,7 @@ pub(super) struct Kept {
     growths: Vec<PlanGrowth>,
 }
 
-impl Kept {
+impl CompletedWork {
     pub(super) fn has_case(&self, case: usize, replicate: u32) -> bool {
         self.cases.contains(&(case as u32, replicate))
     }
@@ -69,7 +69,7 @@ impl Kept {
         self.replays.contains(&step)
     }
 
-    /// The lines of some cases of the plan; empty but on process 0.
+    /// The lines of some cases of the plan; empty except on process 0.
     pub(super) fn lines_of(&self, cases: std::ops::Range<usize>) -> Vec<CaseLine> {
         self.lines.iter().filter(|line| cases.contains(&(line.case as usize))).cloned().collect()
     }
@@ -80,12 +80,12 @@ impl Kept {
         lines.flat_map(|line| &line.samples.slowest_nanoseconds).map(|time| *time as f64 * 1e-9).sum()
     }
 
-    /// A round that was added to the plan, from 1; none but on process 0.
+    /// A round that was added to the plan, counted from 1; none except on process 0.
     pub(super) fn growth(&self, round: u32) -> Option<&PlanGrowth> {
         self.growths.iter().find(|growth| growth.round == round)
     }
 
-    fn of(reopened: &Reopened, request: &Request) -> Kept {
+    fn of(reopened: &Reopened, request: &Request) -> CompletedWork {
         let record = &reopened.record;
         let lines: Vec<CaseLine> = record.cases.iter().filter(|line| !line.was_cut_short()).cloned().collect();
         let (corrupt, failed) = tally(record, &lines);
@@ -93,7 +93,7 @@ impl Kept {
         let calibration = record.calibration.as_ref();
         let cases: BTreeSet<(u32, u32)> = lines.iter().map(|line| (line.case, line.replicate)).collect();
         let all_measured = cases.len() as u64 == record.plan.case_lines;
-        Kept {
+        CompletedWork {
             cases,
             products: products(record, request),
             interference: interference(record, request),
@@ -138,51 +138,55 @@ pub(super) fn open(
     backend: &dyn Backend,
     request: &Request,
     (ranks, planned): (&Ranks, &[Planned]),
-) -> Result<(SharedJournal, Kept)> {
+) -> Result<(SharedJournal, CompletedWork)> {
     let header = || facts::header(backend, request, ranks);
     let plan = || facts::plan_line(request, planned);
     let Some(resume) = request.resume else {
         let mut journal = super::open(world, &request.listener, || Journal::create(&request.record))?;
         journal.write(world, || Line::Header(Box::new(header())))?;
         journal.write(world, || Line::Plan(plan()))?;
-        return Ok((journal, Kept::default()));
+        return Ok((journal, CompletedWork::default()));
     };
     let mut mine = None;
     let checked = if world.process() == 0 {
         let (header, plan) = (header(), plan());
         checked(request, resume, (&header, &plan)).map(|(reopened, changes)| {
             let line = resume_line(&header, &reopened, changes);
-            mine = Some((Kept::of(&reopened, request), line, reopened.plan.is_none()));
+            mine = Some((CompletedWork::of(&reopened, request), line, reopened.plan.is_none()));
             Some(reopened)
         })
     } else {
         Ok(None)
     };
     let reopened = agree(world, checked)?;
-    // Only now is the file touched: the launch fits.
+    // The file is not changed before this point: the launch matches.
     let journal = agree(world, reopened.map(Reopened::go_on).transpose())?;
     let mut journal = SharedJournal { journal, listener: request.listener.clone() };
-    let (kept, line, lacks_plan) = told(world, mine)?;
+    let (completed, line, lacks_plan) = broadcast(world, mine)?;
     journal.write_all(world, || {
         let line = line.map(|line| Line::Resume(Box::new(line)));
         line.into_iter().chain(lacks_plan.then(|| Line::Plan(plan()))).collect()
     })?;
-    Ok((journal, kept))
+    Ok((journal, completed))
 }
 
 /// Broadcasts the completed work from process 0; the line stays on process 0.
-fn told(world: &dyn World, mine: Option<(Kept, ResumeLine, bool)>) -> Result<(Kept, Option<ResumeLine>, bool)> {
-    let untellable = |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
+fn broadcast(
+    world: &dyn World,
+    mine: Option<(CompletedWork, ResumeLine, bool)>,
+) -> Result<(CompletedWork, Option<ResumeLine>, bool)> {
+    let unserialisable =
+        |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
     let mut bytes = match &mine {
-        Some((kept, _, lacks_plan)) => serde_json::to_vec(&(kept, lacks_plan)).map_err(untellable)?,
+        Some((completed, _, lacks_plan)) => serde_json::to_vec(&(completed, lacks_plan)).map_err(unserialisable)?,
         None => Vec::new(),
     };
     world.broadcast(&mut bytes)?;
     match mine {
-        Some((kept, line, lacks_plan)) => Ok((kept, Some(line), lacks_plan)),
+        Some((completed, line, lacks_plan)) => Ok((completed, Some(line), lacks_plan)),
         None => {
-            let (kept, lacks_plan) = serde_json::from_slice(&bytes).map_err(untellable)?;
-            Ok((kept, None, lacks_plan))
+            let (completed, lacks_plan) = serde_json::from_slice(&bytes).map_err(unserialisable)?;
+            Ok((completed, None, lacks_plan))
         }
     }
 }
@@ -194,7 +198,7 @@ fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(
     if reopened.record.is_finished() {
         return Err(Error::usage(format!("{name} is complete: nothing is left to measure")));
     }
-    // As it will be read, so that the last digit of a number is no change.
+    // Serialised and parsed, so that rounding does not count as a difference.
     let (header, plan): (Header, Plan) = (as_read(now.0)?, as_read(now.1)?);
     let changes = changes(&reopened.record.header, &header);
     let other_plan = reopened.plan.as_ref().and_then(|before| same_plan(before, &plan).err());

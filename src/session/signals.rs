@@ -15,7 +15,7 @@ pub struct Signals {
     limit: Option<TimeLimit>,
 }
 
-/// A piece of work for which there was time.
+/// Work that fits into the time limit.
 pub(super) struct Work(Option<Begun>);
 
 impl Signals {
@@ -46,17 +46,17 @@ impl Signals {
         Signals { limit, ..self }
     }
 
-    /// The flag that ends sampling early.
+    /// Set when a signal was received, which ends sampling early.
     pub fn raised(&self) -> &AtomicBool {
         &self.raised
     }
 
-    /// The number of the signal that reached this process, or 0, for whoever watches over it.
+    /// The number of the signal received by this process, or 0, for the watchdog.
     pub fn number(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.number)
     }
 
-    /// The signal that reached any process, or 0; the same everywhere.
+    /// The signal received by any process, or 0; the same everywhere.
     pub(super) fn agreed(&self, world: &dyn World) -> Result<i32> {
         let mine = self.number.load(Ordering::Relaxed) as f64;
         let mut highest = [Located { value: mine, rank: world.process() as i32 }];
@@ -64,7 +64,7 @@ impl Signals {
         Ok(highest[0].value as i32)
     }
 
-    /// Begins a piece of work that is estimated to take so long, if there is time for it; the same on every process.
+    /// Begins work with an estimated duration if it fits into the time limit; the same on every process.
     pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Work>> {
         match &self.limit {
             None => Ok(Some(Work(None))),
@@ -72,7 +72,7 @@ impl Signals {
         }
     }
 
-    /// The piece of work is done.
+    /// Ends the work.
     pub(super) fn done(&self, work: &Work) {
         if let (Some(limit), Work(Some(begun))) = (&self.limit, work) {
             limit.done(begun);

@@ -2,7 +2,7 @@
 
 use super::devices;
 use super::preflight::{Planned, binding};
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::config::RunSettings;
@@ -36,9 +36,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// That of a run of which some work was done before.
-    pub(super) fn after(kept: &Kept) -> Tally {
-        Tally { corrupt: kept.corrupt, failed: kept.failed, ..Tally::default() }
+    /// Counts of a resumed run at its start.
+    pub(super) fn after(completed: &CompletedWork) -> Tally {
+        Tally { corrupt: completed.corrupt, failed: completed.failed, ..Tally::default() }
     }
 
     /// Whether no further case may start.
@@ -53,7 +53,7 @@ pub(super) struct Steps<'a> {
     pub request: &'a Request,
     pub planned: &'a [Planned<'a>],
     /// Cases that earlier launches have completed.
-    pub kept: &'a Kept,
+    pub completed: &'a CompletedWork,
     /// Index in the plan of the first of these cases.
     pub first_case: usize,
     /// 0 for the plan of the suite, then the rounds in which a run adds cases.
@@ -61,9 +61,9 @@ pub(super) struct Steps<'a> {
     pub signals: &'a Signals,
 }
 
-/// Which case is measured, and when.
+/// A case of a replicate, and its position.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct CaseSlot {
     /// Index among the planned cases of these steps.
     pub case: usize,
     pub replicate: u32,
@@ -83,10 +83,10 @@ impl Steps<'_> {
         if let Some(within) = settings.within {
             return self.measure_within(within, backend, time, (journal, tally)).map(|()| Vec::new());
         }
-        let keeps_lines = settings.calibrate.is_some() && self.world.process() == 0;
-        let known = || self.kept.lines_of(self.first_case..self.first_case + self.planned.len());
-        let mut lines = if keeps_lines { known() } else { Vec::new() };
-        let mut keep = |line: &mut CaseLine, _| lines.extend(keeps_lines.then(|| line.clone()));
+        let collects_lines = settings.calibrate.is_some() && self.world.process() == 0;
+        let known = || self.completed.lines_of(self.first_case..self.first_case + self.planned.len());
+        let mut lines = if collects_lines { known() } else { Vec::new() };
+        let mut collector = |line: &mut CaseLine, _| lines.extend(collects_lines.then(|| line.clone()));
         for replicate in 0..settings.replicates {
             let missing = self.missing(replicate);
             let Some(first) = missing.first() else { continue };
@@ -95,8 +95,8 @@ impl Steps<'_> {
                 return Ok(lines);
             }
             self.connect(backend)?;
-            for place in missing {
-                self.measure_one(backend, time, (place, settings), &mut keep, (&mut *journal, &mut *tally))?;
+            for slot in missing {
+                self.measure_one(backend, time, (slot, settings), &mut collector, (&mut *journal, &mut *tally))?;
                 if tally.is_stopped() {
                     return Ok(lines);
                 }
@@ -106,46 +106,46 @@ impl Steps<'_> {
         Ok(lines)
     }
 
-    /// Fresh communicators for all groups that are used.
+    /// Creates fresh communicators for all groups in use.
     pub(super) fn connect(&self, backend: &mut dyn Backend) -> Result<()> {
         let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
         used.iter().try_for_each(|number| backend.connect(*number, &self.request.plan.groups[*number]))
     }
 
     /// Measures one case of one replicate, from the check of the time limit to its line in the record. Before the line
-    /// is written, `look` gets it together with the duration of sampling.
+    /// is written, `observe` gets it together with the duration of sampling.
     pub(super) fn measure_one(
         &self,
         backend: &mut dyn Backend,
         time: &mut Timekeeping,
-        (place, settings): (Place, &RunSettings),
-        look: &mut dyn FnMut(&mut CaseLine, Seconds),
+        (slot, settings): (CaseSlot, &RunSettings),
+        observe: &mut dyn FnMut(&mut CaseLine, Seconds),
         (journal, tally): (&mut SharedJournal, &mut Tally),
     ) -> Result<()> {
         let world = self.world;
-        let Some(work) = self.begin(place, settings)? else {
+        let Some(work) = self.begin(slot, settings)? else {
             tally.out_of_time = true;
             return Ok(());
         };
         time.clock.resynchronise(world)?;
         let before = devices::before(backend);
-        let (mut line, sampling) = self.case_line(backend, time, (place, settings))?;
+        let (mut line, sampling) = self.case_line(backend, time, (slot, settings))?;
         tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
         tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
-        look(&mut line, sampling);
+        observe(&mut line, sampling);
         journal.write(world, || Line::Case(Box::new(line)))?;
         self.signals.done(&work);
-        let named = ((self.first_case + place.case) as u32, place.replicate);
-        devices::after(world, backend, before, named, journal)?;
+        let named = ((self.first_case + slot.case) as u32, slot.replicate);
+        devices::record_changes(world, backend, before, named, journal)?;
         tally.signal = self.signals.agreed(world)?;
         Ok(())
     }
 
     /// The cases of a replicate that are still to be measured, in its order.
-    fn missing(&self, replicate: u32) -> Vec<Place> {
+    fn missing(&self, replicate: u32) -> Vec<CaseSlot> {
         let order = self.order(replicate);
-        let places = (0u32..).zip(order).map(|(position, case)| Place { case, replicate, position });
-        places.filter(|place| !self.kept.has_case(self.first_case + place.case, replicate)).collect()
+        let slots = (0u32..).zip(order).map(|(position, case)| CaseSlot { case, replicate, position });
+        slots.filter(|slot| !self.completed.has_case(self.first_case + slot.case, replicate)).collect()
     }
 
     /// The order of the cases in a replicate.
@@ -159,8 +159,8 @@ impl Steps<'_> {
     }
 
     /// Begins a case, if there is time for it.
-    fn begin(&self, place: Place, settings: &RunSettings) -> Result<Option<Work>> {
-        let estimate = estimated_case_seconds(self.planned[place.case].case, settings);
+    fn begin(&self, slot: CaseSlot, settings: &RunSettings) -> Result<Option<Work>> {
+        let estimate = estimated_case_seconds(self.planned[slot.case].case, settings);
         self.signals.begin(self.world, estimate)
     }
 
@@ -170,12 +170,12 @@ impl Steps<'_> {
         &self,
         backend: &mut dyn Backend,
         time: &Timekeeping,
-        (place, settings): (Place, &RunSettings),
+        (slot, settings): (CaseSlot, &RunSettings),
     ) -> Result<(CaseLine, Seconds)> {
         let request = self.request;
-        let without_numbers = |outcome| Ok((self.line_without_numbers(place, outcome), Seconds(0.0)));
+        let without_numbers = |outcome| Ok((self.line_without_numbers(slot, outcome), Seconds(0.0)));
         assert_ne!(request.injected_panic, Some(self.world.process()), "requested by --inject-panic");
-        let planned = &self.planned[place.case];
+        let planned = &self.planned[slot.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
             Err(reason) => return without_numbers(Outcome::Waived { reason: reason.clone() }),
@@ -197,9 +197,9 @@ impl Steps<'_> {
                 |timeout| request.watch.patience(timeout),
             ),
         };
-        request.watch.begin(|| self.activity(place, deadline));
+        request.watch.begin(|| self.activity(slot, deadline));
         let binding = binding(request, planned.case, geometry);
-        if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
+        if let Some(reason) = common_skip_reason(self.world, backend.waiver(&binding))? {
             return without_numbers(Outcome::Waived { reason });
         }
         // Nothing is enqueued before all ranks have their buffers: the others would wait for a rank that failed to
@@ -214,33 +214,32 @@ impl Steps<'_> {
         };
         let result = measure_case(&context, call.as_mut(), planned.case)?;
         let sampling = result.sampling;
-        Ok((self.line_of(result, place), sampling))
+        Ok((self.line_of(result, slot), sampling))
     }
 
-    fn activity(&self, place: Place, deadline: Duration) -> Activity {
-        let case = self.planned[place.case].case;
-        let (number, of) = (self.first_case + place.case + 1, self.first_case + self.planned.len());
-        let name = format!("case {number} of {of}, replicate {}", place.replicate);
-        // First all get their buffers and fill them.
+    fn activity(&self, slot: CaseSlot, deadline: Duration) -> Activity {
+        let case = self.planned[slot.case].case;
+        let (number, of) = (self.first_case + slot.case + 1, self.first_case + self.planned.len());
+        let name = format!("case {number} of {of}, replicate {}", slot.replicate);
+        // All ranks allocate and fill their buffers first.
         let deadline = deadline.max(SETUP_DEADLINE);
         Activity::case(name, case, self.request.plan.groups_of(case), self.world.process(), deadline)
     }
 
-    fn line_without_numbers(&self, place: Place, outcome: Outcome) -> CaseLine {
-        self.line_of(CaseResult::without_numbers(outcome, 0), place)
+    fn line_without_numbers(&self, slot: CaseSlot, outcome: Outcome) -> CaseLine {
+        self.line_of(CaseResult::without_numbers(outcome, 0), slot)
     }
 
-    fn line_of(&self, result: CaseResult, place: Place) -> CaseLine {
-        let case = self.planned[place.case].case;
+    fn line_of(&self, result: CaseResult, slot: CaseSlot) -> CaseLine {
+        let case = self.planned[slot.case].case;
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
-        let line =
-            result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
+        let line = result.into_line((self.first_case + slot.case) as u32, case.name(), slot.replicate, slot.position);
         CaseLine { pairs: pairs.map(Box::new), ..line }
     }
 }
 
 /// If any rank has a reason to skip, all get the reason of the lowest such rank.
-fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
+fn common_skip_reason(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
     let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
     world.all_min(&mut lowest)?;
     if lowest[0].value > 0.0 {
@@ -252,7 +251,7 @@ fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<Strin
     Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
 }
 
-/// The pairs of a round with the times of the slower rank of each; without numbers where the result has none.
+/// The pairs of a round with the times of the slower rank of each; without numbers if the result has none.
 fn pair_times(groups: &Groups, result: &CaseResult) -> PairTimes {
     let mut columns = PairTimes::default();
     let by_rank: HashMap<u32, &RankTimes> = result.rank_times.iter().map(|times| (times.rank, times)).collect();

@@ -12,37 +12,37 @@ use std::time::{Duration, Instant};
 /// Reserved for the end line, flushing to disk and finalising MPI: this share of the limit, at most this long.
 const RESERVE: (f64, Duration) = (0.05, Duration::from_secs(5));
 
-/// When a run must be over.
+/// Deadline of a run.
 #[derive(Clone, Debug)]
 pub struct TimeLimit {
     limit: Seconds,
     deadline: Instant,
-    /// How much longer than estimated the slowest piece of work took, in thousandths; never below 1000.
+    /// Largest ratio of actual to estimated duration so far, in thousandths; at least 1000.
     slowness: Arc<AtomicU64>,
 }
 
-/// A piece of work that was begun.
+/// Work in progress.
 pub(super) struct Begun {
     estimate: Seconds,
     at: Instant,
 }
 
 impl TimeLimit {
-    /// A limit that counts from a moment that has passed.
+    /// A limit that counts from an earlier moment.
     pub fn of(limit: Seconds, begun: Instant) -> TimeLimit {
         let usable = (limit.0 - (limit.0 * RESERVE.0).min(RESERVE.1.as_secs_f64())).max(0.0);
-        // A limit of centuries is none.
+        // A limit of centuries counts as none.
         let deadline = Duration::try_from_secs_f64(usable).ok().and_then(|usable| begun.checked_add(usable));
         let deadline = deadline.unwrap_or_else(|| begun + Duration::from_secs(1 << 32));
         TimeLimit { limit, deadline, slowness: Arc::new(AtomicU64::new(1000)) }
     }
 
-    /// As it was requested.
+    /// The limit as requested.
     pub fn limit(&self) -> Seconds {
         self.limit
     }
 
-    /// Begins a piece of work, if there is time for it; the same on every process.
+    /// Begins work if it fits into the time limit; the same on every process.
     pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Begun>> {
         let mut enough = [u64::from(self.has_time_for(estimate, Instant::now()))];
         world.broadcast_u64(&mut enough)?;

@@ -7,7 +7,7 @@ use crate::measure::CommonClock;
 use crate::record::line::{ClockMethod, ClockMoment, Line};
 use crate::world::World;
 
-/// The clock that cases are started by.
+/// The clock for starting cases.
 pub(super) struct Timekeeping<'a> {
     pub clock: CommonClock<'a>,
     /// How isolated iterations are started together.
@@ -23,7 +23,7 @@ pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
 }
 
 impl<'a> Timekeeping<'a> {
-    /// Compares the clocks, and writes down how well they agree.
+    /// Compares the clocks, and records their agreement.
     pub(super) fn begin(
         world: &dyn World,
         backend: &dyn Backend,
@@ -37,7 +37,7 @@ impl<'a> Timekeeping<'a> {
         Ok(time)
     }
 
-    /// Compares them once more.
+    /// Compares and records them again.
     pub(super) fn end(mut self, world: &dyn World, journal: &mut SharedJournal) -> Result<()> {
         self.clock.resynchronise(world)?;
         self.write(world, ClockMoment::End, journal)

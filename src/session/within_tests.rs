@@ -58,7 +58,7 @@ fn measured(within: f64, precision: f64) -> (Record, Vec<Line>) {
 }
 
 #[test]
-fn every_case_is_measured_however_short_the_time_is_and_a_longer_replicate_stands_in_for_a_shorter_one() {
+fn every_case_is_measured_in_any_time_and_longer_replicates_replace_shorter_ones() {
     for (within, precision) in [(1e-9, 0.02), (0.5, 1e-6), (5.0, 0.02)] {
         let (record, lines) = measured(within, precision);
         let mut replicates = vec![Vec::new(); record.plan.cases.len()];
@@ -67,7 +67,7 @@ fn every_case_is_measured_however_short_the_time_is_and_a_longer_replicate_stand
         }
         assert!(replicates.iter().all(|replicates| !replicates.is_empty()), "within {within} s: {replicates:?}");
         for line in lines.iter().filter_map(|line| if let Line::Case(case) = line { Some(case) } else { None }) {
-            let gone = !record.cases.iter().any(|kept| (kept.case, kept.replicate) == (line.case, line.replicate));
+            let gone = !record.cases.iter().any(|other| (other.case, other.replicate) == (line.case, line.replicate));
             assert!(
                 !gone || line.stop == Some(crate::record::line::StopReason::Budget),
                 "only what was cut short is replaced"
@@ -78,7 +78,7 @@ fn every_case_is_measured_however_short_the_time_is_and_a_longer_replicate_stand
 }
 
 #[test]
-fn a_listener_hears_every_line_of_the_record_in_its_order() {
+fn a_listener_receives_every_line_of_the_record_in_order() {
     let (record, lines) = measured(0.2, 0.02);
     assert!(matches!(lines[..2], [Line::Header(_), Line::Plan(_)]) && matches!(lines.last(), Some(Line::End(_))));
     assert_eq!(Record::from_lines(lines).unwrap().cases, record.cases);

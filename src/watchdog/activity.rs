@@ -6,14 +6,14 @@ use crate::record::hang_line::HungActivity;
 use crate::workload::Case;
 use std::time::Duration;
 
-/// A stretch of the run that all ranks go through together.
+/// A phase of the run that all ranks execute together.
 #[derive(Clone, Debug)]
 pub struct Activity {
     /// Description for the report.
     pub facts: HungActivity,
     /// This rank's group in it, by index.
     pub group: u32,
-    /// How long a rank may stay where it is.
+    /// How long a rank may stay in an operation.
     pub deadline: Duration,
     /// Names of a replay's ops, by index.
     pub ops: Vec<String>,

@@ -7,9 +7,9 @@ use crate::units::Seconds;
 use crate::workload::{Case, ProductShape};
 use std::time::Duration;
 
-/// Before and after the cases: starting many ranks takes its time.
+/// Deadline before and after the cases: starting many ranks takes time.
 pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
-/// No call and no wait for others has less.
+/// Minimum deadline of a call or a wait.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// Multiple of the expected or measured time of a call.
 const FACTOR: f64 = 20.0;
@@ -22,7 +22,7 @@ pub fn deadline_of_case(case: &Case) -> Duration {
     of_seconds(case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND)
 }
 
-/// Of a matrix product.
+/// Deadline of a matrix product.
 pub fn deadline_of_product(shape: &ProductShape) -> Duration {
     let operations = 2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64;
     SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))

@@ -25,13 +25,13 @@ use reporter::Reporter;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Set in the environment of a process that is to be a host's collector and no rank, to the mark of the launch where it has one.
+/// Set in the environment of a collector process, to the marker of the launch if there is one.
 pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
 
-/// Marks every process of a launch in its environment, but for the collectors.
+/// Marks every process of a launch in its environment, except for the collectors.
 pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
 
-/// The watch over this process's rank; of none where a run is not watched.
+/// The watchdog of this process's rank; empty if it is disabled.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     reporter: Option<Arc<Reporter>>,
@@ -40,7 +40,7 @@ pub struct Watch {
 
 impl Watch {
     /// A disabled watchdog. The user's timeout is then used by operations that can give up by themselves.
-    pub fn of_nobody(timeout: Option<Duration>) -> Watch {
+    pub fn disabled(timeout: Option<Duration>) -> Watch {
         Watch { reporter: None, timeout }
     }
 
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// The control plane, watched.
+    /// Wraps the control plane with progress reports.
     pub fn world<'a>(&self, world: &'a dyn World) -> WatchedWorld<'a> {
         WatchedWorld::new(world, self.progress())
     }
@@ -77,17 +77,17 @@ impl Watch {
         }
     }
 
-    /// The cell, for whoever stores finer steps than calls.
+    /// The progress cell, for finer steps than calls.
     pub fn progress(&self) -> Option<Arc<Progress>> {
         self.reporter.as_ref().map(|reporter| reporter.progress())
     }
 
-    /// The deadline that a user gave, for everything.
+    /// The user's deadline for everything.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// The device of this rank, as reports should name it.
+    /// Sets the name of this rank's device in reports.
     pub fn device(&self, name: &str) {
         if let Some(reporter) = &self.reporter {
             reporter.device(name);

@@ -2,7 +2,7 @@
 //! request.
 
 use super::activity::Activity;
-use super::collector::say;
+use super::collector::print_message;
 use super::wire::{Frame, LONGEST_FRAME_BYTES, RankState};
 use crate::host_clock;
 use crate::progress::{Doing, Progress, Shown};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Interval of heartbeats. All ranks of a host send theirs at the same time: each interruption delays all ranks, so
 /// they are interrupted together and not one after the other.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
-/// Activities that a busy collector may be behind.
+/// Maximum number of activities that wait to be sent.
 const MOST_ACTIVITIES: usize = 64;
 /// How long rank 0 waits for the permission to record its run as complete.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(super) struct Reporter {
     progress: Arc<Progress>,
     activities: Mutex<Activities>,
     connection: Mutex<TcpStream>,
-    standing: Mutex<Standing>,
+    run_state: Mutex<RunState>,
     changed: Condvar,
     signal: Arc<AtomicUsize>,
 }
@@ -41,15 +41,15 @@ pub(super) struct Reporter {
 #[derive(Default)]
 struct Activities {
     begun: u64,
-    unsaid: VecDeque<(u64, String)>,
+    unsent: VecDeque<(u64, String)>,
     ops: Vec<String>,
 }
 
 /// State of the run according to the first collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum RunState {
     Watched,
-    /// It may be called complete.
+    /// It may be recorded as complete.
     Concluded,
     /// It is being ended.
     Aborted,
@@ -61,7 +61,7 @@ enum Standing {
 
 impl std::fmt::Debug for Reporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the watch over rank {}", self.rank)
+        write!(f, "Reporter of rank {}", self.rank)
     }
 }
 
@@ -85,11 +85,11 @@ impl Reporter {
             progress: Arc::new(progress),
             activities: Mutex::default(),
             connection: Mutex::new(connection),
-            standing: Mutex::new(Standing::Watched),
+            run_state: Mutex::new(RunState::Watched),
             changed: Condvar::new(),
             signal,
         });
-        let mut thread = Listening::new(Arc::clone(&reporter), incoming, end_launch);
+        let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, end_launch);
         std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
         Ok(reporter)
     }
@@ -103,10 +103,10 @@ impl Reporter {
         let mut activities = locked(&self.activities);
         activities.begun += 1;
         let number = activities.begun;
-        if activities.unsaid.len() == MOST_ACTIVITIES {
-            activities.unsaid.pop_front();
+        if activities.unsent.len() == MOST_ACTIVITIES {
+            activities.unsent.pop_front();
         }
-        activities.unsaid.push_back((number, text));
+        activities.unsent.push_back((number, text));
         activity.ops.truncate(MOST_OPS);
         activities.ops = activity.ops;
         drop(activities);
@@ -123,37 +123,37 @@ impl Reporter {
             return;
         }
         let deadline = Instant::now() + ANSWER_PATIENCE;
-        let mut standing = locked(&self.standing);
+        let mut run_state = locked(&self.run_state);
         loop {
-            match *standing {
-                Standing::Concluded | Standing::Unwatched | Standing::Left => return,
+            match *run_state {
+                RunState::Concluded | RunState::Unwatched | RunState::Left => return,
                 // The run is being ended: this thread must not continue.
-                Standing::Aborted => loop {
-                    standing = self.changed.wait(standing).unwrap_or_else(PoisonError::into_inner);
+                RunState::Aborted => loop {
+                    run_state = self.changed.wait(run_state).unwrap_or_else(PoisonError::into_inner);
                 },
-                Standing::Watched => {}
+                RunState::Watched => {}
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                say(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
+                print_message(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
                 return;
             }
-            standing = self.changed.wait_timeout(standing, left).unwrap_or_else(PoisonError::into_inner).0;
+            run_state = self.changed.wait_timeout(run_state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     pub(super) fn leave(&self, exit_code: i32, why: &str) {
-        let mut standing = locked(&self.standing);
-        if *standing == Standing::Watched || *standing == Standing::Concluded {
-            *standing = Standing::Left;
-            drop(standing);
+        let mut run_state = locked(&self.run_state);
+        if *run_state == RunState::Watched || *run_state == RunState::Concluded {
+            *run_state = RunState::Left;
+            drop(run_state);
             // An unreachable collector has ended already.
             let _ = self.send(&[Frame::Left(self.rank, exit_code, why.to_owned())]);
         }
     }
 
-    fn stand(&self, next: Standing) {
-        *locked(&self.standing) = next;
+    fn set_run_state(&self, next: RunState) {
+        *locked(&self.run_state) = next;
         self.changed.notify_all();
     }
 
@@ -189,8 +189,8 @@ impl Reporter {
     }
 }
 
-/// The thread's own part.
-struct Listening {
+/// State of the watchdog thread.
+struct WatchdogThread {
     reporter: Arc<Reporter>,
     incoming: TcpStream,
     received: Vec<u8>,
@@ -202,10 +202,10 @@ struct Listening {
     main_thread: Option<MainThread>,
 }
 
-impl Listening {
-    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> Listening {
+impl WatchdogThread {
+    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> WatchdogThread {
         let (now, last) = (Instant::now(), reporter.progress.shown());
-        Listening {
+        WatchdogThread {
             reporter,
             incoming,
             received: Vec::new(),
@@ -218,17 +218,17 @@ impl Listening {
     }
 
     fn run(&mut self) {
-        while self.tell().is_ok() && self.listen().is_ok() {}
-        let standing = *locked(&self.reporter.standing);
-        if standing == Standing::Watched {
+        while self.send_heartbeat().is_ok() && self.listen().is_ok() {}
+        let run_state = *locked(&self.reporter.run_state);
+        if run_state == RunState::Watched {
             let rank = self.reporter.rank;
-            say(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
-            self.reporter.stand(Standing::Unwatched);
+            print_message(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
+            self.reporter.set_run_state(RunState::Unwatched);
         }
     }
 
-    /// Sends a heartbeat, and whatever began since the last.
-    fn tell(&mut self) -> std::io::Result<()> {
+    /// Sends a heartbeat, and all activities since the last.
+    fn send_heartbeat(&mut self) -> std::io::Result<()> {
         let (now, shown) = (Instant::now(), self.reporter.progress.shown());
         // A process that was suspended as a whole, for example by a scheduler, did not stop by itself.
         let gap = now - self.beat;
@@ -242,7 +242,7 @@ impl Listening {
             self.main_thread = Some(MainThread::now());
         }
         let mut frames: Vec<Frame> = locked(&self.reporter.activities)
-            .unsaid
+            .unsent
             .drain(..)
             .map(|(number, text)| Frame::Activity(number, text))
             .collect();
@@ -258,7 +258,7 @@ impl Listening {
         self.reporter.send(&frames)
     }
 
-    /// Until the next heartbeat.
+    /// Receives frames until the next heartbeat.
     fn listen(&mut self) -> std::io::Result<()> {
         let until = next_heartbeat(host_clock::now_nanoseconds());
         loop {
@@ -280,27 +280,27 @@ impl Listening {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.received.extend(&bytes[..count]);
-            self.obey()?;
+            self.handle_frames()?;
         }
     }
 
-    fn obey(&mut self) -> std::io::Result<()> {
+    fn handle_frames(&mut self) -> std::io::Result<()> {
         loop {
             match Frame::decode(&self.received) {
                 Ok(Some((frame, taken))) => {
                     self.received.drain(..taken);
                     match frame {
                         Frame::Query => {
-                            self.tell()?;
+                            self.send_heartbeat()?;
                             let (sleeps, does) = self.main_thread.get_or_insert_with(MainThread::now).since();
                             let text = self.reporter.detail(&does);
                             self.reporter.send(&[Frame::Detail(self.reporter.rank, sleeps, text)])?;
                         }
                         Frame::Abort(code) => {
-                            self.reporter.stand(Standing::Aborted);
+                            self.reporter.set_run_state(RunState::Aborted);
                             (self.end_launch)(code);
                         }
-                        Frame::Concluded => self.reporter.stand(Standing::Concluded),
+                        Frame::Concluded => self.reporter.set_run_state(RunState::Concluded),
                         _ => {}
                     }
                 }
@@ -311,7 +311,7 @@ impl Listening {
     }
 }
 
-/// The next whole number of heartbeats on the clock that all processes of the host share.
+/// The next multiple of the heartbeat interval, on the clock that all processes of the host share.
 fn next_heartbeat(now_nanoseconds: u64) -> u64 {
     let period = HEARTBEAT.as_nanos() as u64;
     (now_nanoseconds / period + 1) * period
@@ -348,7 +348,7 @@ impl MainThread {
     }
 }
 
-/// State and ticks of the first thread of this process.
+/// State and CPU ticks of the main thread of this process.
 fn read_stat() -> Option<(char, u64)> {
     let pid = std::process::id();
     parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)

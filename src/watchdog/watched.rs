@@ -11,17 +11,17 @@ use crate::world::{Located, World};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A call that is watched.
+/// A call that reports its progress.
 pub struct WatchedCall<'b> {
     call: Box<dyn Call + 'b>,
     progress: Arc<Progress>,
-    /// Whether `enqueue` returns when the call is done.
+    /// Whether `enqueue` returns only after the call is done.
     blocks: bool,
-    /// Set where the user gave a deadline, which is then not changed.
+    /// Set if the user gave a deadline, which is then not adapted.
     fixed: bool,
-    /// How long a call may take; filling and checking whole buffers have longer.
+    /// Deadline of a call; filling and checking whole buffers have longer ones.
     deadline: Duration,
-    /// Set where the deadline of a call has to be put in force by the next.
+    /// Set if the next call has to restore its deadline.
     relaxed: bool,
     begun: Instant,
     calls: u32,
@@ -143,7 +143,7 @@ impl Call for WatchedCall<'_> {
     }
 }
 
-/// The control plane, watched where there is a cell.
+/// The control plane, with progress reports if there is a cell.
 pub struct WatchedWorld<'a> {
     world: &'a dyn World,
     progress: Option<Arc<Progress>>,
@@ -163,7 +163,7 @@ impl<'a> WatchedWorld<'a> {
         done
     }
 
-    /// Messages between two ranks are no steps, because not all ranks send as many.
+    /// Messages between two ranks do not count as steps, because their number differs between ranks.
     fn with_peer<T>(&self, peer: u32, operation: impl FnOnce() -> T) -> T {
         let Some(progress) = &self.progress else { return operation() };
         progress.wait_for(Some(peer));
@@ -215,13 +215,13 @@ mod tests {
     use crate::world::SoloWorld;
 
     /// A call that reads the cell while it is running.
-    struct Looking {
+    struct ProbingCall {
         progress: Arc<Progress>,
         blocks: bool,
         seen: Vec<(u64, u64)>,
     }
 
-    impl Call for Looking {
+    impl Call for ProbingCall {
         fn fill(&mut self) -> Result<()> {
             Ok(())
         }
@@ -265,7 +265,7 @@ mod tests {
         for (blocks, last_step) in [(true, 6), (false, 2)] {
             let progress = Arc::new(Progress::default());
             progress.begin(0, Duration::from_secs(99));
-            let looking = Looking { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
+            let looking = ProbingCall { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
             let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), Duration::from_secs(99), false);
             call.reserve_marks(2);
             (0..3).for_each(|_| call.enqueue().unwrap());

@@ -11,9 +11,9 @@ pub const VERSION: u16 = 2;
 pub const TOKEN_BYTES: usize = 32;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + TOKEN_BYTES + 1 + 4 + 4 + 8;
-/// No frame is longer, all in all.
+/// Maximum length of a frame.
 pub const LONGEST_FRAME_BYTES: usize = 3 + LONGEST_TEXT_BYTES + 16;
-/// Texts are cut to it.
+/// Longer texts are cut.
 pub const LONGEST_TEXT_BYTES: usize = 1024;
 const MAGIC: [u8; 4] = *b"CGWD";
 const NONE: u32 = u32::MAX;
@@ -23,10 +23,10 @@ pub type Token = [u8; TOKEN_BYTES];
 
 /// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
-    /// A rank to the collector of its host.
+pub enum PeerKind {
+    /// A rank, to the collector of its host.
     Rank(u32),
-    /// A host's collector to the first.
+    /// A host's collector, to the first collector.
     Host(u32),
 }
 
@@ -34,10 +34,10 @@ pub enum Speaker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The sending peer.
-    pub speaker: Speaker,
-    /// Its process.
+    pub peer_kind: PeerKind,
+    /// Its process id.
     pub pid: u32,
-    /// When that process began, as the system counts, so that its number is not taken for another's.
+    /// Start time of the process in clock ticks, so that a reused process id is not mistaken for it.
     pub process_start: u64,
 }
 
@@ -48,9 +48,9 @@ pub struct RankState {
     pub rank: u32,
     /// Snapshot of its progress cell.
     pub shown: Shown,
-    /// How long it has shown that.
+    /// How long the snapshot has not changed.
     pub stuck_milliseconds: u32,
-    /// How long it may.
+    /// Deadline of the current operation.
     pub deadline_milliseconds: u32,
     /// Time since its last heartbeat, according to its host's collector.
     pub silent_milliseconds: u32,
@@ -73,7 +73,7 @@ pub enum Frame {
     Activity(u64, String),
     /// Up: the answer to a query: whether the measuring thread sleeps, and a description of its activity.
     Detail(u32, bool, String),
-    /// Up: the device that a rank works with.
+    /// Up: the device of a rank.
     Device(u32, String),
     /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
@@ -85,16 +85,16 @@ pub enum Frame {
     Concluded,
 }
 
-/// Why bytes are no greeting, or no frame.
+/// Malformed greeting or frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Hello {
     /// The bytes.
     pub fn encode(&self, token: &Token) -> Vec<u8> {
-        let (kind, index) = match self.speaker {
-            Speaker::Rank(rank) => (0u8, rank),
-            Speaker::Host(host) => (1, host),
+        let (kind, index) = match self.peer_kind {
+            PeerKind::Rank(rank) => (0u8, rank),
+            PeerKind::Host(host) => (1, host),
         };
         let mut bytes = Vec::with_capacity(HELLO_BYTES);
         bytes.extend(MAGIC);
@@ -117,19 +117,19 @@ impl Hello {
         let mut rest = Reader(&whole[MAGIC.len()..]);
         let version = u16::from_le_bytes(rest.take()?);
         let theirs: Token = rest.take()?;
-        // All bytes are looked at whether or not the first one fits.
+        // Compares all bytes in constant time.
         let different = theirs.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
         if version != VERSION || different != 0 {
             return Err(Malformed);
         }
         let [kind] = rest.take()?;
         let index = rest.u32()?;
-        let speaker = match kind {
-            0 => Speaker::Rank(index),
-            1 => Speaker::Host(index),
+        let peer_kind = match kind {
+            0 => PeerKind::Rank(index),
+            1 => PeerKind::Host(index),
             _ => return Err(Malformed),
         };
-        Ok(Some(Hello { speaker, pid: rest.u32()?, process_start: rest.u64()? }))
+        Ok(Some(Hello { peer_kind, pid: rest.u32()?, process_start: rest.u64()? }))
     }
 }
 
@@ -237,7 +237,7 @@ fn decode_state(rest: &mut Reader) -> Result<RankState, Malformed> {
     })
 }
 
-/// The beginning of a text that fits into a frame.
+/// The longest beginning of a text that fits into a frame.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_TEXT_BYTES)]
 }
@@ -310,11 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn only_who_knows_the_word_of_this_run_is_let_in() {
+    fn only_peers_with_the_secret_of_this_run_are_accepted() {
         let (token, mut other) = ([7; TOKEN_BYTES], [7; TOKEN_BYTES]);
         other[31] = 8;
-        for speaker in [Speaker::Rank(3), Speaker::Host(0)] {
-            let hello = Hello { speaker, pid: 12, process_start: 34 };
+        for peer_kind in [PeerKind::Rank(3), PeerKind::Host(0)] {
+            let hello = Hello { peer_kind, pid: 12, process_start: 34 };
             let bytes = hello.encode(&token);
             assert_eq!(bytes.len(), HELLO_BYTES);
             assert_eq!(Hello::decode(&bytes, &token), Ok(Some(hello)));

@@ -4,7 +4,7 @@ use super::{Located, World};
 use crate::error::Result;
 use crate::mpi_call::{self, Communicator};
 
-/// The ranks of an MPI launch, on a communicator of their own.
+/// The ranks of an MPI launch, on a separate communicator.
 pub struct MpiWorld {
     control: Communicator,
 }

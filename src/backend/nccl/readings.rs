@@ -3,7 +3,7 @@
 //! NVML is loaded when it is first requested. Where it is not there, that is said, and nothing is guessed.
 
 use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
-use crate::device_probe::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY as LIBRARY};
+use crate::device_probe::{MOST_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
@@ -65,7 +65,7 @@ impl DeviceReader for NvmlReader {
     fn read(&mut self) -> Option<DeviceState> {
         let device = self.device()?;
         let reasons = device.current_throttle_reasons().ok();
-        let held = |reasons: ThrottleReasons| HELD_BACK.iter().filter(move |(one, _)| reasons.contains(*one));
+        let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
         let active = |link: &u32| device.link_wrapper_for(*link).is_active().is_ok_and(|active| active);
         Some(DeviceState {
             multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),

@@ -3,7 +3,7 @@
 use crate::doctor::{DoctorDocument, Finding};
 use crate::report::{visible, wrap};
 
-/// Widest column of items.
+/// Maximum width of the column of items.
 const WIDEST_ITEM: usize = 22;
 
 pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
@@ -11,8 +11,8 @@ pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
     for backend in &document.backends {
         let state = if backend.ready { "ready" } else { "not here" };
         text += &paragraph(&format!("{:<10} {state:<9}", backend.name), &backend.reason, width);
-        if let Some(mend) = &backend.mend {
-            text += &paragraph(&format!("{:<20}", ""), &format!("-> {mend}"), width);
+        if let Some(fix) = &backend.mend {
+            text += &paragraph(&format!("{:<20}", ""), &format!("-> {fix}"), width);
         }
     }
     for section in &document.sections {
@@ -26,9 +26,9 @@ pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
 fn finding_text(finding: &Finding, items: usize, width: u16) -> String {
     let before = format!("  {:<8} {:<items$} ", finding.state.name(), visible(&finding.item));
     let mut text = paragraph(&before, &finding.found, width);
-    if let Some(mend) = &finding.mend {
+    if let Some(fix) = &finding.mend {
         let indent = " ".repeat(before.chars().count());
-        text += &paragraph(&indent, &format!("-> {mend}"), width);
+        text += &paragraph(&indent, &format!("-> {fix}"), width);
     }
     text
 }

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 /// Name of the format.
 const FORMAT: &str = "commgauge-layout";
-/// Raised when a field changes its meaning or goes away.
+/// Incremented when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
 /// The groups of every axis of a layout, and how they lie on the nodes.
@@ -59,7 +59,7 @@ pub fn schema() -> Value {
     published(schemars::schema_for!(Document).to_value(), FORMAT, VERSION, &format!("A {FORMAT}, version {VERSION}"))
 }
 
-/// The groups of each axis, made when they are written.
+/// The groups of each axis, computed while they are written.
 struct GroupsOf<'a> {
     layout: &'a Layout,
     axes: &'a [AxisView],

@@ -3,7 +3,7 @@
 
 use crate::layout::{Axis, Groups, Layout, Locality};
 
-/// The axes that are shown, in the order of the table.
+/// The displayed axes, in the order of the table.
 pub(super) const SHOWN: [Axis; 10] =
     [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::Dp, Axis::Pp, Axis::Mp, Axis::DpCp, Axis::Edp, Axis::Embedding];
 
@@ -16,8 +16,8 @@ pub(super) struct Overview {
     pub axes: Vec<AxisView>,
 }
 
-/// One axis, without its groups: these are made when they are written, one axis at a time, so that 131,072 ranks need
-/// little memory.
+/// One axis, without its groups: these are computed while they are written, one axis at a time, so that 131,072 ranks
+/// need little memory.
 pub(super) struct AxisView {
     pub axis: Axis,
     pub groups: usize,
@@ -46,7 +46,7 @@ impl Overview {
         self.host_of_rank.len() as u32
     }
 
-    /// Number of nodes, the last of which may be filled in part.
+    /// Number of nodes; the last one may be partially filled.
     pub fn nodes(&self) -> u32 {
         self.world().div_ceil(self.ranks_per_node)
     }
@@ -73,7 +73,7 @@ pub(super) fn group_text(group: &[u32], host_of_rank: &[u32], most_columns: usiz
     let mut text = String::new();
     let mut previous: Option<u32> = None;
     let tail = group.last().map_or(String::new(), |last| format!(" .. {last}"));
-    // Up to here the text and the elided rest fit together.
+    // Longest prefix that fits together with the elided rest.
     let mut fitting = 0;
     for rank in group {
         match previous {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_where_nodes_end_and_long_groups_are_elided() {
+    fn bars_mark_node_boundaries_and_long_groups_are_elided() {
         let hosts: Vec<u32> = (0..200).map(|rank| rank / 8).collect();
         for (group, most_columns, expected) in [
             (vec![0, 4, 8, 12], 40, "0 4 | 8 12"),

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// More than the most ranks need, written with comments.
+/// More than the largest mapping file with comments needs.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Reads a mapping file: ranks separated by spaces, commas or line breaks, with comments from `#` to the end of the
@@ -102,7 +102,7 @@ fn text_of<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.display()))
     })?;
-    // Some editors put a byte order mark in front.
+    // Some editors write a byte order mark.
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 

@@ -7,7 +7,7 @@ use crate::layout::Axis;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use std::io::{self, Write};
 
-/// Groups of an axis that are listed without leaving any out.
+/// Groups of an axis that are listed completely.
 const MOST_LISTED: usize = 32;
 /// Minimum width of the group column.
 const LEAST_GROUP_COLUMNS: usize = 24;
@@ -16,7 +16,7 @@ const MOST_GROUP_COLUMNS: usize = 40;
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// Writes it, fitted to a width; `listed` adds the groups of each axis.
+/// Writes the layout for a width; `listed` adds the groups of each axis.
 pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", wrapped(&heading(overview), width))?;
     write!(out, "{}", picture(overview, width))?;
@@ -110,7 +110,7 @@ fn table(overview: &Overview, width: usize) -> String {
         }
         return laid_out(&[&headings[..], &group_headings[..]].concat(), &rows);
     }
-    // Too narrow for both: the groups get a table of their own.
+    // Too narrow for both: the groups get a separate table.
     let name_columns = overview.axes.iter().map(|view| view.axis.name().len()).max().unwrap_or(0);
     let room = width.saturating_sub(name_columns + 2 * GAP) / 2;
     let with_groups = |view: &AxisView| {
@@ -141,7 +141,7 @@ fn laid_out(headings: &[&str], rows: &[Vec<String>]) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// All groups of an axis, or of very many the first and the last.
+/// All groups of an axis, or the first and the last of very many.
 fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let groups = overview.layout.groups(view.axis).groups;
     writeln!(out, "\ngroups of {}", view.axis)?;

@@ -64,7 +64,7 @@ fn suite(name: String) -> SuiteFacts {
     }
 }
 
-/// The file that a name means: a path, or that of an embedded file.
+/// The file of a name: a path, or that of an embedded file.
 fn file_of(kind: Shipped, name: &str) -> String {
     kind.find(Path::new(name)).map(|file| file.display().to_string()).unwrap_or_default()
 }
@@ -147,7 +147,7 @@ fn machine(name: String) -> Option<MachineFacts> {
     })
 }
 
-/// The first sentence of the comment with which a file begins.
+/// The first sentence of the comment at the beginning of a file.
 fn opening(path: &Path) -> String {
     let text = read_text(path, &Place::flag("--machine")).unwrap_or_default();
     let comment = text.lines().map_while(|line| line.strip_prefix('#'));
@@ -161,7 +161,7 @@ fn one_line(text: &str) -> String {
     text.split_once(". ").map_or(text.trim_end_matches('.').to_owned(), |(first, _)| first.to_owned())
 }
 
-/// Every value of a flag for formats, of every command of every program. Launched programs share one set of them.
+/// Every value of a format flag, of every command of every program. The launched programs share one set of them.
 pub(super) fn formats() -> Vec<FormatFacts> {
     let mut found: Vec<FormatFacts> = Vec::new();
     for program in ProgramName::value_variants() {

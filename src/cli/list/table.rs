@@ -1,4 +1,4 @@
-//! The tables of `commgauge list`: a line for each name, its description cut where the width ends.
+//! The tables of `commgauge list`: a line for each name, with the description cut to the width.
 
 use super::Kind;
 use super::document::{ListDocument, Named};
@@ -9,9 +9,9 @@ use crate::units::{Rate, three_digits};
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 
-/// A description is not cut shorter; the terminal wraps it then.
+/// Minimum width of a description; narrower terminals wrap it.
 const SHORTEST: usize = 20;
-/// Most files that are named one by one.
+/// Maximum number of files that are named.
 const MOST_NAMED: usize = 3;
 /// Spaces between columns.
 const GAP: usize = 2;
@@ -27,7 +27,7 @@ pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> S
         None => overview(document, width),
         Some(kind) => {
             let rows = rows(document, kind);
-            rows.fitted(width) + note(kind) + &whence(document, kind)
+            rows.fitted(width) + note(kind) + &file_sources(document, kind)
         }
     }
 }
@@ -44,7 +44,7 @@ fn note(kind: Kind) -> &'static str {
 }
 
 /// Reports which names refer to files here, since these take precedence over the embedded ones.
-fn whence(document: &ListDocument, kind: Kind) -> String {
+fn file_sources(document: &ListDocument, kind: Kind) -> String {
     let files: Vec<&str> = match kind {
         Kind::Suites => document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect(),
         Kind::Models => document.models.iter().flatten().map(|model| model.file.as_str()).collect(),

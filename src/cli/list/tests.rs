@@ -27,7 +27,7 @@ fn every_name_has_a_description_and_no_shipped_file_is_broken() {
 #[test]
 fn suites_say_how_many_ranks_they_need() {
     let all = ListDocument::of(Some(Kind::Suites)).suites.unwrap();
-    // As suites/README.md has them.
+    // From suites/README.md.
     for (name, exactly, multiple) in [
         ("quick", None, Some(2)),
         ("llama-3-8b", None, Some(4)),

@@ -1,4 +1,4 @@
-//! How fast the GPUs of a plan compute, by flags: a peak and a share of it, or matrix products that were measured.
+//! Computing rate of the GPUs of a plan, from flags: a peak and a share of it, or measured matrix products.
 
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ const DEFAULT_PEAK_TFLOPS: f64 = 989.0;
 /// Share of the peak that large models reach: 400 of 989 TFLOP/s (arXiv 2407.21783 table 4), including waiting;
 /// products alone reach more.
 const DEFAULT_EFFICIENCY: f64 = 0.5;
-/// Shapes that a note lists at most.
+/// Maximum number of shapes that a note lists.
 const MOST_SHAPES: usize = 12;
 
 /// The flags.
@@ -46,7 +46,7 @@ enum Share {
 
 /// Computing rate of the GPUs, and its source.
 pub(super) struct Computing {
-    /// For prices.
+    /// Compute model for pricing.
     pub compute: Compute,
     /// A short description of the source.
     pub ground: String,

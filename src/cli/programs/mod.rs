@@ -68,7 +68,7 @@ pub trait Work {
     fn shows_rows(&self) -> bool {
         false
     }
-    /// Two calls to be measured at once, too.
+    /// Two calls to be measured concurrently, in addition.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
         Ok(None)
     }

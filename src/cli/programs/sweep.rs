@@ -2,7 +2,7 @@
 
 use super::super::LaunchedArguments;
 use super::super::SweepArguments;
-use super::super::like::Habits;
+use super::super::like::ToolDefaults;
 use super::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub struct Sweep {
     version: Option<bool>,
     // Last, since it refers to the flags above.
     #[command(flatten)]
-    _habits: Habits,
+    _habits: ToolDefaults,
 }
 
 impl Work for Sweep {

@@ -5,32 +5,32 @@ use crate::error::Result;
 use crate::launch::{self, Allocation, Family, Launcher, host, parse_hosts, srun_mpi};
 use std::process::{Command, Stdio};
 
-/// Ranks where no cores of this machine limit them: of a simulation, and on GPUs.
+/// Default number of ranks of a simulation, and on GPUs, where cores are no limit.
 const RANKS_WITHOUT_CORES: u32 = 4;
-/// Fewer do not communicate.
+/// A single rank does not communicate.
 const FEWEST_RANKS: u32 = 2;
 
 /// The arguments with the final number of ranks, and the allocation of the launch, if any.
 ///
 /// # Errors
 /// If flags and allocation contradict each other.
-pub(super) fn settle(arguments: &RunArguments) -> Result<(RunArguments, Option<Allocation>)> {
+pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, Option<Allocation>)> {
     // A simulation runs in this process, inside or outside of an allocation.
     let allocation = if arguments.backend == Backend::Mpi { Allocation::here()? } else { None };
-    let mut settled = arguments.clone();
-    settled.ranks = match &allocation {
-        None => arguments.asked_ranks.map_or_else(|| unasked_ranks(arguments), Ok)?,
+    let mut resolved = arguments.clone();
+    resolved.ranks = match &allocation {
+        None => arguments.asked_ranks.map_or_else(|| default_ranks(arguments), Ok)?,
         Some(allocation) => {
             arguments.hosts.as_deref().map_or(Ok(()), |hosts| allocation.check_hosts(hosts))?;
             allocation.ranks_for(arguments.asked_ranks)?
         }
     };
-    Ok((settled, allocation))
+    Ok((resolved, allocation))
 }
 
 /// The default number of ranks: the slots of the hosts, else one for each core, since oversubscribed ranks give no
 /// usable times.
-fn unasked_ranks(arguments: &RunArguments) -> Result<u32> {
+fn default_ranks(arguments: &RunArguments) -> Result<u32> {
     if arguments.backend == Backend::Simulated {
         return Ok(RANKS_WITHOUT_CORES);
     }
@@ -44,13 +44,13 @@ fn unasked_ranks(arguments: &RunArguments) -> Result<u32> {
     }
 }
 
-/// Of an odd number of cores one stays idle: layouts divide by two.
+/// With an odd number of cores one stays idle: layouts divide by two.
 fn ranks_for_cores(cores: u32) -> u32 {
     (cores / 2 * 2).max(FEWEST_RANKS)
 }
 
 /// The value for srun's `--mpi`, if srun is the launcher and the user has not chosen one.
-pub(super) fn mpi_of_srun(arguments: &RunArguments, launcher: &Launcher) -> Result<Option<String>> {
+pub(super) fn srun_mpi_plugin(arguments: &RunArguments, launcher: &Launcher) -> Result<Option<String>> {
     let chosen = |word: &String| word == "--mpi" || word.starts_with("--mpi=");
     if launcher.family != Family::Slurm || arguments.launcher_arguments.iter().any(chosen) {
         return Ok(None);

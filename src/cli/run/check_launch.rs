@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
     if !matches!(arguments.output.format, Format::Table | Format::Json) {
         return Err(Error::usage("--check-launch writes --format table or json"));
     }
-    // No record is made: its path is only where the report goes, which the first rank can write as it could the record.
+    // No record is made: its path only determines where the report goes, which rank 0 can write just like the record.
     let record = places::record_path(arguments.record.as_deref())?;
     let report = record.with_extension("launch.json");
     let mut arguments = arguments.clone();

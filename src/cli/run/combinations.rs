@@ -24,7 +24,7 @@ const STOPS: [i32; 3] = [2, 7, 75];
 const REFUSALS: [&str; 2] = ["no algorithm/protocol available", "ncclInvalidUsage"];
 
 /// Whether several launches are requested.
-pub(super) fn are_asked(arguments: &RunArguments) -> bool {
+pub(super) fn is_requested(arguments: &RunArguments) -> bool {
     !arguments.algorithms.is_empty() || !arguments.protocols.is_empty()
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nccl_does_not_know_is_refused_with_what_it_does_and_so_is_what_makes_no_sense() {
+    fn unknown_nccl_values_and_conflicting_flags_are_refused() {
         for (line, words) in [
             ("s.toml --backend nccl --algorithm ring,rign", "possible values: any, ring, tree, collnet-direct"),
             ("s.toml --backend nccl --protocol ll256", "possible values: any, ll, ll128, simple"),

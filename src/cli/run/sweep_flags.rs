@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepFlags(pub Vec<String>);
 
-/// Flags that `commgauge run` has itself.
+/// Flags that `commgauge run` defines itself.
 const OWN: [&str; 1] = ["within"];
 
 /// The flags as `commgauge-sweep` defines them, without the collectives, which are the value of `--sweep`.
@@ -27,7 +27,7 @@ impl Args for SweepFlags {
     fn augment_args(command: Command) -> Command {
         flags().into_iter().fold(command, |command, flag| {
             let flag = match flag.get_short() {
-                // The number of ranks has this letter here.
+                // `commgauge run` uses this letter for the number of ranks.
                 Some('n') => flag.short(None),
                 _ => flag,
             };
@@ -52,7 +52,7 @@ impl FromArgMatches for SweepFlags {
     }
 }
 
-/// A flag with its value, as `commgauge-sweep` reads it.
+/// Converts a flag and its value back into arguments of `commgauge-sweep`.
 fn words(flag: &Arg, matches: &ArgMatches) -> Vec<String> {
     let long = || flag.get_long().map_or_else(|| flag.get_id().to_string(), |long| format!("--{long}"));
     let name = flag.get_short().map_or_else(long, |letter| format!("-{letter}"));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_a_sweep_is_handed_on_as_it_was_given() {
+    fn every_flag_of_a_sweep_is_passed_on_unchanged() {
         let line = "-b 8 -e 64M -f 4 -d half,float -o sum -r 0,1 -w 5 -c 0 --iters 20 --placement in --cadence isolated --splits \
                     skewed:1 --replicates 2 --precision 1% --budget 1s --warm-buffers --seed 7";
         let given: Vec<&str> = line.split_whitespace().collect();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_followed_is_followed_in_what_is_printed() {
+    fn like_also_sets_the_printed_format() {
         for (line, format) in [
             ("", Format::Table),
             ("--like nccl-tests", Format::NcclTests),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_not_handed_on() {
+    fn flags_that_are_not_given_are_not_passed_on() {
         assert_eq!(parse(&["--sweep", "all_reduce"]).unwrap().sweep_flags, SweepFlags::default());
     }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_may_stand_in_one_word() {
+    fn collectives_may_be_given_in_one_argument() {
         for text in ["all_reduce all_gather", "all_reduce,all_gather", " all_reduce, all_gather "] {
             assert_eq!(collectives(text), ["all_reduce", "all_gather"]);
         }

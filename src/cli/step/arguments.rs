@@ -124,7 +124,7 @@ impl StepArguments {
         Ok(Some((self.table(world_size)?, options)))
     }
 
-    /// The layout with the wanted styles.
+    /// The layout with the requested styles.
     fn table(&self, world_size: u32) -> Result<LayoutTable> {
         let mut table = self.step.table(world_size)?;
         if !self.style.is_empty() {
@@ -133,7 +133,7 @@ impl StepArguments {
         Ok(table)
     }
 
-    /// A factor of two times needs as many pairs of them as an interval takes.
+    /// The ratio of two times needs as many pairs of samples as an interval does.
     fn settings(&self) -> RunSettings {
         let mut settings = self.sampling.settings();
         if (self.solo || !self.interfere.is_empty()) && self.sampling.replicates.is_none() {

@@ -17,7 +17,7 @@ pub(crate) fn replays_of<'a>(steps: &'a [Step<'a>], options: ReplayOptions) -> V
     (0..).zip(steps).map(|(step_index, step)| ReplayRequest { step, step_index, options }).collect()
 }
 
-/// Reads the name of a style of a model's step.
+/// Parses the name of a style of a model's step.
 pub(super) fn parse_style(text: &str) -> std::result::Result<Style, String> {
     Style::OF_A_STEP.into_iter().find(|style| style.name() == text).ok_or_else(|| {
         let names: Vec<_> = Style::OF_A_STEP.iter().map(|style| style.name()).collect();

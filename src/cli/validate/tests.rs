@@ -43,7 +43,7 @@ fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
 }
 
 #[test]
-fn the_document_is_what_the_schema_says_and_reads_back() {
+fn the_document_fits_the_schema_and_reads_back() {
     let document = serde_json::to_value(&*ALL).unwrap();
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let problems: Vec<_> = validator.iter_errors(&document).map(|problem| problem.to_string()).collect();

@@ -1,8 +1,8 @@
-//! Where other hosts may reach this one: its addresses as the kernel lists them, and its name.
+//! Addresses at which other hosts may reach this one, as listed by the kernel, and its name.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Addresses and, last, the name.
+/// The addresses, followed by the name.
 pub(super) fn of_this_host() -> Vec<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let mut found: Vec<String> = version_4(&read("/proc/net/fib_trie")).iter().map(Ipv4Addr::to_string).collect();
@@ -11,7 +11,7 @@ pub(super) fn of_this_host() -> Vec<String> {
     found
 }
 
-/// Of the routing table's tree: an address in a line, and in the next that it is one of ours.
+/// Parses the routing table's tree: an address on one line, and on the next whether it is local.
 fn version_4(text: &str) -> Vec<Ipv4Addr> {
     let mut found: Vec<Ipv4Addr> = Vec::new();
     let mut latest = None;

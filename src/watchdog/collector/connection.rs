@@ -1,4 +1,4 @@
-//! A connection that never blocks and never takes more memory than a few frames, whatever the other end does.
+//! A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 
 use super::super::wire::{Frame, LONGEST_FRAME_BYTES, Malformed};
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -60,7 +60,7 @@ impl Connection {
         self.incoming.drain(..bytes);
     }
 
-    /// The next whole frame.
+    /// The next complete frame.
     pub(super) fn next_frame(&mut self) -> std::result::Result<Option<Frame>, Malformed> {
         let Some((frame, taken)) = Frame::decode(&self.incoming)? else { return Ok(None) };
         self.take(taken);

@@ -15,10 +15,10 @@ mod stages;
 mod table;
 
 pub use process::process_start;
-pub use report::{Held, Seen, hang_line, whole_text};
-pub use table::{RankTable, Standing, Trigger};
+pub use report::{BlockedRanks, RankView, hang_line, whole_text};
+pub use table::{RankStatus, RankTable, Trigger};
 
-use super::wire::{Frame, Hello, Speaker, Token};
+use super::wire::{Frame, Hello, PeerKind, Token};
 use connection::Connection;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
@@ -54,14 +54,14 @@ pub struct Config {
     pub backend: String,
 }
 
-/// Where a collector is to be reached.
+/// Ports and addresses of a collector.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FirstAnswer {
-    /// By the ranks of its host, on the loopback address.
+    /// Port for the ranks of its host, on the loopback address.
     pub port: u16,
-    /// By other collectors; 0 where there are none.
+    /// Port for other collectors; 0 if there are none.
     pub hosts_port: u16,
-    /// Addresses and names of the host, to be tried in turn.
+    /// Addresses and names of the host, in the order in which to try them.
     pub addresses: Vec<String>,
 }
 
@@ -74,10 +74,10 @@ impl FirstAnswer {
     }
 }
 
-/// Whether the first collector was reached.
+/// Result of connecting to the first collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SecondAnswer {
-    /// Why not.
+    /// The error, if it was not reached.
     pub problem: Option<String>,
 }
 
@@ -90,14 +90,14 @@ pub fn main() -> i32 {
             0
         }
         Err(cause) => {
-            say(&format!("the watchdog cannot start: {cause}"));
+            print_message(&format!("the watchdog cannot start: {cause}"));
             6
         }
     }
 }
 
-/// To standard error, which may be closed already.
-pub(super) fn say(text: &str) {
+/// Prints to standard error, which may be closed already.
+pub(super) fn print_message(text: &str) {
     let _ = writeln!(std::io::stderr(), "commgauge: {text}");
 }
 
@@ -156,7 +156,8 @@ fn ignore_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The rank that starts it may be bound to one processor, which is that rank's. Where the system refuses, it stays there.
+/// Removes the CPU binding inherited from the rank that started this process. If the system refuses, the binding
+/// remains.
 fn run_anywhere() {
     use rustix::thread::{CpuSet, sched_setaffinity};
     let mut all = CpuSet::new();
@@ -196,7 +197,7 @@ fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connecti
 
 fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<Connection> {
     let pid = std::process::id();
-    let hello = Hello { speaker: Speaker::Host(config.node), pid, process_start: process_start(pid).unwrap_or(0) };
+    let hello = Hello { peer_kind: PeerKind::Host(config.node), pid, process_start: process_start(pid).unwrap_or(0) };
     let mut connection = Connection::of(stream)?;
     connection.queue_bytes(&hello.encode(token));
     connection.flush()?;

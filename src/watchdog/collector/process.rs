@@ -13,12 +13,12 @@ pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
     (began == start && !matches!(state, 'Z' | 'X')).then_some(matches!(state, 'T' | 't'))
 }
 
-/// Kills this very process, and not one that has its number by now.
+/// Kills exactly this process, and not a later one with the same id.
 pub(super) fn kill(pid: u32, start: u64) {
     if is_stopped(pid, start).is_some()
         && let Some(pid) = Pid::from_raw(pid as i32)
     {
-        // It may have ended meanwhile, which is just as well.
+        // It may have ended already.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -27,7 +27,7 @@ fn read(pid: u32) -> Option<(char, u64)> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// State and start: fields 3 and 22 (proc(5)), behind the name in parentheses.
+/// State and start time: fields 3 and 22 (proc(5)), after the name in parentheses.
 fn parse(text: &str) -> Option<(char, u64)> {
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -40,7 +40,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_stopped_process_is_told_from_one_that_runs_and_one_that_is_gone() {
+    fn stopped_running_and_ended_processes_are_distinguished() {
         let mut child = Command::new("sleep").arg("30").spawn().expect("it starts");
         let pid = child.id();
         let start = process_start(pid).expect("it runs");

@@ -12,7 +12,7 @@ const DEFAULT_ADDRESS: &str = "localhost:28028";
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The answer, or why there is none.
-pub(super) fn ask(address: Option<&str>, patience: Duration) -> Result<String, String> {
+pub(super) fn query(address: Option<&str>, patience: Duration) -> Result<String, String> {
     let address = address.unwrap_or(DEFAULT_ADDRESS);
     let deadline = Instant::now() + patience;
     let unreachable =
@@ -73,13 +73,13 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_quoted_and_its_silence_is_told() {
+    fn the_answer_of_the_service_is_quoted_and_a_missing_one_reported() {
         let patience = Duration::from_millis(300);
         let counts = "Communicators... 1 group, MISMATCH: rank 2 AllReduce 99\n";
-        assert_eq!(ask(Some(&serve(Some(counts))), patience), Ok(counts.to_owned()));
-        let silent = ask(Some(&serve(None)), patience).unwrap_err();
+        assert_eq!(query(Some(&serve(Some(counts))), patience), Ok(counts.to_owned()));
+        let silent = query(Some(&serve(None)), patience).unwrap_err();
         assert!(silent.contains("did not answer in time"), "{silent}");
-        let nobody = ask(Some("127.0.0.1:1"), patience).unwrap_err();
-        assert!(nobody.contains("127.0.0.1:1 was not reached"), "{nobody}");
+        let error = query(Some("127.0.0.1:1"), patience).unwrap_err();
+        assert!(error.contains("127.0.0.1:1 was not reached"), "{error}");
     }
 }

@@ -1,21 +1,21 @@
 //! Determines which ranks block the others: from the states of all ranks to a line of the record and a text. Pure
 //! functions.
 
-use super::table::{Entry, Standing, Trigger};
+use super::table::{Entry, RankStatus, Trigger};
 use crate::progress::{Doing, NO_GROUP};
 use crate::rank_list::ranges;
 use crate::record::hang_line::{HangLine, HangReason, HeldState, HungActivity, RankPlace, RanksHeld};
 use crate::units::Seconds;
 use std::fmt::Write;
 
-/// Hosts that are named for a set of ranks.
+/// Maximum number of hosts that are named for a set of ranks.
 const MOST_HOSTS: usize = 4;
 /// Ranks that are described individually.
 const MOST_DETAILS: usize = 8;
 
 /// A rank as seen by the collector at the time of the report.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct RankView<'a> {
     /// Its entry in the table.
     pub entry: &'a Entry,
     /// Its host.
@@ -25,32 +25,32 @@ pub struct Seen<'a> {
 }
 
 /// States of the ranks relative to the operation in which they are blocked.
-pub struct Held<'a> {
-    seen: &'a [Seen<'a>],
-    /// Activity and step of the earliest operation that not all have finished.
+pub struct BlockedRanks<'a> {
+    seen: &'a [RankView<'a>],
+    /// Activity and step of the earliest operation that not all ranks have finished.
     target: (u64, u64),
 }
 
-impl<'a> Held<'a> {
+impl<'a> BlockedRanks<'a> {
     /// Finds the operation. The progress of ranks that do not answer is unknown after their last heartbeat, but those
     /// that answer cannot have passed an operation that these did not perform.
-    pub fn of(seen: &'a [Seen<'a>]) -> Held<'a> {
-        let place = |seen: &&Seen| (seen.entry.state.shown.activity, seen.entry.state.shown.step | 1);
-        let answering = seen.iter().filter(|seen| seen.answers && seen.entry.standing == Standing::Live);
-        let known = seen.iter().filter(|seen| !matches!(seen.entry.standing, Standing::Left(_) | Standing::Expected));
+    pub fn of(seen: &'a [RankView<'a>]) -> BlockedRanks<'a> {
+        let place = |seen: &&RankView| (seen.entry.state.shown.activity, seen.entry.state.shown.step | 1);
+        let answering = seen.iter().filter(|seen| seen.answers && seen.entry.status == RankStatus::Live);
+        let known = seen.iter().filter(|seen| !matches!(seen.entry.status, RankStatus::Left(_) | RankStatus::Expected));
         let earliest = answering.map(|seen| place(&seen)).min();
         let target = earliest.or_else(|| known.map(|seen| place(&seen)).max()).unwrap_or((0, 1));
-        Held { seen, target }
+        BlockedRanks { seen, target }
     }
 
     /// State of a rank in the report.
-    pub fn state(&self, seen: &Seen) -> HeldState {
-        match seen.entry.standing {
-            Standing::Died => return HeldState::Died,
-            Standing::Left(_) => return HeldState::Left,
-            Standing::Expected | Standing::Unwatched => return HeldState::StoppedAnswering,
-            Standing::Live if !seen.answers => return HeldState::StoppedAnswering,
-            Standing::Live | Standing::Dragged => {}
+    pub fn state(&self, seen: &RankView) -> HeldState {
+        match seen.entry.status {
+            RankStatus::Died => return HeldState::Died,
+            RankStatus::Left(_) => return HeldState::Left,
+            RankStatus::Expected | RankStatus::Unwatched => return HeldState::StoppedAnswering,
+            RankStatus::Live if !seen.answers => return HeldState::StoppedAnswering,
+            RankStatus::Live | RankStatus::Dragged => {}
         }
         let shown = &seen.entry.state.shown;
         match (shown.activity, shown.step).cmp(&self.target) {
@@ -61,8 +61,8 @@ impl<'a> Held<'a> {
     }
 
     /// A rank inside the operation.
-    fn inside(&self) -> Option<&Seen<'a>> {
-        let shown = |seen: &Seen| (seen.entry.state.shown.activity, seen.entry.state.shown.step);
+    fn inside(&self) -> Option<&RankView<'a>> {
+        let shown = |seen: &RankView| (seen.entry.state.shown.activity, seen.entry.state.shown.step);
         self.seen.iter().find(|seen| shown(seen) == self.target && seen.answers)
     }
 
@@ -74,7 +74,7 @@ impl<'a> Held<'a> {
         })
     }
 
-    fn of_state(&self, state: HeldState) -> Vec<&Seen<'a>> {
+    fn of_state(&self, state: HeldState) -> Vec<&RankView<'a>> {
         self.seen.iter().filter(|seen| self.state(seen) == state).collect()
     }
 
@@ -91,10 +91,10 @@ impl<'a> Held<'a> {
             let alone: Vec<u32> = alone.map(|seen| seen.entry.rank).collect();
             return if alone.is_empty() { of.iter().map(|seen| seen.entry.rank).collect() } else { alone };
         }
-        let on_its_own =
-            |seen: &&&Seen| matches!(Doing(seen.entry.state.shown.doing), Doing::ITS_OWN | Doing::COMPUTING);
+        let is_outside_calls =
+            |seen: &&&RankView| matches!(Doing(seen.entry.state.shown.doing), Doing::ITS_OWN | Doing::COMPUTING);
         let inside = self.of_state(HeldState::EnteredNotFinished);
-        let suspects: Vec<u32> = inside.iter().filter(on_its_own).map(|seen| seen.entry.rank).collect();
+        let suspects: Vec<u32> = inside.iter().filter(is_outside_calls).map(|seen| seen.entry.rank).collect();
         if !suspects.is_empty() {
             return if suspects.len() < inside.len() { suspects } else { Vec::new() };
         }
@@ -104,7 +104,7 @@ impl<'a> Held<'a> {
     }
 
     fn group(&self, suspects: &[u32]) -> Option<String> {
-        let of = |seen: &Seen| {
+        let of = |seen: &RankView| {
             let shown = &seen.entry.state.shown;
             (shown.activity == self.target.0 && shown.group != NO_GROUP).then_some(shown.group)
         };
@@ -116,7 +116,7 @@ impl<'a> Held<'a> {
     }
 
     /// Ranks whose last heartbeat was before the activity began, so that their groups in it are unknown.
-    fn unplaced(&self) -> Option<String> {
+    fn ranks_with_unknown_group(&self) -> Option<String> {
         let before = self.seen.iter().filter(|seen| seen.entry.state.shown.activity < self.target.0);
         let ranks: Vec<u32> = before.map(|seen| seen.entry.rank).collect();
         (!ranks.is_empty()).then(|| ranges(&ranks))
@@ -126,23 +126,23 @@ impl<'a> Held<'a> {
 /// Builds the line of the record. `activity` returns the description of an activity, by its number.
 pub fn hang_line(
     trigger: Trigger,
-    seen: &[Seen],
+    seen: &[RankView],
     activity: impl Fn(u64) -> Option<HungActivity>,
     nccl_ras: Option<String>,
     report: Option<String>,
 ) -> HangLine {
-    let held = Held::of(seen);
-    let suspects = held.suspects();
-    let activity = activity(held.target.0)
-        .unwrap_or_else(|| HungActivity { name: format!("activity {}", held.target.0), ..HungActivity::default() });
-    let doing = held.doing();
+    let blocked = BlockedRanks::of(seen);
+    let suspects = blocked.suspects();
+    let activity = activity(blocked.target.0)
+        .unwrap_or_else(|| HungActivity { name: format!("activity {}", blocked.target.0), ..HungActivity::default() });
+    let doing = blocked.doing();
     let sequence =
-        (doing == Some(Doing::CALL)).then(|| held.inside().map(|seen| seen.entry.state.shown.calls)).flatten();
+        (doing == Some(Doing::CALL)).then(|| blocked.inside().map(|seen| seen.entry.state.shown.calls)).flatten();
     let (reason, deadline_seconds) = match trigger {
         Trigger::Deadline(deadline) => (HangReason::Deadline, Some(Seconds(deadline.as_secs_f64()))),
         Trigger::Death { .. } => (HangReason::Death, None),
     };
-    let group_ranks = (doing == Some(Doing::CALL)).then(|| held.group(&suspects)).flatten();
+    let group_ranks = (doing == Some(Doing::CALL)).then(|| blocked.group(&suspects)).flatten();
     let operation = operation(doing, sequence, &activity);
     HangLine {
         reason,
@@ -152,8 +152,8 @@ pub fn hang_line(
         sequence,
         group_ranks,
         suspects: ranges(&suspects),
-        ranks: by_state(&held),
-        places: told(&suspects, seen).map(place).collect(),
+        ranks: by_state(&blocked),
+        places: described_ranks(&suspects, seen).map(place).collect(),
         nccl_ras,
         report,
     }
@@ -175,10 +175,10 @@ fn operation(doing: Option<Doing>, sequence: Option<u64>, activity: &HungActivit
     }
 }
 
-fn by_state(held: &Held) -> Vec<RanksHeld> {
+fn by_state(blocked: &BlockedRanks) -> Vec<RanksHeld> {
     use HeldState::*;
     let states = [Died, StoppedAnswering, NeverEntered, EnteredNotFinished, Finished, Left];
-    let of = states.map(|state| (state, held.of_state(state)));
+    let of = states.map(|state| (state, blocked.of_state(state)));
     of.into_iter()
         .filter(|(_, of)| !of.is_empty())
         .map(|(state, of)| {
@@ -195,25 +195,26 @@ fn by_state(held: &Held) -> Vec<RanksHeld> {
 }
 
 /// The ranks that are described individually: the suspects, or, if there are none, the ranks with a known device.
-fn told<'s, 'a>(suspects: &[u32], seen: &'s [Seen<'a>]) -> impl Iterator<Item = &'s Seen<'a>> {
-    let of_interest = move |seen: &&Seen| match suspects {
+fn described_ranks<'s, 'a>(suspects: &[u32], seen: &'s [RankView<'a>]) -> impl Iterator<Item = &'s RankView<'a>> {
+    let is_described = move |seen: &&RankView| match suspects {
         [] => seen.entry.device.is_some(),
         some => some.contains(&seen.entry.rank),
     };
-    seen.iter().filter(of_interest).take(MOST_DETAILS)
+    seen.iter().filter(is_described).take(MOST_DETAILS)
 }
 
-fn place(seen: &Seen) -> RankPlace {
+fn place(seen: &RankView) -> RankPlace {
     let device = seen.entry.device.as_deref().map(str::to_owned);
     RankPlace { rank: seen.entry.rank, host: seen.host.to_owned(), device }
 }
 
 /// Text for the terminal: the summary, the states, and the suspects one by one.
-pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
+pub fn short_text(line: &HangLine, seen: &[RankView]) -> String {
     let mut text = format!("{}\n", line.sentence());
-    let held = Held::of(seen);
+    let blocked = BlockedRanks::of(seen);
     if let Some(case) = &line.activity.case {
-        let perhaps = held.unplaced().map_or_else(String::new, |ranks| format!(", and perhaps {ranks}"));
+        let perhaps =
+            blocked.ranks_with_unknown_group().map_or_else(String::new, |ranks| format!(", and perhaps {ranks}"));
         let group =
             line.group_ranks.as_deref().map_or_else(String::new, |ranks| format!("; group: ranks {ranks}{perhaps}"));
         let _ = writeln!(text, "  {case}{group}");
@@ -222,12 +223,12 @@ pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
         let ranks = cut(&of.ranks, 60);
         let _ = writeln!(text, "  {:<23} rank{} {ranks} on {}", of.state.name(), plural(of.count), shown_hosts(of));
     }
-    for seen in told(&held.suspects(), seen) {
+    for seen in described_ranks(&blocked.suspects(), seen) {
         let place = match seen.entry.device.as_deref() {
             Some(device) => format!(" on {}, {}", shown_host(seen.host), shown_host(device)),
             None => String::new(),
         };
-        let _ = writeln!(text, "  rank {}{place}: {}", seen.entry.rank, words(seen));
+        let _ = writeln!(text, "  rank {}{place}: {}", seen.entry.rank, position_text(seen));
     }
     if let Some(ras) = &line.nccl_ras {
         let _ = writeln!(text, "  NCCL RAS: {}", cut(ras.lines().next().unwrap_or_default(), 120));
@@ -236,16 +237,17 @@ pub fn short_text(line: &HangLine, seen: &[Seen]) -> String {
 }
 
 /// Full text: every rank on its own line, and all further information.
-pub fn whole_text(line: &HangLine, seen: &[Seen]) -> String {
-    let held = Held::of(seen);
+pub fn whole_text(line: &HangLine, seen: &[RankView]) -> String {
+    let blocked = BlockedRanks::of(seen);
     let mut text = short_text(line, seen);
     let _ = writeln!(text, "\nrank  host[:device]  process  state  where");
     for seen in seen {
         let entry = seen.entry;
         let process = if entry.process.0 == 0 { "-".to_owned() } else { entry.process.0.to_string() };
-        let (rank, state) = (entry.rank, held.state(seen).name());
+        let (rank, state) = (entry.rank, blocked.state(seen).name());
         let device = entry.device.as_deref().map_or_else(String::new, |device| format!(":{}", shown_host(device)));
-        let _ = writeln!(text, "{rank}  {}{device}  {process}  {state}  {}", shown_host(seen.host), words(seen));
+        let _ =
+            writeln!(text, "{rank}  {}{device}  {process}  {state}  {}", shown_host(seen.host), position_text(seen));
     }
     if let Some(ras) = &line.nccl_ras {
         let _ = writeln!(text, "\nNCCL RAS\n{ras}");
@@ -254,7 +256,7 @@ pub fn whole_text(line: &HangLine, seen: &[Seen]) -> String {
 }
 
 /// Last known position of a rank.
-fn words(seen: &Seen) -> String {
+fn position_text(seen: &RankView) -> String {
     let (entry, shown) = (seen.entry, &seen.entry.state.shown);
     let place = match (shown.step % 2, Doing(shown.doing)) {
         (1, Doing::CALL) => format!("in call {}", shown.calls),
@@ -264,14 +266,14 @@ fn words(seen: &Seen) -> String {
         _ => format!("on its own after call {}", shown.calls),
     };
     let stayed = f64::from(entry.state.stuck_milliseconds) / 1e3;
-    let mut text = match (entry.standing, seen.answers) {
-        (Standing::Expected, _) => return "it never connected to the watchdog".to_owned(),
-        (Standing::Left(code), _) => return format!("it ended in order, with exit code {code}"),
-        (Standing::Unwatched, _) => format!("the watchdog of its host is gone; last heard of {place}"),
-        (Standing::Died | Standing::Dragged, _) => format!("its connection closed; last heard of {place}"),
-        (Standing::Live, false) if entry.state.stopped => format!("its process is stopped; last heard of {place}"),
-        (Standing::Live, false) => format!("no heartbeat; last heard of {place}"),
-        (Standing::Live, true) => format!("{place} of activity {}, for {stayed:.1} s", shown.activity),
+    let mut text = match (entry.status, seen.answers) {
+        (RankStatus::Expected, _) => return "it never connected to the watchdog".to_owned(),
+        (RankStatus::Left(code), _) => return format!("it ended in order, with exit code {code}"),
+        (RankStatus::Unwatched, _) => format!("the watchdog of its host is gone; last heard of {place}"),
+        (RankStatus::Died | RankStatus::Dragged, _) => format!("its connection closed; last heard of {place}"),
+        (RankStatus::Live, false) if entry.state.stopped => format!("its process is stopped; last heard of {place}"),
+        (RankStatus::Live, false) => format!("no heartbeat; last heard of {place}"),
+        (RankStatus::Live, true) => format!("{place} of activity {}, for {stayed:.1} s", shown.activity),
     };
     if let Some(detail) = entry.detail.as_deref().filter(|detail| !detail.is_empty()) {
         let _ = write!(text, "; {detail}");

@@ -1,11 +1,11 @@
 //! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
 //! deadlines, queries, reports, ends the run.
 
-use super::super::wire::{Frame, Hello, RankState, Speaker, Token};
+use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
 use super::connection::Connection;
 use super::stages::{SILENCE, Stage};
-use super::table::{Entry, RankTable, Standing};
-use super::{Config, process, say};
+use super::table::{Entry, RankStatus, RankTable};
+use super::{Config, print_message, process};
 use crate::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Interval of checking deadlines.
 const TICK: Duration = Duration::from_millis(200);
-/// From one account of a host's ranks to the next.
+/// Interval of reporting a host's ranks to the first collector.
 const ACCOUNT: Duration = Duration::from_millis(500);
 /// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
@@ -30,11 +30,11 @@ const MOST_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
     connection: Connection,
-    speaker: Option<Speaker>,
+    peer_kind: Option<PeerKind>,
     since: Instant,
 }
 
-/// A collector at work.
+/// A running collector.
 pub struct Serving {
     pub(super) config: Config,
     token: Token,
@@ -55,10 +55,10 @@ pub struct Serving {
     accounted: Instant,
     pub(super) segments: Segments,
     noted: Option<Instant>,
-    pub(super) telling: Option<JoinHandle<()>>,
+    pub(super) printing: Option<JoinHandle<()>>,
 }
 
-/// Length and time of change of a file; none where there is none.
+/// Length and modification time of a file; none if it does not exist.
 fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
     let file = std::fs::metadata(path).ok()?;
     Some((file.len(), file.modified().ok()?))
@@ -95,7 +95,7 @@ impl Serving {
             accounted: now,
             segments: Segments::default(),
             noted: None,
-            telling: None,
+            printing: None,
         })
     }
 
@@ -111,18 +111,18 @@ impl Serving {
             self.wait();
             let now = Instant::now();
             if now - last > TICK * 10 {
-                self.table.forgive(now);
+                self.table.reset_heartbeats(now);
             }
             last = now;
             self.accept(now);
-            self.hear_peers(now);
-            self.hear_upstream();
+            self.receive_from_peers(now);
+            self.receive_from_first();
             self.advance(now);
             self.account(now);
             self.note_segments(now);
             self.flush(now);
         }
-        self.report_to_nobody();
+        self.report_without_query();
         self.finish();
     }
 
@@ -155,13 +155,13 @@ impl Serving {
         let most = MOST_STRANGERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.listeners {
             while let Ok((stream, _)) = listener.accept() {
-                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].speaker.is_none());
+                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
                 // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
                 if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
                     self.peers.remove(oldest);
                 }
                 if let Ok(connection) = Connection::of(stream) {
-                    self.peers.push(Peer { connection, speaker: None, since: now });
+                    self.peers.push(Peer { connection, peer_kind: None, since: now });
                 }
             }
         }
@@ -170,33 +170,33 @@ impl Serving {
         }
     }
 
-    fn hear_peers(&mut self, now: Instant) {
+    fn receive_from_peers(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.peers.len() {
             let open = self.peers[at].connection.receive().is_ok();
-            let understood = self.understand(at, now);
-            let stranger = self.peers[at].speaker.is_none();
+            let valid = self.handle_input(at, now);
+            let stranger = self.peers[at].peer_kind.is_none();
             let too_long = stranger && now - self.peers[at].since > STRANGER_PATIENCE;
-            if open && understood && !too_long {
+            if open && valid && !too_long {
                 at += 1;
                 continue;
             }
             let peer = self.peers.swap_remove(at);
-            match peer.speaker {
+            match peer.peer_kind {
                 None => {}
-                Some(Speaker::Rank(rank)) => self.lose_rank(rank, now),
-                Some(Speaker::Host(host)) => self.lose_host(host),
+                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+                Some(PeerKind::Host(host)) => self.lose_host(host),
             }
         }
     }
 
     /// Handles received data; false if it is malformed.
-    fn understand(&mut self, at: usize, now: Instant) -> bool {
-        if self.peers[at].speaker.is_none() {
+    fn handle_input(&mut self, at: usize, now: Instant) -> bool {
+        if self.peers[at].peer_kind.is_none() {
             match Hello::decode(self.peers[at].connection.incoming(), &self.token) {
                 Ok(Some(hello)) => {
                     self.peers[at].connection.take(super::super::wire::HELLO_BYTES);
-                    if !self.welcome(at, hello, now) {
+                    if !self.accept_peer(at, hello, now) {
                         return false;
                     }
                 }
@@ -213,29 +213,29 @@ impl Serving {
         }
     }
 
-    fn welcome(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
-        let known = self.peers.iter().any(|peer| peer.speaker == Some(hello.speaker));
-        match hello.speaker {
-            Speaker::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
+    fn accept_peer(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
+        let known = self.peers.iter().any(|peer| peer.peer_kind == Some(hello.peer_kind));
+        match hello.peer_kind {
+            PeerKind::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
                 if let Some(entry) = self.table.get_mut(rank) {
                     entry.process = (hello.pid, hello.process_start);
-                    (entry.standing, entry.heard) = (Standing::Live, now);
+                    (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);
                     entry.state.deadline_milliseconds = u32::MAX;
                 }
             }
-            Speaker::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
+            PeerKind::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
                 // This confirms to a host that it was accepted; no answer is expected.
                 self.peers[at].connection.queue(&Frame::Query);
             }
             _ => return false,
         }
-        self.peers[at].speaker = Some(hello.speaker);
+        self.peers[at].peer_kind = Some(hello.peer_kind);
         true
     }
 
     fn take(&mut self, at: usize, frame: Frame, now: Instant) {
         match frame {
-            Frame::State(state) => self.table.hear(state, now),
+            Frame::State(state) => self.table.record_heartbeat(state, now),
             Frame::Closed(rank) => self.table.close(rank, now),
             Frame::Activity(number, text) => {
                 self.activities.insert(number, text);
@@ -270,7 +270,7 @@ impl Serving {
     }
 
     fn lose_rank(&mut self, rank: u32, now: Instant) {
-        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.standing, Standing::Left(_)));
+        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.status, RankStatus::Left(_)));
         if !left {
             self.table.close(rank, now);
             // Its last known state is sent first.
@@ -283,24 +283,24 @@ impl Serving {
         let ranks = (0..).zip(&self.config.node_of_rank).filter(|(_, node)| **node == host).map(|(rank, _)| rank);
         let mut lost = 0;
         for rank in ranks.collect::<Vec<u32>>() {
-            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.standing == Standing::Live) {
-                entry.standing = Standing::Unwatched;
+            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.status == RankStatus::Live) {
+                entry.status = RankStatus::Unwatched;
                 lost += 1;
             }
         }
         if lost > 0 && matches!(self.stage, Stage::Watching) {
             let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
-            say(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+            print_message(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
         }
     }
 
-    fn hear_upstream(&mut self) {
+    fn receive_from_first(&mut self) {
         let Some(upstream) = &mut self.upstream else { return };
         let open = upstream.receive().is_ok();
         loop {
             let Some(upstream) = &mut self.upstream else { return };
             match upstream.next_frame() {
-                Ok(Some(Frame::Query)) => self.tell_all(&Frame::Query),
+                Ok(Some(Frame::Query)) => self.send_to_all(&Frame::Query),
                 Ok(Some(Frame::Abort(code))) => self.end_all(None, code),
                 Ok(Some(_)) => {}
                 Ok(None) if open => return,
@@ -316,8 +316,8 @@ impl Serving {
         }
     }
 
-    pub(super) fn tell_all(&mut self, frame: &Frame) {
-        for peer in self.peers.iter_mut().filter(|peer| peer.speaker.is_some()) {
+    pub(super) fn send_to_all(&mut self, frame: &Frame) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.peer_kind.is_some()) {
             peer.connection.queue(frame);
         }
     }
@@ -353,9 +353,9 @@ impl Serving {
     fn send_states(&mut self, now: Instant, only: Option<u32>) {
         let Some(upstream) = &mut self.upstream else { return };
         for entry in self.table.entries() {
-            let wanted = only.map_or(entry.standing == Standing::Live, |rank| rank == entry.rank);
+            let wanted = only.map_or(entry.status == RankStatus::Live, |rank| rank == entry.rank);
             if wanted {
-                let silent = now.saturating_duration_since(entry.heard);
+                let silent = now.saturating_duration_since(entry.last_heartbeat);
                 let stopped =
                     silent > SILENCE / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
                 let silent_milliseconds = u32::try_from(silent.as_millis()).unwrap_or(u32::MAX);
@@ -375,10 +375,10 @@ impl Serving {
         for at in gone.into_iter().rev() {
             // It may have sent data before it closed.
             let _ = self.peers[at].connection.receive();
-            self.understand(at, now);
-            match self.peers.swap_remove(at).speaker {
-                Some(Speaker::Rank(rank)) => self.lose_rank(rank, now),
-                Some(Speaker::Host(host)) => self.lose_host(host),
+            self.handle_input(at, now);
+            match self.peers.swap_remove(at).peer_kind {
+                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+                Some(PeerKind::Host(host)) => self.lose_host(host),
                 None => {}
             }
         }

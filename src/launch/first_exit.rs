@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 /// Sends the first of the processes to exit; several, if they had all exited by the time they were polled.
 ///
 /// Nothing is sent if one of them is not on this host, or if the system cannot watch processes (before Linux 5.3).
-pub fn first_gone(pids: Vec<u32>) -> Receiver<Vec<u32>> {
+pub fn first_exit(pids: Vec<u32>) -> Receiver<Vec<u32>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let open = |pid: &u32| -> Option<OwnedFd> { pidfd_open(Pid::from_raw(*pid as i32)?, PidfdFlags::empty()).ok() };
@@ -19,9 +19,9 @@ pub fn first_gone(pids: Vec<u32>) -> Receiver<Vec<u32>> {
         let mut fds: Vec<PollFd<'_>> = watched.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         // The only possible error is an interruption by a signal; the wait then continues.
         while !fds.is_empty() && poll(&mut fds, None).is_err() {}
-        let gone = fds.iter().zip(&pids).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, pid)| *pid).collect();
+        let exited = fds.iter().zip(&pids).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, pid)| *pid).collect();
         // The receiver may be gone.
-        let _ = sender.send(gone);
+        let _ = sender.send(exited);
     });
     receiver
 }
@@ -33,10 +33,10 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_first_process_to_end_is_told_and_no_other() {
+    fn only_the_first_process_to_exit_is_reported() {
         let mut children = ["5", "0.2", "5"].map(|time| Command::new("sleep").arg(time).spawn().expect("it starts"));
-        let gone = first_gone(children.iter().map(std::process::Child::id).collect());
-        let first = gone.recv_timeout(Duration::from_secs(4)).expect("one ends");
+        let exited = first_exit(children.iter().map(std::process::Child::id).collect());
+        let first = exited.recv_timeout(Duration::from_secs(4)).expect("one ends");
         assert_eq!(first, [children[1].id()]);
         for child in &mut children {
             // The one in the middle has ended already.
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_here_ends_the_watch_without_an_answer() {
-        let gone = first_gone(vec![std::process::id(), 0]);
-        assert!(gone.recv_timeout(Duration::from_secs(4)).is_err());
+        let exited = first_exit(vec![std::process::id(), 0]);
+        assert!(exited.recv_timeout(Duration::from_secs(4)).is_err());
     }
 }

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_and_its_words_stay_and_those_of_the_program_are_new() {
+    fn launcher_arguments_are_reused_and_program_arguments_replaced() {
         let old = words("env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /old/commgauge-sweep all_reduce -b 8");
         let part = LauncherPart::of(&old, "commgauge-sweep").unwrap();
         let again = part.command(Family::Slurm, "/new/commgauge-sweep".into(), words("all_reduce --resume r"));
