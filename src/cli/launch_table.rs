@@ -8,7 +8,7 @@ use crate::units::Bytes;
 /// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
 const SHOWN_HOSTS: usize = 16;
 /// Longer values are cut in the table.
-const LONGEST_VALUE: usize = 44;
+const MAX_VALUE_COLUMNS: usize = 44;
 
 /// The complete text, for `--check-launch`.
 pub(super) fn text(report: &LaunchReport, width: u16) -> String {
@@ -116,8 +116,8 @@ fn differences(differences: &[Difference], width: u16) -> String {
             let what = if index == 0 { visible(&difference.what) } else { String::new() };
             let shown = visible(&value.value);
             let shown = match shown.chars().count() {
-                length if length > LONGEST_VALUE => {
-                    shown.chars().take(LONGEST_VALUE - 3).chain("...".chars()).collect()
+                length if length > MAX_VALUE_COLUMNS => {
+                    shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
                 }
                 _ => shown,
             };

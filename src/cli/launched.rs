@@ -275,7 +275,7 @@ fn backend(
     log: Option<Log>,
 ) -> Result<Box<dyn backend::Backend>> {
     let mut options = options(arguments);
-    options.deadlines.replay = watch.timeout().map(|timeout| watch.patience(timeout));
+    options.deadlines.replay = watch.timeout().map(|timeout| watch.local_timeout(timeout));
     match opened {
         None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
         Some(opened) => Ok(Box::new(opened.into_backend(&options, &placing, log)?)),

@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// Spaces between columns.
 const GAP: u16 = 2;
 /// Ranges of layers that are listed; the rest is only counted.
-const MOST_RANGES: usize = 4;
+const MAX_RANGES: usize = 4;
 
 /// The complete table.
 pub(super) fn table(document: &ModelDocument, width: u16) -> String {
@@ -97,10 +97,10 @@ fn heading(kind: &LayerKind, only: bool) -> String {
     let mut ranges: Vec<String> = kind
         .ranges
         .iter()
-        .take(MOST_RANGES)
+        .take(MAX_RANGES)
         .map(|[first, last]| if first == last { first.to_string() } else { format!("{first}-{last}") })
         .collect();
-    if kind.ranges.len() > MOST_RANGES {
+    if kind.ranges.len() > MAX_RANGES {
         ranges.push("...".to_owned());
     }
     format!("each of {} {what} layers ({})", kind.count, ranges.join(", "))

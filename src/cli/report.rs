@@ -14,7 +14,7 @@ use crate::verdict::{
 use std::path::{Path, PathBuf};
 
 /// Fitting more cases would take too long for a report.
-const MOST_CASES_TO_FIT: usize = 20_000;
+const MAX_CASES_TO_FIT: usize = 20_000;
 
 /// Show a record as a table, or turn it into another format; `-o report.html` writes a page to send around
 ///
@@ -169,7 +169,7 @@ fn is_page(path: &Path) -> bool {
 /// The cost model fitted to the records, or why there is none.
 fn fitted(records: &[Judged]) -> std::result::Result<Fit, String> {
     let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
-    if cases > MOST_CASES_TO_FIT {
+    if cases > MAX_CASES_TO_FIT {
         return Err(format!(
             "{cases} cases are too many to fit beside a report; `commgauge fit RECORD -o fit.json` fits them, and --fit fit.json \
              shows it here"

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 /// Columns of a table that is written to a file or a pipe.
 pub(crate) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 /// A table does not fit into fewer columns than this.
-const LEAST_WIDTH: u16 = 40;
+const MIN_WIDTH: u16 = 40;
 
 /// Whether to use colours on standard output.
 pub(crate) fn colors(requested: ColorChoice, is_terminal: bool) -> bool {
@@ -31,8 +31,8 @@ pub(crate) fn columns_of(requested: Option<u16>, is_terminal: bool) -> u16 {
 
 /// A value of COLUMNS that is not a number, or too small for a table, is ignored.
 fn decide_columns(requested: Option<u16>, variable: Option<&str>, terminal: Option<u16>) -> u16 {
-    let variable = variable.and_then(|text| text.trim().parse::<u16>().ok()).filter(|columns| *columns >= LEAST_WIDTH);
-    let terminal = terminal.map(|columns| columns.max(LEAST_WIDTH));
+    let variable = variable.and_then(|text| text.trim().parse::<u16>().ok()).filter(|columns| *columns >= MIN_WIDTH);
+    let terminal = terminal.map(|columns| columns.max(MIN_WIDTH));
     requested.or(variable).or(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 

@@ -9,7 +9,7 @@ type Code = c_int;
 /// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `..._PCI_DEVICE_ID`, `..._PCI_DOMAIN_ID`.
 const PCI: [c_int; 3] = [33, 34, 50];
 /// More devices than any host has; a larger count is taken as a driver error.
-const MOST_DEVICES: c_int = 64;
+const MAX_DEVICES: c_int = 64;
 
 /// Loads the driver and queries it.
 pub(super) fn query() -> Result<CudaAnswer, String> {
@@ -39,7 +39,7 @@ fn fill(library: &Library, answer: &mut CudaAnswer) -> Result<(), String> {
         let count = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDeviceGetCount\0");
         check(library, count.map_err(|_| lacks("cuDeviceGetCount"))?(&mut devices), "cuDeviceGetCount")?;
     }
-    for number in 0..devices.clamp(0, MOST_DEVICES) {
+    for number in 0..devices.clamp(0, MAX_DEVICES) {
         answer.devices.push(device(library, number)?);
     }
     answer.is_double = answer.devices.iter().any(|device| device.name.contains(DOUBLE));

@@ -12,7 +12,7 @@ mod nvml;
 
 pub use advice::advice;
 pub use nccl_files::nccl_files;
-pub use nvml::{MOST_NVLINKS, NVML_LIBRARY, THROTTLE_REASONS};
+pub use nvml::{MAX_NVLINKS, NVML_LIBRARY, THROTTLE_REASONS};
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;

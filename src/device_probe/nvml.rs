@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 /// Library of the driver packages; the name without a version comes with development packages only.
 pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
 /// Maximum number of links of any device.
-pub const MOST_NVLINKS: u32 = 36;
+pub const MAX_NVLINKS: u32 = 36;
 
 /// Throttle reasons that reduce performance, by the names that `nvidia-smi -q` uses.
 pub const THROTTLE_REASONS: [(ThrottleReasons, &str); 6] = [
@@ -53,8 +53,7 @@ fn describe(device: &Device) -> NvmlDevice {
     let watts = |milliwatts: u32| milliwatts / 1000;
     let reasons = device.current_throttle_reasons().ok();
     let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
-    let links: Vec<bool> =
-        (0..MOST_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok()).collect();
+    let links: Vec<bool> = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok()).collect();
     NvmlDevice {
         problem: None,
         name: device.name().unwrap_or_default(),

@@ -7,11 +7,11 @@ use crate::units::Bytes;
 /// The default size in containers, which is too small for several ranks.
 const SMALL_SHARED_MEMORY: u64 = 64 << 20;
 /// MPI and NCCL use a part of this for eight ranks.
-const ENOUGH_SHARED_MEMORY: u64 = 1 << 30;
+const SUFFICIENT_SHARED_MEMORY: u64 = 1 << 30;
 /// RDMA transports lock the memory of their buffers.
-const ENOUGH_LOCKED: u64 = 1 << 30;
+const SUFFICIENT_LOCKED_BYTES: u64 = 1 << 30;
 /// Files that a rank with some hundred TCP connections needs.
-const ENOUGH_FILES: u64 = 1024;
+const SUFFICIENT_FILES: u64 = 1024;
 
 pub(super) fn check(system: &dyn System) -> Section {
     let (locked, files) = system.limits();
@@ -33,7 +33,7 @@ fn memory_lock(limit: Option<u64>, has_rdma: bool) -> Finding {
     let item = "memory lock limit";
     match limit {
         None => Finding::new(item, State::Fine, "unlimited"),
-        Some(bytes) if has_rdma && bytes < ENOUGH_LOCKED => Finding::new(
+        Some(bytes) if has_rdma && bytes < SUFFICIENT_LOCKED_BYTES => Finding::new(
             item,
             State::Warning,
             format!("{}, too little for RDMA adapters", Bytes(bytes)),
@@ -49,7 +49,7 @@ fn open_files(limit: Option<u64>) -> Finding {
     let item = "open files";
     match limit {
         None => Finding::new(item, State::Fine, "unlimited"),
-        Some(files) if files < ENOUGH_FILES => {
+        Some(files) if files < SUFFICIENT_FILES => {
             Finding::new(item, State::Warning, format!("{files}, fewer than a rank with many peers needs over TCP"))
                 .with_fix("ulimit -n 65536")
         }
@@ -77,7 +77,7 @@ fn shared_memory(system: &dyn System) -> Finding {
         .with_fix(
             "look for vader_segment.*, sm_segment.*, nccl-* and mpich_shm* that belong to no process and remove them",
         ),
-        (all, _) if all < ENOUGH_SHARED_MEMORY => Finding::new(item, State::Note, found),
+        (all, _) if all < SUFFICIENT_SHARED_MEMORY => Finding::new(item, State::Note, found),
         _ => Finding::new(item, State::Fine, found),
     }
 }

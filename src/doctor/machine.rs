@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// A program or library without an answer for so long is taken as hung. Initialising the driver on eight GPUs may take
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longer output is cut.
-const LONGEST_ANSWER_BYTES: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// This machine.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ impl System for Machine {
                 }
             }
         }
-        run(command, PATIENCE)
+        run(command, TIMEOUT)
     }
 
     fn limits(&self) -> (Option<u64>, Option<u64>) {
@@ -113,7 +113,7 @@ impl System for Machine {
 }
 
 /// Runs a command, with a time limit.
-fn run(mut command: Command, patience: Duration) -> Response {
+fn run(mut command: Command, timeout: Duration) -> Response {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = match started {
         Ok(child) => child,
@@ -125,20 +125,20 @@ fn run(mut command: Command, patience: Duration) -> Response {
         std::thread::spawn(move || {
             let mut text = Vec::new();
             // A stream that cannot be read counts as empty.
-            let _ = stream.map(|stream| stream.take(LONGEST_ANSWER_BYTES).read_to_end(&mut text));
+            let _ = stream.map(|stream| stream.take(MAX_ANSWER_BYTES).read_to_end(&mut text));
             let _ = sender.send(());
             String::from_utf8_lossy(&text).into_owned()
         })
     };
     let stdout = read(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
     let stderr = read(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     // Both streams end with the process, unless it leaves children behind, which are not waited for.
     let ended = (0..2).all(|_| receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok());
     if !ended {
         let _ = child.kill();
         let _ = child.wait();
-        return Response::Died(format!("no answer within {} s", patience.as_secs()));
+        return Response::Died(format!("no answer within {} s", timeout.as_secs()));
     }
     let status = child.wait();
     let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
@@ -170,6 +170,6 @@ mod tests {
         assert_eq!(shell("echo why >&2; exit 3", 20), Response::Failed("why".to_owned()));
         assert_eq!(shell("echo yes", 20), Response::Text("yes\n".to_owned()));
         assert_eq!(shell("exec sleep 100", 0), Response::Died("no answer within 0 s".to_owned()));
-        assert!(matches!(run(Command::new("/nowhere/program"), PATIENCE), Response::Absent(_)));
+        assert!(matches!(run(Command::new("/nowhere/program"), TIMEOUT), Response::Absent(_)));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Neither Slurm's daemons nor srun are used here.
 
-use super::hostlist::{MOST_HOSTS, expand, first_difference};
+use super::hostlist::{MAX_HOSTS, expand, first_difference};
 use crate::error::{Error, Result};
 
 /// The resources of a Slurm job.
@@ -171,7 +171,7 @@ fn counts(text: &str) -> Option<Vec<u32>> {
             None => (part, 1),
         };
         let count = count.parse::<u32>().ok()?;
-        if all.len().checked_add(times)? > MOST_HOSTS {
+        if all.len().checked_add(times)? > MAX_HOSTS {
             return None;
         }
         all.extend(std::iter::repeat_n(count, times));

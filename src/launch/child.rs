@@ -102,10 +102,10 @@ fn wait(
         }
         watch.tick();
         if let Some(number) = watch.signal() {
-            let again = ending.interrupted_by.is_some();
+            let is_repeated = ending.interrupted_by.is_some();
             ending.interrupted_by.get_or_insert(number);
             deadline.get_or_insert(Instant::now() + stop.grace);
-            kill_group(child, if again { Signal::KILL } else { forwarded(number, stop.signal) });
+            kill_group(child, if is_repeated { Signal::KILL } else { forwarded(number, stop.signal) });
         }
         if deadline.is_some_and(|deadline| Instant::now() > deadline) {
             kill_group(child, Signal::KILL);

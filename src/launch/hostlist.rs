@@ -1,14 +1,14 @@
 //! Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
 
 /// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
-pub(super) const MOST_HOSTS: usize = 1 << 17;
+pub(super) const MAX_HOSTS: usize = 1 << 17;
 
 /// All names of a list, in its order; none if it cannot be parsed.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for part in split_outside_brackets(list)? {
         let more = expand_one(part)?;
-        if names.len() + more.len() > MOST_HOSTS {
+        if names.len() + more.len() > MAX_HOSTS {
             return None;
         }
         names.extend(more);
@@ -51,7 +51,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
     while let Some((before, after)) = rest.split_once('[') {
         let (inside, behind) = after.split_once(']')?;
         let numbers = numbers(inside)?;
-        if names.len().checked_mul(numbers.len())? > MOST_HOSTS {
+        if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
             return None;
         }
         names =
@@ -72,7 +72,7 @@ fn numbers(text: &str) -> Option<Vec<String>> {
             return None;
         }
         let (from, to) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
-        if to < from || to - from >= MOST_HOSTS as u64 || all.len() > MOST_HOSTS {
+        if to < from || to - from >= MAX_HOSTS as u64 || all.len() > MAX_HOSTS {
             return None;
         }
         let width = first.len();
@@ -120,6 +120,6 @@ mod tests {
         ] {
             assert_eq!(expand(text).expect("a list").join(" "), expected, "{text}");
         }
-        assert_eq!(expand("n[1-131072]").expect("just so").len(), MOST_HOSTS);
+        assert_eq!(expand("n[1-131072]").expect("just so").len(), MAX_HOSTS);
     }
 }

@@ -14,15 +14,15 @@ pub(super) const MARK: &str = crate::watchdog::LAUNCH_MARK;
 
 /// Gives the marked processes `grace` to end by themselves, then kills the rest; returns how many were killed.
 pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
-    let patience = Instant::now() + grace;
-    let deadline = patience + Duration::from_secs(2);
+    let grace_end = Instant::now() + grace;
+    let deadline = grace_end + Duration::from_secs(2);
     let mut killed = 0;
     loop {
         let alive = marked(mark);
         if alive.is_empty() || Instant::now() > deadline {
             return killed;
         }
-        if Instant::now() >= patience {
+        if Instant::now() >= grace_end {
             killed = killed.max(alive.len());
             for pid in alive {
                 // It may have ended already.
@@ -34,8 +34,8 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
 }
 
 /// Gives the watchdog of a launch, which outlives its ranks for a moment, time to record how they ended.
-pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
-    let deadline = Instant::now() + patience;
+pub(super) fn wait_for_watchdog(mark: &str, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
     let wanted = format!("{COLLECTOR_VARIABLE}={mark}");
     loop {
         let left = with_variable(&wanted);

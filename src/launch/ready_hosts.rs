@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Timeout of one probe by the remote shell.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of hosts that a message names.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// The command prefix that runs a command on a host; the host name and `true` are appended. None where the launcher
 /// uses no remote shell or is not known.
@@ -89,8 +89,8 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duratio
         if begun.elapsed() >= limit {
             probes.is_over.store(true, Ordering::Relaxed);
             let named: Vec<String> =
-                missing.iter().take(MOST_NAMED).map(|(host, why)| format!("{host} ({why})")).collect();
-            let more = missing.len().saturating_sub(MOST_NAMED);
+                missing.iter().take(MAX_NAMED).map(|(host, why)| format!("{host} ({why})")).collect();
+            let more = missing.len().saturating_sub(MAX_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             return Err(Error::environment(format!(
                 "after {:.0} s {} of {} hosts are not ready: {}{more}; see whether they are up, or wait longer with \

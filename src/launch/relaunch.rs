@@ -51,10 +51,10 @@ mod tests {
     fn launcher_arguments_are_reused_and_program_arguments_replaced() {
         let old = words("env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /old/commgauge-sweep all_reduce -b 8");
         let part = LauncherPart::of(&old, "commgauge-sweep").unwrap();
-        let again = part.command(Family::Slurm, "/new/commgauge-sweep".into(), words("all_reduce --resume r"));
+        let relaunched = part.command(Family::Slurm, "/new/commgauge-sweep".into(), words("all_reduce --resume r"));
         let expected =
             "env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /new/commgauge-sweep all_reduce --resume r";
-        assert_eq!(again.words().join(" "), expected);
+        assert_eq!(relaunched.words().join(" "), expected);
     }
 
     #[test]

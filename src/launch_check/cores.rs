@@ -125,7 +125,7 @@ pub(super) fn count(list: &str) -> usize {
 struct Mask(Vec<u64>);
 
 /// More processors than any system has.
-const MOST_PROCESSORS: usize = 1 << 16;
+const MAX_PROCESSORS: usize = 1 << 16;
 
 impl Mask {
     /// Parses a list of ranges; empty if it cannot be parsed.
@@ -134,7 +134,7 @@ impl Mask {
         for range in list.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-                (Ok(first), Ok(last)) if first <= last && last < MOST_PROCESSORS => {
+                (Ok(first), Ok(last)) if first <= last && last < MAX_PROCESSORS => {
                     mask.0.resize(mask.0.len().max(last / 64 + 1), 0);
                     (first..=last).for_each(|cpu| mask.0[cpu / 64] |= 1 << (cpu % 64));
                 }

@@ -7,7 +7,7 @@ use crate::rank_list::{self, named};
 use std::collections::{BTreeMap, HashMap};
 
 /// Values of one fact whose texts are gathered; any further values are reported together.
-pub(super) const MOST_VALUES: usize = 32;
+pub(super) const MAX_VALUES: usize = 32;
 /// Placeholder for a line that a rank does not have.
 const NOT_SET: &str = "not set";
 /// Placeholder for values whose texts were not gathered.

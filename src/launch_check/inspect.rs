@@ -1,7 +1,7 @@
 //! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
 
 use super::cores::{self, RankCores};
-use super::differences::{MOST_VALUES, Texts, compare, ranks_by_hash};
+use super::differences::{MAX_VALUES, Texts, compare, ranks_by_hash};
 use super::fact::Fact;
 use super::limits::{self, HostLimits};
 use super::place::RankHosts;
@@ -54,7 +54,7 @@ fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Te
         .iter()
         .flat_map(|fact| {
             let groups = ranks_by_hash(all, *fact).into_iter().filter(|(hash, _)| *hash != 0);
-            groups.take(MOST_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
+            groups.take(MAX_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
         })
         .collect();
     let mut request = json(&wanted)?;

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Longer texts are cut; the hash covers the whole text.
-const LONGEST_TEXT_BYTES: usize = 16 * 1024;
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 /// A longer list of cores counts as unknown.
-const LONGEST_CORES_BYTES: usize = 512;
+const MAX_CORES_BYTES: usize = 512;
 
 /// Everything that one rank contributes to the comparison.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ impl RankProfile {
     pub fn of_this_process(facts: &RankFacts) -> RankProfile {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-        let cores = if facts.cores.len() <= LONGEST_CORES_BYTES { facts.cores.clone() } else { String::new() };
+        let cores = if facts.cores.len() <= MAX_CORES_BYTES { facts.cores.clone() } else { String::new() };
         let mut profile = RankProfile {
             launcher_env: launcher_env(&|name| std::env::var(name).ok()),
             cores,
@@ -70,9 +70,9 @@ impl RankProfile {
     /// Sets the text of a fact. A fact without text is not compared on this rank.
     pub fn set(&mut self, fact: Fact, text: impl Into<String>) {
         let mut text: String = text.into();
-        if text.len() > LONGEST_TEXT_BYTES {
+        if text.len() > MAX_TEXT_BYTES {
             let hash = short_hash(&text);
-            let end = (0..=LONGEST_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
             text.truncate(end);
             text += &format!("\n(cut here)={hash:016x}");
         }
@@ -157,6 +157,6 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Compact>(&bytes).unwrap(), compact);
         assert_ne!(compact.hash(Fact::Settings), 0);
         assert_eq!(compact.hash(Fact::DeviceUuid), 0, "no device, no hash");
-        assert!(profile.text(Fact::Settings).unwrap().len() <= LONGEST_TEXT_BYTES + 40);
+        assert!(profile.text(Fact::Settings).unwrap().len() <= MAX_TEXT_BYTES + 40);
     }
 }

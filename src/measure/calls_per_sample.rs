@@ -11,7 +11,7 @@ use crate::stats::{median, sorted};
 const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
 /// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
 const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
-const MOST_CALLS: u64 = 1 << 16;
+const MAX_CALLS: u64 = 1 << 16;
 /// Samples of a trial, whose median counts.
 const TRIAL_SAMPLES: u32 = 3;
 const TRIAL_MARKS: usize = 33;
@@ -64,7 +64,7 @@ fn longer(calls: u64, sample_nanoseconds: Option<f64>, wanted: f64, most: u64) -
 fn most_calls(context: &MeasureContext) -> u64 {
     match context.settings.fixed_iterations {
         Some(total) => u64::from((total / context.settings.minimum_samples.max(1)).max(1)),
-        None => MOST_CALLS,
+        None => MAX_CALLS,
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_call_without_any_time_ends_the_search() {
-        assert_eq!(chosen(None, Some(0.0), 0, 0), MOST_CALLS as u32);
+        assert_eq!(chosen(None, Some(0.0), 0, 0), MAX_CALLS as u32);
     }
 
     #[test]

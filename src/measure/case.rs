@@ -346,7 +346,7 @@ mod tests {
             with_settings(world, me..me + 1, fixed, |context| {
                 context.injected_delay = Some(InjectedDelay { rank: 1, delay: Seconds(2e-3) });
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
-                call.hold_overhead = if me == 2 { 150_000 } else { 0 };
+                call.wait_overhead = if me == 2 { 150_000 } else { 0 };
                 let result = measure_case(context, &mut call, &usual(Cadence::Isolated)).unwrap();
                 assert_eq!(result.stop, Some(StopReason::FixedCount));
                 if me == 0 {
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn starts_that_are_always_missed_end_with_a_warning_instead_of_never() {
         let fixed = RunSettings { fixed_iterations: Some(10), ..RunSettings::default() };
-        let result = measured(fixed, &usual(Cadence::Isolated), |call| call.hold_overhead = 50_000_000);
+        let result = measured(fixed, &usual(Cadence::Isolated), |call| call.wait_overhead = 50_000_000);
         assert_eq!(result.samples.doubtful.len(), 120);
         assert_eq!(result.warnings.len(), 2, "{:?}", result.warnings);
     }

@@ -9,9 +9,9 @@ use crate::units::Seconds;
 
 /// A further replicate of a wide case has at least this multiple of the samples of the previous one: less would hardly
 /// narrow the interval.
-const FEWEST_TIMES: f64 = 2.0;
+const MIN_SAMPLES_FACTOR: f64 = 2.0;
 /// A second replicate of a precise case may take this multiple of the time of the first.
-const PATIENCE_TO_REPEAT: f64 = 2.0;
+const MAX_REPEAT_TIME_FACTOR: f64 = 2.0;
 /// Second replicates of precise cases get at most this share of the time while others are not precise.
 const SHARE_TO_REPEAT: f64 = 0.5;
 /// Bisection steps of the search for the common width.
@@ -41,7 +41,7 @@ impl CaseState {
     /// Duration of sampling until the interval is this narrow: the width is inversely proportional to the root of the
     /// number of samples.
     fn sampling_to(&self, half_width: f64) -> f64 {
-        let times = (self.half_width / half_width).powi(2).max(FEWEST_TIMES);
+        let times = (self.half_width / half_width).powi(2).max(MIN_SAMPLES_FACTOR);
         self.seconds_per_sample() * (f64::from(self.samples) * times).max(FEWEST_FOR_INTERVAL as f64)
     }
 
@@ -71,7 +71,7 @@ pub fn divide(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Option<
         while let Some(index) = precise.next_if(|index| cases[*index].repeat_cost() <= for_these) {
             for_these -= cases[index].repeat_cost();
             *left -= cases[index].repeat_cost();
-            budgets[index] = Some(Seconds(cases[index].sampling_seconds * PATIENCE_TO_REPEAT));
+            budgets[index] = Some(Seconds(cases[index].sampling_seconds * MAX_REPEAT_TIME_FACTOR));
         }
     };
     repeat(&mut left, SHARE_TO_REPEAT, &mut budgets);
@@ -199,7 +199,7 @@ mod tests {
                 .collect();
             let given = budgets(left, &cases);
             let planned: f64 = given.iter().zip(&cases).filter_map(|(budget, case)| {
-                let sampling = budget.as_ref()? / if case.reached { PATIENCE_TO_REPEAT } else { 1.0 };
+                let sampling = budget.as_ref()? / if case.reached { MAX_REPEAT_TIME_FACTOR } else { 1.0 };
                 Some(case.overhead_seconds + sampling)
             }).sum();
             prop_assert!(planned <= left * (1.0 + 1e-9), "{planned} of {left}");

@@ -131,7 +131,7 @@ pub(crate) struct FakeCall<'a> {
     /// Cost of reading the clock, in nanoseconds.
     pub(crate) mark_cost: u64,
     /// Delay in nanoseconds before this process starts waiting.
-    pub(crate) hold_overhead: u64,
+    pub(crate) wait_overhead: u64,
     /// Data is wrong from this call on.
     pub(crate) corrupt_from: Option<u64>,
     /// Number of fills and of checks so far.
@@ -161,7 +161,7 @@ impl<'a> FakeCall<'a> {
             marks: Vec::new(),
             calls: 0,
             mark_cost: 0,
-            hold_overhead: 0,
+            wait_overhead: 0,
             corrupt_from: None,
             fills_and_checks: (0, 0),
             has_data: true,
@@ -220,7 +220,7 @@ impl Call for FakeCall<'_> {
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
         let mut in_time = true;
         for clock in &mut self.clocks {
-            *clock += self.hold_overhead;
+            *clock += self.wait_overhead;
             in_time &= *clock <= start_nanoseconds;
             *clock = (*clock).max(start_nanoseconds);
         }

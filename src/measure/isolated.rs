@@ -9,9 +9,9 @@ use crate::record::line::ClockMethod;
 use crate::sample::Sample;
 use crate::world::Located;
 
-const SHORTEST_LEAD_NANOSECONDS: u64 = 2_000;
+const MIN_LEAD_NANOSECONDS: u64 = 2_000;
 const FIRST_LEAD_NANOSECONDS: u64 = 50_000;
-const LONGEST_LEAD_NANOSECONDS: u64 = 20_000_000;
+const MAX_LEAD_NANOSECONDS: u64 = 20_000_000;
 
 /// How far ahead process 0 sets the start. Grows fourfold after a missed start, so that few long iterations are lost,
 /// and shrinks by a 64th otherwise.
@@ -27,7 +27,7 @@ impl Default for Lead {
 impl Lead {
     fn after(self, missed: bool) -> Lead {
         let next = if missed { self.0.saturating_mul(4) } else { self.0 - self.0 / 64 };
-        Lead(next.clamp(SHORTEST_LEAD_NANOSECONDS, LONGEST_LEAD_NANOSECONDS))
+        Lead(next.clamp(MIN_LEAD_NANOSECONDS, MAX_LEAD_NANOSECONDS))
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 10_000);
                 // Rank 1 needs 500 microseconds from the agreement to the wait; the first lead is 50, the second 200.
-                call.hold_overhead = if me == 1 { 500_000 } else { 0 };
+                call.wait_overhead = if me == 1 { 500_000 } else { 0 };
                 let (mut batch, mut lead) = (Batch::default(), Lead::default());
                 isolated_batch(context, &mut call, 8, &mut lead, &mut batch).unwrap();
                 let missed: Vec<_> = batch.samples.iter().map(|s| s.doubt == Some(Doubt::MissedStart)).collect();
@@ -221,7 +221,7 @@ mod tests {
                     call.mark_cost = 0;
                     call.idle = vec![idle];
                     // The idle rank comes hours late, which does not matter.
-                    call.hold_overhead = if me == idle { 10_000_000_000_000 } else { 0 };
+                    call.wait_overhead = if me == idle { 10_000_000_000_000 } else { 0 };
                     let (mut batch, mut lead) = (Batch::default(), Lead::default());
                     isolated_batch(context, &mut call, 4, &mut lead, &mut batch).unwrap();
                     for sample in &batch.samples {
@@ -239,10 +239,10 @@ mod tests {
     fn the_lead_shrinks_slowly_and_stays_within_bounds() {
         let mut lead = Lead(10_000_000);
         (0..5).for_each(|_| lead = lead.after(true));
-        assert_eq!(lead.0, LONGEST_LEAD_NANOSECONDS);
-        assert!(lead.after(false).0 > LONGEST_LEAD_NANOSECONDS * 98 / 100);
+        assert_eq!(lead.0, MAX_LEAD_NANOSECONDS);
+        assert!(lead.after(false).0 > MAX_LEAD_NANOSECONDS * 98 / 100);
         (0..5000).for_each(|_| lead = lead.after(false));
-        assert_eq!(lead.0, SHORTEST_LEAD_NANOSECONDS);
+        assert_eq!(lead.0, MIN_LEAD_NANOSECONDS);
     }
 
     #[test]

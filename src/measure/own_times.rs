@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Maximum number of histograms of a case in its record.
-const MOST_HISTOGRAMS: u32 = 256;
+const MAX_HISTOGRAMS: u32 = 256;
 
 /// Statistics of one rank's own times of a sample, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub(crate) struct OwnTimes {
 impl OwnTimes {
     /// Empty histograms.
     pub(crate) fn new(local_ranks: Range<u32>, world_size: u32) -> Self {
-        OwnTimes::in_blocks(local_ranks, world_size, world_size.div_ceil(MOST_HISTOGRAMS).max(1))
+        OwnTimes::in_blocks(local_ranks, world_size, world_size.div_ceil(MAX_HISTOGRAMS).max(1))
     }
 
     /// Empty histograms, one for each rank, however large the world is.

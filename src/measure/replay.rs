@@ -183,17 +183,17 @@ fn gather_moved(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayP
     for (local, rank) in context.local_ranks.clone().enumerate() {
         let stage = plan.stage_of_rank.get(rank as usize).copied().unwrap_or(0);
         for bytes in replayer.moved(local)? {
-            keep_most(&mut mine, (stage, bytes.axis, bytes.calls, bytes.payload.0, bytes.wire.0));
+            merge_maximum(&mut mine, (stage, bytes.axis, bytes.calls, bytes.payload.0, bytes.wire.0));
         }
     }
     let mut all = Vec::new();
     for bytes in context.world.gather(&encoded(&mine)?)? {
-        decoded::<Vec<Moved>>(&bytes)?.into_iter().for_each(|moved| keep_most(&mut all, moved));
+        decoded::<Vec<Moved>>(&bytes)?.into_iter().for_each(|moved| merge_maximum(&mut all, moved));
     }
     Ok(all)
 }
 
-fn keep_most(all: &mut Vec<Moved>, new: Moved) {
+fn merge_maximum(all: &mut Vec<Moved>, new: Moved) {
     match all.iter_mut().find(|known| (known.0, known.1) == (new.0, new.1)) {
         Some(known) => *known = (known.0, known.1, known.2.max(new.2), known.3.max(new.3), known.4.max(new.4)),
         None => all.push(new),

@@ -13,7 +13,7 @@ use crate::sample::{Cadence, Doubt};
 use crate::units::Seconds;
 
 /// Maximum number of marks of a batch, all local ranks together: 8 MiB.
-const MOST_MARKS: usize = 1 << 20;
+const MAX_MARKS: usize = 1 << 20;
 
 /// The samples of a case so far.
 pub(crate) struct Sampled {
@@ -99,7 +99,7 @@ fn decide_for_all(
         decision = match rule.decide(&Progress { valid, taken, elapsed_seconds, seconds_per_sample, interrupted }) {
             Decision::Continue(samples) => {
                 // At most two marks per sample, plus one.
-                let fitting = (MOST_MARKS / context.local_ranks.len().max(1) / 2).saturating_sub(1).max(1);
+                let fitting = (MAX_MARKS / context.local_ranks.len().max(1) / 2).saturating_sub(1).max(1);
                 [REASONS.len() as u64, u64::from(samples).min(fitting as u64)]
             }
             Decision::Stop(reason) => [REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u64, 0],

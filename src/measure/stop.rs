@@ -111,8 +111,8 @@ impl StopRule {
         if progress.taken >= self.maximum {
             return Some(StopReason::MaximumSamples);
         }
-        let patience = if progress.taken < FEWEST_FOR_INTERVAL as u32 { BUDGETS_FOR_AN_INTERVAL } else { 1.0 };
-        (progress.taken > 0 && progress.elapsed_seconds >= self.budget_seconds * patience).then_some(StopReason::Budget)
+        let budgets = if progress.taken < FEWEST_FOR_INTERVAL as u32 { BUDGETS_FOR_AN_INTERVAL } else { 1.0 };
+        (progress.taken > 0 && progress.elapsed_seconds >= self.budget_seconds * budgets).then_some(StopReason::Budget)
     }
 
     fn until_next_check(&self, progress: &Progress) -> u32 {

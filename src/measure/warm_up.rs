@@ -13,7 +13,7 @@ const CHUNK: u32 = 8;
 /// Number of latest iterations that are tested for a trend.
 const WINDOW: usize = 16;
 /// A case that still has a trend after this many iterations is measured anyway, and the record contains a warning.
-const MOST_ITERATIONS: u32 = 1_000;
+const MAX_ITERATIONS: u32 = 1_000;
 /// Additional share of a case's time budget that warming up may take.
 const SHARE_OF_BUDGET: f64 = 0.25;
 
@@ -63,7 +63,7 @@ fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapse
     if let Some(fixed) = context.settings.fixed_warm_up {
         return (fixed - done.iterations).min(fitting);
     }
-    let out_of_bounds = done.iterations >= MOST_ITERATIONS
+    let out_of_bounds = done.iterations >= MAX_ITERATIONS
         || (done.iterations > 0 && elapsed_seconds >= context.settings.case_budget.0 * SHARE_OF_BUDGET);
     if out_of_bounds {
         // Continuing for a false trend costs one chunk; a warning needs stronger evidence.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn an_endless_trend_is_bounded_and_reported() {
         let done = warmed(RunSettings::default(), |call, _| 1_000_000 - 10 * call);
-        assert!(done.iterations <= MOST_ITERATIONS + CHUNK && done.still_falling, "{done:?}");
+        assert!(done.iterations <= MAX_ITERATIONS + CHUNK && done.still_falling, "{done:?}");
         // At 50 ms a call, a quarter of the budget of one second is spent after five.
         let slow = warmed(RunSettings::default(), |_, _| 50_000_000);
         assert_eq!(slow.iterations, 5);

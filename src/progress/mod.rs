@@ -17,7 +17,7 @@ pub struct Doing(pub u32);
 #[expect(missing_docs, reason = "the constants are self-explanatory")]
 impl Doing {
     /// Between two operations.
-    pub const ITS_OWN: Doing = Doing(0);
+    pub const OUTSIDE_CALLS: Doing = Doing(0);
     pub const BARRIER: Doing = Doing(1);
     pub const BROADCAST: Doing = Doing(2);
     pub const GATHER: Doing = Doing(3);
@@ -89,7 +89,7 @@ impl Progress {
     pub fn begin(&self, group: u32, deadline: Duration) {
         self.calls_before.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
         self.step.store(0, Ordering::Relaxed);
-        self.doing.store(Doing::ITS_OWN.0, Ordering::Relaxed);
+        self.doing.store(Doing::OUTSIDE_CALLS.0, Ordering::Relaxed);
         self.group.store(group, Ordering::Relaxed);
         self.set_deadline(deadline);
         self.activity.store(self.activity.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -128,7 +128,7 @@ impl Progress {
     #[inline]
     pub fn finish(&self) {
         let step = self.step.load(Ordering::Relaxed);
-        self.doing.store(Doing::ITS_OWN.0, Ordering::Relaxed);
+        self.doing.store(Doing::OUTSIDE_CALLS.0, Ordering::Relaxed);
         self.step.store(step + (step & 1), Ordering::Release);
     }
 
@@ -146,7 +146,7 @@ impl Progress {
     /// Inside a replay: ends an action.
     #[inline]
     pub fn end_action(&self) {
-        self.doing.store(Doing::ITS_OWN.0, Ordering::Release);
+        self.doing.store(Doing::OUTSIDE_CALLS.0, Ordering::Release);
     }
 
     /// Sets or clears the rank whose message is awaited.

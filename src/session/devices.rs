@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Smaller relative changes of a clock are noise.
 const SIGNIFICANT_CHANGE: f64 = 0.05;
 /// Ranks whose changes are listed.
-const MOST_CHANGES: usize = 16;
+const MAX_CHANGES: usize = 16;
 
 /// Device of one rank with its state.
 #[derive(Serialize, Deserialize)]
@@ -87,7 +87,7 @@ fn readings(all: &[Option<(DeviceState, DeviceState)>], case: u32, replicate: u3
         before: spread(read().map(|states| &states.0)),
         after: spread(read().map(|states| &states.1)),
         ranks_changed: changed.len() as u32,
-        changes: changed.into_iter().take(MOST_CHANGES).collect(),
+        changes: changed.into_iter().take(MAX_CHANGES).collect(),
     }
 }
 

@@ -40,7 +40,7 @@ fn the_spread_over_ranks_and_the_first_changes_are_recorded_and_the_others_count
     all[3] = None;
     let line = readings(&all, 7, 2);
     assert_eq!((line.case, line.replicate, line.ranks_read, line.ranks_changed), (7, 2, 99, 99));
-    assert_eq!(line.changes.len(), MOST_CHANGES);
+    assert_eq!(line.changes.len(), MAX_CHANGES);
     assert!(line.changes.iter().all(|change| change.rank != 3));
     assert_eq!(line.before.multiprocessor_clock_mhz, Some((1980.0, 1980.0)));
     assert_eq!(line.after.throttle_reasons, ["thermal slowdown (hardware)"]);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Rows in the table of changes.
-const MOST_CHANGES: usize = 20;
+const MAX_CHANGES: usize = 20;
 
 /// Options for resuming a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,7 +203,7 @@ fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(
     let changes = changes(&reopened.record.header, &header);
     let other_plan = reopened.plan.as_ref().and_then(|before| same_plan(before, &plan).err());
     let table =
-        || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MOST_CHANGES)) };
+        || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MAX_CHANGES)) };
     if let Some(why) = other_plan {
         return Err(Error::mismatch(format!(
             "this launch cannot go on with {name}: {why}; start a new record, or give what the run was started with{}",

@@ -194,7 +194,7 @@ impl Steps<'_> {
             injected_delay: request.injected_delay,
             completion_deadline: request.watch.timeout().map_or_else(
                 || DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
-                |timeout| request.watch.patience(timeout),
+                |timeout| request.watch.local_timeout(timeout),
             ),
         };
         request.watch.begin(|| self.activity(slot, deadline));

@@ -23,7 +23,7 @@ const RESERVE: f64 = 0.02;
 const DIVISIONS: usize = 256;
 /// The assumed half width of a single sample, and the minimum for fewer samples than an interval needs.
 const SINGLE_SAMPLE_WIDTH: f64 = 0.5;
-const LEAST_FEW_SAMPLES_WIDTH: f64 = 0.1;
+const MIN_FEW_SAMPLES_WIDTH: f64 = 0.1;
 
 impl Steps<'_> {
     /// Measures every case at least once, and those with the widest intervals again until the time is over.
@@ -262,5 +262,5 @@ fn width_of_few_samples(line: &CaseLine) -> f64 {
     if times.len() < 2 || least == 0 {
         return SINGLE_SAMPLE_WIDTH;
     }
-    ((most - least) as f64 / (most + least) as f64).max(LEAST_FEW_SAMPLES_WIDTH)
+    ((most - least) as f64 / (most + least) as f64).max(MIN_FEW_SAMPLES_WIDTH)
 }

@@ -41,11 +41,11 @@ fn request(within: f64, precision: f64, folder: &Path) -> Request {
 
 fn measured(within: f64, precision: f64) -> (Record, Vec<Line>) {
     let folder = tempfile::tempdir().unwrap();
-    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let received = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let request = Request {
         listener: Listener::new({
-            let heard = std::sync::Arc::clone(&heard);
-            move |line| heard.lock().unwrap().push(line.clone())
+            let received = std::sync::Arc::clone(&received);
+            move |line| received.lock().unwrap().push(line.clone())
         }),
         ..request(within, precision, folder.path())
     };
@@ -53,7 +53,7 @@ fn measured(within: f64, precision: f64) -> (Record, Vec<Line>) {
     let end = run(&SoloWorld, &mut backend, &request, &Signals::default()).unwrap();
     assert_eq!(end.exit_code, 0);
     drop(request.listener);
-    let lines = std::mem::take(&mut *heard.lock().unwrap());
+    let lines = std::mem::take(&mut *received.lock().unwrap());
     (Record::read(&request.record).unwrap(), lines)
 }
 
@@ -67,9 +67,10 @@ fn every_case_is_measured_in_any_time_and_longer_replicates_replace_shorter_ones
         }
         assert!(replicates.iter().all(|replicates| !replicates.is_empty()), "within {within} s: {replicates:?}");
         for line in lines.iter().filter_map(|line| if let Line::Case(case) = line { Some(case) } else { None }) {
-            let gone = !record.cases.iter().any(|other| (other.case, other.replicate) == (line.case, line.replicate));
+            let is_replaced =
+                !record.cases.iter().any(|other| (other.case, other.replicate) == (line.case, line.replicate));
             assert!(
-                !gone || line.stop == Some(crate::record::line::StopReason::Budget),
+                !is_replaced || line.stop == Some(crate::record::line::StopReason::Budget),
                 "only what was cut short is replaced"
             );
         }

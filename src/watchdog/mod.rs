@@ -50,7 +50,7 @@ impl Watch {
 
     /// How long to wait for an operation that gives up at a deadline: if the watchdog is active, long enough that it
     /// acts first, since it can name the missing rank.
-    pub fn patience(&self, deadline: Duration) -> Duration {
+    pub fn local_timeout(&self, deadline: Duration) -> Duration {
         if self.reporter.is_some() { deadline * 2 } else { deadline }
     }
 

@@ -3,7 +3,7 @@
 
 use super::activity::Activity;
 use super::collector::print_message;
-use super::wire::{Frame, LONGEST_FRAME_BYTES, RankState};
+use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use crate::host_clock;
 use crate::progress::{Doing, Progress, Shown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 /// they are interrupted together and not one after the other.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
 /// Maximum number of activities that wait to be sent.
-const MOST_ACTIVITIES: usize = 64;
+const MAX_ACTIVITIES: usize = 64;
 /// How long rank 0 waits for the permission to record its run as complete.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of ops of a replay whose names are stored.
-const MOST_OPS: usize = 4096;
+const MAX_OPS: usize = 4096;
 
 /// Ends the whole launch with an exit code.
 pub type EndLaunch = fn(i32) -> !;
@@ -103,11 +103,11 @@ impl Reporter {
         let mut activities = locked(&self.activities);
         activities.begun += 1;
         let number = activities.begun;
-        if activities.unsent.len() == MOST_ACTIVITIES {
+        if activities.unsent.len() == MAX_ACTIVITIES {
             activities.unsent.pop_front();
         }
         activities.unsent.push_back((number, text));
-        activity.ops.truncate(MOST_OPS);
+        activity.ops.truncate(MAX_OPS);
         activities.ops = activity.ops;
         drop(activities);
         self.progress.begin(activity.group, activity.deadline);
@@ -122,7 +122,7 @@ impl Reporter {
         if self.send(&[Frame::Conclude]).is_err() {
             return;
         }
-        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let mut run_state = locked(&self.run_state);
         loop {
             match *run_state {
@@ -167,7 +167,7 @@ impl Reporter {
     fn detail(&self, thread: &str) -> String {
         let shown = self.progress.shown();
         let mut text = match Doing(shown.doing) {
-            Doing::ITS_OWN if shown.peer.is_some() => {
+            Doing::OUTSIDE_CALLS if shown.peer.is_some() => {
                 format!("waits for a message of rank {}", shown.peer.unwrap_or_default())
             }
             Doing::COMPUTING => format!("computes (action {} of the replay)", shown.calls),
@@ -274,7 +274,7 @@ impl WatchdogThread {
                 Err(cause) => return Err(cause.into()),
                 Ok(_) => {}
             }
-            let mut bytes = [0; LONGEST_FRAME_BYTES];
+            let mut bytes = [0; MAX_FRAME_BYTES];
             let count = self.incoming.read(&mut bytes)?;
             if count == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());

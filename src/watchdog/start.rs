@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// How long sending may block before the collector is given up.
-const SENDING_PATIENCE: Duration = Duration::from_secs(2);
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Inputs of starting the watchdog.
 pub struct Setup<'a> {
@@ -224,7 +224,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
     let begin = || -> std::io::Result<Arc<Reporter>> {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         connection.set_nodelay(true)?;
-        connection.set_write_timeout(Some(SENDING_PATIENCE))?;
+        connection.set_write_timeout(Some(SEND_TIMEOUT))?;
         let pid = std::process::id();
         let process_start = super::collector::process_start(pid).unwrap_or(0);
         connection.write_all(&Hello { peer_kind: PeerKind::Rank(rank), pid, process_start }.encode(token))?;

@@ -12,9 +12,9 @@ pub const TOKEN_BYTES: usize = 32;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + TOKEN_BYTES + 1 + 4 + 4 + 8;
 /// Maximum length of a frame.
-pub const LONGEST_FRAME_BYTES: usize = 3 + LONGEST_TEXT_BYTES + 16;
+pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
 /// Longer texts are cut.
-pub const LONGEST_TEXT_BYTES: usize = 1024;
+pub const MAX_TEXT_BYTES: usize = 1024;
 const MAGIC: [u8; 4] = *b"CGWD";
 const NONE: u32 = u32::MAX;
 
@@ -185,7 +185,7 @@ impl Frame {
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
         let [kind, low, high, ..] = bytes else { return Ok(None) };
         let end = 3 + usize::from(u16::from_le_bytes([*low, *high]));
-        if end > LONGEST_FRAME_BYTES {
+        if end > MAX_FRAME_BYTES {
             return Err(Malformed);
         }
         let Some(payload) = bytes.get(3..end) else { return Ok(None) };
@@ -239,7 +239,7 @@ fn decode_state(rest: &mut Reader) -> Result<RankState, Malformed> {
 
 /// The longest beginning of a text that fits into a frame.
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_TEXT_BYTES)]
+    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -304,9 +304,9 @@ mod tests {
     fn a_text_is_cut_at_a_character_so_that_no_frame_is_too_long() {
         let mut bytes = Vec::new();
         Frame::Detail(1, false, "é".repeat(3000)).encode(&mut bytes);
-        assert!(bytes.len() <= LONGEST_FRAME_BYTES);
+        assert!(bytes.len() <= MAX_FRAME_BYTES);
         let Ok(Some((Frame::Detail(1, false, text), _))) = Frame::decode(&bytes) else { panic!("does not read") };
-        assert!(text.chars().all(|c| c == 'é') && text.len() == LONGEST_TEXT_BYTES);
+        assert!(text.chars().all(|c| c == 'é') && text.len() == MAX_TEXT_BYTES);
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
                 prop_assert!(taken <= bytes.len());
                 let mut again = Vec::new();
                 frame.encode(&mut again);
-                prop_assert!(again.len() <= LONGEST_FRAME_BYTES);
+                prop_assert!(again.len() <= MAX_FRAME_BYTES);
             }
             let _ = Hello::decode(&bytes, &[0; TOKEN_BYTES]);
         }

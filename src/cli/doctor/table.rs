@@ -4,7 +4,7 @@ use crate::doctor::{DoctorDocument, Finding};
 use crate::report::{visible, wrap};
 
 /// Maximum width of the column of items.
-const WIDEST_ITEM: usize = 22;
+const MAX_ITEM_WIDTH: usize = 22;
 
 pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
     let mut text = format!("commgauge {} on {}\n\n", document.program_version, visible(&document.host));
@@ -17,7 +17,7 @@ pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
     }
     for section in &document.sections {
         text += &format!("\n{}\n", section.name);
-        let items = section.findings.iter().map(|one| one.item.chars().count()).max().unwrap_or(0).min(WIDEST_ITEM);
+        let items = section.findings.iter().map(|one| one.item.chars().count()).max().unwrap_or(0).min(MAX_ITEM_WIDTH);
         section.findings.iter().for_each(|finding| text += &finding_text(finding, items, width));
     }
     text

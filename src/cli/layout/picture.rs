@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 /// Minimum number of boxes before any are omitted, on several lines if necessary.
-const MOST_BOXES: usize = 4;
+const MAX_BOXES: usize = 4;
 /// Columns between boxes.
 const GAP: usize = 2;
 /// Group of a rank that is in no group of the axis.
@@ -19,7 +19,7 @@ pub(super) fn picture(overview: &Overview, width: usize) -> String {
     let canvas = Canvas::new(overview, &rows, width);
     let mut text = String::new();
     let boxes = canvas.boxes();
-    if boxes.len() <= MOST_BOXES.max(canvas.boxes_per_line) {
+    if boxes.len() <= MAX_BOXES.max(canvas.boxes_per_line) {
         canvas.draw(&boxes, &mut text);
     } else {
         let first = if canvas.boxes_per_line == 1 { 2 } else { canvas.boxes_per_line };

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// More than the largest mapping file with comments needs.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a mapping file: ranks separated by spaces, commas or line breaks, with comments from `#` to the end of the
 /// line. The `i`-th rank is placed at position `i` of the grid.
@@ -89,8 +89,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.display()));
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.display())));
     }
     Ok(bytes)

@@ -8,11 +8,11 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use std::io::{self, Write};
 
 /// Groups of an axis that are listed completely.
-const MOST_LISTED: usize = 32;
+const MAX_LISTED: usize = 32;
 /// Minimum width of the group column.
-const LEAST_GROUP_COLUMNS: usize = 24;
+const MIN_GROUP_COLUMNS: usize = 24;
 /// Width beyond which a group is elided, even on a wide terminal.
-const MOST_GROUP_COLUMNS: usize = 40;
+const MAX_GROUP_COLUMNS: usize = 40;
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -104,7 +104,7 @@ fn table(overview: &Overview, width: usize) -> String {
     }
     let group_headings = ["first group", "last group"];
     let room = width.saturating_sub(used + 2 * GAP) / 2;
-    if room >= LEAST_GROUP_COLUMNS {
+    if room >= MIN_GROUP_COLUMNS {
         for (row, view) in rows.iter_mut().zip(&overview.axes) {
             row.extend(ends(overview, view, room));
         }
@@ -122,7 +122,7 @@ fn table(overview: &Overview, width: usize) -> String {
 }
 
 fn ends(overview: &Overview, view: &AxisView, room: usize) -> [String; 2] {
-    [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MOST_GROUP_COLUMNS)))
+    [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MAX_GROUP_COLUMNS)))
 }
 
 fn laid_out(headings: &[&str], rows: &[Vec<String>]) -> String {
@@ -146,7 +146,7 @@ fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write)
     let groups = overview.layout.groups(view.axis).groups;
     writeln!(out, "\ngroups of {}", view.axis)?;
     let digits = groups.len().saturating_sub(1).to_string().len();
-    let hidden = if groups.len() > MOST_LISTED { MOST_LISTED / 2..groups.len() - 1 } else { 0..0 };
+    let hidden = if groups.len() > MAX_LISTED { MAX_LISTED / 2..groups.len() - 1 } else { 0..0 };
     for (index, group) in groups.iter().enumerate() {
         if index == hidden.start && !hidden.is_empty() {
             let last = hidden.end - 1;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// Minimum width of a description; narrower terminals wrap it.
 const SHORTEST: usize = 20;
 /// Maximum number of files that are named.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -55,7 +55,7 @@ fn file_sources(document: &ListDocument, kind: Kind) -> String {
     let sentence = match (here.len(), files.len()) {
         (0, _) => "All are embedded; `commgauge show` prints one, to be copied and changed.".to_owned(),
         (count, all) if count == all => format!("All are files here, such as {}.", here[0]),
-        (count, all) if count > MOST_NAMED => {
+        (count, all) if count > MAX_NAMED => {
             format!("{count} of {all} are files here, such as {}; the others are embedded.", here[0])
         }
         (_, _) => format!("Files here: {}; the others are embedded.", here.join(", ")),

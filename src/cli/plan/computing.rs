@@ -13,7 +13,7 @@ const DEFAULT_PEAK_TFLOPS: f64 = 989.0;
 /// products alone reach more.
 const DEFAULT_EFFICIENCY: f64 = 0.5;
 /// Maximum number of shapes that a note lists.
-const MOST_SHAPES: usize = 12;
+const MAX_SHAPES: usize = 12;
 
 /// The flags.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -154,9 +154,9 @@ fn shapes(record: &Record, products: &MeasuredProducts) -> String {
         let speed = product.flops_per_second().unwrap_or(0.0) / 1e12;
         format!("{} x {} x {} {} TFLOP/s", product.m, product.n, product.k, three_digits(speed))
     };
-    let mut listed: Vec<String> = all.iter().take(MOST_SHAPES).map(one).collect();
-    if all.len() > MOST_SHAPES {
-        listed.push(format!("{} more", all.len() - MOST_SHAPES));
+    let mut listed: Vec<String> = all.iter().take(MAX_SHAPES).map(one).collect();
+    if all.len() > MAX_SHAPES {
+        listed.push(format!("{} more", all.len() - MAX_SHAPES));
     }
     let times = record.product_times();
     let wrong = times.iter().filter(|time| time.median().is_none()).count();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// Default number of ranks of a simulation, and on GPUs, where cores are no limit.
 const RANKS_WITHOUT_CORES: u32 = 4;
 /// A single rank does not communicate.
-const FEWEST_RANKS: u32 = 2;
+const MIN_RANKS: u32 = 2;
 
 /// The arguments with the final number of ranks, and the allocation of the launch, if any.
 ///
@@ -36,7 +36,7 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
     }
     if let Some(hosts) = &arguments.hosts {
         let slots = parse_hosts(hosts)?.iter().fold(0, |sum: u32, (_, slots)| sum.saturating_add(*slots));
-        return Ok(slots.max(FEWEST_RANKS));
+        return Ok(slots.max(MIN_RANKS));
     }
     match arguments.backend {
         Backend::Mpi if arguments.host_file.is_none() => Ok(ranks_for_cores(host::cores())),
@@ -46,7 +46,7 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
 
 /// With an odd number of cores one stays idle: layouts divide by two.
 fn ranks_for_cores(cores: u32) -> u32 {
-    (cores / 2 * 2).max(FEWEST_RANKS)
+    (cores / 2 * 2).max(MIN_RANKS)
 }
 
 /// The value for srun's `--mpi`, if srun is the launcher and the user has not chosen one.

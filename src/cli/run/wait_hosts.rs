@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Waits until the hosts of the launch are ready, if requested.
 pub(super) fn wait(arguments: &RunArguments) -> Result<()> {
-    let Some(patience) = arguments.wait_for_hosts else { return Ok(()) };
+    let Some(timeout) = arguments.wait_for_hosts else { return Ok(()) };
     let hosts = match (&arguments.hosts, &arguments.host_file) {
         (Some(hosts), _) => launch::parse_hosts(hosts)?.into_iter().map(|(name, _)| name.to_owned()).collect(),
         (None, Some(file)) => hosts_of(file, arguments.ranks)?,
@@ -19,8 +19,8 @@ pub(super) fn wait(arguments: &RunArguments) -> Result<()> {
     let launcher = launch::find(&arguments.launcher, LauncherContext::here(), &launch::probe)?;
     let shell = launch::remote_shell(&launcher, &arguments.launcher_arguments, &|name| std::env::var(name).ok());
     let count = if hosts.len() == 1 { "1 host".to_owned() } else { format!("{} hosts", hosts.len()) };
-    eprintln!("commgauge: waits for {count}, {patience} at most");
-    let waited = launch::wait_for_hosts(&hosts, shell.as_deref(), Duration::from_secs_f64(patience.0))?;
+    eprintln!("commgauge: waits for {count}, {timeout} at most");
+    let waited = launch::wait_for_hosts(&hosts, shell.as_deref(), Duration::from_secs_f64(timeout.0))?;
     eprintln!("commgauge: {count} ready after {:.0} s", waited.as_secs_f64());
     Ok(())
 }

@@ -78,7 +78,7 @@ struct SweepWords {
     #[command(flatten)]
     _launched: LaunchedArguments,
     #[command(flatten)]
-    _habits: ToolDefaults,
+    _tool_defaults: ToolDefaults,
 }
 
 /// The flags of `commgauge-step` as it will read them.

@@ -1,13 +1,13 @@
 //! A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 
-use super::super::wire::{Frame, LONGEST_FRAME_BYTES, Malformed};
+use super::super::wire::{Frame, MAX_FRAME_BYTES, Malformed};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
 /// Limit of the send buffer. Downwards only short commands are sent; upwards, the states of a host's ranks.
-const MOST_OUTGOING_BYTES: usize = 1 << 18;
+const MAX_OUTGOING_BYTES: usize = 1 << 18;
 /// Limit of the receive buffer.
-const MOST_INCOMING_BYTES: usize = 1 << 14;
+const MAX_INCOMING_BYTES: usize = 1 << 14;
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Connection {
     /// If the other end is gone and no received data is left.
     pub(super) fn receive(&mut self) -> Result<()> {
         let mut bytes = [0; 4096];
-        while self.incoming.len() + bytes.len() <= MOST_INCOMING_BYTES {
+        while self.incoming.len() + bytes.len() <= MAX_INCOMING_BYTES {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.incoming.extend(&bytes[..count]),
@@ -69,7 +69,7 @@ impl Connection {
 
     /// Queues a frame. False if the other end has not received anything for so long that the buffer is full.
     pub(super) fn queue(&mut self, frame: &Frame) -> bool {
-        if self.outgoing.len() + LONGEST_FRAME_BYTES > MOST_OUTGOING_BYTES {
+        if self.outgoing.len() + MAX_FRAME_BYTES > MAX_OUTGOING_BYTES {
             return false;
         }
         frame.encode(&mut self.outgoing);

@@ -28,9 +28,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Timeout for connecting to one address of the first collector.
-const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum listen backlog besides the connections of hosts.
-const FEWEST_WAITING: i32 = 128;
+const MIN_BACKLOG: i32 = 128;
 
 /// Configuration of a collector on its standard input; not on its command line, which every user of the host could
 /// read.
@@ -132,7 +132,7 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
 fn listen_to_hosts(hosts: u32) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
     // The system caps the backlog at its own maximum (net.core.somaxconn, 4096 by default).
-    let room = i32::try_from(hosts).unwrap_or(i32::MAX).saturating_add(FEWEST_WAITING);
+    let room = i32::try_from(hosts).unwrap_or(i32::MAX).saturating_add(MIN_BACKLOG);
     rustix::net::listen(&listener, room)?;
     Ok(listener)
 }
@@ -185,8 +185,7 @@ fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connecti
             }
         };
         for target in targets {
-            match TcpStream::connect_timeout(&target, ADDRESS_PATIENCE).and_then(|stream| greet(stream, config, token))
-            {
+            match TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).and_then(|stream| greet(stream, config, token)) {
                 Ok(connection) => return Ok(connection),
                 Err(cause) => problem = format!("{target}: {cause}"),
             }
@@ -201,7 +200,7 @@ fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<C
     let mut connection = Connection::of(stream)?;
     connection.queue_bytes(&hello.encode(token));
     connection.flush()?;
-    let deadline = Instant::now() + ADDRESS_PATIENCE;
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
     while Instant::now() < deadline {
         connection.receive()?;
         // The first collector sends this to every accepted peer; no answer is expected yet.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 const DEFAULT_ADDRESS: &str = "localhost:28028";
 /// Longer answers are cut.
-const MOST_BYTES: u64 = 64 << 10;
+const MAX_BYTES: u64 = 64 << 10;
 
 /// The answer, or why there is none.
-pub(super) fn query(address: Option<&str>, patience: Duration) -> Result<String, String> {
+pub(super) fn query(address: Option<&str>, timeout: Duration) -> Result<String, String> {
     let address = address.unwrap_or(DEFAULT_ADDRESS);
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let unreachable =
         |cause: &dyn std::fmt::Display| format!("NCCL's RAS service at {address} was not reached: {cause}");
     let mut problem = unreachable(&"the name has no address");
@@ -33,7 +33,7 @@ fn converse(mut stream: TcpStream, deadline: Instant) -> std::io::Result<String>
     stream.write_all(b"verbose status\n")?;
     let mut answer = Vec::new();
     let mut bytes = [0; 4096];
-    while (answer.len() as u64) < MOST_BYTES {
+    while (answer.len() as u64) < MAX_BYTES {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
@@ -74,12 +74,12 @@ mod tests {
 
     #[test]
     fn the_answer_of_the_service_is_quoted_and_a_missing_one_reported() {
-        let patience = Duration::from_millis(300);
+        let timeout = Duration::from_millis(300);
         let counts = "Communicators... 1 group, MISMATCH: rank 2 AllReduce 99\n";
-        assert_eq!(query(Some(&serve(Some(counts))), patience), Ok(counts.to_owned()));
-        let silent = query(Some(&serve(None)), patience).unwrap_err();
+        assert_eq!(query(Some(&serve(Some(counts))), timeout), Ok(counts.to_owned()));
+        let silent = query(Some(&serve(None)), timeout).unwrap_err();
         assert!(silent.contains("did not answer in time"), "{silent}");
-        let error = query(Some("127.0.0.1:1"), patience).unwrap_err();
+        let error = query(Some("127.0.0.1:1"), timeout).unwrap_err();
         assert!(error.contains("127.0.0.1:1 was not reached"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
 use super::connection::Connection;
-use super::stages::{SILENCE, Stage};
+use super::stages::{NO_ANSWER_AFTER, Stage};
 use super::table::{Entry, RankStatus, RankTable};
 use super::{Config, print_message, process};
 use crate::shared_memory::Segments;
@@ -17,16 +17,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// Interval of checking deadlines.
 const TICK: Duration = Duration::from_millis(200);
 /// Interval of reporting a host's ranks to the first collector.
-const ACCOUNT: Duration = Duration::from_millis(500);
+const STATES_INTERVAL: Duration = Duration::from_millis(500);
 /// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
-const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
+const ROUND_PAUSE: Duration = Duration::from_millis(10);
 /// Connections without a greeting: how many besides the expected ones, and for how long each.
-const MOST_STRANGERS: usize = 64;
-const STRANGER_PATIENCE: Duration = Duration::from_secs(3);
+const MAX_UNGREETED_PEERS: usize = 64;
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval of scanning the ranks' shared memory.
-const BETWEEN_NOTES: Duration = Duration::from_secs(30);
-const MOST_ACTIVITIES: usize = 64;
+const SEGMENT_SCAN_INTERVAL: Duration = Duration::from_secs(30);
+const MAX_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
     connection: Connection,
@@ -45,16 +45,16 @@ pub struct Serving {
     pub(super) activities: BTreeMap<u64, String>,
     pub(super) stage: Stage,
     /// Set until the rank that started this process has seen all ranks connected, or is dead.
-    pub(super) may_come: bool,
+    pub(super) accepts_ranks: bool,
     /// Error of the first rank that ended with one.
     pub(super) error: Option<(u32, i32, String)>,
     pub(super) begun: Instant,
     /// State of the record before this launch wrote to it: the end line is not ours to write if the launch only read
     /// the record and refused to resume it.
     record_before: Option<(u64, SystemTime)>,
-    accounted: Instant,
+    states_sent: Instant,
     pub(super) segments: Segments,
-    noted: Option<Instant>,
+    segments_scanned: Option<Instant>,
     pub(super) printing: Option<JoinHandle<()>>,
 }
 
@@ -89,12 +89,12 @@ impl Serving {
             table,
             activities: BTreeMap::new(),
             stage: Stage::Watching,
-            may_come: true,
+            accepts_ranks: true,
             error: None,
             begun: now,
-            accounted: now,
+            states_sent: now,
             segments: Segments::default(),
-            noted: None,
+            segments_scanned: None,
             printing: None,
         })
     }
@@ -107,7 +107,7 @@ impl Serving {
     /// Runs until the ranks are gone.
     pub fn run(&mut self) {
         let mut last = Instant::now();
-        while self.may_come || !self.peers.is_empty() {
+        while self.accepts_ranks || !self.peers.is_empty() {
             self.wait();
             let now = Instant::now();
             if now - last > TICK * 10 {
@@ -118,7 +118,7 @@ impl Serving {
             self.receive_from_peers(now);
             self.receive_from_first();
             self.advance(now);
-            self.account(now);
+            self.report_states(now);
             self.note_segments(now);
             self.flush(now);
         }
@@ -139,20 +139,20 @@ impl Serving {
         };
         let connections = self.peers.iter().map(|peer| &peer.connection).chain(&self.upstream);
         waiting.extend(connections.map(|connection| PollFd::new(connection.stream(), flags(connection))));
-        if self.may_come {
+        if self.accepts_ranks {
             waiting.push(PollFd::new(&stdin, PollFlags::IN));
         }
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
         // An interruption by a signal is handled like an event.
         let _ = poll(&mut waiting, Some(&tick));
         if waiting.len() > MANY_CONNECTIONS {
-            std::thread::sleep(BETWEEN_ROUNDS);
+            std::thread::sleep(ROUND_PAUSE);
         }
     }
 
     fn accept(&mut self, now: Instant) {
         // All hosts may connect at the same time.
-        let most = MOST_STRANGERS + self.config.nodes as usize + self.config.local_ranks.len();
+        let most = MAX_UNGREETED_PEERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.listeners {
             while let Ok((stream, _)) = listener.accept() {
                 let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
@@ -165,8 +165,8 @@ impl Serving {
                 }
             }
         }
-        if self.may_come && !input_is_open() {
-            self.may_come = false;
+        if self.accepts_ranks && !input_is_open() {
+            self.accepts_ranks = false;
         }
     }
 
@@ -176,7 +176,7 @@ impl Serving {
             let open = self.peers[at].connection.receive().is_ok();
             let valid = self.handle_input(at, now);
             let stranger = self.peers[at].peer_kind.is_none();
-            let too_long = stranger && now - self.peers[at].since > STRANGER_PATIENCE;
+            let too_long = stranger && now - self.peers[at].since > GREETING_TIMEOUT;
             if open && valid && !too_long {
                 at += 1;
                 continue;
@@ -239,7 +239,7 @@ impl Serving {
             Frame::Closed(rank) => self.table.close(rank, now),
             Frame::Activity(number, text) => {
                 self.activities.insert(number, text);
-                while self.activities.len() > MOST_ACTIVITIES {
+                while self.activities.len() > MAX_ACTIVITIES {
                     self.activities.pop_first();
                 }
             }
@@ -323,9 +323,9 @@ impl Serving {
     }
 
     /// Sends the states of a host's ranks to the first collector.
-    fn account(&mut self, now: Instant) {
-        if self.upstream.is_some() && now - self.accounted >= ACCOUNT {
-            self.accounted = now;
+    fn report_states(&mut self, now: Instant) {
+        if self.upstream.is_some() && now - self.states_sent >= STATES_INTERVAL {
+            self.states_sent = now;
             self.send_states(now, None);
         }
     }
@@ -334,9 +334,10 @@ impl Serving {
     /// ranks can no longer be queried.
     fn note_segments(&mut self, now: Instant) {
         let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
-        let due = self.noted.map_or_else(begun, |noted| now - noted > BETWEEN_NOTES);
+        let due =
+            self.segments_scanned.map_or_else(begun, |segments_scanned| now - segments_scanned > SEGMENT_SCAN_INTERVAL);
         if due && matches!(self.stage, Stage::Watching) {
-            self.noted = Some(now);
+            self.segments_scanned = Some(now);
             self.note_segments_now();
         }
     }
@@ -357,7 +358,7 @@ impl Serving {
             if wanted {
                 let silent = now.saturating_duration_since(entry.last_heartbeat);
                 let stopped =
-                    silent > SILENCE / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
+                    silent > NO_ANSWER_AFTER / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
                 let silent_milliseconds = u32::try_from(silent.as_millis()).unwrap_or(u32::MAX);
                 upstream.queue(&Frame::State(RankState { silent_milliseconds, stopped, ..entry.state }));
             }

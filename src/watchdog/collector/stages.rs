@@ -14,18 +14,18 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// After a death: time to distinguish it from the ranks that the launcher kills because of it.
-const SETTLING: Duration = Duration::from_millis(100);
+const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
 /// How long answers are awaited.
-const ANSWERS: Duration = Duration::from_millis(1_200);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// NCCL's service queries all its processes, and gives up silent ones after some seconds.
-const RAS_PATIENCE: Duration = Duration::from_millis(2_500);
+const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// A rank without a heartbeat for this long counts as not answering.
-pub(super) const SILENCE: Duration = Duration::from_millis(1_200);
+pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
 /// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
-const UNTIL_STOPPED_ARE_KILLED: Duration = Duration::from_millis(200);
-const UNTIL_ALL_ARE_KILLED: Duration = Duration::from_millis(1_000);
+const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
+const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
 /// How long the record's writer may take to exit.
-const RECORD_PATIENCE: Duration = Duration::from_secs(3);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Stages of a collector.
 pub(super) enum Stage {
@@ -66,12 +66,12 @@ impl Serving {
                 Some(Trigger::Death { requested: true }) | None => {}
                 Some(trigger) => self.query(trigger, now),
             },
-            Stage::Settling(since) if now - *since < SETTLING && !self.peers.is_empty() => {}
+            Stage::Settling(since) if now - *since < DEATH_SETTLING_TIME && !self.peers.is_empty() => {}
             Stage::Settling(_) => self.query(Trigger::Death { requested: false }, now),
             Stage::Querying { since, ras, .. } => {
-                let patience = if ras.is_some() { RAS_PATIENCE } else { ANSWERS };
+                let timeout = if ras.is_some() { RAS_TIMEOUT } else { QUERY_TIMEOUT };
                 let ras_is_done = ras.as_ref().is_none_or(|ras| ras.answer.is_some());
-                if (ras_is_done && self.all_have_answered()) || now - *since > patience {
+                if (ras_is_done && self.all_have_answered()) || now - *since > timeout {
                     self.report(now);
                 }
             }
@@ -79,8 +79,8 @@ impl Serving {
                 let waited = now - *since;
                 for entry in self.table.entries().iter().filter(|entry| entry.process.0 != 0) {
                     let (pid, start) = entry.process;
-                    let stopped = waited > UNTIL_STOPPED_ARE_KILLED && process::is_stopped(pid, start) == Some(true);
-                    if stopped || waited > UNTIL_ALL_ARE_KILLED {
+                    let stopped = waited > KILL_STOPPED_AFTER && process::is_stopped(pid, start) == Some(true);
+                    if stopped || waited > KILL_ALL_AFTER {
                         process::kill(pid, start);
                     }
                 }
@@ -106,7 +106,7 @@ impl Serving {
             let (sender, waiting) = channel();
             std::thread::spawn(move || {
                 let address = std::env::var("NCCL_RAS_ADDR").ok();
-                let answer = ras::query(address.as_deref(), RAS_PATIENCE - Duration::from_millis(300));
+                let answer = ras::query(address.as_deref(), RAS_TIMEOUT - Duration::from_millis(300));
                 // After a timeout the receiver is gone.
                 let _ = sender.send(answer.unwrap_or_else(|problem| problem));
             });
@@ -160,7 +160,7 @@ impl Serving {
             .map(|entry| {
                 let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
                 let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
-                let is_responsive = !entry.state.stopped && entry.silent(now) < SILENCE;
+                let is_responsive = !entry.state.stopped && entry.silent(now) < NO_ANSWER_AFTER;
                 RankView {
                     entry,
                     host,
@@ -192,7 +192,7 @@ impl Serving {
         }
         self.note_segments_now();
         self.send_to_all(&Frame::Abort(code));
-        self.may_come = false;
+        self.accepts_ranks = false;
         self.stage = Stage::Ending { since: Instant::now(), line, code };
     }
 
@@ -222,7 +222,7 @@ impl Serving {
         let Some((status, exit_code, error, lines)) = ending else { return };
         let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
         let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
-        if let Err(cause) = conclude_cut_off(&self.config.record, &lines, &end, RECORD_PATIENCE) {
+        if let Err(cause) = conclude_cut_off(&self.config.record, &lines, &end, RECORD_TIMEOUT) {
             print_message(&cause.to_string());
         }
     }

@@ -63,7 +63,7 @@ pub struct RankTable {
     entries: Vec<Entry>,
     first_death: Option<Instant>,
     /// A rank reported an error before ending: ranks that close after it were ended with it.
-    excused: bool,
+    has_reported_error: bool,
 }
 
 impl RankTable {
@@ -79,7 +79,7 @@ impl RankTable {
             device: None,
             sleeps: false,
         };
-        RankTable { entries: ranks.map(entry).collect(), first_death: None, excused: false }
+        RankTable { entries: ranks.map(entry).collect(), first_death: None, has_reported_error: false }
     }
 
     /// All entries.
@@ -104,10 +104,10 @@ impl RankTable {
 
     /// A rank's connection closed. Those that close at the same time as the first are equally suspect.
     pub fn close(&mut self, rank: u32, now: Instant) {
-        let (first, excused) = (self.first_death.unwrap_or(now), self.excused);
+        let (first, has_reported_error) = (self.first_death.unwrap_or(now), self.has_reported_error);
         let Some(entry) = self.get_mut(rank) else { return };
         if matches!(entry.status, RankStatus::Expected | RankStatus::Live | RankStatus::Unwatched) {
-            if excused {
+            if has_reported_error {
                 entry.status = RankStatus::Dragged;
                 return;
             }
@@ -121,7 +121,7 @@ impl RankTable {
         if let Some(entry) = self.get_mut(rank) {
             entry.status = RankStatus::Left(code);
         }
-        self.excused |= code != 0 && self.first_death.is_none();
+        self.has_reported_error |= code != 0 && self.first_death.is_none();
     }
 
     /// When the first rank died.
@@ -215,8 +215,8 @@ mod tests {
         for (rank, moment) in [(2, begun), (1, later), (0, later), (9, later)] {
             table.close(rank, moment);
         }
-        let standings: Vec<RankStatus> = table.entries().iter().map(|entry| entry.status).collect();
-        assert_eq!(standings, [RankStatus::Left(0), RankStatus::Dragged, RankStatus::Died, RankStatus::Live]);
+        let statuses: Vec<RankStatus> = table.entries().iter().map(|entry| entry.status).collect();
+        assert_eq!(statuses, [RankStatus::Left(0), RankStatus::Dragged, RankStatus::Died, RankStatus::Live]);
         assert_eq!(table.trigger(later), Some(Trigger::Death { requested: false }));
         table.record_heartbeat(state(2, 0), later);
         assert_eq!(table.entries()[2].status, RankStatus::Died, "nobody comes back");
