@@ -7,7 +7,7 @@ use commgauge::collective::{Collective, Placement};
 use commgauge::element::ElementType;
 use commgauge::error::{Error, Result};
 use commgauge::host_clock::now_nanoseconds;
-use commgauge::launch::{Request, Surroundings, build, find, host, probe};
+use commgauge::launch::{LauncherContext, Request, build, find, host, probe};
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::stream;
 use commgauge::mpi_call;
@@ -55,7 +55,7 @@ fn launch(seconds: u64) -> Result<()> {
         program_arguments: vec![AS_RANK.to_owned(), seconds.to_string()],
         ..Request::default()
     };
-    let launch = build(&find("auto", Surroundings::here(), &probe)?, &request)?;
+    let launch = build(&find("auto", LauncherContext::here(), &probe)?, &request)?;
     let status = Command::new(&launch.program)
         .args(&launch.arguments)
         .envs(launch.environment.clone())

@@ -3,14 +3,14 @@
 use super::pair::{self, Pair};
 use super::{Arguments, summary};
 use commgauge::error::{Error, Result};
-use commgauge::launch::{Launcher, Request, Surroundings, build, find, host, probe};
+use commgauge::launch::{Launcher, LauncherContext, Request, build, find, host, probe};
 use std::fs::File;
 use std::io::{Write, stderr, stdout};
 use std::process::{Command, Stdio};
 
 /// Launches, and tells whether no criterion was missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {
-    let launcher = find("auto", Surroundings::here(), &probe)?;
+    let launcher = find("auto", LauncherContext::here(), &probe)?;
     let mut pairs = Vec::new();
     for ranks in &arguments.ranks {
         if *ranks > host::cores() {

@@ -1,5 +1,5 @@
-//! All launched programs in one file, for packages, which would be four times as large otherwise. `COMMGAUGE_PROGRAM` says which one is
-//! meant; the scripts of those names that packages have set it.
+//! All launched programs in one binary for packages, which would be four times as large otherwise. `COMMGAUGE_PROGRAM`
+//! selects one; the wrapper scripts in packages set it.
 
 use commgauge::cli::launched;
 use commgauge::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep};

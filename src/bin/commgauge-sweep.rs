@@ -1,4 +1,4 @@
-//! Measures collectives over sizes; flags as nccl-tests has them. Started by mpirun or srun.
+//! Measures collectives over sizes; has the flags of nccl-tests. Started by mpirun or srun.
 
 use commgauge::cli::launched;
 use commgauge::cli::programs::Sweep;

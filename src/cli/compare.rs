@@ -1,4 +1,5 @@
-//! `commgauge compare BASE NEW`: is it slower than before? With one record only: does it contradict itself?
+//! `commgauge compare BASE NEW`: tests whether a run is slower than a base; a single record is checked for
+//! contradictions.
 
 use super::gate::confidence;
 use super::verdict_output::{VerdictOutput, read_all};
@@ -48,7 +49,7 @@ pub struct CompareCommand {
 }
 
 impl CompareCommand {
-    /// Compares, writes the verdict, and gives its exit code.
+    /// Compares, writes the verdict, and returns its exit code.
     pub fn execute(&self) -> Result<i32> {
         let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
         let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();

@@ -1,5 +1,5 @@
-//! The degrees of a layout given by flags. They stand for the keys of a suite's `[[layout]]` and are read by the same reader,
-//! so that equal mistakes get equal words.
+//! The degrees of a layout given by flags. They correspond to the keys of a suite's `[[layout]]` and are parsed by the
+//! same code, so that errors are reported in the same way.
 
 use super::layout::read_ranks;
 use crate::config::{LayoutTable, Place, Table};
@@ -49,7 +49,7 @@ pub struct DegreeFlags {
 }
 
 impl DegreeFlags {
-    /// What a suite would have said, without the places of ranks.
+    /// The equivalent suite table, without placed ranks.
     ///
     /// # Errors
     /// Usage errors that name the flag and the rule.
@@ -67,11 +67,11 @@ impl DegreeFlags {
         LayoutTable::read(Table::of_flags(given))
     }
 
-    /// The same on that many ranks, each at its place.
+    /// The equivalent suite table on that many ranks, with placed ranks.
     ///
     /// # Errors
-    /// As [`DegreeFlags::table`], degrees that do not fit the ranks, and mistakes in the file of ranks, which is named with the
-    /// line.
+    /// As [`DegreeFlags::table`], degrees that do not fit the ranks, and errors in the file of ranks, with the line
+    /// number.
     pub fn table_on(&self, world: u32) -> Result<LayoutTable> {
         let mut table = self.table()?;
         if let Some(path) = &self.rank_list {

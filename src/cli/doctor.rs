@@ -1,4 +1,4 @@
-//! `commgauge doctor`: what can run on this machine, what is missing, and how to fix it.
+//! `commgauge doctor`: reports what can run on this machine, what is missing, and how to fix it.
 
 mod table;
 
@@ -44,7 +44,7 @@ fn parse_probe(text: &str) -> std::result::Result<Probe, String> {
 }
 
 impl DoctorCommand {
-    /// Looks and tells. The exit code is 0 unless a backend was requested that cannot run here.
+    /// Runs the checks and prints the result. The exit code is 0 unless a backend was requested that cannot run here.
     pub fn execute(&self) -> Result<i32> {
         if let Some(probe) = self.probe {
             return self.probe(probe);
@@ -72,8 +72,8 @@ impl DoctorCommand {
 
     fn exit_code(&self, document: &DoctorDocument) -> i32 {
         use clap::ValueEnum;
-        let Some(asked) = self.backend.and_then(|backend| backend.to_possible_value()) else { return 0 };
-        let ready = document.backends.iter().any(|backend| backend.name == asked.get_name() && backend.ready);
+        let Some(requested) = self.backend.and_then(|backend| backend.to_possible_value()) else { return 0 };
+        let ready = document.backends.iter().any(|backend| backend.name == requested.get_name() && backend.ready);
         if ready { 0 } else { 6 }
     }
 }

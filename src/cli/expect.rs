@@ -1,4 +1,4 @@
-//! `commgauge expect`: machine files made from healthy runs, and machine files looked through for contradictions.
+//! `commgauge expect`: makes machine files from healthy runs, and checks machine files for contradictions.
 
 use super::verdict_output::{read_all, replace};
 use crate::config::Machine;
@@ -115,7 +115,7 @@ pub struct LinkArguments {
 }
 
 impl ExpectCommand {
-    /// Does it, and gives the exit code.
+    /// Runs the subcommand, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         match &self.what {
             What::Lint(command) => command.execute(),
@@ -127,8 +127,8 @@ impl ExpectCommand {
 impl LintCommand {
     fn execute(&self) -> Result<i32> {
         let (mut machines, mut text, mut code) = (Vec::new(), String::new(), 0);
-        for asked in &self.files {
-            match Machine::load(asked) {
+        for requested in &self.files {
+            match Machine::load(requested) {
                 Ok(machine) => machines.push(machine),
                 Err(error) => {
                     text += &format!("unusable: {}\n", visible(&error.to_string()));
@@ -159,7 +159,7 @@ impl LearnCommand {
     fn execute(&self) -> Result<i32> {
         self.check_output()?;
         let links = match &self.like {
-            Some(asked) => Machine::load(asked)?,
+            Some(requested) => Machine::load(requested)?,
             None => self.links.machine()?,
         };
         let rule = LearnRule {
@@ -197,7 +197,7 @@ impl LearnCommand {
 }
 
 impl LinkArguments {
-    /// The flags as a machine file, so that they are checked as one is.
+    /// The flags as a machine file, so that the same checks apply.
     fn machine(&self) -> Result<Machine> {
         let quoted = |text: &Option<String>| toml::Value::String(text.clone().unwrap_or_default()).to_string();
         let text = format!(

@@ -1,4 +1,4 @@
-//! `commgauge export`: a fit becomes the calibration files of another planner.
+//! `commgauge export`: converts a fit to the calibration files of another planner.
 
 use super::verdict_output::replace;
 use crate::cost::{Fit, Place, PlaceQuery};
@@ -93,7 +93,7 @@ impl Planner {
     }
 }
 
-/// Reads `tp=8@1n/1g/s1`.
+/// Parses `tp=8@1n/1g/s1`.
 fn axis(text: &str) -> std::result::Result<AxisPlace, String> {
     let wrong =
         || format!("found `{text}`; accepted: an axis (tp, dp, ep, pp), ranks and place, such as tp=8@1n/1g/s1");
@@ -150,7 +150,7 @@ impl ExportCommand {
         self.to.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// A folder for formats of several files, a file for the others; never an input.
+    /// Checks the output path: a folder for formats of several files, a file for the others; never an input.
     fn check_output(&self, target: Target) -> Result<()> {
         let path = self.output.display();
         if target.is_folder() && self.output.exists() && !self.output.is_dir() {

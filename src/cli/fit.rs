@@ -1,4 +1,4 @@
-//! `commgauge fit`: records become a fit, which is written to a file and shown.
+//! `commgauge fit`: fits a cost model to records, writes it to a file and prints it.
 
 use super::AnswerArguments;
 use super::fit_plots;
@@ -46,7 +46,7 @@ pub struct FitCommand {
 }
 
 impl FitCommand {
-    /// Reads, fits, writes and shows.
+    /// Reads the records, fits, writes the fit and prints it.
     pub fn execute(&self) -> Result<i32> {
         let records = self
             .records
@@ -115,7 +115,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_synthetic_fit_says_so_first() {
+    fn a_synthetic_fit_is_labelled_first() {
         let fit = Fit { synthetic: true, ..h100() };
         assert!(text(&fit, 100).starts_with("SYNTHETIC"));
     }

@@ -1,5 +1,5 @@
-//! Pictures of a fit: for every family of curves what was measured, the curve with its band, and below it the errors of sizes
-//! that were left out.
+//! Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
+//! held-out sizes.
 
 use super::verdict_output::replace;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit};
@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::units::Bytes;
 use std::path::Path;
 
-/// Places for each doubling of the size at which a curve is drawn.
+/// Points per doubling of the size at which a curve is drawn.
 const PER_DOUBLING: f64 = 6.0;
-/// How far beyond the measured sizes it is drawn.
+/// Factor by which the plot extends beyond the measured sizes.
 const BEYOND: f64 = 4.0;
 const WIDTH: f64 = 640.0;
 
@@ -26,7 +26,7 @@ pub(super) fn write(folder: &Path, fit: &Fit) -> Result<()> {
     Ok(())
 }
 
-/// Of letters, digits and dashes only: labels come from other people's files.
+/// A file name of letters, digits and dashes only: labels come from untrusted files.
 fn name(index: usize, family: &FamilyFit) -> String {
     let key = &family.key;
     let element = key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string());
@@ -83,7 +83,7 @@ fn ends(family: &FamilyFit) -> (f64, f64) {
     (sizes().fold(f64::INFINITY, f64::min), sizes().fold(1.0, f64::max))
 }
 
-/// Outside of what was measured on any group size.
+/// Shades sizes outside of the measured range of all group sizes.
 fn shades(family: &FamilyFit) -> Vec<Shade> {
     let (first, last) = ends(family);
     let shade = |from: f64, to: f64| Shade { from, to, name: "extrapolated".to_owned() };
@@ -91,8 +91,8 @@ fn shades(family: &FamilyFit) -> Vec<Shade> {
 }
 
 fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -> Series {
-    let doubt = if curve.untrusted { ", untrusted" } else { "" };
-    let mut series = Series::new(format!("{} ranks{doubt}", curve.ranks));
+    let suffix = if curve.untrusted { ", untrusted" } else { "" };
+    let mut series = Series::new(format!("{} ranks{suffix}", curve.ranks));
     series.color = Some(color);
     series.points = curve
         .points
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_told() {
+    fn a_folder_that_cannot_be_created_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -1,4 +1,5 @@
-//! Queries to a fit as a file or flags give them, kept with their columns so that answers can be put beside them.
+//! Parses queries to a fit from a file or flags; the columns of a file are retained, so that answers can be printed
+//! next to them.
 
 use crate::cost::Query;
 use crate::error::{Error, Result};
@@ -9,30 +10,30 @@ const REQUIRED: [&str; 3] = ["collective", "ranks", "bytes_total"];
 
 /// Queries, and the text that they were read from.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct QueryInput {
     pub columns: Vec<String>,
     pub values: Vec<Vec<String>>,
     pub queries: Vec<Query>,
 }
 
-impl Asked {
+impl QueryInput {
     /// One query.
-    pub fn of_flags(columns: Vec<String>, values: Vec<String>) -> Result<Asked> {
+    pub fn of_flags(columns: Vec<String>, values: Vec<String>) -> Result<QueryInput> {
         let query = query(&columns, &values).map_err(Error::usage)?;
-        Ok(Asked { columns, values: vec![values], queries: vec![query] })
+        Ok(QueryInput { columns, values: vec![values], queries: vec![query] })
     }
 
-    /// The text of a column, where there is one and it is not empty.
+    /// The text of a column, unless it is missing or empty.
     pub fn value(&self, query: usize, column: &str) -> Option<&str> {
         text(&self.columns, self.values.get(query)?, column)
     }
 }
 
-/// Reads a CSV file of queries. Further columns are carried along.
+/// Reads a CSV file of queries. Unknown columns are passed through.
 ///
 /// # Errors
-/// A usage error that names every line that cannot be read.
-pub(super) fn read_queries(path: &Path) -> Result<Asked> {
+/// A usage error that names every line that cannot be parsed.
+pub(super) fn read_queries(path: &Path) -> Result<QueryInput> {
     let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.display()));
     let file = std::fs::read(path).map_err(|cause| wrong(cause.to_string()))?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file.as_slice());
@@ -41,21 +42,21 @@ pub(super) fn read_queries(path: &Path) -> Result<Asked> {
     if let Some(missing) = REQUIRED.iter().find(|name| !columns.iter().any(|column| column == **name)) {
         return Err(wrong(format!("line 1: there is no column `{missing}`; needed are {}", REQUIRED.join(", "))));
     }
-    let mut asked = Asked { columns, values: Vec::new(), queries: Vec::new() };
+    let mut input = QueryInput { columns, values: Vec::new(), queries: Vec::new() };
     let mut problems = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|cause| wrong(cause.to_string()))?;
         let values: Vec<String> = record.iter().map(str::to_owned).collect();
-        match query(&asked.columns, &values) {
-            Ok(query) => asked.queries.push(query),
+        match query(&input.columns, &values) {
+            Ok(query) => input.queries.push(query),
             Err(problem) => {
                 let line = record.position().map_or(0, csv::Position::line);
                 problems.push(format!("line {line}: {problem}"));
             }
         }
-        asked.values.push(values);
+        input.values.push(values);
     }
-    if problems.is_empty() { Ok(asked) } else { Err(wrong(problems.join("\n"))) }
+    if problems.is_empty() { Ok(input) } else { Err(wrong(problems.join("\n"))) }
 }
 
 fn text<'a>(columns: &[String], values: &'a [String], name: &str) -> Option<&'a str> {

@@ -92,14 +92,14 @@ fn held_out(fit: &Fit, width: u16) -> String {
     table(&columns, &rows, width)
 }
 
-/// What tells a curve from others of its call.
+/// Labels that distinguish a curve from others of the same call.
 fn labels(key: &FamilyKey) -> String {
     let words: Vec<String> =
         key.labels.iter().map(|(name, text)| format!("{} {}", name.escape_debug(), text.escape_debug())).collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
-/// The three tables of coefficients, those that there are.
+/// The tables of coefficients, as far as the fit has them.
 fn coefficients(fit: &Fit, width: u16) -> String {
     let mut text = String::new();
     let mut part = |title: &str, columns: &[Column], rows: Vec<Vec<String>>| {

@@ -1,4 +1,4 @@
-//! `commgauge gate RECORD --machine FILE`: does the machine reach what is expected of it?
+//! `commgauge gate RECORD --machine FILE`: compares a record with the expectations of a machine file.
 
 use super::verdict_output::{VerdictOutput, read_all};
 use crate::config::{Machine, Shipped};
@@ -35,9 +35,9 @@ pub struct GateCommand {
 }
 
 impl GateCommand {
-    /// Judges, writes the verdict, and gives its exit code.
+    /// Evaluates the records, writes the verdict, and returns its exit code.
     pub fn execute(&self) -> Result<i32> {
-        let file = self.machine.as_deref().and_then(|asked| Shipped::Machine.find(asked));
+        let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
@@ -45,25 +45,26 @@ impl GateCommand {
     }
 }
 
-/// The verdict on records of a machine that is a file, the name of a shipped one, or not known.
-pub(super) fn gated(records: &[LoadedRecord], asked: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
-    let machine = asked.and_then(|asked| Shipped::Machine.find(asked)).as_deref().map(Machine::load).transpose()?;
-    match (asked, &machine) {
-        (Some(asked), None) => gate_unknown_machine(
+/// The verdict on records for a machine given as a file or as a shipped name, or unknown.
+pub(super) fn gated(records: &[LoadedRecord], requested: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
+    let machine =
+        requested.and_then(|requested| Shipped::Machine.find(requested)).as_deref().map(Machine::load).transpose()?;
+    match (requested, &machine) {
+        (Some(requested), None) => gate_unknown_machine(
             records,
-            &stem(asked),
-            format!("{}; fill in the template and save it", Shipped::Machine.unknown(asked)),
+            &stem(requested),
+            format!("{}; fill in the template and save it", Shipped::Machine.unknown(requested)),
             rule,
         ),
         _ => gate(records, machine.as_ref(), rule),
     }
 }
 
-fn stem(asked: &Path) -> String {
-    asked.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+fn stem(requested: &Path) -> String {
+    requested.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
-/// A confidence in per cent that some number of replicates can reach.
+/// Parses a confidence in per cent that some number of replicates can reach.
 pub(super) fn confidence(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (50.0..=99.999).contains(&percent) => Ok(percent),

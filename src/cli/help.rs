@@ -1,10 +1,11 @@
-//! What every program's definition gets beyond its flags: a short help of at most two screens, examples and exit codes below the long
-//! one, and `--color` where a command shows no table of its own.
+//! Completes the definition of every program: a short help of at most two screens, examples and exit codes below the
+//! long help, and `--color` for commands without a table.
 
 use crate::report::ColorChoice;
 use clap::{Arg, Command, builder::EnumValueParser};
 
-/// Flags that the short help of a program shows; the others are below `--help`, in their groups. A program that is not here shows all.
+/// Flags that the short help of a program shows; the others are in `--help`, in their groups. A program that is not
+/// listed shows all.
 const SHORT: [(&str, &[&str]); 8] = [
     (
         "run",
@@ -144,7 +145,7 @@ const SHORT: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Examples of the programs, a line each; the lines of the doc comments are examples too.
+/// Examples for the programs, one per line; those in doc comments are added.
 const EXAMPLES: [(&str, &str); 6] = [
     (
         "run",
@@ -181,7 +182,7 @@ Exit codes:
     7  not everything was measured, or records do not belong together
    75  stopped before --time-limit; go on with --resume";
 
-/// The definition with everything of this page.
+/// The completed definition.
 pub(crate) fn finished(definition: Command) -> Command {
     let definition = with_color(definition);
     let name = definition.get_name().to_owned();
@@ -205,7 +206,7 @@ fn with_color(definition: Command) -> Command {
     definition.arg(color.hide_short_help(true))
 }
 
-/// Hides in the short help what is not named, and says where it is.
+/// Hides flags that are not listed from the short help, and adds a pointer to the long help.
 fn shortened(definition: Command, shown: &[&str]) -> Command {
     let is_shown = |argument: &Arg| {
         let names = [argument.get_long(), Some(argument.get_id().as_str())];
@@ -221,7 +222,7 @@ fn shortened(definition: Command, shown: &[&str]) -> Command {
         .after_help(more)
 }
 
-/// Examples and exit codes, below what stands there anyway.
+/// Adds examples and exit codes after the existing text.
 fn below(name: &str, before: Option<String>) -> String {
     let examples = EXAMPLES.iter().find(|(program, _)| *program == name).map(|(_, text)| format!("Examples:\n{text}"));
     let parts = before.into_iter().chain(examples).chain([EXIT_CODES.to_owned()]);

@@ -48,7 +48,7 @@ pub struct HistoryCommand {
 }
 
 impl HistoryCommand {
-    /// Reads, shows, and gives the exit code.
+    /// Reads the records, prints the history, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let files = self.files()?;
         let bar = bar(files.len() as u64);
@@ -71,7 +71,7 @@ impl HistoryCommand {
         Ok(history.exit_code)
     }
 
-    /// The records that are named, and those that lie directly in the folders, by name.
+    /// The named record files, and the records directly inside the named folders, sorted by name.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for place in &self.places {

@@ -1,4 +1,4 @@
-//! `commgauge import`: other tools' files become a record.
+//! `commgauge import`: converts files of other tools to a record.
 
 mod renew;
 
@@ -8,7 +8,7 @@ use crate::interop::{BadLine, Imported, read_csv, read_imb, read_nccl_tests, rea
 use crate::record::Journal;
 use std::path::{Path, PathBuf};
 
-/// Bad lines that an error names one by one.
+/// Maximum number of bad lines that an error lists.
 const NAMED_LINES: usize = 20;
 
 /// Turn what another tool measured into a record
@@ -79,7 +79,7 @@ impl ImportCommand {
         let (mut rows, mut bad, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.files {
             let imported = self.from.read(path, self.ranks)?;
-            bad.extend(imported.bad_lines.iter().map(|line| told(path, line)));
+            bad.extend(imported.bad_lines.iter().map(|line| bad_line_text(path, line)));
             notes.extend(imported.notes.iter().map(|note| format!("{}: {note}", path.display())));
             rows.extend(imported.rows);
         }
@@ -105,7 +105,7 @@ impl ImportCommand {
     }
 }
 
-/// The error of lines that cannot be read, the first of them named one by one.
+/// The error about lines that cannot be parsed, with a list of the first ones.
 fn unreadable(bad: &[String], all: usize) -> Error {
     let more = match bad.len().saturating_sub(NAMED_LINES) {
         0 => String::new(),
@@ -119,6 +119,6 @@ fn unreadable(bad: &[String], all: usize) -> Error {
     ))
 }
 
-fn told(path: &Path, line: &BadLine) -> String {
+fn bad_line_text(path: &Path, line: &BadLine) -> String {
     format!("{}:{}: {}", path.display(), line.number, line.problem)
 }

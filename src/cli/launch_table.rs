@@ -1,16 +1,16 @@
-//! The check of a launch as text: what all ranks share, where they differ, and what follows.
+//! Formats a launch report as text: the facts that all ranks share, the differences, and the messages.
 
 use super::plain_table::{Column, table, wrapped};
 use crate::launch_check::{Difference, LaunchReport};
 use crate::report::{visible, wrap};
 use crate::units::Bytes;
 
-/// Hosts that are shown one by one; of more, those whose row says something else than the first one's come first.
+/// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
 const SHOWN_HOSTS: usize = 16;
-/// A value is not shown longer in a table.
-const LONGEST_VALUE: usize = 44;
+/// Longer values are cut in the table.
+const MAX_VALUE_COLUMNS: usize = 44;
 
-/// Everything, for `--check-launch`.
+/// The complete text, for `--check-launch`.
 pub(super) fn text(report: &LaunchReport, width: u16) -> String {
     let mut text = summary(report, width);
     text += "\n";
@@ -36,13 +36,13 @@ pub(super) fn text(report: &LaunchReport, width: u16) -> String {
     text
 }
 
-/// A paragraph with something before it, further lines indented under it.
+/// A paragraph with a prefix, whose further lines are indented.
 fn item(before: &str, text: &str, width: u16) -> String {
     let room = usize::from(width).saturating_sub(before.len().max(4)).max(20);
     before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
 }
 
-/// Why a launch is refused, for standard error.
+/// The reasons for refusing a launch, for standard error.
 #[cfg(feature = "mpi")]
 pub(super) fn refusal(report: &LaunchReport, width: u16) -> String {
     let mut text = report.refusals.iter().map(|text| visible(text)).collect::<Vec<_>>().join("\n");
@@ -58,7 +58,7 @@ fn summary(report: &LaunchReport, width: u16) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let (ranks, hosts) = (report.ranks, report.hosts.len());
     let launcher = match &report.launcher_says {
-        Some(said) => format!("the launcher reports {said}"),
+        Some(counts) => format!("the launcher reports {counts}"),
         None => "the launcher reports nothing about them".to_owned(),
     };
     let verdict = match (report.refusals.len(), report.warnings.len()) {
@@ -82,7 +82,7 @@ fn hosts(report: &LaunchReport, width: u16) -> String {
     let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
     let mut all: Vec<_> = report.hosts.iter().collect();
     let first = report.hosts.first();
-    // Hosts like the first one need not be seen.
+    // Hosts that equal the first one are the least interesting.
     all.sort_by_key(|host| {
         first.is_some_and(|first| (&host.binding, host.rank_count) == (&first.binding, first.rank_count))
             && first.map(|first| (first.memory_lock_bytes, first.open_files))
@@ -116,8 +116,8 @@ fn differences(differences: &[Difference], width: u16) -> String {
             let what = if index == 0 { visible(&difference.what) } else { String::new() };
             let shown = visible(&value.value);
             let shown = match shown.chars().count() {
-                length if length > LONGEST_VALUE => {
-                    shown.chars().take(LONGEST_VALUE - 3).chain("...".chars()).collect()
+                length if length > MAX_VALUE_COLUMNS => {
+                    shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
                 }
                 _ => shown,
             };
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why_first_and_shows_the_table_where_there_is_more_than_one_reason() {
+    fn a_refusal_begins_with_the_reason_and_shows_the_table_for_several() {
         let text = refusal(&report(), 80);
         assert!(text.starts_with("the ranks do not have the same NCCL_ALGO"), "{text}");
         assert!(text.contains("OMP_NUM_THREADS  1        0, 1"), "{text}");

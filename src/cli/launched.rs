@@ -1,4 +1,4 @@
-//! What the programs that MPI launches share: their flags, their beginning and their end.
+//! Shared by the programs that MPI launches: flags, start-up and shutdown.
 
 use super::launched_arguments::LaunchedArguments;
 use super::launched_check;
@@ -6,7 +6,7 @@ use super::live::{Live, write_above};
 use super::nccl_arguments::{Algorithm, Protocol};
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, nothing_left, resume_command, state};
+use super::run::{Backend, exit_code_if_complete, resume_command, state};
 use super::step::replays_of;
 use super::terminal;
 use crate::backend;
@@ -26,23 +26,23 @@ use crate::world::{MpiWorld, World, agree};
 use clap::Parser;
 use std::time::{Duration, Instant};
 
-/// How long a launcher may take to pass on what a rank wrote.
-const UNTIL_PASSED_ON: Duration = Duration::from_millis(200);
+/// Time for a launcher to forward the output of a rank.
+const FORWARDING_DELAY: Duration = Duration::from_millis(200);
 
-/// The whole of a launched program: flags, launch, run, result. Does not return where the launch must be aborted.
+/// The main function of a launched program: flags, launch, run, result. Does not return if the launch must be aborted.
 pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     if std::env::var_os(watchdog::COLLECTOR_VARIABLE).is_some() {
-        // Of the launcher's and the MPI's files nothing may be held open by a process that is no rank.
+        // A process that is no rank must not hold the launcher's or MPI's files open.
         mpi_call::close_inherited_files();
         return watchdog::collector::main();
     }
     let begun = Instant::now();
     let work = match terminal::parse::<W>() {
         Ok(work) => work,
-        Err(message) => return tell_usage(&message),
+        Err(message) => return print_usage_once(&message),
     };
-    if let Err(error) = unrelated_copies(&|name| std::env::var(name).ok()) {
-        // Once for all copies.
+    if let Err(error) = check_copies_are_connected(&|name| std::env::var(name).ok()) {
+        // Printed by one copy only.
         if std::env::var("SLURM_PROCID").is_ok_and(|rank| rank == "0") {
             eprintln!("commgauge: {error}");
         }
@@ -50,7 +50,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     }
     let log = match prepare(work.launched()) {
         Ok(log) => log,
-        Err(error) => return tell_once(&error),
+        Err(error) => return print_error_once(&error),
     };
     let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
     let (mpi, world) = match started {
@@ -77,7 +77,7 @@ pub fn run<W: Work + Parser>(program: &'static str) -> i32 {
     exit_code
 }
 
-/// What must stand in the environment before any library has started threads.
+/// Sets environment variables, which must happen before any library has started threads.
 fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
     let nccl = &arguments.nccl;
     let is_nccl = arguments.backend == Backend::Nccl;
@@ -96,44 +96,44 @@ fn prepare(arguments: &LaunchedArguments) -> Result<Option<Log>> {
     if is_nccl { environment.prepare() } else { Ok(None) }
 }
 
-/// Whether this copy is the one that speaks for all before MPI reports who is who.
-fn speaks() -> bool {
+/// Whether this copy prints messages for all copies before MPI has assigned ranks.
+fn is_reporting_copy() -> bool {
     let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
     ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
 }
 
-/// An error that every copy of the program has found before MPI started.
-fn tell_once(error: &Error) -> i32 {
-    once_for_all(error.exit_code(), || eprintln!("commgauge: {error}"))
+/// Reports an error that every copy of the program found before MPI started.
+fn print_error_once(error: &Error) -> i32 {
+    on_reporting_copy(error.exit_code(), || eprintln!("commgauge: {error}"))
 }
 
-/// Lets one copy tell what all end with.
-fn once_for_all(exit_code: i32, tell: impl FnOnce()) -> i32 {
-    if speaks() {
-        tell();
+/// Runs `print` in one copy only; all copies return the exit code.
+fn on_reporting_copy(exit_code: i32, print: impl FnOnce()) -> i32 {
+    if is_reporting_copy() {
+        print();
     } else if exit_code != 0 {
-        std::thread::sleep(TIME_TO_SPEAK);
+        std::thread::sleep(REPORTING_GRACE);
     }
     exit_code
 }
 
-/// What the others leave the copy that speaks: launchers kill all copies as soon as one ends with an error.
-const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
+/// How long the other copies wait for that message: launchers kill all copies as soon as one ends with an error.
+const REPORTING_GRACE: Duration = Duration::from_millis(500);
 
-/// Help and version, or a usage error; said by one rank only.
-fn tell_usage(message: &clap::Error) -> i32 {
+/// Prints help, version or a usage error on one rank only.
+fn print_usage_once(message: &clap::Error) -> i32 {
     // A closed pipe is no reason to fail.
-    once_for_all(message.exit_code(), || drop(message.print()))
+    on_reporting_copy(message.exit_code(), || drop(message.print()))
 }
 
-/// Ends the whole launch for an error that only this rank knows of.
+/// Ends the whole launch after an error that only this rank knows of.
 fn abort(error: &Error) -> ! {
     let (rank, host, text) = (mpi_call::rank_of_this_process(), provenance::rank_facts(0).host, error.to_string());
-    // What happens on a device is told with its place.
+    // An error of a device is reported with rank and host.
     let place = if text.starts_with("rank ") { String::new() } else { format!("{rank}host {host}: ") };
     eprintln!("commgauge: {place}{text}");
-    // MPICH's launcher, when it is busy, throws away what a rank wrote the moment before it aborts.
-    std::thread::sleep(UNTIL_PASSED_ON);
+    // A busy MPICH launcher drops output that a rank wrote directly before it aborts.
+    std::thread::sleep(FORWARDING_DELAY);
     mpi_call::abort(error.exit_code())
 }
 
@@ -146,16 +146,16 @@ fn measure<W: Work>(
     let arguments = work.launched();
     agree(world, launched_check::expected_launch(arguments, world.processes()))?;
     agree(world, launched(arguments.backend))?;
-    same_course(arguments, world)?;
-    if let Some(exit_code) = finished_before(arguments, world)? {
+    check_same_options(arguments, world)?;
+    if let Some(exit_code) = exit_code_if_finished(arguments, world)? {
         return Ok(exit_code);
     }
-    let places = launched_check::where_all_are(world)?;
+    let places = launched_check::locate_all_ranks(world)?;
     let hosts = &places.hosts;
     let request = request(work, program, &Nodes::of_hosts(hosts));
     let opened = open_device(arguments, world, hosts);
     let device = opened.as_ref().ok().and_then(|(opened, _)| opened.as_ref()).map(Opened::device_facts);
-    let report = launched_check::compared(world, arguments, &places, (request.as_ref().ok(), device))?;
+    let report = launched_check::compare_ranks(world, arguments, &places, (request.as_ref().ok(), device))?;
     if !arguments.check_launch {
         launched_check::refuse(world, report.as_ref())?;
     }
@@ -164,7 +164,7 @@ fn measure<W: Work>(
     if arguments.check_launch {
         return launched_check::show(world, arguments, report.as_ref());
     }
-    launched_check::yield_where_ranks_take_turns(world, report.as_ref())?;
+    launched_check::yield_if_oversubscribed(world, report.as_ref())?;
     let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
     request.launch = LaunchFacts { hosts: hosts.clone(), warnings, notes };
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, begun));
@@ -176,7 +176,7 @@ fn measure<W: Work>(
     request.watch = watch.clone();
     let live = live_rows(work, arguments, world);
     request.listener = live.as_ref().map(Live::listener).unwrap_or_default();
-    tell_of_panics(watch);
+    report_panics_to(watch);
     let mut backend = backend(arguments, watch, opened, log)?;
     let backend = backend.as_mut();
     let replay = agree(world, work.replay(world.processes()))?;
@@ -191,7 +191,7 @@ fn measure<W: Work>(
     end.and_then(|end| agree(world, mine).map(|()| end.exit_code))
 }
 
-/// Starts the watchdog, where it was not refused.
+/// Starts the watchdog, unless it is disabled.
 fn start_watch(
     arguments: &LaunchedArguments,
     world: &MpiWorld,
@@ -200,7 +200,7 @@ fn start_watch(
     signals: &Signals,
 ) -> Result<Watch> {
     if arguments.no_watchdog {
-        return Ok(Watch::of_nobody(arguments.timeout));
+        return Ok(Watch::disabled(arguments.timeout));
     }
     let setup = watchdog::Setup {
         hosts,
@@ -214,8 +214,8 @@ fn start_watch(
     watchdog::start(world, setup)
 }
 
-/// A rank that panics ends the launch; the watchdog hears of it first, so that nobody else is blamed.
-fn tell_of_panics(watch: &Watch) {
+/// A rank that panics ends the launch; the watchdog is informed first, so that no other rank becomes a suspect.
+fn report_panics_to(watch: &Watch) {
     let (watch, before) = (watch.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
         watch.leave(6, &format!("a broken assumption: {panic}"));
@@ -223,11 +223,11 @@ fn tell_of_panics(watch: &Watch) {
     }));
 }
 
-/// Catches copies that srun started without anything to join them by, before MPI does: some MPIs let each go on alone, others
-/// end with a page of advice and code 1. Said by one copy only.
-fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+/// Detects copies that srun started without connecting them, before MPI starts: some MPIs let each continue alone,
+/// others end with a page of advice and code 1. Reported by one copy only.
+fn check_copies_are_connected(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
-    // What PMIx, PMI-1 and PMI-2, mpirun and mpiexec leave with the ranks that they join.
+    // Variables that PMIx, PMI-1 and PMI-2, mpirun and mpiexec set for ranks that they connect.
     let joined = ["PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_SIZE"];
     if tasks < 2 || joined.iter().any(|name| environment(name).is_some()) {
         return Ok(());
@@ -239,7 +239,7 @@ fn unrelated_copies(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> 
     )))
 }
 
-/// The rank's device, where the backend wants one. Not collective: ranks agree on the outcome when they know of each other.
+/// The rank's device, if the backend needs one. Not collective: ranks agree on the result after MPI has started.
 fn open_device(arguments: &LaunchedArguments, world: &MpiWorld, hosts: &[String]) -> Result<(Option<Opened>, Placing)> {
     let me = world.process() as usize;
     let nccl = &arguments.nccl;
@@ -267,7 +267,7 @@ fn options(arguments: &LaunchedArguments) -> Options {
     }
 }
 
-/// Who carries the calls out, once all ranks have what it needs.
+/// Creates the backend, after all ranks have what it needs.
 fn backend(
     arguments: &LaunchedArguments,
     watch: &Watch,
@@ -275,7 +275,7 @@ fn backend(
     log: Option<Log>,
 ) -> Result<Box<dyn backend::Backend>> {
     let mut options = options(arguments);
-    options.deadlines.replay = watch.timeout().map(|timeout| watch.patience(timeout));
+    options.deadlines.replay = watch.timeout().map(|timeout| watch.local_timeout(timeout));
     match opened {
         None => Ok(Box::new(MpiBackend::new(placing.ranks_on_host)?)),
         Some(opened) => Ok(Box::new(opened.into_backend(&options, &placing, log)?)),
@@ -341,18 +341,18 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
     })
 }
 
-/// The rows that are shown as they are done. A run that goes on shows all of them at its end: most were done before.
+/// Rows that are printed when they are done. A resumed run prints all of them at its end, since most were done before.
 fn live_rows<W: Work>(work: &W, arguments: &LaunchedArguments, world: &MpiWorld) -> Option<Live> {
     let shows = work.shows_rows() && world.process() == 0 && !arguments.quiet && arguments.resume.is_none();
     shows.then(|| arguments.output.live_rows(false)).flatten().map(Live::new)
 }
 
-/// Shows the record that was just written, also where the run did not come to its end.
+/// Prints the record that was just written, also if the run was not completed.
 fn show(arguments: &LaunchedArguments, request: &Request, live: Option<&Live>, end: Option<&End>) -> Result<()> {
     if arguments.quiet || !request.record.exists() {
         return Ok(());
     }
-    // Never a terminal, whatever it looks like: some launchers give rank 0 a pseudo-terminal and copy what it gets.
+    // Never treated as a terminal: some launchers give rank 0 a pseudo-terminal and copy its output.
     let view = View::new(&Record::read(&request.record)?);
     let out = &mut std::io::stdout().lock();
     match live {
@@ -367,8 +367,8 @@ fn show(arguments: &LaunchedArguments, request: &Request, live: Option<&Live>, e
     Ok(())
 }
 
-/// Refuses ranks of which some go on with a record or have a time limit and others not: they would wait for each other for ever.
-fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
+/// Rejects ranks of which only some resume a record or have a time limit: they would wait for each other forever.
+fn check_same_options(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
     let mine = format!("{:?} {} {:?}", arguments.resume, arguments.allow_changed, arguments.time_limit);
     let all = world.gather(mine.as_bytes())?;
     let differing = all.iter().position(|theirs| Some(theirs) != all.first());
@@ -383,22 +383,22 @@ fn same_course(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<()> {
     )
 }
 
-/// The exit code of a record to go on with in which nothing is left to do, the same on every rank.
-fn finished_before(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
+/// The exit code of a record to resume in which no work is left, the same on every rank.
+fn exit_code_if_finished(arguments: &LaunchedArguments, world: &MpiWorld) -> Result<Option<i32>> {
     let Some(path) = &arguments.resume else { return Ok(None) };
-    let look = || {
+    let read_state = || {
         let record = Record::read(path)?;
-        let exit_code = nothing_left(&record, path)?;
-        // `commgauge run` has said it.
+        let exit_code = exit_code_if_complete(&record, path)?;
+        // `commgauge run` has printed it already.
         if exit_code.is_none() && !arguments.quiet {
             state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         }
         Ok(exit_code)
     };
-    let mine = agree(world, if world.process() == 0 { look() } else { Ok(None) })?;
-    let mut told = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
-    world.broadcast_u64(&mut told)?;
-    Ok(i32::try_from(told[0]).ok())
+    let mine = agree(world, if world.process() == 0 { read_state() } else { Ok(None) })?;
+    let mut shared = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
+    world.broadcast_u64(&mut shared)?;
+    Ok(i32::try_from(shared[0]).ok())
 }
 
 #[cfg(test)]
@@ -413,13 +413,13 @@ mod tests {
                 all.clone().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
             }
         };
-        let error = unrelated_copies(&step(&[("SLURM_MPI_TYPE", "none")])).expect_err("alone");
+        let error = check_copies_are_connected(&step(&[("SLURM_MPI_TYPE", "none")])).expect_err("alone");
         assert_eq!(error.exit_code(), 2);
         let text = error.to_string();
         assert!(text.contains("srun started 4 copies") && text.contains("(--mpi=none)"), "{text}");
         for joined in [&[("PMIX_RANK", "0")], &[("PMI_FD", "9")], &[("OMPI_COMM_WORLD_SIZE", "4")]] {
-            assert!(unrelated_copies(&step(joined)).is_ok(), "{joined:?}");
+            assert!(check_copies_are_connected(&step(joined)).is_ok(), "{joined:?}");
         }
-        assert!(unrelated_copies(&|_| None).is_ok());
+        assert!(check_copies_are_connected(&|_| None).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! The flags of every program that MPI launches. They are known without MPI too, so that `commgauge run` can check what it hands
-//! on.
+//! The flags of every program that MPI launches. They do not depend on MPI, so that `commgauge run` can check the
+//! arguments that it passes on.
 
 use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;
@@ -75,7 +75,7 @@ pub struct LaunchedArguments {
     pub launch_command: Option<String>,
 }
 
-/// Of every program that measures.
+/// Parses the time limit of any measuring program.
 pub(super) fn parse_time_limit(text: &str) -> std::result::Result<Seconds, String> {
     match parse_seconds(text)? {
         time if time.0 > 0.0 => Ok(time),
@@ -89,7 +89,7 @@ fn parse_delay(text: &str) -> std::result::Result<InjectedDelay, String> {
     Ok(InjectedDelay { rank: rank.parse().map_err(|_| accepted())?, delay: parse_seconds(delay)? })
 }
 
-/// Seconds, or a time with its unit.
+/// Parses seconds, or a time with its unit.
 pub fn parse_timeout(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.trim().parse().map(Seconds).or_else(|_| parse_seconds(text))?.0;
     if (1e-3..=1e6).contains(&seconds) {

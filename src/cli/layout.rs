@@ -1,6 +1,7 @@
-//! `commgauge layout`: the groups of every axis and how they lie on the nodes, as a picture or as JSON. Needs no launch.
+//! `commgauge layout`: the groups of every axis and their placement on the nodes, as a picture or as JSON. Needs no
+//! launch.
 //!
-//! Flags are read as a suite's `[[layout]]` is, so equal mistakes get equal words.
+//! Flags are parsed like a suite's `[[layout]]`, so that errors are reported in the same way.
 
 mod document;
 mod overview;
@@ -58,17 +59,17 @@ impl LayoutCommand {
         Table::of_flags(given).take("ranks").map(|item| item.count_within(1..=MOST_RANKS)).transpose()
     }
 
-    /// Shows the layout on stdout.
+    /// Prints the layout on stdout.
     ///
     /// # Errors
-    /// Usage errors as of [`DegreeArguments::layout`], and an environment error where stdout cannot be written.
+    /// Usage errors as of [`DegreeArguments::layout`], and an environment error if stdout cannot be written.
     pub fn execute(&self) -> Result<i32> {
         let stdout = std::io::stdout();
         self.show_on(columns(self.width), &mut BufWriter::new(stdout.lock()))?;
         Ok(0)
     }
 
-    /// Shows the layout on anything that can be written to. A reader that closes the pipe early ends it quietly.
+    /// Writes the layout to `out`. If the reader closes the pipe early, it ends without an error.
     ///
     /// # Errors
     /// As [`LayoutCommand::execute`].

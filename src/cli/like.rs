@@ -1,4 +1,5 @@
-//! `--like`: the flags of another tool's defaults. How often it makes each call depends on the size and is in `config`.
+//! `--like`: sets flags to the defaults of another tool. The number of calls, which depends on the size, is in
+//! `config`.
 
 use clap::builder::ArgPredicate;
 use clap::error::Error;
@@ -6,14 +7,14 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 /// The flag itself.
 const LIKE: &str = "like";
-/// Its values, in the order of the columns of [`HABITS`].
+/// Its values, in the order of the columns of [`TOOL_DEFAULTS`].
 const TOOLS: [&str; 3] = ["nccl-tests", "osu", "imb"];
 
-/// What each tool does by default, as values of our flags, by their names in the definition.
+/// Each tool's defaults, as values of our flags, by their names in the definition.
 ///
-/// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which leaves the cache; OSU and IMB use
-/// one buffer again and again, and have a barrier before each call that is timed (`osu_allreduce.c`; `-sync` of IMB).
-const HABITS: [(&str, [&str; 3]); 6] = [
+/// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which exceeds the
+/// cache; OSU and IMB reuse one buffer, and run a barrier before each timed call (`osu_allreduce.c`; `-sync` of IMB).
+const TOOL_DEFAULTS: [(&str, [&str; 3]); 6] = [
     ("cadence", ["streaming", "isolated", "isolated"]),
     ("placement", ["both", "one", "one"]),
     ("warm_buffers", ["false", "true", "true"]),
@@ -22,30 +23,33 @@ const HABITS: [(&str, [&str; 3]); 6] = [
     ("format", ["nccl-tests", "osu", "imb"]),
 ];
 
-/// Part of a definition that has no flags of its own: in it `--like` sets those flags above that are not given.
+/// Part of a definition without flags of its own: with it, `--like` sets the flags listed above unless they are given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Habits;
+pub struct ToolDefaults;
 
-/// The same of a definition that hands the flags of a sweep on: only how results are written follows from `--like`.
+/// The same for a definition that passes the flags of a sweep on: `--like` sets only the output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WrittenLike;
 
 /// Sets the default of some flags by `--like`.
 fn with_defaults(command: Command, flags: &[&str]) -> Command {
-    HABITS.into_iter().filter(|(flag, _)| flags.is_empty() || flags.contains(flag)).fold(command, |command, habit| {
-        let (flag, values) = habit;
-        let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
-        command.mut_arg(flag, |argument| argument.default_value_ifs(when))
-    })
+    TOOL_DEFAULTS.into_iter().filter(|(flag, _)| flags.is_empty() || flags.contains(flag)).fold(
+        command,
+        |command, habit| {
+            let (flag, values) = habit;
+            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
+            command.mut_arg(flag, |argument| argument.default_value_ifs(when))
+        },
+    )
 }
 
-impl Args for Habits {
+impl Args for ToolDefaults {
     fn augment_args(command: Command) -> Command {
         with_defaults(command, &[])
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Habits::augment_args(command)
+        ToolDefaults::augment_args(command)
     }
 }
 
@@ -59,9 +63,9 @@ impl Args for WrittenLike {
     }
 }
 
-impl FromArgMatches for Habits {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Habits, Error> {
-        Ok(Habits)
+impl FromArgMatches for ToolDefaults {
+    fn from_arg_matches(_: &ArgMatches) -> Result<ToolDefaults, Error> {
+        Ok(ToolDefaults)
     }
 
     fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
@@ -87,8 +91,8 @@ mod tests {
     use crate::sample::Cadence;
     use clap::{Parser, ValueEnum};
 
-    /// What a line comes to: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
-    fn came_to(line: &str) -> (String, String, bool, bool, u32, [Option<u32>; 2], Format) {
+    /// Result of a command line: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
+    fn parsed(line: &str) -> (String, String, bool, bool, u32, [Option<u32>; 2], Format) {
         let sweep = Sweep::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' ')));
         let sweep = sweep.unwrap_or_else(|error| panic!("{line}: {error}"));
         let (plan, settings, _) = sweep.plan(2).unwrap();
@@ -144,10 +148,10 @@ mod tests {
                 (text("isolated"), text("out-of-place"), true, false, 1, [None, None], Format::Osu),
             ),
         ] {
-            assert_eq!(came_to(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
+            assert_eq!(parsed(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
         }
-        // What exists in place only is measured all the same.
-        assert_eq!(came_to("broadcast -b 8 -e 8 --like osu").1, "in-place");
+        // A collective that exists in place only is measured in place.
+        assert_eq!(parsed("broadcast -b 8 -e 8 --like osu").1, "in-place");
     }
 
     #[test]

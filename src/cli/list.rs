@@ -1,6 +1,6 @@
-//! `commgauge list`: what there is to name in files and flags, one line each.
+//! `commgauge list`: names that can be used in files and flags, one line each.
 //!
-//! What is listed is gathered in `list/gather`, by the finders and definitions that the other commands use themselves.
+//! `list/gather` collects the entries with the same functions and definitions that the other commands use.
 
 mod document;
 mod gather;
@@ -53,7 +53,7 @@ pub enum Kind {
 }
 
 impl ListCommand {
-    /// Gathers and shows.
+    /// Collects the entries and prints them.
     pub fn execute(&self) -> Result<i32> {
         let document = ListDocument::of(self.kind);
         self.shown.show(&document, |width| table::text(&document, self.kind, width))?;

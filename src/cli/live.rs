@@ -1,19 +1,20 @@
-//! Rows on standard output as they are done, and below them, where standard error is a terminal, how far the run is.
+//! Prints rows on standard output as they are done, and below them, if standard error is a terminal, a progress bar.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 
-/// A bar of cases.
+/// A progress bar of cases.
 pub(super) fn new_bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    // The template is a constant, so a failure here would be seen by every run; the default style then does.
+    // The template is a constant, so an error would show in every run; the default style is used then.
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases{msg}, {elapsed}, {eta} left") {
         bar.set_style(style);
     }
     bar
 }
 
-/// Writes what is done above the bar, at once. A reader that closes the pipe early (`| head`) ends the writing quietly.
+/// Writes text above the bar immediately. If the reader closes the pipe early (`| head`), writing stops without an
+/// error.
 pub(super) fn write_above(bar: Option<&ProgressBar>, out: &mut dyn Write, text: &str) {
     if text.is_empty() {
         return;
@@ -39,9 +40,9 @@ mod in_rank_0 {
 
     /// The rows of a run that this process measures.
     #[derive(Clone)]
-    pub(in crate::cli) struct Live(Arc<Mutex<Shown>>);
+    pub(in crate::cli) struct Live(Arc<Mutex<LiveTable>>);
 
-    struct Shown {
+    struct LiveTable {
         rows: Option<LiveRows>,
         bar: Option<ProgressBar>,
         cases: u64,
@@ -50,20 +51,20 @@ mod in_rank_0 {
     impl Live {
         pub(in crate::cli) fn new(rows: LiveRows) -> Live {
             let bar = std::io::stderr().is_terminal().then(new_bar);
-            Live(Arc::new(Mutex::new(Shown { rows: Some(rows), bar, cases: 0 })))
+            Live(Arc::new(Mutex::new(LiveTable { rows: Some(rows), bar, cases: 0 })))
         }
 
-        /// Shows the rows of the lines that it hears.
+        /// A listener that prints the row of each line.
         pub(in crate::cli) fn listener(&self) -> Listener {
             let shown = Arc::clone(&self.0);
             Listener::new(move |line| {
                 if let Ok(mut shown) = shown.lock() {
-                    shown.hear(line);
+                    shown.print_line(line);
                 }
             })
         }
 
-        /// Clears the bar, and gives what comes after the rows that were shown.
+        /// Clears the bar, and returns the text that follows the printed rows.
         pub(in crate::cli) fn finish(&self, view: &View) -> String {
             let Ok(mut shown) = self.0.lock() else { return String::new() };
             if let Some(bar) = shown.bar.take() {
@@ -73,8 +74,8 @@ mod in_rank_0 {
         }
     }
 
-    impl Shown {
-        fn hear(&mut self, line: &Line) {
+    impl LiveTable {
+        fn print_line(&mut self, line: &Line) {
             let text = self.rows.as_mut().map_or_else(String::new, |rows| rows.take(line));
             match (line, &self.bar) {
                 (Line::Plan(plan), Some(bar)) => bar.set_length(plan.case_lines),
@@ -86,7 +87,7 @@ mod in_rank_0 {
                 }
                 _ => {}
             }
-            // Never a terminal, whatever it looks like: some launchers give rank 0 a pseudo-terminal and copy what it gets.
+            // Never treated as a terminal: some launchers give rank 0 a pseudo-terminal and copy its output.
             write_above(self.bar.as_ref(), &mut std::io::stdout().lock(), &text);
         }
     }

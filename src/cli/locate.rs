@@ -1,4 +1,4 @@
-//! `commgauge locate RECORD...`: which node, link, rail or leaf is bad?
+//! `commgauge locate RECORD...`: finds the slow node, link, rail or leaf.
 
 use super::table_or_json::print;
 use super::verdict_output::{check_output, columns, read_all, replace};
@@ -44,7 +44,7 @@ pub struct SuspectsOutput {
 }
 
 impl LocateCommand {
-    /// Looks, writes, and gives the exit code.
+    /// Finds suspects, writes the result, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
         check_output(self.shown.file(), &inputs)?;

@@ -1,5 +1,5 @@
-//! `commgauge completions` and `commgauge man`: what shells and `man` know of the programs, made of the definitions that also
-//! parse the flags and print the help.
+//! `commgauge completions` and `commgauge man`: shell completions and man pages, generated from the definitions that
+//! also parse the flags and print the help.
 
 use super::programs::ProgramName;
 use super::table_or_json::print;
@@ -65,7 +65,7 @@ impl CompletionsCommand {
 }
 
 impl ManCommand {
-    /// Prints the page of one program, or writes those of all.
+    /// Prints the page of one program, or writes the pages of all.
     pub fn execute(&self) -> Result<i32> {
         let Some(folder) = &self.output else {
             let (_, page) = page(&self.program.unwrap_or_default().definition())?;
@@ -102,9 +102,9 @@ fn completions(program: ProgramName, shell: Shell) -> Result<String> {
     String::from_utf8(script).map_err(|_| Error::environment("the completions are not text in UTF-8"))
 }
 
-/// The definition in which what names a shipped file has those names as its values.
+/// The definition, in which arguments that take the name of a shipped file list those names as values.
 fn with_names(definition: Command) -> Command {
-    let names = |asked: &str| match asked {
+    let names = |requested: &str| match requested {
         "suite" => Shipped::Suite.names(),
         "model" => Shipped::Model.names(),
         "machine" => Shipped::Machine.names(),
@@ -115,7 +115,7 @@ fn with_names(definition: Command) -> Command {
         if names.is_empty() || argument.get_num_args().is_some_and(|count| !count.takes_values()) {
             return argument;
         }
-        // Clap keeps names for as long as the program runs, and this one ends soon.
+        // Clap needs names that live as long as the program, and this one ends soon.
         argument.value_parser(PossibleValuesParser::new(names.into_iter().map(|name| &*name.leak())))
     };
     definition.mut_args(named).mut_subcommands(with_names)

@@ -1,4 +1,4 @@
-//! Flags in, exit code out: what the programs share.
+//! The command line: parses flags, runs commands and returns exit codes.
 
 pub mod compare;
 mod degrees;

@@ -1,4 +1,4 @@
-//! `commgauge model`: the parameters and the shape of a model, and what its file leaves to be inferred.
+//! `commgauge model`: the parameters and the shape of a model, and the values inferred from its file.
 
 use super::model_document::ModelDocument;
 use super::model_table::table;

@@ -1,6 +1,6 @@
-//! What `commgauge model --format json` prints: stable, versioned, with a published JSON Schema.
+//! The document of `commgauge model --format json`: stable, versioned, with a published JSON Schema.
 //!
-//! `docs/model.schema.json` is what [`schema`] gives; a test keeps the two equal.
+//! `docs/model.schema.json` is the output of [`schema`]; a test keeps the two equal.
 
 use super::schema::published;
 use crate::config::{Inferred, LatentAttention, Mixture, Model};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Name of the format.
 const FORMAT: &str = "commgauge-model";
-/// Raised when something is taken away or changes its meaning.
+/// Incremented when a field is removed or changes its meaning.
 const VERSION: u32 = 1;
 
 /// A model: its parameters, its shape, and what was inferred.
@@ -191,7 +191,7 @@ impl Shape {
     }
 }
 
-/// The parameters of the kind that most layers are of; of two as frequent, those of the larger.
+/// Parameters of the most common kind of layer; of two equally common kinds, the larger.
 fn most_common(kinds: &[LayerKind]) -> u64 {
     kinds.iter().map(|kind| (kind.count, kind.parameters)).max().map_or(0, |(_, parameters)| parameters)
 }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_differ_are_told_apart() {
+    fn different_layers_are_listed_separately() {
         let deepseek = document("deepseek-v3");
         let kinds: Vec<_> =
             deepseek.layers.iter().map(|kind| (kind.kind, kind.count, kind.ranges.as_slice())).collect();

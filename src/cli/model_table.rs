@@ -1,6 +1,6 @@
-//! The table of `commgauge model`: parameters, shape, and what was inferred, fitted to a width.
+//! The table of `commgauge model`: parameters, shape, and inferred values, fitted to a width.
 //!
-//! Nothing is counted here; all numbers are in the document.
+//! Nothing is counted here; all numbers come from the document.
 
 use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
 use super::plain_table::STYLE;
@@ -11,10 +11,10 @@ use std::fmt::Write;
 
 /// Spaces between columns.
 const GAP: u16 = 2;
-/// Ranges of layers that are listed before the rest is only counted.
-const MOST_RANGES: usize = 4;
+/// Ranges of layers that are listed; the rest is only counted.
+const MAX_RANGES: usize = 4;
 
-/// The whole answer.
+/// The complete table.
 pub(super) fn table(document: &ModelDocument, width: u16) -> String {
     let mut out = format!("{}  ({}, {})\n\n", document.name, document.model_type, document.file);
     out.push_str(&lines(parameters(document), &["parameters", "count", "billion"], &[1, 2], width));
@@ -97,10 +97,10 @@ fn heading(kind: &LayerKind, only: bool) -> String {
     let mut ranges: Vec<String> = kind
         .ranges
         .iter()
-        .take(MOST_RANGES)
+        .take(MAX_RANGES)
         .map(|[first, last]| if first == last { first.to_string() } else { format!("{first}-{last}") })
         .collect();
-    if kind.ranges.len() > MOST_RANGES {
+    if kind.ranges.len() > MAX_RANGES {
         ranges.push("...".to_owned());
     }
     format!("each of {} {what} layers ({})", kind.count, ranges.join(", "))
@@ -151,8 +151,8 @@ fn latent_attention(latent: &LatentAttention) -> String {
 fn experts_text(experts: &Mixture) -> String {
     let mut text =
         format!("{} of {}, {} for each token", experts.experts, experts.expert_feed_forward, experts.experts_per_token);
-    if let Some((groups, kept)) = experts.router_groups {
-        let _ = write!(text, " out of {kept} of {groups} groups");
+    if let Some((groups, selected)) = experts.router_groups {
+        let _ = write!(text, " out of {selected} of {groups} groups");
     }
     if experts.shared_experts > 0 {
         let _ = write!(text, "; {} shared, {} together", experts.shared_experts, experts.shared_feed_forward);
@@ -179,7 +179,7 @@ fn taken_as(value: &Value) -> String {
     }
 }
 
-/// 8030261248 as 8,030,261,248.
+/// Formats 8030261248 as 8,030,261,248.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -192,7 +192,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Names come from files; none may steer the terminal.
+/// Escapes names from files, which must not contain terminal control sequences.
 fn visible(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }

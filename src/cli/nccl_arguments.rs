@@ -1,4 +1,5 @@
-//! The flags of `--backend nccl`. They are known without it too, so that `commgauge run` can check what it hands on.
+//! The flags of `--backend nccl`. They do not depend on NCCL, so that `commgauge run` can check the arguments that it
+//! passes on.
 
 use crate::error::{Error, Result};
 use crate::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
@@ -79,12 +80,12 @@ pub enum Protocol {
 }
 
 impl Algorithm {
-    /// As the flag has it.
+    /// The value of the flag.
     pub fn flag(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// As NCCL_ALGO has it, where one is forced.
+    /// The value of NCCL_ALGO, if an algorithm is forced.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Algorithm::Any => None,
@@ -100,12 +101,12 @@ impl Algorithm {
 }
 
 impl Protocol {
-    /// As the flag has it.
+    /// The value of the flag.
     pub fn flag(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// As NCCL_PROTO has it, where one is forced.
+    /// The value of NCCL_PROTO, if a protocol is forced.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Protocol::Any => None,
@@ -117,7 +118,7 @@ impl Protocol {
 }
 
 impl NcclArguments {
-    /// What sets the cases of a run with these flags apart from the same cases without.
+    /// Labels that distinguish the cases of a run with these flags from the same cases without.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let set = [
             ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
@@ -141,17 +142,17 @@ impl NcclArguments {
         }
     }
 
-    /// The one kind of buffers that is requested; plain where several are, of which some may be skipped.
+    /// The kind of buffers, if exactly one is requested; else plain.
     pub fn only_buffers(&self) -> Buffers {
         if let [only] = self.buffers[..] { only } else { Buffers::Plain }
     }
 
-    /// The one limit to thread blocks that holds for all that is launched.
+    /// The limit to thread blocks, if exactly one is given, which then applies to all launched calls.
     pub fn only_max_ctas(&self) -> Option<u32> {
         if let [only] = self.max_ctas[..] { only } else { None }
     }
 
-    /// Refuses variants of what is handed over in one way only.
+    /// Rejects flags that request several variants where only one is possible.
     ///
     /// # Errors
     /// Usage errors that name the flag.
@@ -166,10 +167,10 @@ impl NcclArguments {
         })
     }
 
-    /// Refuses flags that would mean nothing on another backend, and limits that leave nothing.
+    /// Rejects flags without effect on another backend, and limits that exclude everything.
     ///
     /// # Errors
-    /// Usage errors that name the flag. NCCL's file may stay in the environment of a run that does without it.
+    /// Usage errors that name the flag. NCCL's file may be set in the environment of a run that does not use it.
     pub fn check(&self, is_nccl: bool) -> Result<()> {
         let given = [
             ("--device-map", self.device_map.is_some()),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nccl_does_not_know_is_refused_with_what_it_does() {
+    fn unknown_nccl_values_are_refused_with_the_known_ones() {
         for (line, words) in [
             ("--algorithm rign", "possible values: any, ring, tree, collnet-direct"),
             ("--protocol ll256", "possible values: any, ll, ll128, simple"),

@@ -1,5 +1,6 @@
-//! The options of nccl-tests that are no flags of ours (its version 2.19.6, `src/common.cu`). A value that asks for what happens here
-//! anyway is accepted; another one is refused with what there is instead, so that nothing is left out silently.
+//! Options of nccl-tests that are not flags of commgauge (its version 2.19.6, `src/common.cu`). A value that matches
+//! the behaviour of commgauge is accepted; any other is rejected with the alternative, so that no option is ignored
+//! silently.
 
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -8,9 +9,9 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 struct Foreign {
     letter: char,
     name: &'static str,
-    /// The values that mean what happens here anyway.
+    /// Values that match the behaviour of commgauge.
     accepted: &'static [&'static str],
-    /// What there is instead of the others.
+    /// The alternative to other values.
     instead: &'static str,
 }
 
@@ -36,7 +37,7 @@ const TABLE: [Foreign; 20] = [
         &["1"],
         "a rank is a process here; start as many ranks, as with commgauge run -n 8 or mpirun -np 8",
     ),
-    // With one thread for each process, as here, it makes no difference there either.
+    // With one thread per process, as here, it makes no difference in nccl-tests either.
     foreign('p', "parallel_init", &["0", "1"], "ranks are processes, which start in parallel"),
     foreign('a', "average", &["3"], "times are those of the slowest rank, which is -a 3"),
     foreign('N', "run_cycles", &["1"], "--replicates repeats everything and gives one row with its spread"),
@@ -74,7 +75,7 @@ const TABLE: [Foreign; 20] = [
     foreign('x', "cta_policy", &[], "--min-ctas and --max-ctas say how many thread blocks NCCL may take"),
     foreign('J', "output_file", &[], "--format json > FILE writes JSON, and --record FILE all samples"),
     foreign('y', "stream_null", &["0"], "calls go to a stream of their own"),
-    // Its long name is a flag of ours, in seconds too, but of one call.
+    // Its long name is also a flag of ours, in seconds too, but for one call.
     foreign(
         'T',
         "",
@@ -83,7 +84,7 @@ const TABLE: [Foreign; 20] = [
     ),
 ];
 
-/// All of them; nothing is left to be known of them once they were read.
+/// All such options; they are only validated, so no value is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclTestsFlags;
 
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_anyway_is_accepted_and_the_rest_refused_with_what_there_is_instead() {
+    fn default_behaviour_is_accepted_and_the_rest_refused_with_the_alternative() {
         for foreign in &TABLE {
             let letter = format!("-{}", foreign.letter);
             let long = format!("--{}", foreign.name);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_asked_for_by_its_long_name_as_v_is_an_option_of_nccl_tests() {
+    fn the_version_flag_has_only_a_long_name_as_v_is_an_option_of_nccl_tests() {
         assert_eq!(parse(&["--version"]).unwrap_err().kind(), clap::error::ErrorKind::DisplayVersion);
         assert!(parse(&["-V", "16"]).unwrap_err().to_string().contains("--max-ctas"));
     }

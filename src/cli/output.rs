@@ -1,4 +1,4 @@
-//! How results are shown: the flags that every program shares, and the writing to standard output.
+//! Flags for the output format that every program shares, and printing to standard output.
 
 use super::terminal;
 use crate::error::Result;
@@ -30,12 +30,12 @@ impl OutputArguments {
         self.show_on(view, stdout.is_terminal(), &mut stdout.lock())
     }
 
-    /// Shows a view on anything that can be written to.
+    /// Writes a view to `out`.
     pub fn show_on(&self, view: &View, is_terminal: bool, out: &mut dyn Write) -> Result<()> {
         render(view, self.format, self.columns(is_terminal), self.colors(is_terminal), out)
     }
 
-    /// Rows that can be shown as they are done, where the format has such.
+    /// Rows that can be printed as they are done, if the format has such rows.
     pub(crate) fn live_rows(&self, is_terminal: bool) -> Option<LiveRows> {
         LiveRows::new(self.format, self.columns(is_terminal), self.colors(is_terminal))
     }
@@ -45,7 +45,7 @@ impl OutputArguments {
         terminal::columns_of(self.width, is_terminal)
     }
 
-    /// Whether to colour them.
+    /// Whether to use colours.
     pub(crate) fn colors(&self, is_terminal: bool) -> bool {
         terminal::colors(self.color, is_terminal)
     }

@@ -1,4 +1,4 @@
-//! The flags of `commgauge-pairs`, and the plan that they come to.
+//! The flags of `commgauge-pairs`, and the resulting plan.
 
 use super::sampling::SamplingArguments;
 use super::suite::SuiteWork;
@@ -10,7 +10,7 @@ use crate::units::{Bytes, Seconds};
 use crate::workload::{PairsRequest, WorkPlan};
 use clap::Args;
 
-/// Many rounds make a long run, so each is short: with three replicates 16 ranks are done in half a minute.
+/// There are many rounds, so each is short: with three replicates 16 ranks take half a minute.
 const DEFAULT_BUDGET: Seconds = Seconds(0.1);
 
 /// Latency and bandwidth between every two ranks.
@@ -38,8 +38,8 @@ pub struct PairsArguments {
 }
 
 impl PairsArguments {
-    /// What the flags ask for on that many ranks. The hash is over what is measured and the settings, so equal requests have equal
-    /// hashes however they were written.
+    /// The requested work on that many ranks. The hash is over the measured cases and the settings, so equal requests
+    /// have equal hashes however they were written.
     ///
     /// # Errors
     /// Usage errors that name the flag.

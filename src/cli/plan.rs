@@ -1,9 +1,10 @@
-//! `commgauge plan`: how to divide the machines among the parallelisms, from a fit or published rates. Needs no launch.
+//! `commgauge plan`: divides the machines among the parallelisms, based on a fit or on published rates. Needs no
+//! launch.
 
 mod computing;
 mod only;
 
-use super::places::say_taken;
+use super::places::report_resolved_file;
 use super::rates::RatesFlags;
 use super::schema::published;
 use super::table_or_json::{json, print};
@@ -22,8 +23,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Instant;
 
-/// Without coefficients of a fit.
-const NOTHING_OF_HIDDEN: &str =
+/// Note for a fit without such coefficients.
+const NO_HIDDEN_DATA: &str =
     "Nothing is known of how much slower calls are while computing or other calls hide them: they count as alone.";
 
 /// Find the fastest way to divide a model over GPUs: every legal layout that fits into memory
@@ -114,10 +115,10 @@ fn positive(text: &str) -> std::result::Result<f64, String> {
 }
 
 impl PlanCommand {
-    /// Searches and shows.
+    /// Searches for layouts and prints them.
     pub fn execute(&self) -> Result<i32> {
         let model = Model::load(&self.model)?;
-        say_taken(Shipped::Model, Path::new(&self.model));
+        report_resolved_file(Shipped::Model, Path::new(&self.model));
         let base = self.training(&model)?;
         let global_batch = match &base.batch {
             crate::config::Batch::Global(global, _) => *global,
@@ -147,7 +148,7 @@ impl PlanCommand {
         let question = question(self.only.clone().unwrap_or_default(), self.top)?;
         let started = Instant::now();
         let found = search(&question);
-        self.refuse_nothing(&question, &found)?;
+        self.check_found(&question, &found)?;
         let probability = match found.best.as_slice() {
             [first, second, ..] => probability_faster(&question, &first.layout, &second.layout)?,
             _ => None,
@@ -170,7 +171,7 @@ impl PlanCommand {
     fn explain(&self, first: &Question, second: &Question, computing: &Computing) -> Result<i32> {
         let one = |question: &Question| -> Result<Priced> {
             let mut found = search(question);
-            self.refuse_nothing(question, &found)?;
+            self.check_found(question, &found)?;
             Ok(found.best.remove(0))
         };
         let (a, b) = (one(first)?, one(second)?);
@@ -192,14 +193,14 @@ impl PlanCommand {
         Ok(0)
     }
 
-    /// Says why there is no layout, where there is none.
-    fn refuse_nothing(&self, question: &Question, found: &Found) -> Result<()> {
+    /// Returns an error with the reasons if no layout was found.
+    fn check_found(&self, question: &Question, found: &Found) -> Result<()> {
         if !found.best.is_empty() {
             return Ok(());
         }
-        let told = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join("; ");
+        let joined = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join("; ");
         if found.considered == 0 {
-            let rules = told(&mut found.illegal.iter().map(|(rule, count)| format!("{rule} ({count})")));
+            let rules = joined(&mut found.illegal.iter().map(|(rule, count)| format!("{rule} ({count})")));
             let what = if question.only.is_anything() { " of those that --only leaves" } else { "" };
             return Err(Error::usage(format!(
                 "no layout{what} of {} on {} GPUs is legal; degrees that break a rule: {}",
@@ -217,7 +218,7 @@ impl PlanCommand {
             return Err(Error::usage(format!(
                 "none of the {} layouts that fit has a price: {}{hint}",
                 found.feasible,
-                told(&mut reasons.into_iter())
+                joined(&mut reasons.into_iter())
             )));
         }
         let Some(nearest) = &found.nearest else {
@@ -264,7 +265,7 @@ impl PlanCommand {
                 "Curves with a held-out error over 10 % were planned on, because --allow-untrusted says so.".to_owned(),
             );
         }
-        notes.push(question.rates.hidden().and_then(Hidden::told).unwrap_or_else(|| NOTHING_OF_HIDDEN.to_owned()));
+        notes.push(question.rates.hidden().and_then(Hidden::told).unwrap_or_else(|| NO_HIDDEN_DATA.to_owned()));
         notes.extend(computing.notes.iter().cloned());
         if let Some(best) = found.best.first() {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));

@@ -1,6 +1,6 @@
-//! `commgauge predict`: times from a fit, for one call or for a file of them.
+//! `commgauge predict`: predicts times from a fit, for one call or for a file of calls.
 
-use super::fit_query::{Asked, read_queries};
+use super::fit_query::{QueryInput, read_queries};
 use super::plain_table::{Column, table, wrapped};
 use super::schema::published;
 use super::table_or_json::{json, print};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const FORMAT: &str = "commgauge-predictions";
 /// Version of the JSON document.
 const VERSION: u32 = 1;
-/// With a refused query requested by flags: coverage is missing.
+/// Exit code if a query given by flags is refused: coverage is missing.
 const REFUSED: i32 = 7;
 
 /// Predict the time of a call from a fit
@@ -100,25 +100,25 @@ fn cadence(text: &str) -> std::result::Result<Cadence, String> {
 }
 
 impl PredictCommand {
-    /// Reads the fit, answers, and returns the exit code.
+    /// Reads the fit, prints the predictions, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let fit = Fit::read(&self.fit)?;
-        let asked = match &self.queries {
+        let input = match &self.queries {
             Some(path) => read_queries(path)?,
             None => self.single()?,
         };
         let predictor = Predictor::new(&fit).choosing(self.label.iter().cloned().collect());
         let answers: Vec<Prediction> =
-            asked.queries.iter().map(|query| predictor.predict(&self.with_cadence(query))).collect();
+            input.queries.iter().map(|query| predictor.predict(&self.with_cadence(query))).collect();
         if fit.synthetic && self.format == AnswerFormat::Csv {
             eprintln!(
                 "synthetic: the fit comes from records without real times; these are not predictions of a machine"
             );
         }
         print(&match self.format {
-            AnswerFormat::Table => text(&fit, &asked, &answers),
-            AnswerFormat::Csv => comma_separated(&asked, &answers)?,
-            AnswerFormat::Json => json(&document(&self.fit, &fit, &asked, &answers))?,
+            AnswerFormat::Table => text(&fit, &input, &answers),
+            AnswerFormat::Csv => comma_separated(&input, &answers)?,
+            AnswerFormat::Json => json(&document(&self.fit, &fit, &input, &answers))?,
         })?;
         let refused = answers.iter().any(|answer| answer.status == Status::Refused);
         Ok(if refused && self.queries.is_none() { REFUSED } else { 0 })
@@ -128,8 +128,8 @@ impl PredictCommand {
         Query { cadence: self.cadence, ..*query }
     }
 
-    /// The call of the flags, as a file with one line would have it.
-    fn single(&self) -> Result<Asked> {
+    /// The call given by flags, in the form of a file with one line.
+    fn single(&self) -> Result<QueryInput> {
         let missing = || Error::usage("predict needs --collective, --ranks and --bytes, or --queries FILE");
         let bytes = self.bytes.ok_or_else(missing)?;
         let mut columns = vec!["collective".to_owned(), "ranks".to_owned(), "bytes_total".to_owned()];
@@ -144,7 +144,7 @@ impl PredictCommand {
                 values.push(value.clone());
             }
         }
-        Asked::of_flags(columns, values)
+        QueryInput::of_flags(columns, values)
     }
 }
 
@@ -196,13 +196,13 @@ pub(super) fn schema() -> Value {
     published(schemars::schema_for!(Document).to_value(), FORMAT, VERSION, "Predictions of commgauge")
 }
 
-fn document<'a>(path: &Path, fit: &Fit, asked: &'a Asked, answers: &'a [Prediction]) -> Document<'a> {
-    let predictions = asked.queries.iter().enumerate().zip(answers).map(|((index, query), answer)| Answer {
+fn document<'a>(path: &Path, fit: &Fit, input: &'a QueryInput, answers: &'a [Prediction]) -> Document<'a> {
+    let predictions = input.queries.iter().enumerate().zip(answers).map(|((index, query), answer)| Answer {
         collective: query.collective.name(),
         ranks: query.ranks,
         bytes_total: query.bytes_total,
-        dtype: asked.value(index, "dtype"),
-        locality: asked.value(index, "locality"),
+        dtype: input.value(index, "dtype"),
+        locality: input.value(index, "locality"),
         seconds: answer.seconds,
         low: answer.low,
         high: answer.high,
@@ -219,11 +219,11 @@ fn document<'a>(path: &Path, fit: &Fit, asked: &'a Asked, answers: &'a [Predicti
     }
 }
 
-fn comma_separated(asked: &Asked, answers: &[Prediction]) -> Result<String> {
+fn comma_separated(input: &QueryInput, answers: &[Prediction]) -> Result<String> {
     let added = ["seconds", "low", "high", "status"];
-    let heading = asked.columns.iter().map(String::as_str).chain(added);
+    let heading = input.columns.iter().map(String::as_str).chain(added);
     let mut text = CommaSeparated::new("the answer as CSV", heading)?;
-    for (values, answer) in asked.values.iter().zip(answers) {
+    for (values, answer) in input.values.iter().zip(answers) {
         let number = |seconds: Option<Seconds>| seconds.map_or_else(String::new, |seconds| format!("{:e}", seconds.0));
         let own = [number(answer.seconds), number(answer.low), number(answer.high), answer.status.name().to_owned()];
         text.row(values.iter().chain(&own))?;
@@ -231,7 +231,7 @@ fn comma_separated(asked: &Asked, answers: &[Prediction]) -> Result<String> {
     text.finish()
 }
 
-fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
+fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction]) -> String {
     let shown_columns = [
         Column::left("collective", 0),
         Column::right("ranks", 0),
@@ -242,8 +242,8 @@ fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
         Column::left("status", 0),
     ];
     let shown = |seconds: Option<Seconds>| seconds.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string());
-    let rows = asked.queries.iter().zip(answers).map(|(query, answer)| {
-        let doubt = if answer.untrusted { ", untrusted" } else { "" };
+    let rows = input.queries.iter().zip(answers).map(|(query, answer)| {
+        let suffix = if answer.untrusted { ", untrusted" } else { "" };
         vec![
             query.collective.to_string(),
             query.ranks.to_string(),
@@ -251,19 +251,19 @@ fn text(fit: &Fit, asked: &Asked, answers: &[Prediction]) -> String {
             shown(answer.seconds),
             shown(answer.low),
             shown(answer.high),
-            format!("{}{doubt}", answer.status.name()),
+            format!("{}{suffix}", answer.status.name()),
         ]
     });
     let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
     let width = columns(None);
-    head.to_owned() + &table(&shown_columns, &rows.collect::<Vec<_>>(), width) + &reasons(asked, answers, width)
+    head.to_owned() + &table(&shown_columns, &rows.collect::<Vec<_>>(), width) + &reasons(input, answers, width)
 }
 
-/// Why answers are refused, or what they were scaled from: each reason once, with the first call that it is about.
-fn reasons(asked: &Asked, answers: &[Prediction], width: u16) -> String {
+/// Reasons for refusals, and sources of scaled answers: each reason once, with the first call that it applies to.
+fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
     let mut first_and_count: Vec<(&str, &Query, usize)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
-    for (query, answer) in asked.queries.iter().zip(answers) {
+    for (query, answer) in input.queries.iter().zip(answers) {
         let Some(reason) = answer.reason.as_deref() else { continue };
         let place = *places.entry(reason).or_insert(first_and_count.len());
         match first_and_count.get_mut(place) {
@@ -271,11 +271,11 @@ fn reasons(asked: &Asked, answers: &[Prediction], width: u16) -> String {
             None => first_and_count.push((reason, query, 1)),
         }
     }
-    let told = |(reason, query, count): (&str, &Query, usize)| {
+    let sentence = |(reason, query, count): (&str, &Query, usize)| {
         let Query { collective, ranks, bytes_total, .. } = query;
         let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
         wrapped(&format!("{collective} of {bytes_total} on {ranks} ranks{more}: {reason}"), width)
     };
-    let lines: String = first_and_count.into_iter().map(told).collect();
+    let lines: String = first_and_count.into_iter().map(sentence).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }

@@ -1,6 +1,7 @@
-//! `commgauge rank`: which parallelism of a layout costs most, from a fit or published rates, without a launch.
+//! `commgauge rank`: ranks the parallelisms of a layout by cost, based on a fit or on published rates, without a
+//! launch.
 
-use super::places::say_taken;
+use super::places::report_resolved_file;
 use super::rates::RatesFlags;
 use super::schema::published;
 use super::step::StepFlags;
@@ -68,10 +69,10 @@ pub enum RankFormat {
 }
 
 impl RankCommand {
-    /// Ranks and shows.
+    /// Computes the ranking and prints it.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
-        say_taken(Shipped::Model, Path::new(&self.step.model));
+        report_resolved_file(Shipped::Model, Path::new(&self.step.model));
         print(&match self.format {
             RankFormat::Table => text(&document, columns(self.width)),
             RankFormat::Json => json(&document)?,

@@ -1,6 +1,6 @@
-//! Where predicted times come from, given by flags: a fit, a machine file, or both.
+//! Source of predicted times, given by flags: a fit, a machine file, or both.
 
-use super::places::say_taken;
+use super::places::report_resolved_file;
 use crate::config::{Machine, Shipped};
 use crate::cost::{Fit, PlaceQuery};
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub struct RatesFlags {
     pub unknown_locality: Option<PlaceQuery>,
 }
 
-/// What the flags name, read.
+/// The files that the flags name, parsed.
 #[derive(Debug)]
 pub struct RatesSource {
     named: Named,
@@ -40,13 +40,13 @@ enum Named {
 }
 
 impl RatesFlags {
-    /// Reads what is named.
+    /// Reads the named files.
     ///
     /// # Errors
-    /// A file that cannot be read or is wrong.
+    /// If a file cannot be read or is invalid.
     pub fn read(&self) -> Result<RatesSource> {
         let fit = self.fit.as_ref().map(|path| Fit::read(path).map(|fit| (Box::new(fit), path.display().to_string())));
-        self.machine.iter().for_each(|machine| say_taken(Shipped::Machine, machine));
+        self.machine.iter().for_each(|machine| report_resolved_file(Shipped::Machine, machine));
         let machine = self.machine.as_ref().map(|path| Machine::load(path).map(Box::new));
         let named = match (fit.transpose()?, machine.transpose()?) {
             (Some((fit, name)), Some(machine)) => Named::Both(fit, name, machine),
@@ -59,7 +59,7 @@ impl RatesFlags {
 }
 
 impl RatesSource {
-    /// Ready to answer.
+    /// The rates, for queries.
     pub fn rates(&self) -> Box<dyn Rates + '_> {
         match &self.named {
             Named::Fit(fit, name) => Box::new(Fitted::new(fit, name, self.unknown)),
@@ -86,12 +86,12 @@ impl RatesSource {
         }
     }
 
-    /// Ranks on each node: as asked, else as the machine file says.
+    /// Ranks on each node: as requested, else from the machine file.
     ///
     /// # Errors
-    /// Where neither says it, or it is 0.
-    pub fn ranks_per_node(&self, asked: Option<u32>) -> Result<u32> {
-        match asked.or_else(|| self.machine().map(|machine| machine.ranks_per_node)) {
+    /// If neither gives a number, or it is 0.
+    pub fn ranks_per_node(&self, requested: Option<u32>) -> Result<u32> {
+        match requested.or_else(|| self.machine().map(|machine| machine.ranks_per_node)) {
             Some(0) => Err(Error::usage("--ranks-per-node: found 0; accepted: 1 or more")),
             Some(ranks) => Ok(ranks),
             None => Err(Error::usage(

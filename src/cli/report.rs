@@ -1,4 +1,4 @@
-//! `commgauge report RECORD...`: shows records, as text or as one HTML file, and answers with the exit code that they earn.
+//! `commgauge report RECORD...`: prints records as text or as one HTML file, and returns their exit code.
 
 use super::OutputArguments;
 use super::gate::gated;
@@ -13,8 +13,8 @@ use crate::verdict::{
 };
 use std::path::{Path, PathBuf};
 
-/// Fitting more cases than this takes longer than a report should.
-const MOST_CASES_TO_FIT: usize = 20_000;
+/// Fitting more cases would take too long for a report.
+const MAX_CASES_TO_FIT: usize = 20_000;
 
 /// Show a record as a table, or turn it into another format; `-o report.html` writes a page to send around
 ///
@@ -58,7 +58,7 @@ pub struct ReportCommand {
 }
 
 impl ReportCommand {
-    /// Reads, shows, and returns the exit code.
+    /// Reads the records, prints the report, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
         if let Some(path) = output {
@@ -128,7 +128,7 @@ impl ReportCommand {
             (None, None) => runs.iter().map(|run| run.view.exit_code()).collect(),
             (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
         };
-        // Records that cannot be searched still make a page, which says why.
+        // Records without suspects to search for still make a page, which gives the reason.
         let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
         let page = html(&HtmlInput {
             runs: &runs,
@@ -149,9 +149,9 @@ impl ReportCommand {
         gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
     }
 
-    /// Whether calls contradict each other, or why that says nothing here.
+    /// Checks calls for contradictions, or returns why the check does not apply.
     fn consistent(&self, records: &[LoadedRecord]) -> Result<std::result::Result<Verdict, String>> {
-        if records.iter().any(|loaded| loaded.record.header.backend.synthetic) {
+        if records.iter().any(|judged| judged.record.header.backend.synthetic) {
             return Ok(Err("a simulation is not compared with rules for machines".to_owned()));
         }
         consistency(records, ConsistencyRule::default(), &self.allow).map(Ok)
@@ -167,10 +167,10 @@ fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"))
 }
 
-/// The cost model of the records themselves, or why there is none.
+/// The cost model fitted to the records, or why there is none.
 fn fitted(records: &[LoadedRecord]) -> std::result::Result<Fit, String> {
-    let cases: usize = records.iter().map(|loaded| loaded.record.plan.cases.len()).sum();
-    if cases > MOST_CASES_TO_FIT {
+    let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
+    if cases > MAX_CASES_TO_FIT {
         return Err(format!(
             "{cases} cases are too many to fit beside a report; `commgauge fit RECORD -o fit.json` fits them, and --fit fit.json \
              shows it here"
@@ -183,9 +183,9 @@ fn fitted(records: &[LoadedRecord]) -> std::result::Result<Fit, String> {
     cost::fit(&measurements, FitOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Records with their views, and in what each differs from the first of all.
+/// Records with their views, and how each differs from the first of all.
 fn shown<'a>(records: &'a [LoadedRecord], all: &[LoadedRecord], views: Vec<View>) -> Vec<HtmlRun<'a>> {
-    let unlike = |loaded: &LoadedRecord| all.first().map_or_else(Vec::new, |first| differences(first, loaded));
+    let unlike = |judged: &LoadedRecord| all.first().map_or_else(Vec::new, |first| differences(first, judged));
     let pairs = records.iter().zip(views);
     pairs
         .map(|(loaded, view)| HtmlRun {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_not_alike_are_refused_unless_that_is_meant_and_then_told() {
+    fn runs_that_differ_are_refused_unless_allowed_and_then_reported() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("one.jsonl"), folder.path().join("other.jsonl"));
         let output = folder.path().join("r.html");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_page_can_show_is_refused_for_text() {
+    fn page_options_are_refused_for_text() {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("r.jsonl");
         std::fs::write(&record, SAMPLE).unwrap();

@@ -1,6 +1,8 @@
-//! `commgauge run`: builds the launch command of a suite, a sweep or a model's step, shows it, starts it, follows it, and sums up.
+//! `commgauge run`: builds the launch command of a suite, a sweep or a model's step, prints it, runs it, reports its
+//! progress, and prints a summary.
 //!
-//! The measuring is done by `commgauge-suite`, `commgauge-sweep`, `commgauge-step` or `commgauge-pairs`, in the ranks that are started; only its record comes back.
+//! The measuring is done by `commgauge-suite`, `commgauge-sweep`, `commgauge-step` or `commgauge-pairs` in the launched
+//! ranks; only the record is read back.
 
 mod allocation;
 mod arguments;
@@ -16,7 +18,7 @@ mod work;
 
 pub use arguments::{Backend, RunArguments};
 #[cfg(feature = "mpi")]
-pub(crate) use resume::{command as resume_command, nothing_left, state};
+pub(crate) use resume::{command as resume_command, exit_code_if_complete, state};
 
 use super::live::write_above;
 use super::places;
@@ -38,47 +40,47 @@ use crate::workload::step::Step;
 use crate::world::SoloWorld;
 use commands::{Commands, Launched};
 use progress::{Progress, Rows};
-use resume::Again;
+use resume::ResumedLaunch;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
-use work::Wanted;
+use work::PlannedWork;
 
-/// Carries the subcommand out. Data goes to `out`, everything else to standard error; the exit code comes back.
+/// Runs the subcommand and returns the exit code. Data goes to `out`, everything else to standard error.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     sweep_flags::check(arguments)?;
     if let Some(record) = &arguments.resume {
         return resume::run(arguments, record, out);
     }
-    if combinations::are_asked(arguments) {
+    if combinations::is_requested(arguments) {
         combinations::check(arguments)?;
     }
-    // What is wrong with the files is better told before anything is started.
+    // Errors in the files are best reported before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
-    let (arguments, allocation) = allocation::settle(arguments)?;
+    let (arguments, allocation) = allocation::resolve_ranks(arguments)?;
     let arguments = &arguments;
-    let nodes = supposed_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
+    let nodes = predicted_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
-    arguments.suite.iter().for_each(|suite| places::say_taken(Shipped::Suite, suite));
-    arguments.machine.iter().for_each(|machine| places::say_taken(Shipped::Machine, machine));
+    arguments.suite.iter().for_each(|suite| places::report_resolved_file(Shipped::Suite, suite));
+    arguments.machine.iter().for_each(|machine| places::report_resolved_file(Shipped::Machine, machine));
     match arguments.backend {
         Backend::Simulated if arguments.check_launch => Err(Error::usage(
             "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
         )),
-        Backend::Simulated => run_here(arguments, (wanted, &nodes), machine, out),
+        Backend::Simulated => run_in_process(arguments, (wanted, &nodes), machine, out),
         Backend::Mpi | Backend::Nccl if arguments.dry_run => {
-            tell(allocation.as_ref(), arguments);
+            print_allocation(allocation.as_ref(), arguments);
             dry_run(arguments, &wanted.work, &nodes, out)
         }
         Backend::Mpi | Backend::Nccl if arguments.check_launch => {
-            tell(allocation.as_ref(), arguments);
+            print_allocation(allocation.as_ref(), arguments);
             wait_hosts::wait(arguments)?;
             check_launch::run(arguments, out)
         }
         Backend::Mpi | Backend::Nccl => {
-            tell(allocation.as_ref(), arguments);
+            print_allocation(allocation.as_ref(), arguments);
             wait_hosts::wait(arguments)?;
-            if combinations::are_asked(arguments) {
+            if combinations::is_requested(arguments) {
                 combinations::run(arguments, out)
             } else {
                 launch_all(arguments, out)
@@ -87,24 +89,24 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     }
 }
 
-fn tell(allocation: Option<&Allocation>, arguments: &RunArguments) {
+fn print_allocation(allocation: Option<&Allocation>, arguments: &RunArguments) {
     if let Some(allocation) = allocation {
-        eprintln!("commgauge: {}", allocation.sentence(arguments.ranks));
+        eprintln!("commgauge: {}", allocation.describe(arguments.ranks));
     }
 }
 
-/// A simulated run that goes on.
+/// Resumes a simulated run.
 fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
-    let nodes = supposed_nodes(arguments, None, machine.as_ref())?;
+    let nodes = predicted_nodes(arguments, None, machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
-    run_here(arguments, (wanted, &nodes), machine, out)
+    run_in_process(arguments, (wanted, &nodes), machine, out)
 }
 
-/// The simulated backend plays all ranks in this process, so there is nothing to launch.
-fn run_here(
+/// The simulated backend runs all ranks in this process, so there is nothing to launch.
+fn run_in_process(
     arguments: &RunArguments,
-    (wanted, nodes): (Wanted, &Nodes),
+    (wanted, nodes): (PlannedWork, &Nodes),
     machine: Option<Machine>,
     out: &mut dyn Write,
 ) -> Result<i32> {
@@ -164,8 +166,9 @@ fn run_here(
     Ok(end.exit_code)
 }
 
-/// Where ranks will lie, as far as flags, host file, allocation and machine file say it; the launched program looks for itself.
-fn supposed_nodes(
+/// Predicts the hosts of the ranks from flags, host file, allocation and machine file; the launched program determines
+/// them itself.
+fn predicted_nodes(
     arguments: &RunArguments,
     allocation: Option<&Allocation>,
     machine: Option<&Machine>,
@@ -177,7 +180,7 @@ fn supposed_nodes(
         let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
         match launch::hosts_of_ranks(&file.display().to_string(), &text, arguments.ranks) {
             Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
-            // A form that only the launcher knows is no reason not to start it.
+            // A form that only the launcher understands does not prevent the launch.
             Err(cause) if arguments.dry_run => return Err(cause),
             Err(_) => {}
         }
@@ -201,9 +204,9 @@ fn supposed_nodes(
 }
 
 fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
-    // The default record would get its name at the start, so a dry run names one and makes no folder for it.
+    // The default record gets its name at the start, so a dry run only shows such a name and creates no folder.
     let record = arguments.record.clone().unwrap_or_else(places::default_record);
-    let launches = match combinations::are_asked(arguments) {
+    let launches = match combinations::is_requested(arguments) {
         true => combinations::launches(arguments, &record),
         false => vec![(String::new(), arguments.clone(), record)],
     };
@@ -215,7 +218,7 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
     Ok(0)
 }
 
-/// Every launch of `--launches`, each with a record of its own; the first that does not end well is the last.
+/// Runs every launch of `--launches`, each with its own record; stops at the first failure.
 fn launch_all(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let first = places::record_path(arguments.record.as_deref())?;
     let records = places::numbered(&first, arguments.launches);
@@ -237,62 +240,62 @@ fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> R
     let live =
         if arguments.sweep.is_some() { arguments.output.live_rows(std::io::stdout().is_terminal()) } else { None };
     let rows = live.map(|rows| Rows { rows, out: &mut *out });
-    let progress = Progress::new(record)?.showing(rows);
-    let followed = follow((&commands, record), progress)?;
-    sum_up(arguments, record, followed, out)
+    let progress = Progress::new(record)?.with_rows(rows);
+    let result = follow((&commands, record), progress)?;
+    print_result(arguments, record, result, out)
 }
 
-/// Goes on with a run.
-fn launch_again(
+/// Resumes a run.
+fn resume_launch(
     arguments: &RunArguments,
-    again: &Again,
+    resumed: &ResumedLaunch,
     (path, record): (&Path, &Record),
     out: &mut dyn Write,
 ) -> Result<i32> {
     let (arguments, allocation) =
-        allocation::settle(&RunArguments { asked_ranks: Some(again.ranks), ..arguments.clone() })?;
-    tell(allocation.as_ref(), &arguments);
-    let commands = Launched::again(again, &arguments, path)?.commands(&arguments)?;
+        allocation::resolve_ranks(&RunArguments { asked_ranks: Some(resumed.ranks), ..arguments.clone() })?;
+    print_allocation(allocation.as_ref(), &arguments);
+    let commands = Launched::resumed(resumed, &arguments, path)?.commands(&arguments)?;
     if arguments.dry_run {
         print_on(out, &format!("{}\n", commands.shown.for_shell()))?;
         return Ok(0);
     }
     wait_hosts::wait(&arguments)?;
-    let followed = follow((&commands, path), Progress::behind(path, record)?)?;
-    sum_up(&arguments, path, followed, out)
+    let result = follow((&commands, path), Progress::resuming(path, record)?)?;
+    print_result(&arguments, path, result, out)
 }
 
-/// What came of a launch that was followed.
-struct Followed {
+/// Result of a supervised launch.
+struct LaunchResult {
     exit_code: i32,
     /// Whether there is a record to show.
     has_header: bool,
-    /// The rows that were shown while it went on.
+    /// The rows that were printed during the run.
     live: Option<LiveRows>,
 }
 
-/// Starts a launch and follows it to its end.
-fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Result<Followed> {
+/// Runs a launch to its end and reports its progress.
+fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Result<LaunchResult> {
     eprintln!("+ {}", commands.shown.for_shell());
     let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
-    let (seen, live) = progress.finish();
-    let verdict = outcome::conclude(&ending, &seen);
+    let (record_state, live) = progress.finish();
+    let verdict = outcome::conclude(&ending, &record_state);
     for sentence in &verdict.sentences {
         eprintln!("commgauge: {sentence}");
     }
-    if seen.may_go_on() {
+    if record_state.can_be_resumed() {
         eprintln!("commgauge: go on with: {}", resume::command(record));
     }
-    Ok(Followed { exit_code: verdict.exit_code, has_header: seen.header.is_some(), live })
+    Ok(LaunchResult { exit_code: verdict.exit_code, has_header: record_state.header.is_some(), live })
 }
 
-/// Shows what is to be shown of a launch's record, and gives its exit code.
-fn sum_up(arguments: &RunArguments, record: &Path, followed: Followed, out: &mut dyn Write) -> Result<i32> {
-    let exit_code = followed.exit_code;
-    match followed {
-        Followed { has_header: false, .. } => {}
-        Followed { live: None, .. } => summarise(arguments, record, out)?,
-        Followed { live: Some(live), .. } => {
+/// Prints the results of a launch's record, and returns its exit code.
+fn print_result(arguments: &RunArguments, record: &Path, result: LaunchResult, out: &mut dyn Write) -> Result<i32> {
+    let exit_code = result.exit_code;
+    match result {
+        LaunchResult { has_header: false, .. } => {}
+        LaunchResult { live: None, .. } => summarise(arguments, record, out)?,
+        LaunchResult { live: Some(live), .. } => {
             write_above(None, out, &live.finish(&View::new(&Record::read(record)?)));
             eprintln!("record: {}", record.display());
         }
@@ -300,7 +303,7 @@ fn sum_up(arguments: &RunArguments, record: &Path, followed: Followed, out: &mut
     Ok(exit_code)
 }
 
-/// What a record comes to on one screen, or all of it, or whatever `--format` asks for.
+/// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
 fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
     show(arguments, record, out)?;
     eprintln!("record: {}", record.display());
@@ -311,7 +314,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
     let record = Record::read(path)?;
     let (view, is_terminal) = (View::new(&record), std::io::stdout().is_terminal());
     let output = &arguments.output;
-    // Of pairs the table is the answer.
+    // For pairs, the table is the summary.
     if arguments.full || output.format != Format::Table || view.pairs.is_some() {
         return output.show_on(&view, is_terminal, out);
     }
@@ -320,9 +323,9 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
     print_on(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }
 
-/// What the record told while it grew.
+/// State collected from the record while it grew.
 #[derive(Debug, Default)]
-struct Seen {
+struct RecordState {
     /// The rank map, once the header is there.
     header: Option<Vec<RankFacts>>,
     /// Lines of cases and products that a complete record has.
@@ -331,28 +334,28 @@ struct Seen {
     round: Option<(u32, usize)>,
     /// Lines of cases and products so far.
     cases: u64,
-    /// The last line, if it came.
+    /// The end line, if there is one yet.
     end: Option<End>,
-    /// Whether the launch goes on with a record; its resume line then brings the rank map.
+    /// Whether the launch resumes a record; its resume line then contains the rank map.
     resumed: bool,
-    /// This host, and how many of its processes the system killed for want of memory since the launch began.
+    /// This host, and how many of its processes the OOM killer has ended since the launch began.
     out_of_memory_kills: (String, u64),
-    /// Processes of this host's ranks that ended before all others; several where it was too close to call.
-    first_gone: Vec<u32>,
-    /// The one rank that the watchdog saw die.
+    /// Processes of this host's ranks that exited first; several if their order is unknown.
+    first_exit: Vec<u32>,
+    /// The single rank whose death the watchdog reported.
     died: Option<u32>,
 }
 
-impl Seen {
-    /// What is there before a launch goes on with a record.
-    fn before(record: &Record) -> Seen {
+impl RecordState {
+    /// The state of a record before a launch resumes it.
+    fn before(record: &Record) -> RecordState {
         let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
         let planned = (!record.plan.cases.is_empty() || planned > 0).then_some(planned);
-        Seen { planned, cases: record.measured_lines(), resumed: true, ..Seen::default() }
+        RecordState { planned, cases: record.measured_lines(), resumed: true, ..RecordState::default() }
     }
 
-    /// Whether the run was begun, and can be gone on with.
-    fn may_go_on(&self) -> bool {
+    /// Whether the run was begun, so that it can be resumed.
+    fn can_be_resumed(&self) -> bool {
         let ended = self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
         self.header.is_some() && self.planned.is_some() && !ended
     }

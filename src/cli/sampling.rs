@@ -1,4 +1,4 @@
-//! How samples are taken: the flags that the launched programs share where no suite file says it.
+//! The sampling flags that the launched programs share if no suite file defines the sampling.
 
 use crate::config::RunSettings;
 use crate::units::{Seconds, parse_seconds};
@@ -48,7 +48,7 @@ pub struct SamplingArguments {
 }
 
 impl SamplingArguments {
-    /// What the flags come to.
+    /// The settings that result from the flags.
     pub fn settings(&self) -> RunSettings {
         let default = RunSettings::default();
         RunSettings {

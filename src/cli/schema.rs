@@ -1,6 +1,6 @@
-//! `commgauge schema`: the published JSON Schemas of what commgauge writes.
+//! `commgauge schema`: the published JSON Schemas of commgauge's output documents.
 //!
-//! A further document is one member of [`Document`], one arm of its `match`, and its golden file in `docs/`.
+//! A new document needs one member of [`Document`], one arm of its `match`, and its golden file in `docs/`.
 
 use super::model_document;
 use super::table_or_json::{json, print};
@@ -114,7 +114,7 @@ impl SchemaCommand {
     }
 }
 
-/// A document's schema with its name and version, and with both as constants, which the types cannot say.
+/// A document's schema with its name and version, both also as constants, which the types cannot express.
 pub(super) fn published(mut schema: Value, format: &str, version: u32, title: &str) -> Value {
     if let Some(root) = schema.as_object_mut() {
         root.insert("$id".to_owned(), serde_json::json!(format!("urn:{format}:{version}")));

@@ -1,4 +1,5 @@
-//! `commgauge selftest`: do the rules of gate and compare keep what they promise, on made-up noise and on one's own runs?
+//! `commgauge selftest`: tests the error rates of the rules of gate and compare, on synthetic noise and on recorded
+//! runs.
 
 use super::AnswerArguments;
 use crate::error::{Error, Result};
@@ -46,7 +47,7 @@ pub struct SelfTestCommand {
 }
 
 impl SelfTestCommand {
-    /// Tries, shows, and gives the exit code.
+    /// Runs the trials, prints the results, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let rule = SelfTestRule {
             level: 1.0 - self.confidence / 100.0,
@@ -64,7 +65,7 @@ impl SelfTestCommand {
     }
 }
 
-/// The records of a folder, and what could not be read, as sentences.
+/// The records of a folder, and the read errors as sentences.
 fn read_folder(folder: &Path) -> Result<(Vec<LoadedRecord>, Vec<String>)> {
     let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.display()));
     let mut paths = Vec::new();
@@ -104,8 +105,16 @@ fn table(tried: &SelfTest, width: u16) -> String {
             let promised =
                 trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised)));
             let [count, share, interval] = cells(&trial.counted);
-            let held = trial.decision.map_or("-", held).to_owned();
-            vec![what(trial.asked).to_owned(), trial.noise.name().to_owned(), count, share, interval, promised, held]
+            let decision_text = trial.decision.map_or("-", decision_text).to_owned();
+            vec![
+                what(trial.asked).to_owned(),
+                trial.noise.name().to_owned(),
+                count,
+                share,
+                interval,
+                promised,
+                decision_text,
+            ]
         })
         .collect();
     let mut out = plain(&columns, &rows, width);
@@ -150,8 +159,8 @@ fn what(asked: TrialKind) -> &'static str {
     }
 }
 
-/// A share that lies on the promised side by chance alone is called likely, not shown.
-fn held(decision: Decision) -> &'static str {
+/// A share that is on the promised side by a statistically insignificant margin is called likely, not shown.
+fn decision_text(decision: Decision) -> &'static str {
     match decision {
         Decision::Pass => "shown",
         Decision::Fail | Decision::Error => "BROKEN",

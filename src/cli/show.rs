@@ -1,4 +1,4 @@
-//! `commgauge show`: prints an embedded suite, model or machine file, to be copied and changed.
+//! `commgauge show`: prints an embedded suite, model or machine file as a template.
 
 use super::table_or_json::print;
 use crate::config::{Shipped, is_embedded};
@@ -43,18 +43,18 @@ impl ShownKind {
 }
 
 impl ShowCommand {
-    /// Prints it.
+    /// Prints the file.
     ///
     /// # Errors
-    /// A usage error for a name that no embedded file has.
+    /// A usage error if there is no embedded file of this name.
     pub fn execute(&self) -> Result<i32> {
         let kind = self.kind.shipped();
-        let asked = Path::new(&self.name);
-        let found = kind.find(asked).map(|file| file.display().to_string()).filter(|file| !is_embedded(file));
+        let requested = Path::new(&self.name);
+        let found = kind.find(requested).map(|file| file.display().to_string()).filter(|file| !is_embedded(file));
         let Some(text) = kind.embedded(&self.name) else {
             return Err(Error::usage(match found {
                 Some(file) => format!("there is no embedded {} `{}`; {file} is a file here", kind.noun(), self.name),
-                None => kind.unknown(asked),
+                None => kind.unknown(requested),
             }));
         };
         print(text)?;

@@ -1,6 +1,7 @@
-//! `commgauge simulate SUITE --machine M --nodes N`: rehearse a run before the machine is there.
+//! `commgauge simulate SUITE --machine M --nodes N`: rehearses a run on a simulated machine.
 //!
-//! Unlike `run --backend simulated` it takes few calls of each case and no stop rule, so that it can be repeated with many seeds.
+//! Unlike `run --backend simulated` it makes few calls of each case and has no stop rule, so that it can be repeated
+//! with many seeds.
 
 mod document;
 
@@ -60,11 +61,11 @@ pub struct SimulateCommand {
 }
 
 impl SimulateCommand {
-    /// Rehearses and shows.
+    /// Runs the rehearsals and prints the result.
     pub fn execute(&self) -> Result<i32> {
         let machine = self.machine()?;
-        places::say_taken(Shipped::Suite, &self.suite);
-        places::say_taken(Shipped::Machine, &self.machine);
+        places::report_resolved_file(Shipped::Suite, &self.suite);
+        places::report_resolved_file(Shipped::Machine, &self.machine);
         let request = self.request(&machine)?;
         let rehearsal = Rehearsal::new(&request)?;
         let first = request.settings.seed;
@@ -101,7 +102,7 @@ impl SimulateCommand {
         Ok(0)
     }
 
-    /// The machine with what is to be broken.
+    /// The machine with the injected faults.
     fn machine(&self) -> Result<Machine> {
         let mut machine = Machine::load(&self.machine)?;
         machine.faults.extend(self.faults.iter().cloned());
@@ -145,7 +146,7 @@ fn loaded(path: Option<&Path>, lines: Vec<Line>) -> Result<LoadedRecord> {
     Ok(LoadedRecord { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
 }
 
-/// What a machine file that expects something would say to the rehearsal.
+/// The rehearsal's verdict for a machine file with expectations.
 fn outlook(loaded: &LoadedRecord, machine: &Machine) -> Result<Option<GateOutlook>> {
     if machine.expectations.is_empty() {
         return Ok(None);
@@ -168,7 +169,7 @@ fn outlook(loaded: &LoadedRecord, machine: &Machine) -> Result<Option<GateOutloo
     }))
 }
 
-/// How often the faults are found, with the seeds shared among the processors.
+/// The detection rate of the faults, with the seeds distributed over the processors.
 fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
     let planted = expected_suspects(machine, nodes);
     let next = AtomicU64::new(0);
@@ -202,11 +203,11 @@ fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds
     })
 }
 
-/// About what the run takes at least and at most.
+/// Estimated minimum and maximum duration of the run.
 fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) {
     let settings = &request.settings;
     let most = plan.estimated_seconds(settings).0;
-    // What a case takes besides its samples is in the estimate too.
+    // The estimate includes the time of a case besides its samples.
     let beside = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
     let samples = f64::from(settings.fixed_iterations.unwrap_or(settings.minimum_samples));
     let own = |line: &crate::record::line::CaseLine| {

@@ -9,10 +9,10 @@ use crate::workload::WorkPlan;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What to run, how samples are taken, and what the record says was requested.
+/// The plan, the sampling settings, and the request as stored in the record.
 pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
 
-/// What a suite asks for on these nodes, all its cases within a time where one is given.
+/// The work that a suite requests on these nodes, with all its cases within a time if one is given.
 ///
 /// # Errors
 /// Usage errors that name file, line and key.
@@ -30,7 +30,7 @@ pub fn suite_work(suite: &Path, within: Option<Seconds>, nodes: &Nodes) -> Resul
     Ok((plan, within.map_or(Ok(settings.clone()), |within| settings.divided(within))?, facts))
 }
 
-/// The plan as people read it before a run: cases, bytes, time.
+/// Summary of a plan before a run: cases, bytes, time.
 pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> String {
     let embedded = if facts.path.as_deref().is_some_and(is_embedded) { " (embedded)" } else { "" };
     let mut text = format!("suite {}{embedded} on {} ranks", facts.name, nodes.ranks());
@@ -64,7 +64,7 @@ pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> S
     text + &parts_text(plan, settings)
 }
 
-/// What each part of a plan that has several takes, such as pairs and growing groups.
+/// The share of each part of a plan that has several, such as pairs and growing groups.
 fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
     let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
     axes.sort_unstable();

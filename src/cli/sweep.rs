@@ -1,6 +1,6 @@
-//! The flags of `commgauge-sweep`: those of nccl-tests by their letters, long names of our own beside them.
+//! The flags of `commgauge-sweep`: those of nccl-tests by their letters, each with our long name.
 //!
-//! What they mean together is checked in `sweep_plan`.
+//! `sweep_plan` checks their combination.
 
 use super::launched_arguments::parse_time_limit;
 use super::nccl_tests_flags::NcclTestsFlags;
@@ -120,12 +120,12 @@ pub struct SweepArguments {
     pub nccl_tests: NcclTestsFlags,
 }
 
-/// One of many, or all of them.
+/// One value, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen<T> {
-    /// Every one.
+    /// All values.
     All,
-    /// This one.
+    /// This value.
     One(T),
 }
 
@@ -149,7 +149,7 @@ impl SweepArguments {
     }
 }
 
-/// Reads one name, or `all`.
+/// Parses one name, or `all`.
 pub(super) fn parse_all_or<T: std::str::FromStr<Err = String>>(text: &str) -> Result<Chosen<T>, String> {
     if text == "all" { Ok(Chosen::All) } else { text.parse().map(Chosen::One) }
 }

@@ -1,4 +1,4 @@
-//! What the flags of `commgauge-sweep` mean together: a sweep, its plan and how samples are taken.
+//! Combines the flags of `commgauge-sweep` into a sweep, its plan and sampling settings.
 
 use super::sweep::{Chosen, SweepArguments, parse_all_or};
 use crate::collective::{Collective, ReduceOp};
@@ -12,16 +12,16 @@ use crate::units::{Bytes, Seconds};
 use crate::variant::Variants;
 use crate::workload::WorkPlan;
 
-/// The time of a sweep for which nobody says how long it may take: so much for all, and so much for each case. Four collectives of 24
-/// sizes, in and out of place and in both cadences (384 cases) take 17 s.
-const SECONDS_OF_ALL: f64 = 2.0;
-const SECONDS_OF_EACH: f64 = 0.04;
-/// Smallest and largest size of nccl-tests where no flag says otherwise.
+/// Default duration of a sweep: a constant, plus a time for each case. Four collectives of 24 sizes, in and out of
+/// place and in both cadences (384 cases) take 17 s.
+const BASE_SECONDS: f64 = 2.0;
+const SECONDS_PER_CASE: f64 = 0.04;
+/// Default smallest and largest size, as in nccl-tests.
 const DEFAULT_BYTES: Bytes = Bytes(32 << 20);
 
 impl SweepArguments {
-    /// The plan on `world_size` ranks, how samples are taken, and what the record says was requested. The hash is over the
-    /// sweep and the settings, so equal requests have equal hashes however they were written.
+    /// The plan on `world_size` ranks, the sampling settings, and the request as stored in the record. The hash is over
+    /// the sweep and the settings, so equal requests have equal hashes however they were written.
     ///
     /// # Errors
     /// Usage errors that name the flag.
@@ -36,28 +36,28 @@ impl SweepArguments {
         Ok((plan, settings, facts))
     }
 
-    /// How samples of so many cases are taken.
+    /// Sampling settings for this many cases.
     fn settings(&self, cases: usize) -> Result<RunSettings> {
-        let asked = &self.sampling;
-        // Numbers of calls of another tool give way to a precision or a budget.
-        let stops_itself = asked.precision.is_some() || asked.budget.is_some();
+        let sampling = &self.sampling;
+        // The number of calls of another tool is ignored if there is a precision or a budget.
+        let stops_itself = sampling.precision.is_some() || sampling.budget.is_some();
         let calls_like = self.like.filter(|_| !stops_itself);
-        let settings = RunSettings { calls_like, rows_in_order: true, ..asked.settings() };
-        let says_how_long = asked.iterations.is_some() || asked.replicates.is_some() || asked.budget.is_some();
-        let says_how_long = says_how_long || calls_like.is_some();
+        let settings = RunSettings { calls_like, rows_in_order: true, ..sampling.settings() };
+        let has_duration = sampling.iterations.is_some() || sampling.replicates.is_some() || sampling.budget.is_some();
+        let has_duration = has_duration || calls_like.is_some();
         let within = match self.within {
-            None if says_how_long => return Ok(settings),
-            None => Seconds(SECONDS_OF_ALL + SECONDS_OF_EACH * cases as f64),
+            None if has_duration => return Ok(settings),
+            None => Seconds(BASE_SECONDS + SECONDS_PER_CASE * cases as f64),
             Some(within) => within,
         };
-        if let Some(replicates) = asked.replicates.filter(|replicates| *replicates < ROUNDS_WITHIN) {
+        if let Some(replicates) = sampling.replicates.filter(|replicates| *replicates < ROUNDS_WITHIN) {
             return Err(Error::usage(format!(
                 "--replicates {replicates} with --within {within}: the time is divided by what a first replicate shows; accepted: \
                  {ROUNDS_WITHIN} and more, or leave one of them out"
             )));
         }
-        let replicates = asked.replicates.unwrap_or(ROUNDS_WITHIN);
-        RunSettings { replicates, case_budget: asked.budget.unwrap_or(within), ..settings }.divided(within)
+        let replicates = sampling.replicates.unwrap_or(ROUNDS_WITHIN);
+        RunSettings { replicates, case_budget: sampling.budget.unwrap_or(within), ..settings }.divided(within)
     }
 
     fn sweep(&self) -> Result<Sweep> {
@@ -124,7 +124,7 @@ where
     Ok(expand(texts.iter().map(read).collect::<Result<_>>()?, all))
 }
 
-/// The chosen ones, each once.
+/// The chosen values without duplicates.
 fn expand<T: Copy + PartialEq>(chosen: Vec<Chosen<T>>, all: &[T]) -> Vec<T> {
     if chosen.contains(&Chosen::All) {
         return all.to_vec();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_cannot_read_is_a_usage_error() {
+    fn unreadable_values_are_usage_errors() {
         for line in [
             "-b 8",
             "all_reduse -b 8",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_flag() {
+    fn impossible_requests_are_refused_with_the_flag() {
         for (line, expected) in [
             ("all_reduce -b 64M -e 8", "-b/-e: the smallest size, 64 MiB, is above the largest, 8 B"),
             ("all_reduce -b 8 -e 64M -f 1", "-b/-e/-f: found a factor of 1; accepted: 2 and more"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_and_letters_ask_for_the_same() {
+    fn long_and_short_flags_are_equivalent() {
         let letters = plan("all_reduce -b 8 -e 1M -f 4 -n 20 -w 5 -d float -o sum -r 0").unwrap();
         let long = "--collective all_reduce --min-bytes 8 --max-bytes 1M --step-factor 4 --iterations 20 --warm-up 5 \
                     --element-type float32 --reduce-op sum --root 0";

@@ -1,4 +1,4 @@
-//! For commands that show one answer, as a table for people or as JSON for programs, and the writing of it to stdout.
+//! For commands that print one answer: as a table, or as JSON for programs.
 
 use super::terminal::columns;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub struct AnswerArguments {
 }
 
 impl AnswerArguments {
-    /// Prints on stdout: the document as JSON, or the table that is made for a width.
+    /// Prints on stdout: the document as JSON, or the table for a width.
     pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
         match self.format {
             TableOrJson::Table => print(&table(columns(self.width))),
@@ -44,12 +44,12 @@ pub(crate) fn json(document: &impl Serialize) -> Result<String> {
     Ok(text + "\n")
 }
 
-/// Writes to stdout. A reader that closes the pipe early (`| head`) ends the writing quietly.
+/// Writes to stdout. If the reader closes the pipe early (`| head`), writing stops without an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     print_on(&mut std::io::stdout().lock(), text)
 }
 
-/// The same on whatever stands for stdout.
+/// The same for any writer in place of stdout.
 pub(crate) fn print_on(out: &mut dyn Write, text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {

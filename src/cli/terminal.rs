@@ -1,5 +1,5 @@
-//! What the terminal is like: the one place that heeds `--color`, NO_COLOR, TERM, `--width` and COLUMNS, for our tables and for what
-//! the parser of flags prints.
+//! Properties of the terminal: the one place that evaluates `--color`, NO_COLOR, TERM, `--width` and COLUMNS, for our
+//! tables and for the output of the flag parser.
 
 use super::help;
 use crate::report::ColorChoice;
@@ -7,36 +7,36 @@ use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-/// Columns of a table that goes into a file or a pipe.
+/// Columns of a table that is written to a file or a pipe.
 pub(crate) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
-/// Fewer columns than this hold no table.
-const LEAST_WIDTH: u16 = 40;
+/// A table does not fit into fewer columns than this.
+const MIN_WIDTH: u16 = 40;
 
-/// Whether to colour what goes to standard output.
-pub(crate) fn colors(asked: ColorChoice, is_terminal: bool) -> bool {
+/// Whether to use colours on standard output.
+pub(crate) fn colors(requested: ColorChoice, is_terminal: bool) -> bool {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-    asked.decide(no_color.as_deref(), term.as_deref(), is_terminal)
+    requested.decide(no_color.as_deref(), term.as_deref(), is_terminal)
 }
 
 /// The columns that a table on standard output may take.
-pub(crate) fn columns(asked: Option<u16>) -> u16 {
-    columns_of(asked, std::io::stdout().is_terminal())
+pub(crate) fn columns(requested: Option<u16>) -> u16 {
+    columns_of(requested, std::io::stdout().is_terminal())
 }
 
-/// The same of a table that goes to a terminal or not: as asked, else COLUMNS, else those of the terminal.
-pub(crate) fn columns_of(asked: Option<u16>, is_terminal: bool) -> u16 {
+/// Columns of a table that may or may not go to a terminal: as requested, else COLUMNS, else those of the terminal.
+pub(crate) fn columns_of(requested: Option<u16>, is_terminal: bool) -> u16 {
     let terminal = terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
-    decide_columns(asked, std::env::var("COLUMNS").ok().as_deref(), terminal)
+    decide_columns(requested, std::env::var("COLUMNS").ok().as_deref(), terminal)
 }
 
-/// A COLUMNS that is no number, or too few for a table, is as if it were not set.
-fn decide_columns(asked: Option<u16>, variable: Option<&str>, terminal: Option<u16>) -> u16 {
-    let variable = variable.and_then(|text| text.trim().parse::<u16>().ok()).filter(|columns| *columns >= LEAST_WIDTH);
-    let terminal = terminal.map(|columns| columns.max(LEAST_WIDTH));
-    asked.or(variable).or(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+/// A value of COLUMNS that is not a number, or too small for a table, is ignored.
+fn decide_columns(requested: Option<u16>, variable: Option<&str>, terminal: Option<u16>) -> u16 {
+    let variable = variable.and_then(|text| text.trim().parse::<u16>().ok()).filter(|columns| *columns >= MIN_WIDTH);
+    let terminal = terminal.map(|columns| columns.max(MIN_WIDTH));
+    requested.or(variable).or(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 
-/// Parses the command line; help, version and usage errors are coloured and broken as everything else is.
+/// Parses the command line; help, version and usage errors are coloured and wrapped like all other output.
 ///
 /// # Errors
 /// Help, version or a usage error, to be printed.
@@ -53,14 +53,15 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> Result<P, clap::Error> {
     P::from_arg_matches(&definition.try_get_matches_from(words)?)
 }
 
-/// `-np 4`, as mpirun has it, is `-n 4`; the parser would read it as `-n p`. Words behind `--` are for others.
+/// Replaces `-np 4`, as mpirun has it, by `-n 4`; the parser would read it as `-n p`. Arguments after `--` are
+/// unchanged.
 fn with_one_name_for_ranks(words: Vec<OsString>) -> Vec<OsString> {
     let ours = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let renamed = |(index, word): (usize, OsString)| if index < ours && word == "-np" { "-n".into() } else { word };
     words.into_iter().enumerate().map(renamed).collect()
 }
 
-/// The word of `--color` before the flags are parsed; `auto` leaves NO_COLOR to the parser, which heeds it too.
+/// The value of `--color` before the flags are parsed; `auto` leaves NO_COLOR to the parser, which evaluates it too.
 fn colors_of_parser(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
     let mut choice = ColorChoice::Auto;
@@ -85,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_comes_before_columns_and_that_before_the_terminal() {
-        for (asked, variable, terminal, expected) in [
+    fn the_flag_takes_precedence_over_columns_and_columns_over_the_terminal() {
+        for (requested, variable, terminal, expected) in [
             (None, None, None, 100),
             (None, None, Some(140), 140),
             (None, None, Some(12), 40),
@@ -97,7 +98,11 @@ mod tests {
             (None, Some("0"), None, 100),
             (None, Some("999999"), None, 100),
         ] {
-            assert_eq!(decide_columns(asked, variable, terminal), expected, "{asked:?} {variable:?} {terminal:?}");
+            assert_eq!(
+                decide_columns(requested, variable, terminal),
+                expected,
+                "{requested:?} {variable:?} {terminal:?}"
+            );
         }
     }
 

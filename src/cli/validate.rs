@@ -1,4 +1,4 @@
-//! `commgauge validate`: published runs replayed, predicted against measured.
+//! `commgauge validate`: compares predictions with published measurements.
 
 use super::plain_table::{Column, table, wrapped};
 use super::table_or_json::{json, print};
@@ -45,7 +45,7 @@ pub enum ValidationFormat {
 }
 
 impl ValidateCommand {
-    /// Replays, prints, and returns the exit code.
+    /// Predicts the published runs, prints the comparison, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let validation = validate(&self.sets)?;
         print(&match self.format {

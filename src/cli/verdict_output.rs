@@ -1,4 +1,4 @@
-//! How a verdict is shown or written: the flags, and a file that is either the old one or the whole new one.
+//! Flags for the output of a verdict, and atomic writing of a file.
 
 use super::table_or_json::print;
 use super::terminal::columns_of;
@@ -25,12 +25,12 @@ pub struct VerdictOutput {
 }
 
 impl VerdictOutput {
-    /// Refuses an output that would replace an input, or that cannot be a file.
+    /// Rejects an output that would overwrite an input, or that cannot be a file.
     pub fn check(&self, inputs: &[&Path]) -> Result<()> {
         check_output(self.file(), inputs)
     }
 
-    /// Writes the verdict, and gives its exit code.
+    /// Writes the verdict, and returns its exit code.
     pub fn show(&self, verdict: &Verdict) -> Result<i32> {
         let text = verdict_text(verdict, self.format, columns(self.width, self.file()))?;
         match self.file() {
@@ -45,7 +45,7 @@ impl VerdictOutput {
     }
 }
 
-/// Refuses an output that would replace an input, or that cannot be a file.
+/// Rejects an output that would overwrite an input, or that cannot be a file.
 pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()> {
     let Some(path) = output else { return Ok(()) };
     if path.is_dir() {
@@ -58,12 +58,12 @@ pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()
     }
 }
 
-/// Columns of a table: what was requested, or those of the terminal where it goes to one.
-pub(super) fn columns(asked: Option<u16>, file: Option<&Path>) -> u16 {
-    columns_of(asked, file.is_none() && std::io::stdout().is_terminal())
+/// Columns of a table: as requested, or those of the terminal if it goes to one.
+pub(super) fn columns(requested: Option<u16>, file: Option<&Path>) -> u16 {
+    columns_of(requested, file.is_none() && std::io::stdout().is_terminal())
 }
 
-/// Reads the records that are to be judged, all at the same time.
+/// Reads the records to be evaluated, in parallel.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
     std::thread::scope(|scope| {
         let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || LoadedRecord::read(path))).collect();
@@ -71,18 +71,19 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
     })
 }
 
-/// Writes beside the file, brings it to the disk and renames it: whoever reads meanwhile sees the old text or the new one.
+/// Writes a temporary file, flushes it to disk and renames it: a concurrent reader sees either the old text or the new
+/// one.
 pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     let refused = |cause| Error::usage(format!("cannot write {}: {cause}", path.display()));
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside).map_err(refused)?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(refused)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    let done = written.and_then(|()| std::fs::rename(&beside, path));
+    let done = written.and_then(|()| std::fs::rename(&temporary, path));
     done.map_err(|cause| {
-        // Whether or not it can be taken away again, the trouble to tell is the first.
-        let _ = std::fs::remove_file(&beside);
+        // The first error is the one to report, even if the temporary file cannot be removed.
+        let _ = std::fs::remove_file(&temporary);
         Error::file("write", path, cause)
     })
 }

@@ -1,12 +1,12 @@
-//! What to do about an answer of the CUDA driver by which nothing works. The numbers are those of `CUresult` (cuda.h).
+//! Fixes for fatal error codes of the CUDA driver. The numbers are those of `CUresult` (cuda.h).
 
-/// The fix of an error that has one beyond its own words.
+/// The fix for an error code, where one is known.
 pub fn advice(code: i32) -> Option<&'static str> {
     Some(match code {
         34 => {
             "the libcuda.so that was found is the toolkit's stub, made for linking: take its folder (.../stubs) off LD_LIBRARY_PATH"
         }
-        // Also where the device is exclusive and another process has it.
+        // Also if the device is in exclusive mode and used by another process.
         46 => {
             "another process has the device for itself (`nvidia-smi -q -d COMPUTE` shows the compute mode): end it, choose another device, \
              or let ranks share it through MPS (nvidia-cuda-mps-control -d)"
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_hosts_and_containers_have_a_mend_and_those_of_programs_none() {
+    fn errors_of_hosts_and_containers_have_a_fix_and_those_of_programs_none() {
         for (code, words) in [
             (34, "stubs"),
             (46, "compute mode"),
@@ -51,7 +51,7 @@ mod tests {
             (804, "compat"),
             (807, "MPS"),
         ] {
-            assert!(advice(code).is_some_and(|mend| mend.contains(words)), "{code}");
+            assert!(advice(code).is_some_and(|fix| fix.contains(words)), "{code}");
         }
         assert_eq!([0, 1, 2, 400, 700, 719].map(advice), [None; 6]);
     }

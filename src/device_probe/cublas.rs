@@ -1,15 +1,15 @@
-//! The questions to cuBLAS: its version, and whether it has the product that is used. Nothing of it is started.
+//! Queries cuBLAS: its version, and whether it has the required function. No function is called that starts work.
 
 use super::{CublasAnswer, load};
 use std::ffi::{OsString, c_int};
 use std::path::Path;
 
-/// What the backend cannot do without.
+/// Functions that the backend requires.
 const NEEDED: [&str; 5] =
     ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSetMathMode", "cublasGemmEx"];
 
-/// Loads the library and asks.
-pub(super) fn ask(named: Option<&Path>) -> Result<CublasAnswer, String> {
+/// Loads the library and queries it.
+pub(super) fn query(named: Option<&Path>) -> Result<CublasAnswer, String> {
     let names: Vec<OsString> = match named {
         Some(path) => vec![path.into()],
         None => vec!["libcublas.so.13".into(), "libcublas.so.12".into()],
@@ -31,7 +31,7 @@ pub(super) fn ask(named: Option<&Path>) -> Result<CublasAnswer, String> {
             answer.version = version.map(|part| part.to_string()).join(".");
         }
     }
-    // SAFETY: only whether it is there matters; nothing is called.
+    // SAFETY: only the presence of the symbol is checked; nothing is called.
     let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
     answer.lacks = NEEDED.iter().filter(|symbol| !has(symbol)).map(|symbol| (*symbol).to_owned()).collect();
     std::mem::forget(library);

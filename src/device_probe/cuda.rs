@@ -1,4 +1,4 @@
-//! The questions to the CUDA driver. Section numbers are those of the CUDA driver API.
+//! Queries the CUDA driver. Section numbers are those of the CUDA driver API.
 
 use super::{CudaAnswer, DOUBLE, Device, advice, load};
 use libloading::Library;
@@ -8,17 +8,17 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 type Code = c_int;
 /// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `..._PCI_DEVICE_ID`, `..._PCI_DOMAIN_ID`.
 const PCI: [c_int; 3] = [33, 34, 50];
-/// More devices than any host has; a broken driver that counts more is not believed.
-const MOST_DEVICES: c_int = 64;
+/// More devices than any host has; a larger count is taken as a driver error.
+const MAX_DEVICES: c_int = 64;
 
-/// Loads the driver and asks.
-pub(super) fn ask() -> Result<CudaAnswer, String> {
+/// Loads the driver and queries it.
+pub(super) fn query() -> Result<CudaAnswer, String> {
     let (library, file) = load(&["libcuda.so.1".into(), "libcuda.so".into()])?;
     let mut answer = CudaAnswer { file, ..CudaAnswer::default() };
     if let Err(problem) = fill(&library, &mut answer) {
         answer.problem = Some(problem);
     }
-    // Unloading a driver that has started threads is asking for trouble.
+    // Unloading a driver that has started threads is unsafe.
     std::mem::forget(library);
     Ok(answer)
 }
@@ -39,7 +39,7 @@ fn fill(library: &Library, answer: &mut CudaAnswer) -> Result<(), String> {
         let count = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDeviceGetCount\0");
         check(library, count.map_err(|_| lacks("cuDeviceGetCount"))?(&mut devices), "cuDeviceGetCount")?;
     }
-    for number in 0..devices.clamp(0, MOST_DEVICES) {
+    for number in 0..devices.clamp(0, MAX_DEVICES) {
         answer.devices.push(device(library, number)?);
     }
     answer.is_double = answer.devices.iter().any(|device| device.name.contains(DOUBLE));
@@ -98,7 +98,7 @@ fn lacks(symbol: &str) -> String {
     format!("the library has no {symbol}")
 }
 
-/// Turns a code that is not success into the driver's own words.
+/// Turns an error code into the driver's own message.
 fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
     if code == 0 {
         return Ok(());
@@ -109,9 +109,9 @@ fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
         if let Ok(name) = library.get::<unsafe extern "C" fn(Code, *mut *const c_char) -> Code>(b"cuGetErrorName\0") {
             let _ = name(code, &mut text);
         }
-        let said =
+        let message =
             if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
-        let mend = advice(code).map_or_else(String::new, |mend| format!(": {mend}"));
-        Err(format!("{call} failed with {said}{mend}"))
+        let fix = advice(code).map_or_else(String::new, |fix| format!(": {fix}"));
+        Err(format!("{call} failed with {message}{fix}"))
     }
 }

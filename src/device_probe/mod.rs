@@ -1,7 +1,7 @@
-//! What the GPU libraries of this machine say of themselves: loaded here, asked a few questions, and nothing else.
+//! Loads the GPU libraries of this machine and queries their versions and devices.
 //!
-//! A library that crashes takes the process with it, so the answers are meant to be got in a child process. Carrying data is for the
-//! NCCL backend, which has its own tables of functions.
+//! A library that crashes takes the process with it, so the queries are meant to run in a child process. Communication
+//! is left to the NCCL backend, which has its own function tables.
 
 mod advice;
 mod cublas;
@@ -12,32 +12,32 @@ mod nvml;
 
 pub use advice::advice;
 pub use nccl_files::nccl_files;
-pub use nvml::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY};
+pub use nvml::{MAX_NVLINKS, NVML_LIBRARY, THROTTLE_REASONS};
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What stand-ins for tests call their devices, so that nothing found through them is taken for real.
+/// Device name of the stand-ins for tests, so that their results are never mistaken for real ones.
 const DOUBLE: &str = "commgauge double";
 
-/// A library that can be asked.
+/// A library that can be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// The CUDA driver's.
+    /// The CUDA driver.
     Cuda,
     /// NCCL.
     Nccl,
     /// cuBLAS.
     Cublas,
-    /// NVML, of which the driver's tools are made.
+    /// NVML, on which `nvidia-smi` is based.
     Nvml,
 }
 
 impl Probe {
-    /// All of them.
+    /// All libraries.
     pub const ALL: [Probe; 4] = [Probe::Cuda, Probe::Nccl, Probe::Cublas, Probe::Nvml];
 
-    /// In one word, for a command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Probe::Cuda => "cuda",
@@ -48,20 +48,20 @@ impl Probe {
     }
 }
 
-/// What the CUDA driver says.
+/// Answer of the CUDA driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaAnswer {
     /// The file that was loaded.
     pub file: String,
-    /// True where its devices say that they are stand-ins for tests.
+    /// True if the devices identify themselves as stand-ins for tests.
     pub is_double: bool,
-    /// The newest CUDA that it serves, such as `12.8`.
+    /// The newest CUDA that the driver supports, such as `12.8`.
     pub cuda: String,
     /// Devices that this process may use.
     pub devices: Vec<Device>,
     /// Whether a device (row) can read and write the memory of another (column).
     pub peers: Vec<Vec<bool>>,
-    /// What failed on the way, if anything did.
+    /// The error that ended the query early, if any.
     pub problem: Option<String>,
 }
 
@@ -70,119 +70,120 @@ pub struct CudaAnswer {
 pub struct Device {
     /// Name.
     pub name: String,
-    /// Where it sits, as `0000:3b:00.0`.
+    /// PCI address, as `0000:3b:00.0`.
     pub pci: String,
     /// Bytes of memory.
     pub memory_bytes: u64,
 }
 
-/// What NCCL says.
+/// Answer of NCCL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NcclAnswer {
     /// The file that was loaded.
     pub file: String,
     /// Its version, such as `2.30.7`.
     pub version: String,
-    /// The CUDA that it was built with, such as `12.9`; absent where its file does not tell.
+    /// The CUDA that it was built with, such as `12.9`; absent if its file does not contain it.
     pub cuda: Option<String>,
-    /// Functions that are needed and not there.
+    /// Required functions that are missing.
     pub lacks: Vec<String>,
-    /// Functions that came later and are not there.
+    /// Newer functions that are missing.
     pub lacks_newer: Vec<String>,
-    /// What failed on the way, if anything did.
+    /// The error that ended the query early, if any.
     pub problem: Option<String>,
 }
 
-/// What cuBLAS says.
+/// Answer of cuBLAS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CublasAnswer {
     /// The file that was loaded.
     pub file: String,
     /// Its version, such as `13.1.0`.
     pub version: String,
-    /// Functions that are needed and not there.
+    /// Required functions that are missing.
     pub lacks: Vec<String>,
-    /// What failed on the way, if anything did.
+    /// The error that ended the query early, if any.
     pub problem: Option<String>,
 }
 
-/// What NVML says.
+/// Answer of NVML.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmlAnswer {
     /// Its version.
     pub version: String,
     /// That of the driver.
     pub driver: String,
-    /// Every device of this machine, also those that this process may not use.
+    /// Every device of this machine, including those that this process may not use.
     pub devices: Vec<NvmlDevice>,
-    /// What failed on the way, if anything did.
+    /// The error that ended the query early, if any.
     pub problem: Option<String>,
 }
 
-/// How a device is at this moment; absent is what it does not tell.
+/// State of a device at this moment; fields that it does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmlDevice {
-    /// Why nothing can be asked of it; the rest is then absent.
+    /// Why the device cannot be queried; all other fields are then absent.
     pub problem: Option<String>,
     /// Name.
     pub name: String,
-    /// Where it sits.
+    /// PCI address.
     pub pci: String,
     /// Clock of the multiprocessors.
     pub multiprocessor_clock_mhz: Option<u32>,
-    /// The highest that they can have.
+    /// Maximum clock of the multiprocessors.
     pub highest_multiprocessor_clock_mhz: Option<u32>,
     /// Clock of the memory.
     pub memory_clock_mhz: Option<u32>,
-    /// The highest that it can have.
+    /// Maximum clock of the memory.
     pub highest_memory_clock_mhz: Option<u32>,
     /// Power drawn.
     pub power_watts: Option<u32>,
-    /// Power that it may draw.
+    /// Current power limit.
     pub power_limit_watts: Option<u32>,
-    /// Power that devices of its kind may draw.
+    /// Default power limit of the device.
     pub usual_power_limit_watts: Option<u32>,
     /// Temperature.
     pub temperature_celsius: Option<u32>,
-    /// The temperature from which it slows down.
+    /// Temperature at which it slows down.
     pub slowdown_celsius: Option<u32>,
-    /// Why its clocks are held back, by name.
+    /// Names of the reasons why its clocks are throttled.
     pub held_back_by: Vec<String>,
-    /// True where it has nothing to do, so that its clocks may be low.
+    /// True if it is idle, so that its clocks may be low.
     pub is_idle: bool,
-    /// NVLinks that it has.
+    /// Number of NVLinks.
     pub nvlinks: u32,
-    /// NVLinks that are up.
+    /// Number of active NVLinks.
     pub nvlinks_active: u32,
-    /// Whether memory errors are corrected: now, and after a restart.
+    /// ECC mode: now, and after a restart.
     pub ecc: Option<(bool, bool)>,
-    /// Memory errors that could not be corrected, since the driver was loaded.
+    /// Uncorrected memory errors since the driver was loaded.
     pub uncorrected_errors: Option<u64>,
-    /// Whether it is divided: now, and after a reset.
+    /// MIG mode: now, and after a reset.
     pub mig: Option<(bool, bool)>,
-    /// Whether the driver stays loaded while nobody uses the device.
+    /// Whether persistence mode is on, which keeps the driver loaded while no process uses the device.
     pub is_persistent: Option<bool>,
 }
 
-/// Loads the library in this process, asks it, and gives the answer as JSON.
+/// Loads the library in this process, queries it, and returns the answer as JSON.
 ///
 /// # Errors
 /// Why the library cannot be loaded.
 pub fn answer(probe: Probe, named: Option<&Path>) -> Result<String, String> {
     let text = match probe {
-        Probe::Cuda => serde_json::to_string(&cuda::ask()?),
-        Probe::Nccl => serde_json::to_string(&nccl_library::ask(named)?),
-        Probe::Cublas => serde_json::to_string(&cublas::ask(named)?),
-        Probe::Nvml => serde_json::to_string(&nvml::ask()?),
+        Probe::Cuda => serde_json::to_string(&cuda::query()?),
+        Probe::Nccl => serde_json::to_string(&nccl_library::query(named)?),
+        Probe::Cublas => serde_json::to_string(&cublas::query(named)?),
+        Probe::Nvml => serde_json::to_string(&nvml::query()?),
     };
     text.map_err(|cause| cause.to_string())
 }
 
-/// Loads the first library that is there, by its names.
+/// Loads the first library of these names that exists.
 fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), String> {
     let mut problems = Vec::new();
     for name in names {
-        // SAFETY: loading runs the library's initialisers, which is what looking at it means; the process does little else.
+        // SAFETY: loading runs the library's initialisers, which is the purpose of a probe; the process does little
+        // else.
         match unsafe { libloading::Library::new(name) } {
             Ok(library) => return Ok((library, file_of(&name.to_string_lossy()))),
             Err(error) => {
@@ -218,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_no_nccl_is_told_by_its_file() {
-        // Any library that is mapped already will do.
+    fn a_library_that_is_not_nccl_is_reported_with_its_file() {
+        // Any library that is already mapped works for this test.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libc.so"));
         let Some(libc) = libc else { return };
         assert_eq!(file_of("libc.so.6"), libc);
         let text = answer(Probe::Nccl, Some(Path::new(libc))).expect("loaded");
-        let said: NcclAnswer = serde_json::from_str(&text).unwrap();
-        assert!(said.problem.is_some_and(|problem| problem.contains("no ncclGetVersion")), "{text}");
+        let parsed: NcclAnswer = serde_json::from_str(&text).unwrap();
+        assert!(parsed.problem.is_some_and(|problem| problem.contains("no ncclGetVersion")), "{text}");
     }
 }

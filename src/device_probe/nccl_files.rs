@@ -1,10 +1,10 @@
-//! Under which names NCCL is looked for: where the system looks for libraries, then among the Python packages of the environment that
-//! commgauge was installed into (`pip install nvidia-nccl-cu12`).
+//! Candidate file names of NCCL: the system's library search path first, then the Python packages of the environment
+//! that commgauge was installed into (`pip install nvidia-nccl-cu12`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The names to load NCCL by, one after the other: the file that was named and no other, or those of an unnamed one.
+/// File names to try in order: only the named file if there is one, else the default candidates.
 pub fn nccl_files(named: Option<&Path>) -> Vec<OsString> {
     if let Some(path) = named {
         return vec![path.as_os_str().to_owned()];
@@ -14,7 +14,7 @@ pub fn nccl_files(named: Option<&Path>) -> Vec<OsString> {
     unnamed.into_iter().chain(packaged.into_iter().map(PathBuf::into_os_string)).collect()
 }
 
-/// NCCL's files in the Python packages of a program that lies in `PREFIX/bin`, or in `PREFIX/lib/commgauge/MPI`.
+/// NCCL's files in the Python packages of a program in `PREFIX/bin` or `PREFIX/lib/commgauge/MPI`.
 fn in_python_packages(own: &Path) -> Vec<PathBuf> {
     let folder = own.parent().unwrap_or(own);
     let in_bin = folder.ends_with("bin").then(|| folder.parent()).flatten();

@@ -1,4 +1,4 @@
-//! The questions to NCCL: its version, the CUDA that it was built with, and which functions it has. Nothing of it is started.
+//! Queries NCCL: its version, the CUDA that it was built with, and which functions it has. No communicator is created.
 
 use super::{NcclAnswer, load, nccl_files};
 use memchr::memmem;
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What the backend cannot do without.
+/// Functions that the backend requires.
 const NEEDED: [&str; 15] = [
     "ncclGetUniqueId",
     "ncclCommInitRankConfig",
@@ -26,7 +26,7 @@ const NEEDED: [&str; 15] = [
     "ncclRecv",
 ];
 
-/// What came later, and the version that first had it.
+/// Newer functions, and the version that introduced each.
 const NEWER: [(&str, &str); 6] = [
     ("ncclCommSplit", "2.18"),
     ("ncclCommRegister", "2.19"),
@@ -36,8 +36,8 @@ const NEWER: [(&str, &str); 6] = [
     ("ncclScatter", "2.28"),
 ];
 
-/// Loads the library and asks.
-pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
+/// Loads the library and queries it.
+pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     let (library, file) = load(&nccl_files(named))?;
     let cuda = File::open(&file).ok().and_then(built_with);
     let mut answer = NcclAnswer { file, cuda, ..NcclAnswer::default() };
@@ -51,7 +51,7 @@ pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
             failed => answer.problem = Some(format!("ncclGetVersion failed with {failed}")),
         },
     }
-    // SAFETY: only whether it is there matters; nothing is called.
+    // SAFETY: only the presence of the symbol is checked; nothing is called.
     let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
     answer.lacks = NEEDED.iter().filter(|symbol| !has(symbol)).map(|symbol| (*symbol).to_owned()).collect();
     let newer = NEWER.iter().filter(|(symbol, _)| !has(symbol));
@@ -60,8 +60,9 @@ pub(super) fn ask(named: Option<&Path>) -> Result<NcclAnswer, String> {
     Ok(answer)
 }
 
-/// The CUDA in the banner of a library's file, such as `12.9`: `NCCL version 2.30.7+cuda12.9` (nccl, src/init.cc, `VERSION_STRING`). No
-/// function tells it. Read up to the banner, which stands before the code for devices, that is hundreds of megabytes.
+/// The CUDA version in the banner of a library's file, such as `12.9`: `NCCL version 2.30.7+cuda12.9` (nccl,
+/// src/init.cc, `VERSION_STRING`). No function returns it. The file is read only up to the banner, which precedes the
+/// hundreds of megabytes of device code.
 fn built_with(mut file: impl Read) -> Option<String> {
     const BANNER: &[u8] = b"NCCL version ";
     const LONGEST: usize = 64;
@@ -70,7 +71,7 @@ fn built_with(mut file: impl Read) -> Option<String> {
     loop {
         let count = file.read(&mut chunk).ok().filter(|count| *count > 0);
         bytes.extend(&chunk[..count.unwrap_or(0)]);
-        // At the end of the file a banner may be shorter; before, the rest of it may be yet to come.
+        // At the end of the file a banner may be shorter; before that, the rest of it may not have been read yet.
         let is_whole = |at: &usize| count.is_none() || at + LONGEST <= bytes.len();
         let banners = finder.find_iter(&bytes).filter(is_whole);
         let found = banners.filter_map(|at| cuda_of(&bytes[at + BANNER.len()..])).next();

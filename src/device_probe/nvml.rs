@@ -1,4 +1,4 @@
-//! The questions to NVML: how each device of this machine is at this moment. Nothing is changed.
+//! Queries NVML for the current state of each device. Nothing is changed.
 
 use super::{NvmlAnswer, NvmlDevice};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -6,13 +6,13 @@ use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, Temper
 use nvml_wrapper::{Device, Nvml};
 use std::ffi::OsStr;
 
-/// The file of the driver's packages; the name without a number comes with packages for developers only.
+/// Library of the driver packages; the name without a version comes with development packages only.
 pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
-/// No device has more links.
-pub const MOST_NVLINKS: u32 = 36;
+/// Maximum number of links of any device.
+pub const MAX_NVLINKS: u32 = 36;
 
-/// What is a reason to be slower than usual, by the names that `nvidia-smi -q` has for them.
-pub const HELD_BACK: [(ThrottleReasons, &str); 6] = [
+/// Throttle reasons that reduce performance, by the names that `nvidia-smi -q` uses.
+pub const THROTTLE_REASONS: [(ThrottleReasons, &str); 6] = [
     (ThrottleReasons::SW_POWER_CAP, "power cap"),
     (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
     (ThrottleReasons::SYNC_BOOST, "sync boost"),
@@ -21,8 +21,8 @@ pub const HELD_BACK: [(ThrottleReasons, &str); 6] = [
     (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
 ];
 
-/// Loads the library and asks.
-pub(super) fn ask() -> Result<NvmlAnswer, String> {
+/// Loads the library and queries it.
+pub(super) fn query() -> Result<NvmlAnswer, String> {
     let nvml = Nvml::builder()
         .lib_path(OsStr::new(NVML_LIBRARY))
         .init()
@@ -38,7 +38,7 @@ pub(super) fn ask() -> Result<NvmlAnswer, String> {
             for number in 0..devices {
                 match nvml.device_by_index(number) {
                     Ok(device) => answer.devices.push(describe(&device)),
-                    // One that fell off the bus is counted and cannot be opened.
+                    // A device that fell off the bus is counted but cannot be opened.
                     Err(error) => {
                         answer.devices.push(NvmlDevice { problem: Some(error.to_string()), ..NvmlDevice::default() })
                     }
@@ -52,9 +52,8 @@ pub(super) fn ask() -> Result<NvmlAnswer, String> {
 fn describe(device: &Device) -> NvmlDevice {
     let watts = |milliwatts: u32| milliwatts / 1000;
     let reasons = device.current_throttle_reasons().ok();
-    let held = |reasons: ThrottleReasons| HELD_BACK.iter().filter(move |(one, _)| reasons.contains(*one));
-    let links: Vec<bool> =
-        (0..MOST_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok()).collect();
+    let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
+    let links: Vec<bool> = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok()).collect();
     NvmlDevice {
         problem: None,
         name: device.name().unwrap_or_default(),
@@ -84,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nvml_is_missing_that_is_said_by_its_file() {
-        match ask() {
+    fn a_missing_nvml_is_reported_with_its_file() {
+        match query() {
             Err(reason) => assert!(reason.contains(NVML_LIBRARY), "{reason}"),
-            // On a host with GPUs it answers.
+            // A host with GPUs has a driver version.
             Ok(answer) => assert!(!answer.driver.is_empty()),
         }
     }

@@ -1,4 +1,4 @@
-//! Who can carry calls out here: one sentence for each backend.
+//! Availability of each backend on this machine, as one sentence each.
 
 use super::document::BackendVerdict;
 use crate::device_probe::{CudaAnswer, NcclAnswer};
@@ -8,20 +8,20 @@ type Part<T> = Result<T, (String, Option<String>)>;
 pub(super) fn verdicts(mpi: &Part<String>, cuda: &Part<CudaAnswer>, nccl: &Part<NcclAnswer>) -> Vec<BackendVerdict> {
     let verdict = |name: &str, ready: Result<String, (String, Option<String>)>| match ready {
         Ok(reason) => BackendVerdict { name: name.to_owned(), ready: true, reason, mend: None },
-        Err((reason, mend)) => BackendVerdict { name: name.to_owned(), ready: false, reason, mend },
+        Err((reason, fix)) => BackendVerdict { name: name.to_owned(), ready: false, reason, mend: fix },
     };
     let simulated = "in this process, on any machine file; needs nothing".to_owned();
     vec![
         verdict("mpi", mpi.clone().map(|launcher| format!("host memory, launched by {launcher}"))),
-        verdict("nccl", all_of_nccl(mpi, cuda, nccl)),
+        verdict("nccl", nccl_verdict(mpi, cuda, nccl)),
         verdict("simulated", Ok(simulated)),
     ]
 }
 
-fn all_of_nccl(mpi: &Part<String>, cuda: &Part<CudaAnswer>, nccl: &Part<NcclAnswer>) -> Part<String> {
+fn nccl_verdict(mpi: &Part<String>, cuda: &Part<CudaAnswer>, nccl: &Part<NcclAnswer>) -> Part<String> {
     let cuda = cuda.clone()?;
     let nccl = nccl.clone()?;
-    mpi.clone().map_err(|(reason, mend)| (format!("its ranks are launched by MPI, and {reason}"), mend))?;
+    mpi.clone().map_err(|(reason, fix)| (format!("its ranks are launched by MPI, and {reason}"), fix))?;
     let devices = match cuda.devices.len() {
         1 => "1 device".to_owned(),
         many => format!("{many} devices"),

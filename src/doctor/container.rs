@@ -1,9 +1,9 @@
-//! Whether this runs in a container, and what that changes.
+//! Detects whether this process runs in a container, and reports the consequences.
 
 use super::document::{Finding, Section, State};
 use super::system::System;
 
-pub(super) fn look(system: &dyn System) -> Section {
+pub(super) fn check(system: &dyn System) -> Section {
     let mut findings = vec![kind(system)];
     if let Some(scope) =
         system.read("/proc/sys/kernel/yama/ptrace_scope").and_then(|text| text.trim().parse::<u32>().ok())
@@ -13,7 +13,7 @@ pub(super) fn look(system: &dyn System) -> Section {
             "ptrace_scope is {scope}: MPI cannot copy straight between processes, so large messages on a host are slower"
         );
         findings.push(
-            Finding::new("copying between ranks", State::Warning, found).mend("sysctl kernel.yama.ptrace_scope=1"),
+            Finding::new("copying between ranks", State::Warning, found).with_fix("sysctl kernel.yama.ptrace_scope=1"),
         );
     }
     Section::new("Container", findings)
@@ -21,16 +21,16 @@ pub(super) fn look(system: &dyn System) -> Section {
 
 fn kind(system: &dyn System) -> Finding {
     let item = "container";
-    let said = |name: &str| system.variable(name).filter(|value| !value.is_empty());
-    let kind = if said("KUBERNETES_SERVICE_HOST").is_some() {
+    let set_value = |name: &str| system.variable(name).filter(|value| !value.is_empty());
+    let kind = if set_value("KUBERNETES_SERVICE_HOST").is_some() {
         "a pod of Kubernetes".to_owned()
-    } else if let Some(name) = said("APPTAINER_NAME").or_else(|| said("SINGULARITY_NAME")) {
+    } else if let Some(name) = set_value("APPTAINER_NAME").or_else(|| set_value("SINGULARITY_NAME")) {
         format!("Apptainer or Singularity ({name})")
     } else if system.exists("/run/.containerenv") {
         "Podman".to_owned()
     } else if system.exists("/.dockerenv") {
         "Docker".to_owned()
-    } else if let Some(name) = said("container") {
+    } else if let Some(name) = set_value("container") {
         name
     } else {
         return Finding::new(item, State::Note, "none that can be seen");

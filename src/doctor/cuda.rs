@@ -1,27 +1,27 @@
-//! The GPU driver: its kernel module, its library, the devices, and which of them reach each other's memory.
+//! Checks the GPU driver: its kernel module, its library, the devices, and their peer access.
 
 use super::document::{Finding, Part, Section, State};
-use super::system::{Answer, Question, System};
+use super::system::{Query, Response, System};
 use crate::device_probe::{CudaAnswer, Probe};
 use crate::units::Bytes;
 
 const NVIDIA: &str = "0x10de";
 const INSTALL: &str = "install NVIDIA's driver; inside a container start it with GPUs (docker run --gpus all, enroot, or a Kubernetes limit nvidia.com/gpu)";
 
-/// What was found, and how many devices there are.
+/// Findings about CUDA, and the number of devices.
 pub(super) struct Cuda {
     pub section: Section,
     pub ready: Result<CudaAnswer, (String, Option<String>)>,
     pub devices: usize,
 }
 
-pub(super) fn look(system: &dyn System) -> Cuda {
+pub(super) fn check(system: &dyn System) -> Cuda {
     let mut findings = vec![kernel_module(system), device_files(system)];
     let part = library(system);
     findings.extend(part.section.findings);
     let section = Section::new("CUDA", findings);
     let devices = part.ready.as_ref().map_or(0, |answer| answer.devices.len());
-    // The library's own trouble is the consequence, the module's the cause.
+    // An error of the library is a consequence, one of the module the cause.
     let ready = match (section.first_fault(), part.ready) {
         (Some(fault), Err(_)) => Err(fault),
         (_, ready) => ready,
@@ -29,9 +29,9 @@ pub(super) fn look(system: &dyn System) -> Cuda {
     Cuda { section, ready, devices }
 }
 
-/// The finding about a library that was built with this CUDA: `state` and a fix where that is of a later major number than the driver
-/// serves. Within a major number any driver runs any library (NVIDIA, CUDA Compatibility, minor versions). `package` is the Python
-/// package, less the driver's major number.
+/// Reports a library that was built with this CUDA: with `state` and a fix if its major version is newer than the
+/// driver supports. Within a major version any driver runs any library (NVIDIA, CUDA Compatibility, minor versions).
+/// `package` is the Python package without the driver's major version.
 pub(super) fn fitting(
     found: String,
     built_with: &str,
@@ -44,7 +44,7 @@ pub(super) fn fitting(
         (Some(library), Some(served), Some(driver)) if library > driver => {
             let found = format!("{found}; the driver serves CUDA {served}, for which it is too new");
             Finding::new("library", state, found)
-                .mend(format!("install a newer driver, or the Python package {package}{driver}"))
+                .with_fix(format!("install a newer driver, or the Python package {package}{driver}"))
         }
         _ => Finding::new("library", State::Fine, found),
     }
@@ -63,7 +63,7 @@ fn kernel_module(system: &dyn System) -> Finding {
     let folder = "/sys/bus/pci/devices";
     let is_gpu = |name: &String| {
         let read = |file: &str| system.read(&format!("{folder}/{name}/{file}")).unwrap_or_default();
-        // Class 03 is display, which data-centre GPUs are too, as 3D controllers.
+        // Class 03 is display, which includes data-centre GPUs (as 3D controllers).
         read("vendor").trim() == NVIDIA && read("class").trim().starts_with("0x03")
     };
     let gpus = system.list(folder).unwrap_or_default().into_iter().filter(is_gpu).count();
@@ -74,7 +74,7 @@ fn kernel_module(system: &dyn System) -> Finding {
             State::Broken,
             format!("{n} NVIDIA GPUs are on the PCI bus, but no driver is loaded for them"),
         )
-        .mend(INSTALL),
+        .with_fix(INSTALL),
     }
 }
 
@@ -86,13 +86,13 @@ fn device_files(system: &dyn System) -> Finding {
     let gpus = names.iter().filter(is_gpu).count();
     let has = |name: &str| names.iter().any(|other| other == name);
     match gpus {
-        0 => Finding::new("device files", State::Missing, "there is no /dev/nvidia0").mend(INSTALL),
+        0 => Finding::new("device files", State::Missing, "there is no /dev/nvidia0").with_fix(INSTALL),
         n if !has("nvidia-uvm") => Finding::new(
             "device files",
             State::Broken,
             format!("{n} devices, but no /dev/nvidia-uvm, without which CUDA does not start"),
         )
-        .mend("load the module: nvidia-modprobe -u, or modprobe nvidia-uvm"),
+        .with_fix("load the module: nvidia-modprobe -u, or modprobe nvidia-uvm"),
         n => {
             Finding::new("device files", State::Fine, format!("/dev/nvidia0 to /dev/nvidia{}, /dev/nvidia-uvm", n - 1))
         }
@@ -105,17 +105,17 @@ fn library(system: &dyn System) -> Part<CudaAnswer> {
         let fault = section.first_fault().unwrap_or_default();
         Part { section, ready: Err(fault) }
     };
-    let text = match system.ask(Question::Library(Probe::Cuda)) {
-        Answer::Text(text) => text,
-        Answer::Absent(why) | Answer::Failed(why) => {
+    let text = match system.query(Query::Library(Probe::Cuda)) {
+        Response::Text(text) => text,
+        Response::Absent(why) | Response::Failed(why) => {
             let found = format!("libcuda.so.1 cannot be loaded: {why}");
-            return failed(Finding::new("libcuda", State::Missing, found).mend(INSTALL));
+            return failed(Finding::new("libcuda", State::Missing, found).with_fix(INSTALL));
         }
-        Answer::Died(how) => {
+        Response::Died(how) => {
             let found = format!("asking libcuda ended badly: {how}");
             return failed(
                 Finding::new("libcuda", State::Broken, found)
-                    .mend("look at `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
+                    .with_fix("look at `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
             );
         }
     };
@@ -135,11 +135,11 @@ fn library(system: &dyn System) -> Part<CudaAnswer> {
     let fault = match (&answer.problem, answer.devices.len()) {
         (Some(problem), _) => Some(
             Finding::new("devices", State::Broken, format!("{problem}{visible}"))
-                .mend("look at `nvidia-smi`; is the driver of the same version as the kernel module?"),
+                .with_fix("look at `nvidia-smi`; is the driver of the same version as the kernel module?"),
         ),
         (None, 0) => Some(
             Finding::new("devices", State::Missing, format!("the driver finds no device{visible}"))
-                .mend("is CUDA_VISIBLE_DEVICES empty, or were no GPUs requested from the scheduler?"),
+                .with_fix("is CUDA_VISIBLE_DEVICES empty, or were no GPUs requested from the scheduler?"),
         ),
         (None, _) => None,
     };
@@ -154,7 +154,7 @@ fn library(system: &dyn System) -> Part<CudaAnswer> {
     Part { section, ready }
 }
 
-/// The matrix of peer access: a row for each device, `x` where it reaches the column's memory.
+/// Checks peer access: prints a row for each device, with `x` if it can access the memory of the column's device.
 fn peers(answer: &CudaAnswer) -> Vec<Finding> {
     let devices = answer.devices.len();
     if devices < 2 || answer.peers.len() != devices {
@@ -170,8 +170,8 @@ fn peers(answer: &CudaAnswer) -> Vec<Finding> {
         )];
     }
     let found = format!("{reached} of {pairs} ordered pairs of devices reach each other's memory");
-    let mend = "other pairs go through host memory; look at `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG forbid it)";
-    let mut findings = vec![Finding::new("peer access", State::Warning, found).mend(mend)];
+    let fix = "other pairs go through host memory; look at `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG forbid it)";
+    let mut findings = vec![Finding::new("peer access", State::Warning, found).with_fix(fix)];
     for (number, row) in answer.peers.iter().enumerate() {
         let cells: Vec<&str> = row
             .iter()

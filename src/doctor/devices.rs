@@ -1,56 +1,56 @@
-//! How the devices are, by NVML: what makes them slower than they should be, and what to do about it.
+//! State of the devices according to NVML: reasons for reduced performance, with a fix for each.
 
 use super::document::{Finding, Section, State};
-use super::system::{Answer, Question, System};
+use super::system::{Query, Response, System};
 use crate::device_probe::{NvmlAnswer, NvmlDevice, Probe};
 
 const INSTALL: &str = "libnvidia-ml.so.1 comes with NVIDIA's driver; in a container it needs the capability `utility` (NVIDIA_DRIVER_CAPABILITIES=compute,utility). Without it records say nothing about clocks, power and temperature";
 
-/// Devices that are at hand, by the driver: where there are none, NVML is not missed.
-pub(super) fn look(system: &dyn System, devices: usize) -> Section {
+/// `devices` is the number of devices according to the driver: without any, NVML is not needed.
+pub(super) fn check(system: &dyn System, devices: usize) -> Section {
     let missing = if devices > 0 { State::Warning } else { State::Note };
-    let findings = match system.ask(Question::Library(Probe::Nvml)) {
-        Answer::Absent(why) | Answer::Failed(why) => {
+    let findings = match system.query(Query::Library(Probe::Nvml)) {
+        Response::Absent(why) | Response::Failed(why) => {
             let finding = Finding::new("NVML", missing, format!("it cannot be used: {why}"));
-            vec![if devices > 0 { finding.mend(INSTALL) } else { finding }]
+            vec![if devices > 0 { finding.with_fix(INSTALL) } else { finding }]
         }
-        Answer::Died(how) => {
+        Response::Died(how) => {
             let found = format!("asking NVML ended badly: {how}");
             vec![
                 Finding::new("NVML", State::Warning, found)
-                    .mend("does `nvidia-smi` answer? If not, look at dmesg for XID errors, and restart the host"),
+                    .with_fix("does `nvidia-smi` answer? If not, look at dmesg for XID errors, and restart the host"),
             ]
         }
-        Answer::Text(text) => match serde_json::from_str::<NvmlAnswer>(&text) {
-            Ok(answer) => told(&answer),
+        Response::Text(text) => match serde_json::from_str::<NvmlAnswer>(&text) {
+            Ok(answer) => nvml_findings(&answer),
             Err(cause) => vec![Finding::new("NVML", State::Warning, format!("its answer does not read: {cause}"))],
         },
     };
     Section::new("Devices now (NVML)", findings)
 }
 
-fn told(answer: &NvmlAnswer) -> Vec<Finding> {
+fn nvml_findings(answer: &NvmlAnswer) -> Vec<Finding> {
     let mut findings = vec![Finding::new("NVML", State::Fine, format!("{}, driver {}", answer.version, answer.driver))];
     if let Some(problem) = &answer.problem {
-        findings.push(Finding::new("devices", State::Warning, problem.clone()).mend("does `nvidia-smi` answer?"));
+        findings.push(Finding::new("devices", State::Warning, problem.clone()).with_fix("does `nvidia-smi` answer?"));
     }
     for (number, device) in answer.devices.iter().enumerate() {
         findings.extend(one(&format!("device {number}"), number, device));
     }
-    findings.extend(unlike(&answer.devices));
+    findings.extend(differing(&answer.devices));
     findings
 }
 
-/// How a device is, in one line, and then what is wrong with it.
+/// Findings about one device: a summary line, then its problems.
 fn one(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
     if let Some(problem) = &device.problem {
-        let mend = "it may have fallen off the bus: look at dmesg for XID 79, and restart the host";
-        return vec![Finding::new(item, State::Broken, format!("it cannot be opened: {problem}")).mend(mend)];
+        let fix = "it may have fallen off the bus: look at dmesg for XID 79, and restart the host";
+        return vec![Finding::new(item, State::Broken, format!("it cannot be opened: {problem}")).with_fix(fix)];
     }
-    let doubts = doubts(number, device);
-    let state = if doubts.is_empty() { State::Fine } else { State::Note };
+    let problems = problems(number, device);
+    let state = if problems.is_empty() { State::Fine } else { State::Note };
     let mut findings = vec![Finding::new(item, state, summary(device))];
-    findings.extend(doubts.into_iter().map(|(state, found, mend)| Finding::new(item, state, found).mend(mend)));
+    findings.extend(problems.into_iter().map(|(state, found, fix)| Finding::new(item, state, found).with_fix(fix)));
     findings
 }
 
@@ -79,35 +79,35 @@ fn summary(device: &NvmlDevice) -> String {
     parts.join(", ")
 }
 
-type Doubt = (State, String, String);
+type Problem = (State, String, String);
 
-fn doubts(number: usize, device: &NvmlDevice) -> Vec<Doubt> {
-    let mut doubts: Vec<Doubt> = Vec::new();
-    let mut doubt = |found: String, mend: String| doubts.push((State::Warning, found, mend));
+fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut add_problem = |found: String, fix: String| problems.push((State::Warning, found, fix));
     for reason in &device.held_back_by {
-        doubt(format!("its clocks are held back by {reason}"), held_back(reason, number));
+        add_problem(format!("its clocks are held back by {reason}"), throttle_fix(reason, number));
     }
     if let (Some(limit), Some(usual)) = (device.power_limit_watts, device.usual_power_limit_watts)
         && limit < usual
     {
         let found = format!("its power is limited to {limit} W, of {usual} W that are usual");
-        doubt(found, format!("unless that is wanted: nvidia-smi -i {number} -pl {usual}"));
+        add_problem(found, format!("unless that is wanted: nvidia-smi -i {number} -pl {usual}"));
     }
     if let (Some(now), Some(slow)) = (device.temperature_celsius, device.slowdown_celsius)
         && now + 5 >= slow
     {
-        doubt(
+        add_problem(
             format!("{now} C is near {slow} C, from which it slows down"),
             "look at the airflow or coolant of this host, and at its neighbours".to_owned(),
         );
     }
     if device.nvlinks_active < device.nvlinks {
         let found = format!("{} of its {} NVLinks are down", device.nvlinks - device.nvlinks_active, device.nvlinks);
-        doubt(found, "look at `nvidia-smi nvlink -s`, at the fabric manager (systemctl status nvidia-fabricmanager), and reset the device".to_owned());
+        add_problem(found, "look at `nvidia-smi nvlink -s`, at the fabric manager (systemctl status nvidia-fabricmanager), and reset the device".to_owned());
     }
     if let Some(errors) = device.uncorrected_errors.filter(|errors| *errors > 0) {
         let found = format!("{errors} uncorrected memory errors since the driver was loaded");
-        doubt(
+        add_problem(
             found,
             format!(
                 "look at `nvidia-smi -i {number} -q -d ECC,ROW_REMAPPER`; reset it, and replace it if they come again"
@@ -116,37 +116,37 @@ fn doubts(number: usize, device: &NvmlDevice) -> Vec<Doubt> {
     }
     match device.ecc {
         Some((true, true)) | None => {}
-        Some((false, false)) => doubt(
+        Some((false, false)) => add_problem(
             "ECC is off: a bit that turns over is not noticed, and memory is a little faster than elsewhere".to_owned(),
             format!("unless that is wanted: nvidia-smi -i {number} -e 1, and restart"),
         ),
-        Some(_) => doubt(
+        Some(_) => add_problem(
             "ECC changes with the next restart".to_owned(),
             "restart, so that it is what was requested".to_owned(),
         ),
     }
     match device.mig {
-        Some((true, _)) => doubt(
+        Some((true, _)) => add_problem(
             "MIG is on: a rank has a part of the device, and NCCL has no NVLink".to_owned(),
             format!("for whole devices: nvidia-smi -i {number} -mig 0, and a reset"),
         ),
-        Some((false, true)) => doubt(
+        Some((false, true)) => add_problem(
             "MIG will be on after a reset".to_owned(),
             format!("for whole devices: nvidia-smi -i {number} -mig 0"),
         ),
         _ => {}
     }
     if device.is_persistent == Some(false) {
-        doubt(
+        add_problem(
             "persistence is off: where nothing else uses it, the driver starts anew with every run, and clocks with it"
                 .to_owned(),
             "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1".to_owned(),
         );
     }
-    doubts
+    problems
 }
 
-fn held_back(reason: &str, number: usize) -> String {
+fn throttle_fix(reason: &str, number: usize) -> String {
     match reason {
         "power cap" => {
             format!("at full load that is as it should be; when idle, look at `nvidia-smi -i {number} -q -d POWER`")
@@ -162,8 +162,8 @@ fn held_back(reason: &str, number: usize) -> String {
     }
 }
 
-/// Devices of one host that differ: the slowest sets the pace.
-fn unlike(devices: &[NvmlDevice]) -> Option<Finding> {
+/// Reports different devices on one host: the slowest determines the speed.
+fn differing(devices: &[NvmlDevice]) -> Option<Finding> {
     let readable: Vec<&NvmlDevice> = devices.iter().filter(|device| device.problem.is_none()).collect();
     let mut models: Vec<&str> = readable.iter().map(|device| device.name.as_str()).collect();
     models.sort_unstable();
@@ -178,6 +178,6 @@ fn unlike(devices: &[NvmlDevice]) -> Option<Finding> {
     };
     Some(
         Finding::new("all devices", State::Warning, found)
-            .mend("the slowest sets the pace of every collective; choose like ones with --device-map"),
+            .with_fix("the slowest sets the pace of every collective; choose like ones with --device-map"),
     )
 }

@@ -1,4 +1,4 @@
-//! What the doctor found, as data; `commgauge doctor --format json` prints it.
+//! The doctor's report, as data; `commgauge doctor --format json` prints it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -92,19 +92,20 @@ impl State {
 }
 
 impl Finding {
-    /// Something that was found, and is so.
+    /// A finding without a fix.
     pub(super) fn new(item: &str, state: State, found: impl Into<String>) -> Finding {
         Finding { item: item.to_owned(), state, found: found.into(), mend: None }
     }
 
-    /// With what to do about it.
-    pub(super) fn mend(mut self, mend: impl Into<String>) -> Finding {
-        self.mend = Some(mend.into());
+    /// Adds the fix.
+    pub(super) fn with_fix(mut self, fix: impl Into<String>) -> Finding {
+        self.mend = Some(fix.into());
         self
     }
 }
 
-/// What a part came to: its findings, and what it has to offer, or why it has nothing and what to do.
+/// Result of examining one component: its findings, and what it provides, or why it provides nothing and how to fix
+/// that.
 pub(super) struct Part<T> {
     pub section: Section,
     pub ready: Result<T, (String, Option<String>)>,
@@ -115,7 +116,7 @@ impl Section {
         Section { name: name.to_owned(), findings }
     }
 
-    /// The first finding that keeps something from running, and its fix.
+    /// The first finding that prevents a backend from running, and its fix.
     pub(super) fn first_fault(&self) -> Option<(String, Option<String>)> {
         let fault = self.findings.iter().find(|one| matches!(one.state, State::Missing | State::Broken))?;
         Some((fault.found.clone(), fault.mend.clone()))

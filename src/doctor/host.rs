@@ -1,19 +1,19 @@
-//! What the host allows: locked memory, open files, shared memory, cores.
+//! Checks limits of the host: locked memory, open files, shared memory, cores.
 
 use super::document::{Finding, Section, State};
 use super::system::System;
 use crate::units::Bytes;
 
-/// What containers have unless told otherwise, and which is too little for several ranks.
+/// The default size in containers, which is too small for several ranks.
 const SMALL_SHARED_MEMORY: u64 = 64 << 20;
-/// Of this, MPI and NCCL of eight ranks want a part at least.
-const ENOUGH_SHARED_MEMORY: u64 = 1 << 30;
+/// MPI and NCCL use a part of this for eight ranks.
+const SUFFICIENT_SHARED_MEMORY: u64 = 1 << 30;
 /// RDMA transports lock the memory of their buffers.
-const ENOUGH_LOCKED: u64 = 1 << 30;
-/// Files of a rank that talks to some hundred others over TCP.
-const ENOUGH_FILES: u64 = 1024;
+const SUFFICIENT_LOCKED_BYTES: u64 = 1 << 30;
+/// Files that a rank with some hundred TCP connections needs.
+const SUFFICIENT_FILES: u64 = 1024;
 
-pub(super) fn look(system: &dyn System) -> Section {
+pub(super) fn check(system: &dyn System) -> Section {
     let (locked, files) = system.limits();
     let has_rdma = system.list("/sys/class/infiniband").is_some_and(|list| !list.is_empty());
     let mut findings = vec![memory_lock(locked, has_rdma), open_files(files), shared_memory(system)];
@@ -33,12 +33,12 @@ fn memory_lock(limit: Option<u64>, has_rdma: bool) -> Finding {
     let item = "memory lock limit";
     match limit {
         None => Finding::new(item, State::Fine, "unlimited"),
-        Some(bytes) if has_rdma && bytes < ENOUGH_LOCKED => Finding::new(
+        Some(bytes) if has_rdma && bytes < SUFFICIENT_LOCKED_BYTES => Finding::new(
             item,
             State::Warning,
             format!("{}, too little for RDMA adapters", Bytes(bytes)),
         )
-        .mend(
+        .with_fix(
             "ulimit -l unlimited (limits.conf, LimitMEMLOCK of slurmd or containerd, docker run --ulimit memlock=-1)",
         ),
         Some(bytes) => Finding::new(item, State::Note, format!("{}, enough without RDMA adapters", Bytes(bytes))),
@@ -49,9 +49,9 @@ fn open_files(limit: Option<u64>) -> Finding {
     let item = "open files";
     match limit {
         None => Finding::new(item, State::Fine, "unlimited"),
-        Some(files) if files < ENOUGH_FILES => {
+        Some(files) if files < SUFFICIENT_FILES => {
             Finding::new(item, State::Warning, format!("{files}, fewer than a rank with many peers needs over TCP"))
-                .mend("ulimit -n 65536")
+                .with_fix("ulimit -n 65536")
         }
         Some(files) => Finding::new(item, State::Fine, files.to_string()),
     }
@@ -59,25 +59,25 @@ fn open_files(limit: Option<u64>) -> Finding {
 
 fn shared_memory(system: &dyn System) -> Finding {
     let item = "/dev/shm";
-    let mend = "make it larger: docker run --shm-size=8g, a Kubernetes emptyDir with medium Memory, or mount -o remount,size=8g /dev/shm";
+    let fix = "make it larger: docker run --shm-size=8g, a Kubernetes emptyDir with medium Memory, or mount -o remount,size=8g /dev/shm";
     let Some(volume) = system.volume("/dev/shm") else {
-        return Finding::new(item, State::Warning, "not there: ranks of this host cannot share memory").mend(mend);
+        return Finding::new(item, State::Warning, "not there: ranks of this host cannot share memory").with_fix(fix);
     };
     let found = format!("{}, {} free", Bytes(volume.bytes), Bytes(volume.free_bytes));
     match (volume.bytes, volume.free_bytes) {
         (all, _) if all <= SMALL_SHARED_MEMORY => {
             Finding::new(item, State::Warning, format!("{found}: as containers have it, too little for several ranks"))
-                .mend(mend)
+                .with_fix(fix)
         }
         (_, free) if free < SMALL_SHARED_MEMORY => Finding::new(
             item,
             State::Warning,
             format!("{found}: is something of a killed run left in it?"),
         )
-        .mend(
+        .with_fix(
             "look for vader_segment.*, sm_segment.*, nccl-* and mpich_shm* that belong to no process and remove them",
         ),
-        (all, _) if all < ENOUGH_SHARED_MEMORY => Finding::new(item, State::Note, found),
+        (all, _) if all < SUFFICIENT_SHARED_MEMORY => Finding::new(item, State::Note, found),
         _ => Finding::new(item, State::Fine, found),
     }
 }

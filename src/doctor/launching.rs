@@ -1,15 +1,16 @@
-//! MPI: what the programs were built against, whether they are here and find their libraries, and who launches them.
+//! Checks MPI: what the programs were built against, whether they are installed and find their libraries, and which
+//! launcher is found.
 
 use super::document::{Finding, Part, Section, State};
-use super::system::{Answer, Question, System};
-use crate::launch::{self, Surroundings};
+use super::system::{Query, Response, System};
+use crate::launch::{self, LauncherContext};
 
 /// Programs that a launcher starts.
 const PROGRAMS: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
 const BUILD: &str =
     "build commgauge on a machine with MPI: ./scripts/setup, or `cargo build --release` with mpicc on PATH";
 
-pub(super) fn look(system: &dyn System) -> Part<String> {
+pub(super) fn check(system: &dyn System) -> Part<String> {
     let (mut findings, mut offered) = (Vec::new(), Vec::new());
     match system.flavor() {
         Some(flavor) => findings.push(Finding::new("built against", State::Fine, flavor.name())),
@@ -19,15 +20,15 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
                 State::Missing,
                 "this commgauge was built without MPI, so it launches nothing",
             )
-            .mend(BUILD),
+            .with_fix(BUILD),
         ),
     }
     findings.push(programs(system));
     findings.extend(library(system));
-    let surroundings = Surroundings { in_slurm: system.variable("SLURM_JOB_ID").is_some(), flavor: system.flavor() };
-    let probe = |name: &str| match system.ask(Question::Version(name)) {
-        Answer::Text(text) | Answer::Failed(text) => Some(text),
-        Answer::Absent(_) | Answer::Died(_) => None,
+    let surroundings = LauncherContext { in_slurm: system.variable("SLURM_JOB_ID").is_some(), flavor: system.flavor() };
+    let probe = |name: &str| match system.query(Query::Version(name)) {
+        Response::Text(text) | Response::Failed(text) => Some(text),
+        Response::Absent(_) | Response::Died(_) => None,
     };
     match launch::find("auto", surroundings, &probe) {
         Ok(launcher) => {
@@ -35,15 +36,15 @@ pub(super) fn look(system: &dyn System) -> Part<String> {
             offered.push(text.clone());
             findings.push(Finding::new("launcher", State::Fine, text));
         }
-        // The sentence says what was looked for, then what to do.
+        // The message of the error names what was searched for, then the fix.
         Err(error) => {
             let text = error.to_string();
-            let (found, mend) = text
+            let (found, fix) = text
                 .split_once("; install")
                 .map_or((text.as_str(), None), |(found, rest)| (found, Some(format!("install{rest}"))));
             let finding = Finding::new("launcher", State::Missing, found);
-            findings.push(match mend {
-                Some(mend) => finding.mend(mend),
+            findings.push(match fix {
+                Some(fix) => finding.with_fix(fix),
                 None => finding,
             });
         }
@@ -70,21 +71,21 @@ fn programs(system: &dyn System) -> Finding {
         [] => Finding::new("programs", State::Fine, format!("all four launched programs are in {place}")),
         _ => {
             Finding::new("programs", State::Missing, format!("{} not beside commgauge in {place}", missing.join(", ")))
-                .mend(BUILD)
+                .with_fix(BUILD)
         }
     }
 }
 
-/// The MPI library that the loader would take, which need not be that of the build.
+/// The MPI library that the loader would use, which may differ from that of the build.
 fn library(system: &dyn System) -> Option<Finding> {
-    // In packages the programs are scripts that start this one file.
+    // In packages the programs are scripts that start this binary.
     let in_one = system.programs().join("commgauge-ranks");
     let has_one = system.exists(&in_one.to_string_lossy());
     let program = if has_one { in_one } else { system.programs().join(PROGRAMS[0]) };
     if !system.exists(&program.to_string_lossy()) {
         return None;
     }
-    let Answer::Text(text) = system.ask(Question::Libraries(&program)) else {
+    let Response::Text(text) = system.query(Query::Libraries(&program)) else {
         return Some(Finding::new(
             "libraries",
             State::Note,
@@ -100,7 +101,7 @@ fn library(system: &dyn System) -> Option<Finding> {
         let found = format!("{} not found, so the launched programs do not start", missing.join(", "));
         return Some(
             Finding::new("libraries", State::Broken, found)
-                .mend("install the MPI of the build, or put its lib folder on LD_LIBRARY_PATH"),
+                .with_fix("install the MPI of the build, or put its lib folder on LD_LIBRARY_PATH"),
         );
     }
     let is_mpi = |line: &&str| line.trim_start().starts_with("libmpi");

@@ -1,6 +1,6 @@
 //! The machine that this program runs on.
 
-use super::system::{Answer, Question, System, Volume};
+use super::system::{Query, Response, System, Volume};
 use crate::launch::{Flavor, host};
 use crate::record::provenance;
 use rustix::process::{Resource, getrlimit};
@@ -11,10 +11,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// A program or library that says nothing for so long does not come back. Starting a driver on eight GPUs may take seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// No answer is longer.
-const LONGEST_ANSWER_BYTES: u64 = 1 << 20;
+/// A program or library without an answer for so long is taken as hung. Initialising the driver on eight GPUs may take
+/// seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer output is cut.
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// This machine.
 #[derive(Clone, Debug, Default)]
@@ -53,20 +54,20 @@ impl System for Machine {
         std::path::Path::new(path).exists()
     }
 
-    fn ask(&self, question: Question) -> Answer {
+    fn query(&self, question: Query) -> Response {
         let mut command;
         match question {
-            Question::Version(program) => {
+            Query::Version(program) => {
                 command = Command::new(program);
                 command.arg("--version");
             }
-            Question::Libraries(program) => {
+            Query::Libraries(program) => {
                 command = Command::new(program);
                 command.env("LD_TRACE_LOADED_OBJECTS", "1");
             }
-            Question::Library(probe) => {
+            Query::Library(probe) => {
                 let Ok(own) = std::env::current_exe() else {
-                    return Answer::Died(
+                    return Response::Died(
                         "commgauge's own file cannot be determined, so it cannot be started for the question"
                             .to_owned(),
                     );
@@ -81,7 +82,7 @@ impl System for Machine {
                 }
             }
         }
-        run(command, PATIENCE)
+        run(command, TIMEOUT)
     }
 
     fn limits(&self) -> (Option<u64>, Option<u64>) {
@@ -111,45 +112,45 @@ impl System for Machine {
     }
 }
 
-/// Runs a command to its end, but no longer than the patience lasts.
-fn run(mut command: Command, patience: Duration) -> Answer {
+/// Runs a command, with a time limit.
+fn run(mut command: Command, timeout: Duration) -> Response {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = match started {
         Ok(child) => child,
-        Err(cause) => return Answer::Absent(cause.to_string()),
+        Err(cause) => return Response::Absent(cause.to_string()),
     };
     let (sender, receiver) = channel();
     let read = |stream: Option<Box<dyn Read + Send>>| {
         let sender = sender.clone();
         std::thread::spawn(move || {
             let mut text = Vec::new();
-            // What cannot be read counts as nothing said.
-            let _ = stream.map(|stream| stream.take(LONGEST_ANSWER_BYTES).read_to_end(&mut text));
+            // A stream that cannot be read counts as empty.
+            let _ = stream.map(|stream| stream.take(MAX_ANSWER_BYTES).read_to_end(&mut text));
             let _ = sender.send(());
             String::from_utf8_lossy(&text).into_owned()
         })
     };
-    let said = read(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let complained = read(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let deadline = Instant::now() + patience;
+    let stdout = read(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let stderr = read(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let deadline = Instant::now() + timeout;
     // Both streams end with the process, unless it leaves children behind, which are not waited for.
     let ended = (0..2).all(|_| receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok());
     if !ended {
         let _ = child.kill();
         let _ = child.wait();
-        return Answer::Died(format!("no answer within {} s", patience.as_secs()));
+        return Response::Died(format!("no answer within {} s", timeout.as_secs()));
     }
     let status = child.wait();
-    let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
+    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
     match status {
-        Ok(status) if status.success() => Answer::Text(said + &complained),
+        Ok(status) if status.success() => Response::Text(stdout + &stderr),
         Ok(status) => match status.signal() {
             Some(signal) => {
-                Answer::Died(format!("killed by signal {signal}{}", if signal == 11 { " (SIGSEGV)" } else { "" }))
+                Response::Died(format!("killed by signal {signal}{}", if signal == 11 { " (SIGSEGV)" } else { "" }))
             }
-            None => Answer::Failed((said + &complained).trim().to_owned()),
+            None => Response::Failed((stdout + &stderr).trim().to_owned()),
         },
-        Err(cause) => Answer::Died(cause.to_string()),
+        Err(cause) => Response::Died(cause.to_string()),
     }
 }
 
@@ -157,18 +158,18 @@ fn run(mut command: Command, patience: Duration) -> Answer {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, seconds: u64) -> Answer {
+    fn shell(script: &str, seconds: u64) -> Response {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         run(command, Duration::from_secs(seconds))
     }
 
     #[test]
-    fn what_crashes_hangs_or_is_not_there_is_an_answer_too() {
-        assert_eq!(shell("kill -SEGV $$", 20), Answer::Died("killed by signal 11 (SIGSEGV)".to_owned()));
-        assert_eq!(shell("echo why >&2; exit 3", 20), Answer::Failed("why".to_owned()));
-        assert_eq!(shell("echo yes", 20), Answer::Text("yes\n".to_owned()));
-        assert_eq!(shell("exec sleep 100", 0), Answer::Died("no answer within 0 s".to_owned()));
-        assert!(matches!(run(Command::new("/nowhere/program"), PATIENCE), Answer::Absent(_)));
+    fn crashed_hung_or_missing_programs_give_an_answer_too() {
+        assert_eq!(shell("kill -SEGV $$", 20), Response::Died("killed by signal 11 (SIGSEGV)".to_owned()));
+        assert_eq!(shell("echo why >&2; exit 3", 20), Response::Failed("why".to_owned()));
+        assert_eq!(shell("echo yes", 20), Response::Text("yes\n".to_owned()));
+        assert_eq!(shell("exec sleep 100", 0), Response::Died("no answer within 0 s".to_owned()));
+        assert!(matches!(run(Command::new("/nowhere/program"), TIMEOUT), Response::Absent(_)));
     }
 }

@@ -1,6 +1,6 @@
-//! What of commgauge can run on this machine, what is missing, and how to fix it, in plain words. Needs neither MPI nor a GPU.
+//! Determines which backends can run on this machine, what is missing, and how to fix it. Needs neither MPI nor a GPU.
 //!
-//! Everything is asked through [`System`], so that machines that are not at hand can be made up in tests.
+//! All facts are read through [`System`], so that tests can supply arbitrary machines.
 
 mod backends;
 mod container;
@@ -20,27 +20,27 @@ mod tests;
 
 pub use document::{BackendVerdict, DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Finding, Section, State};
 pub use machine::Machine;
-pub use system::{Answer, Question, System, Volume};
+pub use system::{Query, Response, System, Volume};
 
-/// Looks at everything.
+/// Runs all checks.
 pub fn examine(system: &dyn System) -> DoctorDocument {
-    let launching = launching::look(system);
-    let cuda = cuda::look(system);
+    let launching = launching::check(system);
+    let cuda = cuda::check(system);
     let gpus = cuda.devices;
     let driver_cuda = cuda.ready.as_ref().ok().map(|answer| answer.cuda.as_str());
-    let nccl = nccl_library::look(system, driver_cuda);
-    let devices = devices::look(system, gpus);
-    let cublas = cublas::look(system, driver_cuda);
+    let nccl = nccl_library::check(system, driver_cuda);
+    let devices = devices::check(system, gpus);
+    let cublas = cublas::check(system, driver_cuda);
     let sections = vec![
         launching.section,
-        slurm::look(system),
+        slurm::check(system),
         cuda.section,
         devices,
         nccl.section,
         cublas,
-        network::look(system, gpus),
-        host::look(system),
-        container::look(system),
+        network::check(system, gpus),
+        host::check(system),
+        container::check(system),
     ];
     DoctorDocument {
         format: DOCTOR_FORMAT.to_owned(),

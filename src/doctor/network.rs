@@ -1,11 +1,11 @@
-//! What GPUs and hosts reach each other by: RDMA adapters, and the modules that let them read the memory of GPUs.
+//! Checks the interconnects of GPUs and hosts: RDMA adapters, and the kernel modules for GPUDirect RDMA.
 
 use super::document::{Finding, Section, State};
 use super::system::System;
 
 const INFINIBAND: &str = "/sys/class/infiniband";
 
-pub(super) fn look(system: &dyn System, gpus: usize) -> Section {
+pub(super) fn check(system: &dyn System, gpus: usize) -> Section {
     let adapters = system.list(INFINIBAND).unwrap_or_default();
     let mut findings = Vec::new();
     for adapter in &adapters {
@@ -20,7 +20,7 @@ pub(super) fn look(system: &dyn System, gpus: usize) -> Section {
             "none (/sys/class/infiniband is empty): between hosts there is TCP only",
         ));
     }
-    // Without adapters or without GPUs these have nothing to do.
+    // Without adapters or without GPUs these modules are not used.
     if !adapters.is_empty() && gpus > 0 {
         findings.push(peer_memory(system));
         findings.push(gdrcopy(system));
@@ -32,15 +32,16 @@ fn port_of(system: &dyn System, adapter: &str, port: &str) -> Finding {
     let read = |file: &str| {
         system.read(&format!("{INFINIBAND}/{adapter}/ports/{port}/{file}")).unwrap_or_default().trim().to_owned()
     };
-    // As in `4: ACTIVE` and `400 Gb/sec (4X NDR)`.
+    // For example `4: ACTIVE` and `400 Gb/sec (4X NDR)`.
     let state = read("state").split(": ").last().unwrap_or_default().to_owned();
     let found = format!("{}, {}, {}", state.to_lowercase(), read("rate"), read("link_layer"));
     let item = format!("{adapter}, port {port}");
     if state == "ACTIVE" {
         return Finding::new(&item, State::Fine, found);
     }
-    Finding::new(&item, State::Warning, found)
-        .mend("look at cable and switch port (`ibstat`), or leave the adapter out with NCCL_IB_HCA and UCX_NET_DEVICES")
+    Finding::new(&item, State::Warning, found).with_fix(
+        "look at cable and switch port (`ibstat`), or leave the adapter out with NCCL_IB_HCA and UCX_NET_DEVICES",
+    )
 }
 
 fn peer_memory(system: &dyn System) -> Finding {
@@ -49,7 +50,7 @@ fn peer_memory(system: &dyn System) -> Finding {
     match loaded {
         Some(module) => Finding::new("GPUDirect RDMA", State::Fine, format!("module {module} is loaded")),
         None => Finding::new("GPUDirect RDMA", State::Warning, "module nvidia_peermem is not loaded: adapters may have to go through host memory")
-            .mend("modprobe nvidia-peermem; not needed where NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO shows it"),
+            .with_fix("modprobe nvidia-peermem; not needed where NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO shows it"),
     }
 }
 
@@ -58,7 +59,7 @@ fn gdrcopy(system: &dyn System) -> Finding {
         (true, true) => Finding::new("GDRCopy", State::Fine, "module gdrdrv is loaded"),
         (true, false) => {
             Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but there is no /dev/gdrdrv")
-                .mend("let the container see /dev/gdrdrv")
+                .with_fix("let the container see /dev/gdrdrv")
         }
         _ => Finding::new("GDRCopy", State::Note, "not installed; it only shortens the latency of small messages"),
     }

@@ -1,64 +1,64 @@
-//! What the doctor may ask of a machine.
+//! Interface through which the doctor reads the state of a machine.
 
 use crate::device_probe::Probe;
 use std::path::Path;
 
-/// A question to a program or a library, which is put in another process: none of them is trusted to come back.
+/// A query to a program or a library. It is run in another process, since any of them may hang or crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question<'a> {
+pub enum Query<'a> {
     /// `PROGRAM --version`.
     Version(&'a str),
     /// Which libraries a program would load, as `ldd` lists them.
     Libraries(&'a Path),
-    /// What a GPU library says of itself, as JSON.
+    /// The description that a GPU library gives of itself, as JSON.
     Library(Probe),
 }
 
-/// What came of a question.
+/// Outcome of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// What was printed.
+pub enum Response {
+    /// The standard output.
     Text(String),
-    /// Nothing of that name is there: why it cannot be started.
+    /// The program or library does not exist: why it cannot be started.
     Absent(String),
-    /// It ended with an error; what it said.
+    /// It failed, with its error output.
     Failed(String),
-    /// It crashed or did not come back: how.
+    /// It crashed or timed out: how.
     Died(String),
 }
 
-/// Room in a file system.
+/// Capacity of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// All of it.
+    /// Total bytes.
     pub bytes: u64,
-    /// What is free.
+    /// Free bytes.
     pub free_bytes: u64,
 }
 
-/// A machine that can be looked at.
+/// Access to a machine's state.
 pub trait System {
-    /// Its name.
+    /// Host name.
     fn host(&self) -> String;
-    /// A variable of the environment.
+    /// An environment variable.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Variables that steer MPI, NCCL and the launcher: names and values.
+    /// Variables that configure MPI, NCCL and the launcher: names and values.
     fn variables(&self) -> Vec<(String, String)>;
     /// A file's text.
     fn read(&self, path: &str) -> Option<String>;
-    /// The names in a folder, sorted; none where there is no such folder.
+    /// The names in a folder, sorted; none if the folder does not exist.
     fn list(&self, path: &str) -> Option<Vec<String>>;
-    /// Whether something is at this path.
+    /// Whether the path exists.
     fn exists(&self, path: &str) -> bool;
-    /// A question to another program.
-    fn ask(&self, question: Question) -> Answer;
-    /// Limits of this process: memory that may be locked, files that may be open; absent where there is none.
+    /// Queries another program or library.
+    fn query(&self, question: Query) -> Response;
+    /// Limits of this process: locked memory and open files; absent if unlimited.
     fn limits(&self) -> (Option<u64>, Option<u64>);
     /// The file system at a path.
     fn volume(&self, path: &str) -> Option<Volume>;
     /// Cores that ranks started here may use.
     fn cores(&self) -> u32;
-    /// Whether this is root.
+    /// Whether the user is root.
     fn is_root(&self) -> bool;
     /// Folder of this program.
     fn programs(&self) -> std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Tests of the doctor on machines that are made up: one with nothing, one with everything, and what is wrong with others.
+//! Tests of the doctor on synthetic machines: one with nothing, one with everything, and some with single problems.
 
 use super::*;
 use crate::device_probe::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
@@ -6,23 +6,23 @@ use crate::launch::Flavor;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A machine that has what is put into it.
+/// A machine that has exactly what the test puts into it.
 #[derive(Clone, Default)]
-struct Made {
+struct FakeMachine {
     files: BTreeMap<String, String>,
     variables: BTreeMap<String, String>,
     programs: BTreeMap<String, String>,
     libraries: Option<String>,
-    cuda: Option<Answer>,
-    nccl: Option<Answer>,
-    cublas: Option<Answer>,
-    nvml: Option<Answer>,
+    cuda: Option<Response>,
+    nccl: Option<Response>,
+    cublas: Option<Response>,
+    nvml: Option<Response>,
     limits: (Option<u64>, Option<u64>),
     shared_memory: Option<Volume>,
     flavor: Option<Flavor>,
 }
 
-impl System for Made {
+impl System for FakeMachine {
     fn host(&self) -> String {
         "node-a".to_owned()
     }
@@ -44,22 +44,22 @@ impl System for Made {
     fn exists(&self, path: &str) -> bool {
         self.files.keys().any(|file| file == path || file.starts_with(&format!("{path}/")))
     }
-    fn ask(&self, question: Question) -> Answer {
-        let absent = || Answer::Absent("No such file or directory (os error 2)".to_owned());
+    fn query(&self, question: Query) -> Response {
+        let absent = || Response::Absent("No such file or directory (os error 2)".to_owned());
         match question {
-            Question::Version(name) => self.programs.get(name).map_or_else(absent, |text| Answer::Text(text.clone())),
-            Question::Libraries(_) => self.libraries.clone().map_or_else(absent, Answer::Text),
-            Question::Library(Probe::Cuda) => self
+            Query::Version(name) => self.programs.get(name).map_or_else(absent, |text| Response::Text(text.clone())),
+            Query::Libraries(_) => self.libraries.clone().map_or_else(absent, Response::Text),
+            Query::Library(Probe::Cuda) => self
                 .cuda
                 .clone()
-                .unwrap_or_else(|| Answer::Failed("libcuda.so.1: cannot open shared object file".to_owned())),
-            Question::Library(Probe::Nccl) => self
+                .unwrap_or_else(|| Response::Failed("libcuda.so.1: cannot open shared object file".to_owned())),
+            Query::Library(Probe::Nccl) => self
                 .nccl
                 .clone()
-                .unwrap_or_else(|| Answer::Failed("libnccl.so.2: cannot open shared object file".to_owned())),
-            Question::Library(probe) => {
+                .unwrap_or_else(|| Response::Failed("libnccl.so.2: cannot open shared object file".to_owned())),
+            Query::Library(probe) => {
                 let set = if probe == Probe::Nvml { &self.nvml } else { &self.cublas };
-                set.clone().unwrap_or_else(|| Answer::Failed(format!("{} is not there", probe.name())))
+                set.clone().unwrap_or_else(|| Response::Failed(format!("{} is not there", probe.name())))
             }
         }
     }
@@ -95,7 +95,7 @@ fn cuda(devices: usize, peer: bool) -> CudaAnswer {
     }
 }
 
-/// As a device of a cluster is while it has nothing to do.
+/// A healthy, idle device of a cluster.
 fn healthy() -> NvmlDevice {
     NvmlDevice {
         problem: None,
@@ -121,17 +121,17 @@ fn healthy() -> NvmlDevice {
     }
 }
 
-fn nvml(devices: Vec<NvmlDevice>) -> Option<Answer> {
+fn nvml(devices: Vec<NvmlDevice>) -> Option<Response> {
     text(&NvmlAnswer { version: "12.580.95.05".into(), driver: "580.95.05".into(), devices, problem: None })
 }
 
-fn text(answer: &impl serde::Serialize) -> Option<Answer> {
-    Some(Answer::Text(serde_json::to_string(answer).unwrap()))
+fn text(answer: &impl serde::Serialize) -> Option<Response> {
+    Some(Response::Text(serde_json::to_string(answer).unwrap()))
 }
 
 /// A node with eight GPUs and two adapters, where nothing is missing.
-fn whole() -> Made {
-    let mut made = Made {
+fn complete_node() -> FakeMachine {
+    let mut made = FakeMachine {
         libraries: Some("\tlibmpi.so.40 => /usr/lib/x86_64-linux-gnu/libmpi.so.40 (0x00007f)\n".into()),
         cuda: text(&cuda(8, true)),
         nccl: text(&NcclAnswer {
@@ -149,7 +149,7 @@ fn whole() -> Made {
         limits: (None, Some(1 << 20)),
         shared_memory: Some(Volume { bytes: 64 << 30, free_bytes: 63 << 30 }),
         flavor: Some(Flavor::OpenMpi),
-        ..Made::default()
+        ..FakeMachine::default()
     };
     made.programs.insert("mpirun".into(), "mpirun (Open MPI) 4.1.4\n".into());
     let mut file = |path: &str, text: &str| drop(made.files.insert(path.to_owned(), text.to_owned()));
@@ -183,8 +183,8 @@ fn ready(document: &DoctorDocument) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn a_machine_with_nothing_is_told_what_to_do_first() {
-    let document = examine(&Made::default());
+fn an_empty_machine_gets_the_first_fix() {
+    let document = examine(&FakeMachine::default());
     assert_eq!(ready(&document), [("mpi", false), ("nccl", false), ("simulated", true)]);
     assert!(document.backends[0].mend.as_ref().unwrap().contains("build commgauge on a machine with MPI"));
     assert!(document.backends[1].reason.contains("no NVIDIA driver is loaded"));
@@ -193,25 +193,25 @@ fn a_machine_with_nothing_is_told_what_to_do_first() {
 }
 
 #[test]
-fn a_machine_with_everything_has_nothing_to_mend() {
-    let document = examine(&whole());
+fn a_complete_machine_needs_no_fix() {
+    let document = examine(&complete_node());
     assert_eq!(ready(&document), [("mpi", true), ("nccl", true), ("simulated", true)]);
-    let mends: Vec<&Finding> =
+    let findings_with_fix: Vec<&Finding> =
         document.sections.iter().flat_map(|section| &section.findings).filter(|one| one.mend.is_some()).collect();
-    assert!(mends.is_empty(), "{mends:?}");
+    assert!(findings_with_fix.is_empty(), "{findings_with_fix:?}");
     assert_eq!(document.backends[1].reason, "8 devices, CUDA 13.0, NCCL 2.30.7");
     assert_eq!(finding(&document, "mlx5_0, port 1").found, "active, 400 Gb/sec (4X NDR), InfiniBand");
     assert!(finding(&document, "peer access").found.contains("all 8 devices"));
 }
 
 #[test]
-fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
-    type Change = fn(&mut Made);
+fn each_problem_is_named_with_its_fix_and_disables_its_backend() {
+    type Change = fn(&mut FakeMachine);
     type Case = (&'static str, Change, &'static str, State, &'static str, [bool; 2]);
     let cases: [Case; 13] = [
         (
             "a library that crashes",
-            |m| m.cuda = Some(Answer::Died("killed by signal 11 (SIGSEGV)".into())),
+            |m| m.cuda = Some(Response::Died("killed by signal 11 (SIGSEGV)".into())),
             "libcuda",
             State::Broken,
             "SIGSEGV",
@@ -319,7 +319,7 @@ fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
         ),
     ];
     for (what, change, item, state, words, [mpi, nccl]) in cases {
-        let mut made = whole();
+        let mut made = complete_node();
         change(&mut made);
         let document = examine(&made);
         let found = document
@@ -335,7 +335,7 @@ fn each_trouble_is_named_with_its_mend_and_takes_its_backend_away() {
 
 #[test]
 fn gpus_without_a_driver_are_seen_on_the_bus() {
-    let mut made = Made::default();
+    let mut made = FakeMachine::default();
     for (file, text) in [("vendor", "0x10de\n"), ("class", "0x030200\n")] {
         made.files.insert(format!("/sys/bus/pci/devices/0000:3b:00.0/{file}"), text.to_owned());
     }
@@ -345,7 +345,7 @@ fn gpus_without_a_driver_are_seen_on_the_bus() {
 
 #[test]
 fn a_pod_and_a_job_are_recognised() {
-    let mut made = Made::default();
+    let mut made = FakeMachine::default();
     let set = [
         ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
         ("SLURM_JOB_ID", "7"),
@@ -360,8 +360,8 @@ fn a_pod_and_a_job_are_recognised() {
 }
 
 #[test]
-fn what_is_found_through_stand_ins_says_so() {
-    let mut made = whole();
+fn results_from_stand_ins_are_labelled() {
+    let mut made = complete_node();
     made.cuda = text(&CudaAnswer { is_double: true, ..cuda(2, true) });
     let document = examine(&made);
     assert!(document.backends[1].reason.contains("stand-ins for tests: synthetic"), "{:?}", document.backends[1]);
@@ -369,18 +369,18 @@ fn what_is_found_through_stand_ins_says_so() {
 }
 
 #[test]
-fn what_makes_a_device_slower_than_it_should_be_is_told_with_the_mend() {
-    let document = examine(&whole());
-    let told = &finding(&document, "device 0");
-    assert_eq!(told.state, State::Fine);
+fn throttling_is_reported_with_the_fix() {
+    let document = examine(&complete_node());
+    let device = &finding(&document, "device 0");
+    assert_eq!(device.state, State::Fine);
     let now = document.sections.iter().find(|section| section.name == "Devices now (NVML)").unwrap();
     assert_eq!(
         now.findings[1].found,
         "NVIDIA H100 80GB HBM3, 00000000:3b:00.0, SM clock 345 of 1980 MHz (idle), memory clock 2619 of 2619 MHz, power 71 of \
          700 W, temperature 31 C, 18 of 18 NVLinks up, ECC on, MIG off, persistence on"
     );
-    type Harm = fn(&mut NvmlDevice);
-    let cases: [(Harm, &str, &str); 11] = [
+    type Damage = fn(&mut NvmlDevice);
+    let cases: [(Damage, &str, &str); 11] = [
         (|d| d.held_back_by = vec!["thermal slowdown (hardware)".into()], "held back by thermal slowdown", "airflow"),
         (|d| d.held_back_by = vec!["power brake".into()], "held back by power brake", "power supply"),
         (|d| d.power_limit_watts = Some(350), "limited to 350 W, of 700 W", "nvidia-smi -i 1 -pl 700"),
@@ -397,33 +397,33 @@ fn what_makes_a_device_slower_than_it_should_be_is_told_with_the_mend() {
             "--device-map",
         ),
     ];
-    for (harm, words, mend) in cases {
+    for (damage, words, fix) in cases {
         let mut devices = vec![healthy(), healthy()];
-        harm(&mut devices[1]);
-        let document = examine(&Made { nvml: nvml(devices), ..whole() });
+        damage(&mut devices[1]);
+        let document = examine(&FakeMachine { nvml: nvml(devices), ..complete_node() });
         let all = document.sections.iter().flat_map(|section| &section.findings);
         let found =
             all.into_iter().find(|one| one.found.contains(words)).unwrap_or_else(|| panic!("{words}: {document:?}"));
         assert!(matches!(found.state, State::Warning | State::Broken), "{found:?}");
-        assert!(found.mend.as_ref().is_some_and(|text| text.contains(mend)), "{found:?}");
+        assert!(found.mend.as_ref().is_some_and(|text| text.contains(fix)), "{found:?}");
         assert!(found.item == "device 1" || found.item == "all devices", "{found:?}");
         assert!(document.backends[1].ready, "{words}: it is slow, and works");
     }
 }
 
 #[test]
-fn a_missing_or_too_new_cublas_is_warned_of_where_there_are_gpus_alone() {
-    let of = |made: &Made| {
+fn a_missing_or_too_new_cublas_is_a_warning_only_with_gpus() {
+    let of = |made: &FakeMachine| {
         let document = examine(made);
         document.sections.into_iter().find(|section| section.name == "cuBLAS").unwrap().findings.remove(0)
     };
-    assert_eq!(of(&whole()).found, "cuBLAS 13.1.0, /usr/lib/libcublas.so.13.1.0.3");
-    assert_eq!((of(&Made::default()).state, of(&Made::default()).mend), (State::Note, None));
-    let missing = of(&Made { cublas: None, ..whole() });
+    assert_eq!(of(&complete_node()).found, "cuBLAS 13.1.0, /usr/lib/libcublas.so.13.1.0.3");
+    assert_eq!((of(&FakeMachine::default()).state, of(&FakeMachine::default()).mend), (State::Note, None));
+    let missing = of(&FakeMachine { cublas: None, ..complete_node() });
     assert!(missing.state == State::Warning && missing.mend.unwrap().contains("nvidia-cublas"));
     let mut old = cuda(8, true);
     old.cuda = "12.8".into();
-    let too_new = of(&Made { cuda: text(&old), ..whole() });
+    let too_new = of(&FakeMachine { cuda: text(&old), ..complete_node() });
     assert!(
         too_new.state == State::Warning && too_new.found.contains("serves CUDA 12.8, for which it is too new"),
         "{too_new:?}"

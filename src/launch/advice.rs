@@ -1,6 +1,6 @@
-//! What to do about the troubles of launchers that have a known way out. Pure: their text in, a sentence out.
+//! Advice for launcher errors with a known fix.
 
-/// The sentence for the first known trouble in the launcher's output.
+/// Advice for the first known error in the launcher's output.
 pub fn advice(output: &str) -> Option<&'static str> {
     let known: [(&[&str], &str); 6] = [
         (
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_troubles_come_with_a_way_out_and_others_with_none() {
+    fn known_errors_have_advice_and_others_have_none() {
         for (output, word) in [
             ("Read -1, expected 65536, errno = 1", Some("btl_vader_single_copy_mechanism")),
             ("There are not enough slots available in the system to satisfy the 8", Some("-n")),

@@ -1,8 +1,8 @@
-//! What Slurm gave to the job that this process runs in, from the environment: the job, its hosts, its ranks on each.
+//! Reads the Slurm allocation of this process from the environment: the job, its hosts, and the ranks on each.
 //!
-//! Nothing is asked of Slurm's daemons, and whether srun is there is not known here.
+//! Neither Slurm's daemons nor srun are used here.
 
-use super::hostlist::{MOST_HOSTS, expand, first_difference};
+use super::hostlist::{MAX_HOSTS, expand, first_difference};
 use crate::error::{Error, Result};
 
 /// The resources of a Slurm job.
@@ -12,25 +12,25 @@ pub struct Allocation {
     pub job: String,
     /// Hosts in Slurm's short form, such as `node[1-4]`.
     pub host_list: String,
-    /// Ranks that the allocation was requested, or has room for.
+    /// Number of ranks that was requested for the allocation, or that it has room for.
     pub ranks: u32,
     /// Every host and its ranks.
     pub hosts: Vec<(String, u32)>,
 }
 
-/// Slurm's own words for the choice between its kinds of MPI, where a site or a user made it.
+/// Slurm's own setting for the MPI plugin, set by a site or a user.
 const MPI_TYPE: &str = "SLURM_MPI_TYPE";
 
 impl Allocation {
-    /// That of this process; none outside of one.
+    /// The allocation of this process; none outside of one.
     pub fn here() -> Result<Option<Self>> {
         Self::of(&|name| std::env::var(name).ok())
     }
 
-    /// That of an environment.
+    /// Reads the allocation from an environment.
     ///
     /// # Errors
-    /// Where this process is one of several tasks of a step, or where the environment contradicts itself.
+    /// If this process is one of several tasks of a step, or the environment contradicts itself.
     pub fn of(environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let set = |name: &str| environment(name).filter(|text| !text.is_empty());
         let Some(job) = set("SLURM_JOB_ID") else { return Ok(None) };
@@ -70,34 +70,34 @@ impl Allocation {
         Ok(Some(Self { job, host_list, ranks, hosts }))
     }
 
-    /// The ranks of a run for which `asked` were asked; all of them where nobody asked.
+    /// Number of ranks of a run: `requested`, or all ranks of the allocation where the user gave no number.
     ///
     /// # Errors
-    /// Where more are requested than the allocation has.
-    pub fn ranks_for(&self, asked: Option<u32>) -> Result<u32> {
-        match asked {
-            Some(asked) if asked > self.ranks => Err(Error::usage(format!(
-                "-n {asked}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or request --ntasks={asked} from \
+    /// If more ranks are requested than the allocation has.
+    pub fn ranks_for(&self, requested: Option<u32>) -> Result<u32> {
+        match requested {
+            Some(requested) if requested > self.ranks => Err(Error::usage(format!(
+                "-n {requested}: Slurm job {} has {} ranks on {} hosts ({}); leave -n out to take them all, or request --ntasks={requested} from \
                  Slurm",
                 self.job,
                 self.ranks,
                 self.hosts.len(),
                 self.host_list
             ))),
-            asked => Ok(asked.unwrap_or(self.ranks)),
+            requested => Ok(requested.unwrap_or(self.ranks)),
         }
     }
 
-    /// Refuses hosts, as in `a:2,b:2`, that are not of this allocation, or for which it has fewer ranks.
+    /// Rejects hosts, as in `a:2,b:2`, that are not part of this allocation, or for which it has fewer ranks.
     ///
     /// # Errors
-    /// Names the first such host.
-    pub fn check_hosts(&self, asked: &str) -> Result<()> {
-        for part in asked.split(',') {
+    /// A usage error that names the first such host.
+    pub fn check_hosts(&self, requested: &str) -> Result<()> {
+        for part in requested.split(',') {
             let (name, count) = part.split_once(':').unwrap_or((part, "1"));
             let Some(host) = self.hosts.iter().find(|host| host.0 == name) else {
                 return Err(Error::usage(format!(
-                    "--hosts {asked}: {name} is not of Slurm job {}, which has {}{}",
+                    "--hosts {requested}: {name} is not of Slurm job {}, which has {}{}",
                     self.job,
                     self.host_list,
                     first_difference(name, &self.host_list)
@@ -105,7 +105,7 @@ impl Allocation {
             };
             if count.parse().is_ok_and(|count: u32| count > host.1) {
                 return Err(Error::usage(format!(
-                    "--hosts {asked}: Slurm job {} has {} ranks on {name}, not {count}",
+                    "--hosts {requested}: Slurm job {} has {} ranks on {name}, not {count}",
                     self.job, host.1
                 )));
             }
@@ -119,21 +119,21 @@ impl Allocation {
         all.take(ranks as usize).collect()
     }
 
-    /// The sentence that says what is used.
-    pub fn sentence(&self, ranks: u32) -> String {
+    /// A sentence that describes the part of the allocation in use.
+    pub fn describe(&self, ranks: u32) -> String {
         let of = if ranks == self.ranks { String::new() } else { format!(" of its {}", self.ranks) };
         let hosts = if self.hosts.len() == 1 { "host" } else { "hosts" };
         format!("Slurm job {}: {ranks}{of} ranks on {} {hosts} ({})", self.job, self.hosts.len(), self.host_list)
     }
 }
 
-/// How srun is to bring ranks of this MPI together: the word for its `--mpi`, where nobody has chosen yet.
+/// The value for srun's `--mpi` that fits this MPI; none where the user or site has chosen one.
 ///
-/// `offered` is what `srun --mpi=list` says. Open MPI speaks PMIx, MPICH Slurm's PMI-2; without either, every rank believes
-/// that it is alone.
+/// `offered` is the output of `srun --mpi=list`. Open MPI needs PMIx and MPICH needs Slurm's PMI-2; without either,
+/// every rank starts as a single process.
 ///
 /// # Errors
-/// Where the site's Slurm offers neither.
+/// If the site's Slurm offers neither.
 pub fn srun_mpi(
     flavor: Option<super::Flavor>,
     offered: &str,
@@ -171,7 +171,7 @@ fn counts(text: &str) -> Option<Vec<u32>> {
             None => (part, 1),
         };
         let count = count.parse::<u32>().ok()?;
-        if all.len().checked_add(times)? > MOST_HOSTS {
+        if all.len().checked_add(times)? > MAX_HOSTS {
             return None;
         }
         all.extend(std::iter::repeat_n(count, times));

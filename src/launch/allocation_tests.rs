@@ -1,9 +1,9 @@
-//! Environments of jobs, as Slurm 22.05 gives them, and what is wrong in others.
+//! Job environments as Slurm 22.05 sets them, and invalid variants.
 
 use super::*;
 use crate::launch::Flavor;
 
-/// What a batch script sees after `sbatch -N 2 --ntasks-per-node=2`.
+/// Environment of a batch script after `sbatch -N 2 --ntasks-per-node=2`.
 const BATCH: &[(&str, &str)] = &[
     ("SLURM_JOB_ID", "7"),
     ("SLURM_JOB_NODELIST", "host[0-1]"),
@@ -47,9 +47,9 @@ fn ranks_and_hosts_come_from_the_job() {
     assert_eq!(read(&[], &[]).expect("readable"), None);
     let job = batch();
     assert_eq!((job.ranks, job.host_of_rank(3)), (4, vec!["host0", "host0", "host1"]));
-    assert_eq!(job.sentence(4), "Slurm job 7: 4 ranks on 2 hosts (host[0-1])");
-    assert_eq!(job.sentence(2), "Slurm job 7: 2 of its 4 ranks on 2 hosts (host[0-1])");
-    // Without --ntasks there is no SLURM_NTASKS, and the room on the hosts counts. An interactive step has one task.
+    assert_eq!(job.describe(4), "Slurm job 7: 4 ranks on 2 hosts (host[0-1])");
+    assert_eq!(job.describe(2), "Slurm job 7: 2 of its 4 ranks on 2 hosts (host[0-1])");
+    // Without --ntasks, SLURM_NTASKS is not set, and the slots on the hosts count. An interactive step has one task.
     for changes in [[("SLURM_NTASKS", ""), ("SLURM_TASKS_PER_NODE", "3,1")], [("SLURM_STEP_NUM_TASKS", "1"), ("", "")]]
     {
         assert_eq!(read(BATCH, &changes).expect("readable").expect("a job").ranks, 4);
@@ -57,7 +57,7 @@ fn ranks_and_hosts_come_from_the_job() {
 }
 
 #[test]
-fn what_is_asked_for_beyond_the_job_is_refused() {
+fn requests_beyond_the_job_are_refused() {
     let job = batch();
     assert_eq!((job.ranks_for(None).ok(), job.ranks_for(Some(2)).ok()), (Some(4), Some(2)));
     let error = job.ranks_for(Some(8)).expect_err("too many").to_string();
@@ -74,16 +74,15 @@ fn what_is_asked_for_beyond_the_job_is_refused() {
 }
 
 #[test]
-fn srun_is_told_the_interface_of_the_mpi_unless_somebody_chose() {
+fn srun_gets_the_plugin_of_the_mpi_unless_one_was_chosen() {
     let list = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n";
-    let nobody = |_: &str| None;
+    let unset = |_: &str| None;
     for (flavor, expected) in [(Some(Flavor::OpenMpi), Some("pmix")), (Some(Flavor::Mpich), Some("pmi2")), (None, None)]
     {
-        assert_eq!(srun_mpi(flavor, list, &nobody).expect("offered"), expected);
+        assert_eq!(srun_mpi(flavor, list, &unset).expect("offered"), expected);
     }
     assert_eq!(srun_mpi(Some(Flavor::OpenMpi), "", &|_| Some("pmi2".into())).expect("chosen"), None);
-    let error =
-        srun_mpi(Some(Flavor::OpenMpi), "MPI plugin types are...\n\tnone\n\tpmi2\n", &nobody).expect_err("none");
+    let error = srun_mpi(Some(Flavor::OpenMpi), "MPI plugin types are...\n\tnone\n\tpmi2\n", &unset).expect_err("none");
     assert_eq!(error.exit_code(), 6);
     assert!(error.to_string().contains("no --mpi=pmix (it has none, pmi2)"), "{error}");
 }

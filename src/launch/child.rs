@@ -1,6 +1,6 @@
-//! Starts a launch command, passes on what it prints, and sees to it that nothing is left running.
+//! Starts a launch command, forwards its output, and ensures that no process is left running.
 //!
-//! What the launch is for, and how its progress is told, is the watcher's business.
+//! The purpose of the launch and its progress reports are up to the caller's [`Watch`].
 
 use super::command::LaunchCommand;
 use super::leftovers::{MARK, end_leftovers, wait_for_watchdog};
@@ -12,20 +12,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a launch that was told to stop may take before it is killed.
+/// How long a launch may take to stop before it is killed.
 pub const GRACE: Duration = Duration::from_secs(5);
-/// How often the watcher is asked, and the longest time that a signal waits.
+/// Polling interval of the watcher, and the longest delay of a signal.
 const TICK: Duration = Duration::from_millis(50);
-/// The end of the output that is kept to find out why a launch failed.
-const KEPT_BYTES: usize = 64 * 1024;
+/// Bytes at the end of the output that are retained to diagnose a failed launch.
+const RETAINED_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Whoever follows a launch.
+/// Observer of a launch.
 pub trait Watch {
     /// Called every few milliseconds, and once more after the end.
     fn tick(&mut self);
     /// A line that the launcher or a rank printed.
     fn output(&mut self, line: &str);
-    /// A signal to pass on, if one arrived since the last call.
+    /// A signal to forward, if one arrived since the last call.
     fn signal(&mut self) -> Option<i32>;
 }
 
@@ -36,17 +36,18 @@ pub struct Ending {
     pub code: Option<i32>,
     /// The signal that ended the launcher.
     pub signal: Option<i32>,
-    /// The first signal that we passed on.
+    /// The first signal that was forwarded.
     pub interrupted_by: Option<i32>,
-    /// The end of what launcher and ranks printed.
+    /// The end of the output of launcher and ranks.
     pub output: String,
     /// Processes that outlived the launcher and had to be killed.
     pub leftovers_killed: usize,
 }
 
-/// Runs the command to its end. `mark` is a word that no other launch uses; `grace` is [`GRACE`] but in tests.
+/// Runs the command to its end. `mark` is an environment value unique to this launch; `grace` is [`GRACE`] except in
+/// tests.
 ///
-/// The launcher gets a process group of its own, so that a Ctrl-C at the terminal reaches it once, through us.
+/// The launcher gets its own process group, so that a Ctrl-C at the terminal reaches it once, through us.
 pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
     let mut child = Command::new(&command.program)
         .args(&command.arguments)
@@ -62,12 +63,12 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     let mut ending = Ending::default();
     let stop = Stop { signal: command.stop_signal, grace };
     let status = wait(&mut child, &lines, stop, &mut ending, watch);
-    // Whatever happened, also a failing wait: nothing stays behind.
+    // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
     wait_for_watchdog(mark, GRACE);
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
-        pass_on(&line, &mut ending, watch);
+        forward(&line, &mut ending, watch);
     }
     watch.tick();
     let status = status?;
@@ -88,7 +89,7 @@ fn wait(
         let next = Instant::now() + TICK;
         loop {
             match lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(line) => pass_on(&line, ending, watch),
+                Ok(line) => forward(&line, ending, watch),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -101,10 +102,10 @@ fn wait(
         }
         watch.tick();
         if let Some(number) = watch.signal() {
-            let again = ending.interrupted_by.is_some();
+            let is_repeated = ending.interrupted_by.is_some();
             ending.interrupted_by.get_or_insert(number);
             deadline.get_or_insert(Instant::now() + stop.grace);
-            kill_group(child, if again { Signal::KILL } else { passed_on(number, stop.signal) });
+            kill_group(child, if is_repeated { Signal::KILL } else { forwarded(number, stop.signal) });
         }
         if deadline.is_some_and(|deadline| Instant::now() > deadline) {
             kill_group(child, Signal::KILL);
@@ -117,14 +118,14 @@ fn wait(
     }
 }
 
-/// How a launch is asked to stop, and how long it may take.
+/// Signal that asks a launch to stop, and how long it may take.
 #[derive(Clone, Copy)]
 struct Stop {
     signal: Option<i32>,
     grace: Duration,
 }
 
-fn passed_on(number: i32, instead: Option<i32>) -> Signal {
+fn forwarded(number: i32, instead: Option<i32>) -> Signal {
     if let Some(signal) = instead.and_then(Signal::from_named_raw) {
         return signal;
     }
@@ -133,17 +134,17 @@ fn passed_on(number: i32, instead: Option<i32>) -> Signal {
 
 fn kill_group(child: &Child, signal: Signal) {
     if let Some(group) = Pid::from_raw(child.id() as i32) {
-        // The group may be gone already, which is what is wanted.
+        // The group may have ended already.
         let _ = kill_process_group(group, signal);
     }
 }
 
-fn pass_on(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
+fn forward(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
     watch.output(line);
     ending.output.push_str(line);
     ending.output.push('\n');
-    if ending.output.len() > 2 * KEPT_BYTES {
-        let mut from = ending.output.len() - KEPT_BYTES;
+    if ending.output.len() > 2 * RETAINED_OUTPUT_BYTES {
+        let mut from = ending.output.len() - RETAINED_OUTPUT_BYTES;
         while !ending.output.is_char_boundary(from) {
             from += 1;
         }
@@ -151,7 +152,8 @@ fn pass_on(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
     }
 }
 
-/// Both streams of the child, line by line, through a channel that is bounded so that a flood waits instead of piling up.
+/// Both streams of the child, line by line, through a bounded channel, so that too much output blocks the child instead
+/// of filling memory.
 fn read_lines(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = sync_channel(256);
     if let Some(stream) = child.stdout.take() {
@@ -169,8 +171,8 @@ fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // A line that never ends is cut, so that it cannot fill the memory.
-            match reader.by_ref().take(KEPT_BYTES as u64).read_until(b'\n', &mut line) {
+            // A line without end is cut, so that it cannot fill the memory.
+            match reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }

@@ -1,10 +1,10 @@
-//! Launches of small shell programs: what they print, how they end, and that nothing outlives them.
+//! Launches of small shell programs: their output, their exit status, and that no process outlives them.
 
 use super::*;
 use rustix::process::test_kill_process;
 
-/// Passes on the signals of a list, each so many ticks after the first line: a program that said something has set its traps,
-/// however busy the machine is.
+/// Delivers each signal of a list so many ticks after the first line: a program that has printed a line has set its
+/// traps, however busy the machine is.
 struct Script {
     signals: Vec<(u32, i32)>,
     ticks: u32,
@@ -24,8 +24,8 @@ impl Watch for Script {
     }
 }
 
-/// Long enough for a program that wants to end in its own way on a busy machine.
-const OWN_GRACE: Duration = Duration::from_secs(3);
+/// Long enough for a program to handle its signal on a busy machine.
+const LONG_GRACE: Duration = Duration::from_secs(3);
 
 fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>, Duration) {
     let command = LaunchCommand {
@@ -37,13 +37,13 @@ fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>
     let mut watch = Script { signals: signals.to_vec(), ticks: 0, lines: Vec::new() };
     let start = Instant::now();
     let mark = format!("{mark}-{}", std::process::id());
-    let ending = supervise(&command, &mark, OWN_GRACE, &mut watch).expect("it starts");
+    let ending = supervise(&command, &mark, LONG_GRACE, &mut watch).expect("it starts");
     (ending, watch.lines, start.elapsed())
 }
 
 fn assert_gone(pid: &str) {
     let pid = Pid::from_raw(pid.parse().expect("a process id")).expect("not 0");
-    // Its parent may still have to collect it, so a zombie counts as gone.
+    // Its parent may not have reaped it yet, so a zombie counts as ended.
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let zombie = state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
     assert!(zombie || test_kill_process(pid).is_err(), "{pid} still runs: {state}");
@@ -69,11 +69,11 @@ fn output_status_and_environment_come_through() {
 }
 
 #[test]
-fn an_interrupted_launch_may_end_in_its_own_way() {
-    // Not SIGINT: a shell that was itself started with it ignored, as scripts start what runs in the background, cannot trap it.
+fn an_interrupted_launch_may_handle_the_signal() {
+    // Not SIGINT: a shell started with SIGINT ignored, as scripts start background processes, cannot trap it.
     let (ending, lines, _) =
         run("trap 'echo told; exit 1' TERM; echo ready; while :; do sleep 0.05; done", "own-way", &[(6, 15)]);
-    // The shell may say besides that its sleep was terminated.
+    // The shell may also report that its sleep was terminated.
     assert!(lines.iter().any(|line| line == "told"), "{lines:?}");
     assert_eq!((ending.code, ending.interrupted_by), (Some(1), Some(15)));
 }
@@ -82,7 +82,7 @@ fn an_interrupted_launch_may_end_in_its_own_way() {
 fn a_launch_that_ignores_the_signal_is_killed_after_the_grace() {
     let (ending, _, elapsed) = run("trap '' INT; echo ready; while :; do sleep 0.05; done", "deaf", &[(4, 2)]);
     assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(2)));
-    assert!(elapsed > OWN_GRACE && elapsed < 3 * OWN_GRACE, "{elapsed:?}");
+    assert!(elapsed > LONG_GRACE && elapsed < 3 * LONG_GRACE, "{elapsed:?}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_second_signal_kills_at_once() {
     let (ending, _, elapsed) =
         run("trap '' TERM INT; echo ready; while :; do sleep 0.05; done", "twice", &[(4, 15), (6, 2)]);
     assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(15)));
-    assert!(elapsed < OWN_GRACE, "{elapsed:?}");
+    assert!(elapsed < LONG_GRACE, "{elapsed:?}");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn a_flood_of_output_keeps_only_its_end() {
     let (ending, lines, _) =
         run("i=0; while [ $i -lt 20000 ]; do echo 0123456789abcdef; i=$((i+1)); done; echo last", "flood", &[]);
     assert_eq!(lines.len(), 20_001);
-    assert!(ending.output.len() <= 2 * KEPT_BYTES && ending.output.ends_with("last\n"));
+    assert!(ending.output.len() <= 2 * RETAINED_OUTPUT_BYTES && ending.output.ends_with("last\n"));
 }

@@ -1,34 +1,34 @@
-//! The launch command as data: from the ranks that are wanted to the words that start them.
+//! The launch command as data: from the requested ranks to the arguments that start them.
 //!
-//! The transport is never chosen here: what a launcher takes unasked is what is measured.
+//! The transport is never chosen here: the launcher's default is what is measured.
 
 use super::family::{Family, Launcher};
 use super::quote::{quote, quote_program};
 use crate::error::{Error, Result};
 use rustix::process::Signal;
 
-/// What is to be launched, and where.
+/// What to launch, and where.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Number of ranks.
     pub ranks: u32,
     /// Hosts as the user named them, such as `a:2,b:2`.
     pub hosts: Option<String>,
-    /// A file of hosts, in the launcher's own form.
+    /// A file of hosts, in the launcher's format.
     pub host_file: Option<String>,
-    /// Cores that the ranks share: of this host, or of the Slurm allocation. Not looked at where hosts are named.
+    /// Cores that the ranks share: those of this host, or of the Slurm allocation. Ignored if hosts are named.
     pub cores: u32,
-    /// How srun brings the ranks together, the word of its `--mpi`; where none, Slurm's own setting holds.
+    /// The value of srun's `--mpi`; Slurm's own setting applies where there is none.
     pub srun_mpi: Option<String>,
     /// Whether the user is root.
     pub root: bool,
-    /// Whether ranks have threads of a library beside their own, such as NCCL's, which move data too and need processors of their own.
+    /// Whether ranks have library threads, such as NCCL's proxy threads, that need their own processors.
     pub has_threads: bool,
-    /// Words for the launcher, placed after ours.
+    /// Further arguments for the launcher, placed after ours.
     pub launcher_arguments: Vec<String>,
     /// The program that every rank runs.
     pub program: String,
-    /// Its words.
+    /// Arguments of the program.
     pub program_arguments: Vec<String>,
 }
 
@@ -39,9 +39,9 @@ pub struct LaunchCommand {
     pub environment: Vec<(String, String)>,
     /// The launcher.
     pub program: String,
-    /// All its words.
+    /// All arguments.
     pub arguments: Vec<String>,
-    /// The signal that the launcher hands on to its ranks, to ask them to stop; where none, the one that arrived does.
+    /// The signal that the launcher forwards to its ranks to ask them to stop; where none, the received signal is sent.
     pub stop_signal: Option<i32>,
 }
 
@@ -58,7 +58,7 @@ impl LaunchCommand {
         words.join(" ")
     }
 
-    /// The words, with the environment in front as `env` takes it; for the record.
+    /// The command line, with the environment in front in the form of `env`; for the record.
     pub fn words(&self) -> Vec<String> {
         let changes = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
         let env = (!self.environment.is_empty()).then(|| "env".to_owned());
@@ -67,29 +67,29 @@ impl LaunchCommand {
     }
 }
 
-/// How ranks and cores go together.
+/// Cores available to the ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
-    /// A core for each rank: each is bound to its own, unless its threads need several.
+enum CoreSupply {
+    /// At least a core for each rank: each is bound to its own, unless its threads need several.
     Enough,
-    /// More ranks than cores: they take turns, unbound.
-    Shared,
-    /// The hosts come from the user, their cores are not known here: the launcher's own binding holds.
+    /// More ranks than cores: the ranks are not bound.
+    Oversubscribed,
+    /// The user named the hosts, whose cores are not known here: the launcher's default binding applies.
     Unknown,
 }
 
-/// Builds the command for the launcher at hand.
+/// Builds the command for a launcher.
 pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     if request.hosts.is_some() && request.host_file.is_some() {
         return Err(Error::usage("--hosts and --hostfile both say where the ranks go; give one of them"));
     }
     let (mut environment, mut arguments) = (Vec::new(), Vec::new());
-    let room = room(request)?;
+    let core_supply = core_supply(request)?;
     match launcher.family {
-        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, room, &mut arguments),
-        Family::Mpich => mpich(request, room, &mut arguments, &mut environment),
-        Family::IntelMpi => intel_mpi(request, room, &mut arguments)?,
-        Family::Slurm => slurm(request, room, &mut arguments, &mut environment)?,
+        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, core_supply, &mut arguments),
+        Family::Mpich => mpich(request, core_supply, &mut arguments, &mut environment),
+        Family::IntelMpi => intel_mpi(request, core_supply, &mut arguments)?,
+        Family::Slurm => slurm(request, core_supply, &mut arguments, &mut environment)?,
     }
     arguments.extend(request.launcher_arguments.iter().cloned());
     arguments.push(request.program.clone());
@@ -98,8 +98,8 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal })
 }
 
-/// All of them take SIGTERM as the order to kill within a second or at once, and srun takes SIGINT as a question; this one they
-/// hand on to the ranks, who then have the time to end in order.
+/// On SIGTERM launchers kill the ranks at once or within a second, and srun treats SIGINT as a question; this signal is
+/// forwarded to the ranks, which then have time to shut down cleanly.
 pub(super) fn stop_signal(family: Family) -> Option<i32> {
     match family {
         Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::IntelMpi | Family::Slurm => {
@@ -108,22 +108,22 @@ pub(super) fn stop_signal(family: Family) -> Option<i32> {
     }
 }
 
-fn room(request: &Request) -> Result<Room> {
+fn core_supply(request: &Request) -> Result<CoreSupply> {
     if let Some(hosts) = &request.hosts {
         let slots = parse_hosts(hosts)?.iter().map(|host| u64::from(host.1)).sum::<u64>();
-        return Ok(if u64::from(request.ranks) > slots { Room::Shared } else { Room::Unknown });
+        return Ok(if u64::from(request.ranks) > slots { CoreSupply::Oversubscribed } else { CoreSupply::Unknown });
     }
     Ok(match () {
-        () if request.host_file.is_some() => Room::Unknown,
-        () if request.ranks > request.cores => Room::Shared,
-        () => Room::Enough,
+        () if request.host_file.is_some() => CoreSupply::Unknown,
+        () if request.ranks > request.cores => CoreSupply::Oversubscribed,
+        () => CoreSupply::Enough,
     })
 }
 
-/// The hosts of `--hosts HOST[:RANKS],...`, each with its slots; a host without a number has one, as Open MPI and MPICH count.
+/// Parses `--hosts HOST[:RANKS],...` to hosts with slots; a host without a number has one, as in Open MPI and MPICH.
 ///
 /// # Errors
-/// A usage error that names the part that is none.
+/// A usage error that names the invalid part.
 pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
     text.split(',')
         .map(|part| {
@@ -136,16 +136,16 @@ pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
         .collect()
 }
 
-/// Whether the user's own words for the launcher settle a matter, so that ours would contradict them.
-fn settled(request: &Request, flags: &[&str]) -> bool {
+/// Whether the user's own launcher arguments contain one of the flags, so that ours would contradict them.
+fn is_set_by_user(request: &Request, flags: &[&str]) -> bool {
     request.launcher_arguments.iter().any(|word| {
         let word = word.trim_start_matches('-');
         flags.iter().any(|flag| word == *flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
     })
 }
 
-fn open_mpi(family: Family, request: &Request, room: Room, arguments: &mut Vec<String>) {
-    if request.root && !settled(request, &["allow-run-as-root"]) {
+fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) {
+    if request.root && !is_set_by_user(request, &["allow-run-as-root"]) {
         push(arguments, &["--allow-run-as-root"]);
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
@@ -155,29 +155,36 @@ fn open_mpi(family: Family, request: &Request, room: Room, arguments: &mut Vec<S
     if let Some(file) = &request.host_file {
         push(arguments, &["--hostfile", file]);
     }
-    if room == Room::Shared {
+    if core_supply == CoreSupply::Oversubscribed {
         match family {
-            Family::OpenMpi5 if !settled(request, &["map-by"]) => push(arguments, &["--map-by", ":OVERSUBSCRIBE"]),
-            Family::OpenMpi4 if !settled(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
+            Family::OpenMpi5 if !is_set_by_user(request, &["map-by"]) => {
+                push(arguments, &["--map-by", ":OVERSUBSCRIBE"])
+            }
+            Family::OpenMpi4 if !is_set_by_user(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
             _ => {}
         }
-        // Open MPI yields by itself only where it knows of the shortage, and it does not see a container's quota.
+        // Open MPI yields by itself only if it detects oversubscription, and it does not see a container's CPU quota.
         push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
     }
-    bind(request, room, "--bind-to", arguments);
+    bind(request, core_supply, "--bind-to", arguments);
 }
 
-/// How MPICH is made to give processors away while its ranks wait, which it does not by itself: the device ch3 knows the first, ch4 from
-/// MPICH 4.3 on the others (its `mpivars` lists those of a version). Unknown ones are passed over. The device ch4:ucx of older versions
-/// is made to by the launched programs (`mpi_call/yielding.c`).
+/// Makes MPICH yield processors while its ranks wait, which it does not do by default: the first variable is for the
+/// device ch3, the others for ch4 since MPICH 4.3 (listed by `mpivars` of that version). MPICH ignores unknown ones.
+/// With ch4:ucx of older versions the launched programs yield themselves (`mpi_call/yielding.c`).
 const MPICH_YIELDS: [(&str, &str); 3] = [
     ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
     ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "true"),
     ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
 ];
 
-fn mpich(request: &Request, room: Room, arguments: &mut Vec<String>, environment: &mut Vec<(String, String)>) {
-    if room == Room::Shared {
+fn mpich(
+    request: &Request,
+    core_supply: CoreSupply,
+    arguments: &mut Vec<String>,
+    environment: &mut Vec<(String, String)>,
+) {
+    if core_supply == CoreSupply::Oversubscribed {
         environment.extend(MPICH_YIELDS.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
@@ -187,11 +194,12 @@ fn mpich(request: &Request, room: Room, arguments: &mut Vec<String>, environment
     if let Some(file) = &request.host_file {
         push(arguments, &["-f", file]);
     }
-    bind(request, room, "-bind-to", arguments);
+    bind(request, core_supply, "-bind-to", arguments);
 }
 
-/// Words of Hydra, but for hosts: there is one number of ranks for all of them. Its ranks give processors away unasked.
-fn intel_mpi(request: &Request, room: Room, arguments: &mut Vec<String>) -> Result<()> {
+/// Arguments of Hydra, except for hosts: Hydra takes one number of ranks for all hosts. Its ranks yield processors by
+/// default.
+fn intel_mpi(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) -> Result<()> {
     push(arguments, &["-n", &request.ranks.to_string()]);
     if let Some(text) = &request.hosts {
         let (names, slots) = equal_hosts(text, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
@@ -200,11 +208,11 @@ fn intel_mpi(request: &Request, room: Room, arguments: &mut Vec<String>) -> Resu
     if let Some(file) = &request.host_file {
         push(arguments, &["-machinefile", file]);
     }
-    bind(request, room, "-bind-to", arguments);
+    bind(request, core_supply, "-bind-to", arguments);
     Ok(())
 }
 
-/// Names of hosts, and the slots that each of them has.
+/// Host names, and the number of slots that all of them have.
 fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<&'a str>, u32)> {
     let hosts = parse_hosts(text)?;
     let slots = hosts.first().map_or(1, |host| host.1);
@@ -216,34 +224,34 @@ fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<
     Ok((hosts.iter().map(|host| host.0).collect(), slots))
 }
 
-fn bind(request: &Request, room: Room, flag: &str, arguments: &mut Vec<String>) {
-    if settled(request, &["bind-to"]) {
+fn bind(request: &Request, core_supply: CoreSupply, flag: &str, arguments: &mut Vec<String>) {
+    if is_set_by_user(request, &["bind-to"]) {
         return;
     }
-    match room {
-        // Threads inherit the binding of their process; NCCL then puts its own near the GPU, on what it may use.
-        Room::Enough | Room::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
-        Room::Enough => push(arguments, &[flag, "core"]),
-        Room::Shared => push(arguments, &[flag, "none"]),
-        Room::Unknown => {}
+    match core_supply {
+        // Threads inherit the binding of their process; without binding NCCL places its own near the GPU.
+        CoreSupply::Enough | CoreSupply::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
+        CoreSupply::Enough => push(arguments, &[flag, "core"]),
+        CoreSupply::Oversubscribed => push(arguments, &[flag, "none"]),
+        CoreSupply::Unknown => {}
     }
 }
 
-/// Without `--kill-on-bad-exit` the other ranks would wait for a dead one until the allocation's time is over.
+/// Without `--kill-on-bad-exit` the other ranks would wait for a failed one until the allocation ends.
 fn slurm(
     request: &Request,
-    room: Room,
+    core_supply: CoreSupply,
     arguments: &mut Vec<String>,
     environment: &mut Vec<(String, String)>,
 ) -> Result<()> {
     push(arguments, &[&format!("--ntasks={}", request.ranks), "--kill-on-bad-exit=1"]);
-    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !settled(request, &["mpi"])) {
+    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, &["mpi"])) {
         push(arguments, &[&format!("--mpi={mpi}")]);
     }
     if let Some(text) = &request.hosts {
         let (names, slots) = equal_hosts(text, "srun", "a --hostfile with one line per rank")?;
         push(arguments, &[&format!("--nodelist={}", names.join(","))]);
-        if room == Room::Unknown && text.contains(':') {
+        if core_supply == CoreSupply::Unknown && text.contains(':') {
             push(arguments, &[&format!("--ntasks-per-node={slots}")]);
         }
     }
@@ -252,11 +260,13 @@ fn slurm(
         environment.push(("SLURM_HOSTFILE".into(), file.clone()));
         push(arguments, &["--distribution=arbitrary"]);
     }
-    let bound = settled(request, &["cpu-bind"]);
-    match room {
-        Room::Enough | Room::Unknown if !bound && request.has_threads => push(arguments, &["--cpu-bind=none"]),
-        Room::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
-        Room::Shared => {
+    let bound = is_set_by_user(request, &["cpu-bind"]);
+    match core_supply {
+        CoreSupply::Enough | CoreSupply::Unknown if !bound && request.has_threads => {
+            push(arguments, &["--cpu-bind=none"])
+        }
+        CoreSupply::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
+        CoreSupply::Oversubscribed => {
             push(arguments, &["--overcommit"]);
             if !bound {
                 push(arguments, &["--cpu-bind=none"]);

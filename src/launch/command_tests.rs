@@ -1,4 +1,4 @@
-//! The commands as they must read, launcher by launcher.
+//! The expected commands, launcher by launcher.
 
 use super::*;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn request(ranks: u32, root: bool) -> Request {
     }
 }
 
-/// It waits without ever giving a processor away, unless it is told to.
+/// By default MPICH waits without ever yielding a processor.
 const MPICH_8: &str = "env MPIR_CVAR_POLLS_BEFORE_YIELD=1 MPIR_CVAR_CH4_PROGRESS_THROTTLE=true \
     MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=1 mpiexec -n 8 -bind-to none suite 'a b'";
 
@@ -49,7 +49,7 @@ fn ranks_whose_library_has_threads_are_not_bound_to_single_cores() {
 }
 
 #[test]
-fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
+fn every_launcher_gets_its_flags_for_root_and_oversubscription() {
     use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
     let four = "mpirun -n 4 --bind-to core suite 'a b'";
     let four_as_root = "mpirun --allow-run-as-root -n 4 --bind-to core suite 'a b'";
@@ -93,11 +93,11 @@ fn every_launcher_gets_its_own_words_for_root_and_for_more_ranks_than_cores() {
 }
 
 #[test]
-fn srun_is_told_how_to_bring_ranks_together_and_every_launcher_stops_them_by_a_signal_that_it_hands_on() {
-    let told = Request { srun_mpi: Some("pmix".into()), ..request(4, false) };
+fn srun_gets_its_mpi_plugin_and_every_launcher_a_stop_signal_that_it_forwards() {
+    let pmix = Request { srun_mpi: Some("pmix".into()), ..request(4, false) };
     let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix --cpu-bind=cores suite 'a b'";
-    assert_eq!(line(Family::Slurm, &told), expected);
-    let own = Request { launcher_arguments: vec!["--mpi=none".into()], ..told };
+    assert_eq!(line(Family::Slurm, &pmix), expected);
+    let own = Request { launcher_arguments: vec!["--mpi=none".into()], ..pmix };
     let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores --mpi=none suite 'a b'";
     assert_eq!(line(Family::Slurm, &own), expected);
     for family in [Family::Slurm, Family::OpenMpi4, Family::OpenMpi5, Family::Mpich] {
@@ -159,7 +159,7 @@ fn hosts_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn the_users_own_words_for_the_launcher_come_last_and_replace_ours() {
+fn the_users_launcher_arguments_come_last_and_replace_ours() {
     let own = ["--bind-to", "none", "--mca", "btl", "self,tcp"].map(str::to_owned).to_vec();
     let request = Request { launcher_arguments: own, ..request(4, false) };
     assert_eq!(line(Family::OpenMpi4, &request), "mpirun -n 4 --bind-to none --mca btl self,tcp suite 'a b'");

@@ -1,4 +1,4 @@
-//! Which ranks died, read from what a launcher says about it. Pure: text in, facts out.
+//! Parses a launcher's output for ranks that died.
 //!
 //! Launchers wrap their sentences at different places, so the text is read word by word.
 
@@ -11,13 +11,13 @@ pub enum Cause {
     Exit(i32),
 }
 
-/// A rank that ended badly, as far as the launcher tells.
+/// A rank that ended abnormally, as reported by the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
-    /// World rank; MPICH does not tell.
+    /// World rank; MPICH does not report it.
     pub rank: Option<u32>,
-    /// Process id; Slurm does not tell, Open MPI 4 says 0 when it does not know, and MPICH may name, with signal 9, a rank that it ended
-    /// itself after another had died.
+    /// Process id; Slurm does not report it, Open MPI 4 prints 0 if it is unknown, and MPICH may report, with signal 9,
+    /// a rank that it killed itself after another one had died.
     pub pid: Option<u32>,
     /// Host.
     pub host: Option<String>,
@@ -25,7 +25,7 @@ pub struct Death {
     pub cause: Cause,
 }
 
-/// Every death that the launcher's output tells of, in its order.
+/// Every death that the launcher's output reports, in its order.
 pub fn deaths(output: &str) -> Vec<Death> {
     let words: Vec<&str> = output.split_whitespace().collect();
     let by_words = (0..words.len()).filter_map(|at| {
@@ -49,7 +49,7 @@ fn open_mpi_signal(words: &[&str]) -> Option<Death> {
     })
 }
 
-/// `Process name: [[17870,1],1] Exit code: 3`, with 5 `[prterun-vm-10777@1,0]`: the rank is behind the last comma.
+/// `Process name: [[17870,1],1] Exit code: 3`, in version 5 `[prterun-vm-10777@1,0]`: the rank follows the last comma.
 fn open_mpi_exit(words: &[&str]) -> Option<Death> {
     let ["Process", "name:", name, "Exit", "code:", code, ..] = words else { return None };
     let rank = name.strip_suffix(']')?.rsplit(',').next()?.parse().ok()?;
@@ -61,10 +61,11 @@ fn mpich(words: &[&str]) -> Option<Death> {
     let ["PID", pid, "RUNNING", "AT", host, "=", "EXIT", "CODE:", code, rest @ ..] = words else { return None };
     let code = code.parse().ok()?;
     let end = rest.iter().position(|word| *word == "PID").unwrap_or(rest.len());
-    let told = rest[..end].windows(2).find(|pair| pair[0] == "(signal");
-    let told: Option<i32> = told.and_then(|pair| pair[1].trim_end_matches(')').parse().ok());
-    // A code of 9 beside another signal: process and code are of a rank that the launcher killed afterwards, the sentence of the first.
-    let (pid, cause) = match told {
+    let named = rest[..end].windows(2).find(|pair| pair[0] == "(signal");
+    let named: Option<i32> = named.and_then(|pair| pair[1].trim_end_matches(')').parse().ok());
+    // If a code of 9 comes with another signal, process and code belong to a rank that the launcher killed afterwards,
+    // and the signal to the first.
+    let (pid, cause) = match named {
         Some(signal) if signal == code => (pid.parse().ok(), Cause::Signal(signal)),
         Some(signal) if code == 9 => (None, Cause::Signal(signal)),
         _ => (pid.parse().ok(), Cause::Exit(code)),
@@ -91,7 +92,7 @@ fn slurm(line: &str) -> Vec<Death> {
     parse().unwrap_or_default()
 }
 
-/// The first rank of every range: `0,2-3` names 0 and 2, which is enough to say where to look.
+/// The first rank of every range: `0,2-3` gives 0 and 2, which is enough to show where to look.
 fn ranges(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|part| part.split('-').next()?.parse().ok()).collect()
 }

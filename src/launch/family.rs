@@ -1,6 +1,6 @@
-//! The launchers that commgauge can speak to, distinguished by the text of their `--version`.
+//! The supported launchers, distinguished by the output of their `--version`.
 
-/// What a launcher understands. Open MPI changed its flags with version 5, so it counts as two.
+/// Launchers grouped by the flags they accept. Open MPI changed its flags with version 5, so it counts as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// `mpirun` of Open MPI up to 4.
@@ -15,7 +15,7 @@ pub enum Family {
     Slurm,
 }
 
-/// The MPI that the launched programs were built against. Another one's launcher would start every rank alone.
+/// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
     /// Open MPI, any version: 4 and 5 share their binary interface.
@@ -24,17 +24,17 @@ pub enum Flavor {
     Mpich,
 }
 
-/// A launcher that is there.
+/// A launcher that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// As it is called: a name on the search path, or a path.
+    /// The program to run: a name on the search path, or a path.
     ///
-    /// A name is kept a name, because Open MPI takes an absolute path as the order to change the search paths of the
-    /// remote hosts (its `--prefix`).
+    /// A name is not made absolute, because Open MPI takes an absolute path as the order to change the search paths of
+    /// the remote hosts (its `--prefix`).
     pub program: String,
-    /// What it understands.
+    /// The flags it accepts.
     pub family: Family,
-    /// Its version, as it says.
+    /// Its version, as printed.
     pub version: String,
 }
 
@@ -48,7 +48,7 @@ impl Flavor {
         }
     }
 
-    /// The folder of its programs in packages that have them for several MPIs.
+    /// The folder of its programs in packages for several MPIs.
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::OpenMpi => "open-mpi",
@@ -56,7 +56,7 @@ impl Flavor {
         }
     }
 
-    /// Name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "Open MPI",
@@ -66,7 +66,7 @@ impl Flavor {
 }
 
 impl Family {
-    /// Name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => "Open MPI",
@@ -76,7 +76,7 @@ impl Family {
         }
     }
 
-    /// The MPI that it belongs to; none for Slurm, which is of no MPI.
+    /// The MPI that it belongs to; none for Slurm.
     pub fn flavor(self) -> Option<Flavor> {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => Some(Flavor::OpenMpi),
@@ -85,13 +85,13 @@ impl Family {
         }
     }
 
-    /// Whether ranks of that MPI find each other under this launcher. Slurm serves both, if the site has set it up.
+    /// Whether ranks of that MPI can connect under this launcher. Slurm supports both, if the site has set it up.
     pub fn starts(self, flavor: Flavor) -> bool {
         self.flavor().is_none_or(|own| own == flavor)
     }
 }
 
-/// Family and version from what `--version` printed; none if it is a launcher that commgauge does not know.
+/// Family and version from the output of `--version`; none for an unknown launcher.
 pub(super) fn parse_version(text: &str) -> Option<(Family, String)> {
     let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
     if let Some((_, version)) = first.split_once("(Open MPI)").or_else(|| first.split_once("(OpenRTE)")) {
@@ -129,7 +129,7 @@ mod tests {
     const INTEL: &str = "Intel(R) MPI Library for Linux* OS, Version 2021.11 Build 20231005 (id: 74c4a23)\n";
 
     #[test]
-    fn the_version_text_tells_the_family() {
+    fn the_family_is_read_from_the_version_text() {
         let known = |family, version: &str| Some((family, version.to_owned()));
         for (text, expected) in [
             ("", None),

@@ -1,29 +1,29 @@
-//! Finds the launcher that was requested, or the one that fits the MPI that the programs were built against.
+//! Finds the requested launcher, or the one that fits the MPI that the programs were built against.
 //!
-//! Nothing is swapped: a launcher of another MPI is named in the error and not used.
+//! A launcher of another MPI is never substituted; the error names it.
 
 use super::family::{Family, Flavor, Launcher, parse_version};
 use super::installed::only_flavor;
 use crate::error::{Error, Result};
 use std::process::{Command, Stdio};
 
-/// What the choice depends on, read once at the top.
+/// Inputs of the choice, read once by the caller.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings {
+pub struct LauncherContext {
     /// Inside a Slurm allocation.
     pub in_slurm: bool,
-    /// The MPI of the launched programs, if it is known and one alone.
+    /// The MPI of the launched programs, if it is known and unique.
     pub flavor: Option<Flavor>,
 }
 
-impl Surroundings {
-    /// Those of this process.
+impl LauncherContext {
+    /// Reads them for this process.
     pub fn here() -> Self {
         Self { in_slurm: std::env::var_os("SLURM_JOB_ID").is_some(), flavor: only_flavor() }
     }
 }
 
-/// What `PROGRAM --version` printed; `None` where there is no such program.
+/// The output of `PROGRAM --version`; `None` if the program does not exist.
 pub fn probe(program: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -32,11 +32,11 @@ pub fn probe(program: &str) -> Option<String> {
 }
 
 /// The launcher for `choice`: `auto`, a name on the search path, or a path.
-pub fn find(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
+pub fn find(choice: &str, context: LauncherContext, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
     if choice != "auto" {
-        return asked_for(choice, here, probe);
+        return requested(choice, context, probe);
     }
-    if here.in_slurm {
+    if context.in_slurm {
         return match probe("srun").as_deref().and_then(parse_version) {
             Some((Family::Slurm, version)) => Ok(Launcher { program: "srun".into(), family: Family::Slurm, version }),
             _ => Err(Error::environment(
@@ -45,15 +45,15 @@ pub fn find(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<Str
             )),
         };
     }
-    fitting(here.flavor, probe)
+    fitting(context.flavor, probe)
 }
 
-fn asked_for(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
+fn requested(choice: &str, context: LauncherContext, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
     let Some(text) = probe(choice) else {
         let place = if choice.contains('/') { "" } else { " on PATH" };
         let package = match choice {
             "srun" => "slurm-client",
-            _ => package(here.flavor),
+            _ => package(context.flavor),
         };
         return Err(Error::environment(format!(
             "--launcher {choice}: there is no such program{place}; install {package}, or name another launcher"
@@ -65,7 +65,7 @@ fn asked_for(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<St
             "--launcher {choice}: its --version says \"{first}\"; known are mpirun of Open MPI, mpiexec of MPICH and of Intel MPI, and srun"
         )));
     };
-    if let Some(flavor) = here.flavor.filter(|flavor| !family.starts(*flavor)) {
+    if let Some(flavor) = context.flavor.filter(|flavor| !family.starts(*flavor)) {
         return Err(Error::usage(format!(
             "--launcher {choice} is of {} {version}, but commgauge-suite was built against {}: every rank would be alone; \
              name a launcher of {}, or build with the other MPI's compiler in MPICC",
@@ -77,16 +77,16 @@ fn asked_for(choice: &str, here: Surroundings, probe: &dyn Fn(&str) -> Option<St
     Ok(Launcher { program: choice.to_owned(), family, version })
 }
 
-/// The first words of a launcher that does not tell its version, which say what it lacks.
-fn what_it_says(text: &str) -> String {
+/// The beginning of the output of a launcher that prints no version, which explains why.
+fn output_excerpt(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric));
     let line: String = line.unwrap_or("nothing").chars().take(100).collect();
-    // Open MPI 5 starts nothing without one.
-    let mend = if text.contains("home directory") { ", so set HOME" } else { "" };
-    format!(": it says `{line}`{mend}")
+    // Open MPI 5 does not start without a home directory.
+    let fix = if text.contains("home directory") { ", so set HOME" } else { "" };
+    format!(": it says `{line}`{fix}")
 }
 
-/// The first launcher on the search path that fits; both MPIs use the same names, so each one is asked.
+/// The first launcher on the search path that fits; both MPIs use the same names, so each one is probed.
 fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Result<Launcher> {
     let names: &[&str] = match flavor {
         Some(Flavor::OpenMpi) => &["mpirun", "mpiexec", "mpirun.openmpi"],
@@ -101,7 +101,7 @@ fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Re
                 return Ok(Launcher { program: (*name).to_owned(), family, version });
             }
             Some((family, version)) => others.push(format!("{name} is of {} {version}", family.name())),
-            None => others.push(format!("{name} is not a launcher that commgauge knows{}", what_it_says(&text))),
+            None => others.push(format!("{name} is not a launcher that commgauge knows{}", output_excerpt(&text))),
         }
     }
     let built = flavor.map_or("an MPI", Flavor::name);
@@ -132,7 +132,7 @@ mod tests {
 
     fn check(choice: &str, in_slurm: bool, flavor: Option<Flavor>, machine: &[(&str, &str)]) -> Result<String> {
         let probe = |name: &str| machine.iter().find(|entry| entry.0 == name).map(|entry| entry.1.to_owned());
-        find(choice, Surroundings { in_slurm, flavor }, &probe).map(|launcher| launcher.program)
+        find(choice, LauncherContext { in_slurm, flavor }, &probe).map(|launcher| launcher.program)
     }
 
     #[test]

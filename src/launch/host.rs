@@ -1,4 +1,4 @@
-//! What the launch flags depend on: the cores to share out, and who asks.
+//! Facts of this host that affect the launch flags: available cores and user.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,8 +6,8 @@ use std::num::NonZero;
 
 /// Cores that ranks started here may use.
 ///
-/// Launchers count physical cores, the operating system counts hardware threads, and a container may be given a share of
-/// both; the smallest of them is what ranks can really use at the same time.
+/// Launchers count physical cores, the operating system counts hardware threads, and a container may have a CPU quota;
+/// the smallest of the three is what ranks can use at the same time.
 pub fn cores() -> u32 {
     let allowed = std::thread::available_parallelism().map_or(1, NonZero::get) as u32;
     physical_cores().map_or(allowed, |physical| physical.min(allowed)).max(1)
@@ -18,7 +18,7 @@ pub fn slurm_cores() -> Option<u32> {
     count_slurm_cores(&std::env::var("SLURM_JOB_CPUS_PER_NODE").ok()?)
 }
 
-/// Whether the user is root, for whom Open MPI wants to be told.
+/// Whether the user is root; Open MPI then needs an extra flag.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -28,8 +28,8 @@ pub fn name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Processes of this host that the system has killed for want of memory since it booted, of containers with a limit too; none where
-/// it does not count them (before Linux 4.13).
+/// Processes that the OOM killer of this host has killed since boot, including those in containers with a limit; none
+/// where the system does not count them (before Linux 4.13).
 pub fn out_of_memory_kills() -> Option<u64> {
     count_out_of_memory_kills(&fs::read_to_string("/proc/vmstat").ok()?)
 }

@@ -1,17 +1,17 @@
-//! Which hosts a host file names, and where ranks will therefore lie, as far as that can be said before a launch.
+//! Predicts from a host file on which host each rank will run, as far as possible before the launch.
 //!
-//! The launcher reads the file itself and has the last word; this is for what is shown before anything is started.
+//! The launcher reads the file itself and decides; this is only for what is shown before the launch.
 
 use crate::error::{Error, Result};
 
-/// A host and the ranks that it takes, where the file says it.
+/// A host and its number of slots, where the file gives it.
 type Host = (String, Option<u32>);
 
-/// The host of every rank, of a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host on each line.
-/// Hosts are filled one after the other. Where none says how many ranks it takes, all take equally many.
+/// The host of every rank, from a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host on
+/// each line. Hosts are filled one after the other. Where no host has a number of slots, all take equally many ranks.
 ///
 /// # Errors
-/// A usage error that names the line that cannot be read, or that there is no host.
+/// A usage error that names the line that cannot be parsed, or reports that there is no host.
 pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut lines = 0_u32;
@@ -20,7 +20,7 @@ pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>>
         let Some((host, slots)) = host_of(words).map_err(|found| refusal(name, index + 1, &found))? else { continue };
         lines = lines.saturating_add(1);
         match hosts.iter_mut().find(|known| known.0 == host) {
-            // A host that stands there again takes a rank more for each line, or so many more.
+            // Each repetition of a host adds one slot, or the number given.
             Some(known) => known.1 = Some(known.1.unwrap_or(1).saturating_add(slots.unwrap_or(1))),
             None => hosts.push((host, slots)),
         }
@@ -30,14 +30,14 @@ pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>>
             "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
         )));
     }
-    let said = hosts.iter().any(|host| host.1.is_some());
-    let each = if said { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
+    let has_slots = hosts.iter().any(|host| host.1.is_some());
+    let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
     let slots = hosts.iter().flat_map(|(host, slots)| std::iter::repeat_n(host, slots.unwrap_or(each) as usize));
-    // Ranks that find no room left start with the first host again.
+    // Ranks beyond the last slot wrap around to the first host.
     Ok(slots.cycle().take(ranks as usize).cloned().collect())
 }
 
-/// The host of a line and its ranks; nothing where the line is empty. What cannot be read comes back as it is.
+/// The host of a line and its slots; `None` for an empty line. A line that cannot be parsed is returned as the error.
 fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
     let mut words = line.split_whitespace();
     let Some(first) = words.next() else { return Ok(None) };
@@ -45,7 +45,7 @@ fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
         Ok(slots) if slots > 0 => Ok(slots),
         _ => Err(line.trim().to_owned()),
     };
-    // A colon stands before a number in the form of MPICH, and within an address of IPv6, which has several.
+    // A colon precedes the slots in the form of MPICH; an IPv6 address has several.
     let (host, mut slots) = match first.split_once(':') {
         Some((host, slots)) if !slots.contains(':') => (host, Some(number(slots)?)),
         _ => (first, None),
@@ -62,7 +62,7 @@ fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
 }
 
 fn refusal(name: &str, line: usize, found: &str) -> Error {
-    // The beginning tells which line it is; a file that is no host file may have a line of megabytes.
+    // The beginning identifies the line; other files may have lines of megabytes.
     let found: String = found.chars().take(60).collect();
     Error::usage(format!(
         "--hostfile {name}, line {line}: found `{found}`; a line is HOST, HOST slots=RANKS (Open MPI) or HOST:RANKS (MPICH)"
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_host_or_no_number_is_refused_with_its_line() {
+    fn lines_without_host_or_number_are_refused() {
         for (text, words) in [
             ("", "it names no host"),
             ("# all down\n", "it names no host"),

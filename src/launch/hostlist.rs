@@ -1,14 +1,14 @@
-//! Slurm's short form of host names, such as `a[01-03,7],b`: to the names and back to what a person may have meant.
+//! Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
 
-/// More hosts than any list may name; a slip such as `a[0-999999999]` must not fill the memory.
-pub(super) const MOST_HOSTS: usize = 1 << 17;
+/// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
+pub(super) const MAX_HOSTS: usize = 1 << 17;
 
-/// All names of a list, in its order; none if it is not one.
+/// All names of a list, in its order; none if it cannot be parsed.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for part in split_outside_brackets(list)? {
         let more = expand_one(part)?;
-        if names.len() + more.len() > MOST_HOSTS {
+        if names.len() + more.len() > MAX_HOSTS {
             return None;
         }
         names.extend(more);
@@ -16,7 +16,7 @@ pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// `; did you mean a2?`, where a name of the list is near.
+/// `; did you mean a2?`, if the list has a similar name.
 pub(super) fn first_difference(name: &str, list: &str) -> String {
     let names = expand(list).unwrap_or_default();
     let likeness = |known: &&String| strsim::jaro_winkler(name, known);
@@ -24,7 +24,7 @@ pub(super) fn first_difference(name: &str, list: &str) -> String {
     nearest.filter(|known| likeness(known) > 0.8).map_or_else(String::new, |known| format!("; did you mean {known}?"))
 }
 
-/// The parts between commas that stand outside of brackets.
+/// Splits at commas outside of brackets.
 fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (at, letter) in list.char_indices() {
@@ -44,14 +44,14 @@ fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
     (!inside && parts.iter().all(|part| !part.is_empty())).then_some(parts)
 }
 
-/// One name, with any number of bracketed numbers in it; the last one runs fastest.
+/// Expands one name with any number of bracketed ranges; the last one varies fastest.
 fn expand_one(part: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = part;
     while let Some((before, after)) = rest.split_once('[') {
         let (inside, behind) = after.split_once(']')?;
         let numbers = numbers(inside)?;
-        if names.len().checked_mul(numbers.len())? > MOST_HOSTS {
+        if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
             return None;
         }
         names =
@@ -62,7 +62,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// `01-03,7` as 01, 02, 03, 7: the first number's width holds for its range.
+/// Expands `01-03,7` to 01, 02, 03, 7; the width of a range's first number applies to the whole range.
 fn numbers(text: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -72,7 +72,7 @@ fn numbers(text: &str) -> Option<Vec<String>> {
             return None;
         }
         let (from, to) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
-        if to < from || to - from >= MOST_HOSTS as u64 || all.len() > MOST_HOSTS {
+        if to < from || to - from >= MAX_HOSTS as u64 || all.len() > MAX_HOSTS {
             return None;
         }
         let width = first.len();
@@ -120,6 +120,6 @@ mod tests {
         ] {
             assert_eq!(expand(text).expect("a list").join(" "), expected, "{text}");
         }
-        assert_eq!(expand("n[1-131072]").expect("just so").len(), MOST_HOSTS);
+        assert_eq!(expand("n[1-131072]").expect("just so").len(), MAX_HOSTS);
     }
 }

@@ -1,35 +1,36 @@
-//! Where the launched programs are, and of which MPI: beside commgauge as cargo builds them, or, in packages, in a folder for each MPI, of
-//! which the one is taken that fits the launcher.
+//! Locates the launched programs and determines their MPI: next to commgauge as cargo builds them, or, in packages, in
+//! one folder for each MPI, of which the one that fits the launcher is used.
 //!
-//! What a package looks like is made by `scripts/package`.
+//! The layout of a package is defined by `scripts/package`.
 
 use super::family::{Family, Flavor};
-use super::find::{Surroundings, find, probe};
+use super::find::{LauncherContext, find, probe};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The launched program of this name, for that launcher.
+/// Path of the launched program of this name that fits the launcher.
 ///
 /// # Errors
-/// Where it is not installed, or srun is to start it and nothing tells for which MPI.
+/// If it is not installed, or if srun is to start it and its MPI cannot be determined.
 pub fn program(name: &str, family: Family) -> Result<PathBuf> {
     program_from(&own()?, name, family, &flavor)
 }
 
-/// The MPI of the launched programs, if there is only one that they can be of; `None` where a package has them for several.
+/// The MPI of the launched programs, if it is unambiguous; `None` for a package with several.
 pub(super) fn only_flavor() -> Option<Flavor> {
     only_flavor_from(own().ok().as_deref())
 }
 
-/// The MPI of the launched programs: the one of a package's that the first launcher on PATH belongs to, else the one of this build.
+/// The MPI of the launched programs: in a package, the one that matches the first launcher on PATH, else the one of
+/// this build.
 pub fn flavor() -> Option<Flavor> {
     only_flavor().or_else(|| {
-        let launcher = find("auto", Surroundings { in_slurm: false, flavor: None }, &probe).ok()?;
+        let launcher = find("auto", LauncherContext { in_slurm: false, flavor: None }, &probe).ok()?;
         launcher.family.flavor()
     })
 }
 
-/// The folder of the launched programs of that MPI, for the launcher that is taken.
+/// The folder of the launched programs of that MPI.
 pub fn folder() -> Option<PathBuf> {
     let own = own().ok()?;
     flavor().and_then(|flavor| packaged(&own, flavor)).or_else(|| own.parent().map(Path::to_owned))
@@ -40,7 +41,7 @@ fn own() -> Result<PathBuf> {
         .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))
 }
 
-/// The folder for the programs of one MPI: beside commgauge itself, or in `PREFIX/lib/commgauge` of a package.
+/// The folder of the programs for one MPI: next to commgauge itself, or `PREFIX/lib/commgauge` of a package.
 fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
     let prefix = own.ancestors().nth(2).unwrap_or(own);
     let folders = [own.with_file_name(""), prefix.join("lib/commgauge")].map(|parent| parent.join(flavor.folder()));
@@ -62,7 +63,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
     let program = if packages.is_empty() {
         own.with_file_name(name)
     } else {
-        // srun starts those of any MPI; one that is installed has a launcher of its own.
+        // srun starts programs of any MPI; an installed MPI comes with its own launcher.
         let flavor = family.flavor().or_else(of_path).ok_or_else(|| {
             Error::environment(
                 "srun starts ranks of every MPI, and neither mpirun nor mpiexec on PATH tells which one is here; \
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_are_missing_or_cannot_be_told_apart_are_named_with_what_to_do() {
+    fn missing_or_ambiguous_programs_are_named_with_the_fix() {
         let one = ["bin/commgauge", "lib/commgauge/open-mpi/commgauge-suite"];
         for (files, name, family, words) in [
             (&BOTH[..], "commgauge-suite", Family::Slurm, ["srun starts", "put the one"]),

@@ -1,8 +1,8 @@
-//! Ends what a launch may have left running on this host.
+//! Ends processes that a launch may have left running on this host.
 //!
-//! Launchers put every rank into a process group of its own, so ending the launcher's group does not end its ranks when
-//! it could not do so itself. Ranks inherit the launcher's environment, though, and a mark in it finds them, whoever their
-//! parent is by then. Ranks on other hosts are the launcher's own business.
+//! Launchers put every rank into its own process group, so killing the launcher's group does not end its ranks. Ranks
+//! inherit the launcher's environment, though, and are found by a marker variable in it, whatever their parent is by
+//! then. Ranks on other hosts are left to the launcher.
 
 use crate::watchdog::COLLECTOR_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 /// Name of the variable that marks the processes of a launch.
 pub(super) const MARK: &str = crate::watchdog::LAUNCH_MARK;
 
-/// Gives the marked processes `grace` to end by themselves, then kills them; says how many had to be killed.
+/// Gives the marked processes `grace` to end by themselves, then kills the rest; returns how many were killed.
 pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
-    let patience = Instant::now() + grace;
-    let deadline = patience + Duration::from_secs(2);
+    let grace_end = Instant::now() + grace;
+    let deadline = grace_end + Duration::from_secs(2);
     let mut killed = 0;
     loop {
         let alive = marked(mark);
         if alive.is_empty() || Instant::now() > deadline {
             return killed;
         }
-        if Instant::now() >= patience {
+        if Instant::now() >= grace_end {
             killed = killed.max(alive.len());
             for pid in alive {
-                // It may have ended meanwhile, which is just as well.
+                // It may have ended already.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
@@ -33,9 +33,9 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
     }
 }
 
-/// Gives the watchdog of a launch, which outlives its ranks for a moment, the time to write down how they ended.
-pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
-    let deadline = Instant::now() + patience;
+/// Gives the watchdog of a launch, which outlives its ranks for a moment, time to record how they ended.
+pub(super) fn wait_for_watchdog(mark: &str, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
     let wanted = format!("{COLLECTOR_VARIABLE}={mark}");
     loop {
         let left = with_variable(&wanted);
@@ -44,7 +44,7 @@ pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
         }
         if Instant::now() > deadline {
             for pid in left {
-                // It may have ended meanwhile, which is just as well.
+                // It may have ended already.
                 let _ = kill_process(pid, Signal::KILL);
             }
             return;
@@ -53,7 +53,7 @@ pub(super) fn wait_for_watchdog(mark: &str, patience: Duration) {
     }
 }
 
-/// The processes that carry the mark. A zombie has no environment, so it does not count.
+/// Processes whose environment has the marker. A zombie has no environment, so it does not count.
 fn marked(mark: &str) -> Vec<Pid> {
     with_variable(&format!("{MARK}={mark}"))
 }

@@ -1,17 +1,16 @@
-//! Which command starts the ranks, and how it is started, watched and ended.
+//! Builds the command that starts the ranks, runs it, supervises it and ends it.
 //!
 //! The command is data first ([`LaunchCommand`]), so that it can be shown, copied and tested before anything starts.
-//! What the launched program measures, and what its record says, is not known here.
+//! This module does not know what the launched program measures or records.
 
 mod advice;
-mod again;
 mod allocation;
 mod child;
 mod command;
 mod deaths;
 mod family;
 mod find;
-mod first_gone;
+mod first_exit;
 pub mod host;
 mod host_file;
 mod hostlist;
@@ -19,17 +18,18 @@ mod installed;
 mod leftovers;
 mod quote;
 mod ready_hosts;
+mod relaunch;
 
 pub use advice::advice;
-pub use again::LauncherPart;
 pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, supervise};
 pub use command::{LaunchCommand, Request, build, parse_hosts};
 pub use deaths::{Cause, Death, deaths};
 pub use family::{Family, Flavor, Launcher};
-pub use find::{Surroundings, find, probe};
-pub use first_gone::first_gone;
+pub use find::{LauncherContext, find, probe};
+pub use first_exit::first_exit;
 pub use host_file::hosts_of_ranks;
 pub use installed::{flavor, folder, program};
 pub use quote::quote;
 pub use ready_hosts::{remote_shell, wait_for_hosts};
+pub use relaunch::LauncherPart;

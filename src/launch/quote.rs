@@ -1,6 +1,6 @@
-//! Words written so that a shell reads them back unchanged. Only POSIX quoting is used, so every shell will do.
+//! Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works.
 
-/// The word, in single quotes where it holds anything that a shell would take apart.
+/// The word, in single quotes if it has characters that are special to a shell.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -9,7 +9,7 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The first word of a command: an `=` in it would turn it into an assignment.
+/// Quotes the first word of a command, in which an `=` would make it an assignment.
 pub(super) fn quote_program(word: &str) -> String {
     if word.contains('=') { format!("'{}'", word.replace('\'', r"'\''")) } else { quote(word) }
 }
@@ -22,7 +22,7 @@ mod tests {
 
     fn through_a_shell(words: &[String]) -> Vec<String> {
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
-        // One NUL-ended item per word: the only byte that no word can hold.
+        // One NUL-terminated item per word: NUL is the only byte that a word cannot contain.
         let script = format!("printf '%s\\0' {}", quoted.join(" "));
         let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));

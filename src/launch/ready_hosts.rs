@@ -1,6 +1,8 @@
-//! Waits until the hosts of a launch can be reached, with an end: their names are known, and the launcher's remote shell gets in.
+//! Waits, with a time limit, until the names of a launch's hosts resolve and the launcher's remote shell can reach
+//! them.
 //!
-//! What comes up late (pods, cloud machines) would else be met by the launcher, which tries once and names nobody.
+//! Otherwise the launcher, which tries only once and does not name the host, would fail on hosts that start late (pods,
+//! cloud machines).
 
 use super::family::{Family, Launcher};
 use super::host;
@@ -12,17 +14,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Hosts that are asked at the same time.
-const AT_A_TIME: usize = 64;
-/// From one round of questions to the next.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How long one try of the remote shell may take.
-const ONE_TRY: Duration = Duration::from_secs(10);
-/// Hosts that a message names.
-const MOST_NAMED: usize = 20;
+/// Hosts that are probed at the same time.
+const CONCURRENT_PROBES: usize = 64;
+/// Pause between two probes of the same host.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Timeout of one probe by the remote shell.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of hosts that a message names.
+const MAX_NAMED: usize = 20;
 
-/// The words that run a command on a host, to which its name and `true` are added; none where the launcher uses no shell of its own
-/// or it is not known.
+/// The command prefix that runs a command on a host; the host name and `true` are appended. None where the launcher
+/// uses no remote shell or is not known.
 pub fn remote_shell(
     launcher: &Launcher,
     words: &[String],
@@ -50,7 +52,7 @@ pub fn remote_shell(
                 .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP_EXEC"))
         }
     };
-    // Open MPI takes a list of programs, and the first that is there.
+    // Open MPI takes a list of programs, and uses the first that exists.
     let chosen = chosen.unwrap_or_else(|| "ssh".to_owned());
     let mut shell: Vec<String> =
         chosen.split(':').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
@@ -61,39 +63,39 @@ pub fn remote_shell(
     Some(shell)
 }
 
-/// Returns when every host is ready, after how long.
+/// Returns the waiting time when all hosts are ready.
 ///
 /// # Errors
-/// After `patience`, with the names of the hosts that never were and why, an error of the environment.
-pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, patience: Duration) -> Result<Duration> {
+/// After `limit`, an environment error with the names of the unreachable hosts and the reasons.
+pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duration) -> Result<Duration> {
     let begun = Instant::now();
     let missing: BTreeMap<String, String> =
         hosts.iter().map(|host| (host.clone(), "it was not checked in time".to_owned())).collect();
     let queue: VecDeque<String> = missing.keys().cloned().collect();
-    let asked =
-        Arc::new(Asked { missing: Mutex::new(missing), queue: Mutex::new(queue), over: AtomicBool::new(false) });
+    let probes =
+        Arc::new(Probes { missing: Mutex::new(missing), queue: Mutex::new(queue), is_over: AtomicBool::new(false) });
     let shell: Arc<Option<Vec<String>>> = Arc::new(shell.map(<[String]>::to_vec));
-    for _ in 0..hosts.len().min(AT_A_TIME) {
-        let (asked, shell) = (Arc::clone(&asked), Arc::clone(&shell));
-        // Not waited for: a name service may keep one for longer than anybody has patience.
-        std::thread::spawn(move || asked.go_round(shell.as_deref()));
+    for _ in 0..hosts.len().min(CONCURRENT_PROBES) {
+        let (probes, shell) = (Arc::clone(&probes), Arc::clone(&shell));
+        // Not joined: name resolution may block for longer than the time limit.
+        std::thread::spawn(move || probes.run(shell.as_deref()));
     }
     loop {
         std::thread::sleep(Duration::from_millis(20));
-        let missing = asked.missing();
+        let missing = probes.missing();
         if missing.is_empty() {
             return Ok(begun.elapsed());
         }
-        if begun.elapsed() >= patience {
-            asked.over.store(true, Ordering::Relaxed);
+        if begun.elapsed() >= limit {
+            probes.is_over.store(true, Ordering::Relaxed);
             let named: Vec<String> =
-                missing.iter().take(MOST_NAMED).map(|(host, why)| format!("{host} ({why})")).collect();
-            let more = missing.len().saturating_sub(MOST_NAMED);
+                missing.iter().take(MAX_NAMED).map(|(host, why)| format!("{host} ({why})")).collect();
+            let more = missing.len().saturating_sub(MAX_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             return Err(Error::environment(format!(
                 "after {:.0} s {} of {} hosts are not ready: {}{more}; see whether they are up, or wait longer with \
                  --wait-for-hosts",
-                patience.as_secs_f64(),
+                limit.as_secs_f64(),
                 missing.len(),
                 hosts.len(),
                 named.join(", ")
@@ -102,24 +104,24 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, patience: Dura
     }
 }
 
-/// What the askers share.
-struct Asked {
+/// State shared by the probing threads.
+struct Probes {
     /// Hosts that are not ready, and why.
     missing: Mutex<BTreeMap<String, String>>,
     queue: Mutex<VecDeque<String>>,
-    over: AtomicBool,
+    is_over: AtomicBool,
 }
 
-impl Asked {
+impl Probes {
     fn missing(&self) -> BTreeMap<String, String> {
         self.missing.lock().map(|missing| missing.clone()).unwrap_or_default()
     }
 
-    fn go_round(&self, shell: Option<&[String]>) {
-        while !self.over.load(Ordering::Relaxed) {
+    fn run(&self, shell: Option<&[String]>) {
+        while !self.is_over.load(Ordering::Relaxed) {
             let next = self.queue.lock().ok().and_then(|mut queue| queue.pop_front());
             let Some(host) = next else { return };
-            let answer = ready(&host, shell, &self.over);
+            let answer = check_host(&host, shell, &self.is_over);
             let Ok(mut missing) = self.missing.lock() else { return };
             match answer {
                 Ok(()) => drop(missing.remove(&host)),
@@ -129,15 +131,15 @@ impl Asked {
                     if let Ok(mut queue) = self.queue.lock() {
                         queue.push_back(host);
                     }
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(RETRY_INTERVAL);
                 }
             }
         }
     }
 }
 
-/// Why a host is not ready.
-fn ready(name: &str, shell: Option<&[String]>, over: &AtomicBool) -> std::result::Result<(), String> {
+/// Checks that a host is ready; the error is the reason why not.
+fn check_host(name: &str, shell: Option<&[String]>, is_over: &AtomicBool) -> std::result::Result<(), String> {
     let addresses = (name, 22).to_socket_addrs().map_err(|_| "its name is not known".to_owned())?;
     let Some((program, words)) = shell.and_then(<[String]>::split_first) else { return Ok(()) };
     let is_loopback = addresses.into_iter().all(|address| address.ip().is_loopback());
@@ -157,11 +159,11 @@ fn ready(name: &str, shell: Option<&[String]>, over: &AtomicBool) -> std::result
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(_)) => return Err(format!("{program} does not reach it")),
-            Ok(None) if begun.elapsed() < ONE_TRY && !over.load(Ordering::Relaxed) => {
+            Ok(None) if begun.elapsed() < PROBE_TIMEOUT && !is_over.load(Ordering::Relaxed) => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             _ => {
-                // It may have ended meanwhile, which is just as well.
+                // It may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!("{program} does not reach it"));

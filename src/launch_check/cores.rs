@@ -1,4 +1,4 @@
-//! Whether the ranks of a host have cores of their own: bound or free to wander, overlapping, or more ranks than cores.
+//! Checks whether the ranks of a host have their own cores: bound or unbound, overlapping, or more ranks than cores.
 
 use crate::rank_list::named;
 use std::collections::BTreeMap;
@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 pub(super) struct RankCores<'a> {
     /// World rank.
     pub rank: u32,
-    /// Those it may run on, as a list of ranges.
+    /// CPU affinity of the rank, as a list of ranges.
     pub list: &'a str,
-    /// Those that it can use at the same time: fewer where a container has a share only.
+    /// Cores that the rank can use at the same time: fewer than listed under a container's CPU quota.
     pub usable: u32,
-    /// Those of the host.
+    /// Cores that are online on the host.
     pub online: u32,
-    /// Whether it has a GPU, and with it the threads of a library that work beside it.
+    /// Whether the rank has a GPU, and therefore library threads that need cores too.
     pub has_device: bool,
 }
 
-/// How the ranks of a host lie on its cores.
+/// Binding of the ranks of a host to its cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
-    /// In two or three words, for the table.
+    /// Two or three words for the table.
     pub label: String,
-    /// What speaks against the numbers, as a sentence.
-    pub doubt: Option<String>,
-    /// What makes them noisier, as a sentence.
+    /// Reason why the measurements are unreliable, as a sentence.
+    pub warning: Option<String>,
+    /// Reason why the measurements are noisier, as a sentence.
     pub note: Option<String>,
 }
 
-/// Looks at the ranks of one host.
+/// Classifies the binding of the ranks of one host.
 pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
-    let fine = |label: String| Binding { label, doubt: None, note: None };
+    let fine = |label: String| Binding { label, warning: None, note: None };
     let all: Vec<u32> = ranks.iter().map(|one| one.rank).collect();
     let mut lists: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     ranks.iter().for_each(|one| lists.entry(one.list).or_default().push(one.rank));
@@ -40,19 +40,19 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
         return fine("not known".to_owned());
     }
     let (list, union) = (masks[0].0, masks.iter().fold(Mask::default(), |union, (_, mask)| union.or(mask)));
-    // What the system lets one rank use is what they all share, where they share the same cores.
+    // Where all ranks share the same cores, they also share the CPU quota.
     let quota = if masks.len() == 1 { ranks.iter().map(|one| one.usable).min().unwrap_or(0) } else { 0 };
-    let room = if quota == 0 { union.count() } else { union.count().min(quota as usize) };
-    if ranks.len() > room {
+    let available = if quota == 0 { union.count() } else { union.count().min(quota as usize) };
+    if ranks.len() > available {
         return Binding {
-            label: format!("{} ranks on {room}", ranks.len()),
-            doubt: Some(too_many(host, ranks, list, room, &union)),
+            label: format!("{} ranks on {available}", ranks.len()),
+            warning: Some(too_many(host, ranks, list, available, &union)),
             note: None,
         };
     }
     let have_devices = ranks.iter().any(|rank| rank.has_device);
     if masks.len() == 1 && ranks.len() > 1 {
-        // As it should be: NCCL puts its threads near the GPU itself.
+        // Intended: NCCL places its threads near the GPU itself.
         if have_devices {
             return fine("not bound".to_owned());
         }
@@ -61,24 +61,24 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
              (mpirun --bind-to core, mpiexec -bind-to core, srun --cpu-bind=cores)",
             ranks.len()
         );
-        return Binding { label: "not bound".to_owned(), doubt: None, note: Some(note) };
+        return Binding { label: "not bound".to_owned(), warning: None, note: Some(note) };
     }
     if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.count()) {
-        let doubt = format!(
+        let warning = format!(
             "{} of host {host} are all bound to cores {}: they take turns, and times mean little",
             named(&lists[crowded.0]),
             crowded.0
         );
-        return Binding { label: "shared cores".to_owned(), doubt: Some(doubt), note: None };
+        return Binding { label: "shared cores".to_owned(), warning: Some(warning), note: None };
     }
     for (index, (list, mask)) in masks.iter().enumerate() {
-        if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| mask.meets(other)) {
-            let doubt = format!(
+        if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| mask.overlaps(other)) {
+            let warning = format!(
                 "cores of ranks on host {host} overlap: {} may run on {list}, {} on {other}",
                 named(&lists[list]),
                 named(&lists[other])
             );
-            return Binding { label: "overlapping".to_owned(), doubt: Some(doubt), note: None };
+            return Binding { label: "overlapping".to_owned(), warning: Some(warning), note: None };
         }
     }
     if let Some((list, _)) = masks.iter().find(|(_, mask)| have_devices && mask.count() == 1) {
@@ -87,7 +87,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
              bind to single cores (mpirun --bind-to none, mpiexec -bind-to none, srun --cpus-per-task)",
             named(&lists[list])
         );
-        return Binding { label: "own cores".to_owned(), doubt: None, note: Some(note) };
+        return Binding { label: "own cores".to_owned(), warning: None, note: Some(note) };
     }
     let groups = lists.values().any(|ranks| ranks.len() > 1);
     fine(match (groups, all.len()) {
@@ -97,21 +97,25 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
     })
 }
 
-fn too_many(host: &str, ranks: &[RankCores], list: &str, room: usize, union: &Mask) -> String {
+fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union: &Mask) -> String {
     let online = ranks.iter().map(|one| one.online).max().unwrap_or(0) as usize;
-    let so =
-        format!("host {host} has {} ranks on {room} processors: ranks take turns, and times mean little", ranks.len());
+    let summary = format!(
+        "host {host} has {} ranks on {available} processors: ranks take turns, and times mean little",
+        ranks.len()
+    );
     let plural = if union.count() == 1 { "core" } else { "cores" };
     match union.count() {
         count if count < online.min(ranks.len()) => {
-            format!("{so}; they are bound to {plural} {list}, of {online} that the host has")
+            format!("{summary}; they are bound to {plural} {list}, of {online} that the host has")
         }
-        count if room < count => format!("{so}; they see {count}, but their container or job may use {room}"),
-        _ => so,
+        count if available < count => {
+            format!("{summary}; they see {count}, but their container or job may use {available}")
+        }
+        _ => summary,
     }
 }
 
-/// Processors in a list of ranges such as `0-3,8`; 0 where it does not read.
+/// Number of processors in a list of ranges such as `0-3,8`; 0 if it cannot be parsed.
 pub(super) fn count(list: &str) -> usize {
     Mask::of(list).count()
 }
@@ -120,17 +124,17 @@ pub(super) fn count(list: &str) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Mask(Vec<u64>);
 
-/// No system counts its processors higher.
-const MOST_PROCESSORS: usize = 1 << 16;
+/// More processors than any system has.
+const MAX_PROCESSORS: usize = 1 << 16;
 
 impl Mask {
-    /// That of a list of ranges; empty where it does not read.
+    /// Parses a list of ranges; empty if it cannot be parsed.
     fn of(list: &str) -> Mask {
         let mut mask = Mask::default();
         for range in list.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-                (Ok(first), Ok(last)) if first <= last && last < MOST_PROCESSORS => {
+                (Ok(first), Ok(last)) if first <= last && last < MAX_PROCESSORS => {
                     mask.0.resize(mask.0.len().max(last / 64 + 1), 0);
                     (first..=last).for_each(|cpu| mask.0[cpu / 64] |= 1 << (cpu % 64));
                 }
@@ -144,7 +148,7 @@ impl Mask {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    fn meets(&self, other: &Mask) -> bool {
+    fn overlaps(&self, other: &Mask) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
@@ -160,8 +164,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_that_share_their_cores_are_told_from_those_that_have_their_own() {
-        for (lists, usable, label, doubt) in [
+    fn shared_and_exclusive_cores_are_distinguished() {
+        for (lists, usable, label, warning) in [
             (&["0", "1", "2", "3"][..], 1, "own cores", None),
             (&["0-3"], 4, "alone", None),
             (&["0-1"], 2, "own cores", None),
@@ -185,9 +189,9 @@ mod tests {
                 .collect();
             let binding = binding("h", &ranks);
             assert_eq!(binding.label, label, "{lists:?}");
-            // Ranks that move are noisier, and their numbers are still theirs.
+            // Unbound ranks are noisier, but their measurements are valid.
             assert_eq!(binding.note.is_some(), label == "not bound", "{lists:?}");
-            match (doubt, &binding.doubt.or(binding.note)) {
+            match (warning, &binding.warning.or(binding.note)) {
                 (None, None) => {}
                 (Some(expected), Some(text)) if text.contains(expected) => {}
                 other => panic!("{lists:?}: {other:?}"),
@@ -207,14 +211,14 @@ mod tests {
                 .map(|(rank, list)| RankCores { rank, list, usable: 4, online: 4, has_device: true })
                 .collect();
             let binding = binding("h", &ranks);
-            assert_eq!((binding.label.as_str(), binding.doubt.is_none()), (label, true), "{lists:?}");
+            assert_eq!((binding.label.as_str(), binding.warning.is_none()), (label, true), "{lists:?}");
             assert_eq!(binding.note.is_some(), note.is_some(), "{lists:?}: {:?}", binding.note);
             assert!(note.is_none_or(|words| binding.note.is_some_and(|text| text.contains(words))));
         }
     }
 
     #[test]
-    fn a_hostile_list_of_cores_costs_nothing() {
+    fn a_malformed_list_of_cores_is_cheap() {
         for list in ["", "0-99999999999", "5-1", "-", "a", "0-70000"] {
             assert_eq!(count(list), 0, "{list}");
         }

@@ -1,32 +1,32 @@
-//! Where ranks differ, from the hashes of all and the texts of one rank for each value. Pure.
+//! Finds the differences between ranks from the hashes of all and the texts of one rank for each value.
 
-use super::fact::{Fact, Weight};
+use super::fact::{Fact, Severity};
+use super::rank_profile::Compact;
 use super::report::{Difference, Shared, Value};
-use super::sheet::Compact;
 use crate::rank_list::{self, named};
 use std::collections::{BTreeMap, HashMap};
 
-/// Different values of one fact whose texts are requested; the others are told as one.
-pub(super) const MOST_VALUES: usize = 32;
-/// What stands for a line that a rank does not have.
+/// Values of one fact whose texts are gathered; any further values are reported together.
+pub(super) const MAX_VALUES: usize = 32;
+/// Placeholder for a line that a rank does not have.
 const NOT_SET: &str = "not set";
-/// What stands for values whose text nobody was requested.
+/// Placeholder for values whose texts were not gathered.
 const OTHERS: &str = "(other values)";
 
-/// Values, each with its ranks, in the order of their first.
-type Held = Vec<(String, Vec<u32>)>;
-/// The lines of a list, by name; none where its text was not requested.
+/// Values with their ranks, in the order of the first rank.
+type RanksByValue = Vec<(String, Vec<u32>)>;
+/// The lines of a list, by name; none if its text was not gathered.
 type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 /// A text by fact and hash.
 pub(super) type Texts = HashMap<(Fact, u64), String>;
 
-/// The ranks of each value of a fact, in the order of their first rank. Ranks without one are left out, but for the environment,
-/// which is then empty.
-pub(super) fn holders(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)> {
+/// Ranks grouped by the value of a fact, in the order of their first rank. Ranks without a value are left out, except
+/// for the environment, where a missing value means an empty one.
+pub(super) fn ranks_by_hash(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)> {
     let mut groups: Vec<(u64, Vec<u32>)> = Vec::new();
     let mut known: HashMap<u64, usize> = HashMap::new();
-    for (rank, sheet) in (0u32..).zip(all) {
-        let hash = sheet.hash(fact);
+    for (rank, profile) in (0u32..).zip(all) {
+        let hash = profile.hash(fact);
         if hash == 0 && fact != Fact::Environment {
             continue;
         }
@@ -39,7 +39,7 @@ pub(super) fn holders(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)> {
     groups
 }
 
-/// What was found of all facts.
+/// Result of comparing all facts.
 #[derive(Default)]
 pub(super) struct Compared {
     pub shared: Vec<Shared>,
@@ -47,9 +47,9 @@ pub(super) struct Compared {
     pub refusals: Vec<String>,
     pub warnings: Vec<String>,
     pub notes: Vec<String>,
-    /// Whether the refusals could have been allowed, all of them.
+    /// Whether all refusals could be overridden by a flag.
     pub could_be_allowed: bool,
-    /// Refusals that could be.
+    /// Number of refusals that could be overridden.
     mixed: usize,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Compared {
 pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Compared {
     let mut compared = Compared::default();
     for fact in Fact::ALL {
-        let groups = holders(all, fact);
+        let groups = ranks_by_hash(all, fact);
         match (fact, &groups[..]) {
             (Fact::DeviceUuid, _) | (_, []) => {}
             (_, [(hash, _)]) => {
@@ -76,7 +76,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
                 }
             }
             (_, groups) => {
-                let mut values = Held::new();
+                let mut values = RanksByValue::new();
                 for (hash, ranks) in groups {
                     merge(&mut values, texts.get(&(fact, *hash)).map_or(OTHERS, String::as_str), ranks);
                 }
@@ -89,9 +89,9 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
 }
 
 impl Compared {
-    fn add(&mut self, fact: Fact, line: &str, values: Held, allows_mixed: bool) {
-        let weight = match fact.weight(line) {
-            Weight::Mixed if allows_mixed => Weight::Warning,
+    fn add(&mut self, fact: Fact, line: &str, values: RanksByValue, allows_mixed: bool) {
+        let severity = match fact.severity(line) {
+            Severity::Mixed if allows_mixed => Severity::Warning,
             other => other,
         };
         let each: Vec<String> =
@@ -103,12 +103,12 @@ impl Compared {
             Fact::Environment => format!("have the same {line}"),
             other => format!("have the same {}", other.name()),
         };
-        match weight {
-            Weight::Shown => {}
-            Weight::Note => self.notes.push(format!("the ranks do not {what}: {each}")),
-            Weight::Warning => self.warnings.push(format!("the ranks do not {what}: {each}")),
-            Weight::Mixed | Weight::Refusal => {
-                self.mixed += usize::from(weight == Weight::Mixed);
+        match severity {
+            Severity::Info => {}
+            Severity::Note => self.notes.push(format!("the ranks do not {what}: {each}")),
+            Severity::Warning => self.warnings.push(format!("the ranks do not {what}: {each}")),
+            Severity::Mixed | Severity::Refusal => {
+                self.mixed += usize::from(severity == Severity::Mixed);
                 self.refusals.push(format!("the ranks do not {what}: {each}"));
             }
         }
@@ -119,12 +119,12 @@ impl Compared {
         };
         let what = if line.is_empty() { fact.short_name().to_owned() } else { line.to_owned() };
         let values = values.into_iter().map(value).collect();
-        self.differences.push(Difference { what, refused: weight >= Weight::Mixed, values });
+        self.differences.push(Difference { what, refused: severity >= Severity::Mixed, values });
     }
 }
 
 /// The lines of lists that differ: name, then each value with its ranks.
-fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String, Held)> {
+fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String, RanksByValue)> {
     let lists: Vec<(Lines, &[u32])> = groups
         .iter()
         .map(|(hash, ranks)| {
@@ -136,7 +136,7 @@ fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String
         lists.iter().flat_map(|(list, _)| list.iter().flatten()).map(|(name, _)| (*name, ())).collect();
     let mut differing = Vec::new();
     for name in names.into_keys() {
-        let mut values = Held::new();
+        let mut values = RanksByValue::new();
         for (list, ranks) in &lists {
             let value = list.as_ref().map_or(OTHERS, |list| list.get(name).copied().unwrap_or(NOT_SET));
             merge(&mut values, value, ranks);
@@ -148,7 +148,7 @@ fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String
     differing
 }
 
-fn merge(values: &mut Held, value: &str, ranks: &[u32]) {
+fn merge(values: &mut RanksByValue, value: &str, ranks: &[u32]) {
     match values.iter_mut().find(|known| known.0 == value) {
         Some((_, known)) => {
             known.extend_from_slice(ranks);

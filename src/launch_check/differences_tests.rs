@@ -1,16 +1,16 @@
-//! Tests of what is said where ranks differ.
+//! Tests of the messages about differences between ranks.
 
 use super::*;
-use crate::launch_check::Sheet;
+use crate::launch_check::RankProfile;
 
-/// The comparison of ranks with these texts.
+/// Compares ranks with these texts.
 fn compared(ranks: &[&[(Fact, &str)]], allows_mixed: bool) -> Compared {
     let mut texts = Texts::new();
     let mut all = Vec::new();
     for facts in ranks {
-        let mut sheet = Sheet::default();
-        facts.iter().for_each(|(fact, text)| sheet.set(*fact, *text));
-        let compact = sheet.compact(0, ranks.len() as u32);
+        let mut profile = RankProfile::default();
+        facts.iter().for_each(|(fact, text)| profile.set(*fact, *text));
+        let compact = profile.compact(0, ranks.len() as u32);
         facts.iter().for_each(|(fact, text)| drop(texts.insert((*fact, compact.hash(*fact)), (*text).to_owned())));
         all.push(compact);
     }
@@ -18,7 +18,7 @@ fn compared(ranks: &[&[(Fact, &str)]], allows_mixed: bool) -> Compared {
 }
 
 #[test]
-fn what_differs_is_refused_warned_of_or_noted_by_what_it_is() {
+fn differences_are_refused_warned_of_or_noted_by_fact() {
     use Fact::{DeviceModel, Environment, Kernel, MpiLibrary, Program, Suite};
     for (first, second, refused, warned, expected) in [
         (
@@ -63,8 +63,8 @@ fn what_differs_is_refused_warned_of_or_noted_by_what_it_is() {
         );
         assert_eq!(compared.differences.len(), 1);
         assert_eq!(compared.differences[0].refused, refused);
-        let said = [compared.refusals, compared.warnings, compared.notes].concat().concat();
-        assert!(said.contains(expected), "{said}");
+        let messages = [compared.refusals, compared.warnings, compared.notes].concat().concat();
+        assert!(messages.contains(expected), "{messages}");
     }
 }
 
@@ -79,7 +79,7 @@ fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
         let refused = compared(&[&[(never, "a")], &[(never, "b")]], true);
         assert_eq!((refused.refusals.len(), refused.could_be_allowed), (1, false));
     }
-    // What would not help is not offered.
+    // A flag that would not help is not suggested.
     let both: [&[(Fact, &str)]; 2] = [
         &[(Fact::NcclVersion, "2.30.7"), (Fact::NcclFile, "/a")],
         &[(Fact::NcclVersion, "2.27.3"), (Fact::NcclFile, "/b")],
@@ -89,7 +89,7 @@ fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
 }
 
 #[test]
-fn ranks_with_the_same_value_are_told_together_also_where_the_rest_of_their_lists_differs() {
+fn ranks_with_the_same_value_are_grouped_even_if_other_lines_differ() {
     let environment = |text| [(Fact::Environment, text)];
     let [a, b, c] = ["A=1\nNCCL_ALGO=Ring", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"].map(environment);
     let compared = compared(&[&a, &b, &c, &a], false);

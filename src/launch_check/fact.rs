@@ -1,8 +1,8 @@
-//! What ranks are compared by, and what follows where they differ.
+//! Facts by which ranks are compared, and the severity of a difference.
 
 use serde::{Deserialize, Serialize};
 
-/// A fact that every rank knows of itself.
+/// A fact that every rank determines about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fact {
     /// SHA-256 of the running binary.
@@ -15,11 +15,11 @@ pub enum Fact {
     MpiLibrary,
     /// Version of the NCCL that was loaded.
     NcclVersion,
-    /// Its file.
+    /// File of the NCCL that was loaded.
     NcclFile,
     /// Version of the GPU driver.
     GpuDriver,
-    /// Variables that steer MPI, NCCL, their transports and the threads, one on each line.
+    /// Variables that configure MPI, NCCL, their transports and the threads, one on each line.
     Environment,
     /// Name of the rank's device.
     DeviceModel,
@@ -31,23 +31,23 @@ pub enum Fact {
     Kernel,
 }
 
-/// What follows where ranks differ.
+/// Severity of a difference between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Weight {
-    /// It is shown, and nothing more.
-    Shown,
-    /// The run goes on, and its record says it; it speaks against no number.
+pub(super) enum Severity {
+    /// The difference is only displayed.
+    Info,
+    /// The run continues with a note in its record; no measurement is affected.
     Note,
-    /// The run goes on, and its record says that it is unreliable.
+    /// The run continues, and its record is marked as unreliable.
     Warning,
-    /// Refused, unless mixed ranks were allowed; then a warning.
+    /// The run is refused, unless mixed ranks are allowed; then a warning.
     Mixed,
-    /// Always refused.
+    /// The run is refused in any case.
     Refusal,
 }
 
 impl Fact {
-    /// All of them, in the order in which they are told.
+    /// All facts, in the order in which they are reported.
     pub const ALL: [Fact; 12] = [
         Fact::Program,
         Fact::Suite,
@@ -63,7 +63,7 @@ impl Fact {
         Fact::Kernel,
     ];
 
-    /// Name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Fact::Program => "program (SHA-256 of its binary)",
@@ -90,20 +90,20 @@ impl Fact {
         }
     }
 
-    /// Whether the value is a list of `name=value` lines, of which only those that differ are told.
+    /// Whether the value is a list of `name=value` lines, of which only the differing ones are reported.
     pub(super) fn is_list(self) -> bool {
         matches!(self, Fact::Settings | Fact::Environment)
     }
 
-    /// What follows where ranks differ; of lists, where a line of this name differs.
-    pub(super) fn weight(self, line: &str) -> Weight {
+    /// Severity of a difference in this fact; for lists, of a difference in the line of this name.
+    pub(super) fn severity(self, line: &str) -> Severity {
         match self {
-            // NCCL connects no ranks of different versions (`src/init.cc`, "Mismatched NCCL version detected").
-            Fact::Program | Fact::Suite | Fact::Settings | Fact::NcclVersion => Weight::Refusal,
-            Fact::MpiLibrary | Fact::NcclFile | Fact::GpuDriver => Weight::Mixed,
-            Fact::Environment => super::variables::weight(line),
-            Fact::DeviceModel | Fact::Processor => Weight::Warning,
-            Fact::DeviceUuid | Fact::Kernel => Weight::Shown,
+            // NCCL cannot connect ranks of different versions (`src/init.cc`, "Mismatched NCCL version detected").
+            Fact::Program | Fact::Suite | Fact::Settings | Fact::NcclVersion => Severity::Refusal,
+            Fact::MpiLibrary | Fact::NcclFile | Fact::GpuDriver => Severity::Mixed,
+            Fact::Environment => super::variables::severity(line),
+            Fact::DeviceModel | Fact::Processor => Severity::Warning,
+            Fact::DeviceUuid | Fact::Kernel => Severity::Info,
         }
     }
 }

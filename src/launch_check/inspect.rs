@@ -1,21 +1,21 @@
-//! The check itself: hashes of all ranks to rank 0, texts of a few, and what follows of them.
+//! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
 
 use super::cores::{self, RankCores};
-use super::differences::{MOST_VALUES, Texts, compare, holders};
+use super::differences::{MAX_VALUES, Texts, compare, ranks_by_hash};
 use super::fact::Fact;
 use super::limits::{self, HostLimits};
-use super::place::Places;
+use super::place::RankHosts;
+use super::rank_profile::{Compact, RankProfile};
 use super::report::{HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
-use super::sheet::{Compact, Sheet};
 use crate::error::{Error, Result};
 use crate::rank_list::{named, shortened};
 use crate::world::World;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 
-/// What the user allows.
+/// Exceptions that the user allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct Allowances {
     /// Ranks may differ in environment, libraries and drivers.
     pub mixed: bool,
     /// Ranks may share a device.
@@ -26,34 +26,42 @@ pub struct Asked {
 ///
 /// # Errors
 /// Where ranks cannot talk.
-pub fn inspect(world: &dyn World, sheet: &Sheet, places: &Places, asked: Asked) -> Result<Option<LaunchReport>> {
-    let compact = sheet.compact(world.process(), world.processes());
+pub fn inspect(
+    world: &dyn World,
+    profile: &RankProfile,
+    rank_hosts: &RankHosts,
+    allowed: Allowances,
+) -> Result<Option<LaunchReport>> {
+    let compact = profile.compact(world.process(), world.processes());
     let all: Vec<Compact> = read_all(&world.gather(&json(&compact)?)?)?;
-    let texts = texts(world, sheet, &all)?;
+    let texts = texts(world, profile, &all)?;
     Ok((world.process() == 0).then(|| {
-        let said = |list: &[(&'static str, u32)]| list.first().map(|said| said.0);
-        let names =
-            Names { ranks: said(&sheet.told.ranks), here: said(&sheet.told.ranks_here), rank: said(&sheet.told.rank) };
-        let mut report = report(&all, &texts, places, asked, names);
-        report.launcher_says = Some(sheet.told.sentence()).filter(|text| !text.is_empty());
+        let name_of = |list: &[(&'static str, u32)]| list.first().map(|variable| variable.0);
+        let names = VariableNames {
+            ranks: name_of(&profile.launcher_env.ranks),
+            here: name_of(&profile.launcher_env.ranks_here),
+            rank: name_of(&profile.launcher_env.rank),
+        };
+        let mut report = report(&all, &texts, rank_hosts, allowed, names);
+        report.launcher_says = Some(profile.launcher_env.describe_ranks()).filter(|text| !text.is_empty());
         report
     }))
 }
 
-/// The texts behind the hashes, from the first rank that has each. Collective; process 0 gets them.
-fn texts(world: &dyn World, sheet: &Sheet, all: &[Compact]) -> Result<Texts> {
+/// Gathers the texts behind the hashes, from the first rank that has each, on process 0. Collective.
+fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Texts> {
     let wanted: Vec<(u32, Fact)> = Fact::ALL
         .iter()
         .flat_map(|fact| {
-            let groups = holders(all, *fact).into_iter().filter(|(hash, _)| *hash != 0);
-            groups.take(MOST_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
+            let groups = ranks_by_hash(all, *fact).into_iter().filter(|(hash, _)| *hash != 0);
+            groups.take(MAX_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
         })
         .collect();
-    let mut asked = json(&wanted)?;
-    world.broadcast(&mut asked)?;
-    let wanted: Vec<(u32, Fact)> = read(&asked)?;
+    let mut request = json(&wanted)?;
+    world.broadcast(&mut request)?;
+    let wanted: Vec<(u32, Fact)> = read(&request)?;
     let mine = wanted.iter().filter(|(rank, _)| *rank == world.process());
-    let mine: Vec<(Fact, &str)> = mine.map(|(_, fact)| (*fact, sheet.text(*fact).unwrap_or_default())).collect();
+    let mine: Vec<(Fact, &str)> = mine.map(|(_, fact)| (*fact, profile.text(*fact).unwrap_or_default())).collect();
     let answer = if mine.is_empty() { Vec::new() } else { json(&mine)? };
     let mut texts = Texts::new();
     for (rank, answer) in world.gather(&answer)?.iter().enumerate().filter(|(_, answer)| !answer.is_empty()) {
@@ -64,23 +72,29 @@ fn texts(world: &dyn World, sheet: &Sheet, all: &[Compact]) -> Result<Texts> {
     Ok(texts)
 }
 
-/// The variables in which the launcher spoke.
+/// Names of the launcher's variables for ranks of the launch, ranks on the host and hosts.
 #[derive(Clone, Copy, Default)]
-struct Names {
+struct VariableNames {
     ranks: Option<&'static str>,
     here: Option<&'static str>,
     rank: Option<&'static str>,
 }
 
-fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: Names) -> LaunchReport {
-    let compared = compare(all, texts, asked.mixed);
-    let hosts = by_host(places);
-    let mut refusals = told_otherwise(all, names);
+fn report(
+    all: &[Compact],
+    texts: &Texts,
+    rank_hosts: &RankHosts,
+    allowed: Allowances,
+    names: VariableNames,
+) -> LaunchReport {
+    let compared = compare(all, texts, allowed.mixed);
+    let hosts = by_host(rank_hosts);
+    let mut refusals = launcher_contradictions(all, names);
     refusals.extend(compared.refusals);
-    let mut warnings = places.doubts.clone();
-    warnings.extend(hosts_told_otherwise(all, &hosts, names));
-    let devices = shared_devices(all, texts, &places.hosts, asked.shared_devices);
-    if asked.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
+    let mut warnings = rank_hosts.warnings.clone();
+    warnings.extend(host_contradictions(all, &hosts, names));
+    let devices = shared_devices(all, texts, &rank_hosts.hosts, allowed.shared_devices);
+    if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
     if compared.could_be_allowed {
         refusals.push(
             "start all ranks with the same environment and libraries (mpirun -x NAME hands a variable on), or go on with \
@@ -90,9 +104,9 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
     }
     warnings.extend(compared.warnings);
     let limits: Vec<HostLimits> = hosts.iter().map(|(host, ranks)| lowest(host, ranks, all)).collect();
-    warnings.extend(limits::doubts(&limits, all.len() as u32));
+    warnings.extend(limits::warnings(&limits, all.len() as u32));
     let mut rows = Vec::new();
-    let (mut doubts, mut unbound) = (Vec::new(), Vec::new());
+    let (mut unreliable, mut unbound) = (Vec::new(), Vec::new());
     for ((host, ranks), limits) in hosts.iter().zip(&limits) {
         let cores = cores_of(ranks, all);
         let binding = cores::binding(host, &cores);
@@ -103,16 +117,16 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
             rank_count: ranks.len() as u32,
             processors: cores::count(&lists.join(",")) as u32,
             binding: binding.label,
-            ranks_take_turns: binding.doubt.is_some(),
+            ranks_take_turns: binding.warning.is_some(),
             memory_lock_bytes: limits.memory_lock_bytes,
             open_files: limits.open_files,
         });
-        doubts.extend(binding.doubt.map(|doubt| (*host, doubt)));
+        unreliable.extend(binding.warning.map(|warning| (*host, warning)));
         unbound.extend(binding.note.map(|note| (*host, note)));
     }
-    warnings.extend(once_for_all(&doubts));
+    warnings.extend(merge_similar(&unreliable));
     let mut notes = compared.notes;
-    notes.extend(once_for_all(&unbound));
+    notes.extend(merge_similar(&unbound));
     LaunchReport {
         format: LAUNCH_FORMAT.to_owned(),
         version: LAUNCH_VERSION,
@@ -127,11 +141,11 @@ fn report(all: &[Compact], texts: &Texts, places: &Places, asked: Asked, names: 
     }
 }
 
-/// The ranks of each host, in the order of their first.
-fn by_host(places: &Places) -> Vec<(&str, Vec<u32>)> {
+/// The ranks of each host, in the order of the first rank.
+fn by_host(rank_hosts: &RankHosts) -> Vec<(&str, Vec<u32>)> {
     let mut hosts: Vec<(&str, Vec<u32>)> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
-    for (rank, host) in (0u32..).zip(&places.hosts) {
+    for (rank, host) in (0u32..).zip(&rank_hosts.hosts) {
         let at = *known.entry(host).or_insert_with(|| {
             hosts.push((host, Vec::new()));
             hosts.len() - 1
@@ -149,9 +163,9 @@ fn lowest<'a>(host: &'a str, ranks: &[u32], all: &[Compact]) -> HostLimits<'a> {
     HostLimits {
         host,
         ranks: ranks.len() as u32,
-        memory_lock_bytes: of(ranks, all).filter_map(|sheet| sheet.2.0).min(),
-        open_files: of(ranks, all).filter_map(|sheet| sheet.2.1).min(),
-        has_rdma: of(ranks, all).any(|sheet| sheet.3),
+        memory_lock_bytes: of(ranks, all).filter_map(|profile| profile.2.0).min(),
+        open_files: of(ranks, all).filter_map(|profile| profile.2.1).min(),
+        has_rdma: of(ranks, all).any(|profile| profile.3),
     }
 }
 
@@ -165,40 +179,40 @@ fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
     ranks.iter().filter_map(cores).collect()
 }
 
-/// What is wrong with many hosts in the same way is said of the first three of them.
-fn once_for_all(doubts: &[(&str, String)]) -> Vec<String> {
+/// A problem that many hosts share is reported for the first three of them.
+fn merge_similar(warnings: &[(&str, String)]) -> Vec<String> {
     let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for (host, doubt) in doubts {
-        let kind = doubt.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
-        kinds.entry(kind).or_default().push(doubt);
+    for (host, warning) in warnings {
+        let kind = warning.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
+        kinds.entry(kind).or_default().push(warning);
     }
-    let told = |doubts: Vec<&String>| {
-        let more = doubts.len().saturating_sub(3);
-        let mut told: Vec<String> = doubts.into_iter().take(3).cloned().collect();
-        if let (Some(last), true) = (told.last_mut(), more > 0) {
+    let limited = |warnings: Vec<&String>| {
+        let more = warnings.len().saturating_sub(3);
+        let mut first: Vec<String> = warnings.into_iter().take(3).cloned().collect();
+        if let (Some(last), true) = (first.last_mut(), more > 0) {
             *last += &format!("; and so on {more} hosts more");
         }
-        told
+        first
     };
-    kinds.into_values().flat_map(told).collect()
+    kinds.into_values().flat_map(limited).collect()
 }
 
-/// The launch of which launcher and MPI speak differently.
-fn told_otherwise(all: &[Compact], names: Names) -> Vec<String> {
+/// Reports where the launcher and MPI contradict each other about the size of the launch.
+fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String> {
     let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
     let mut refusals = Vec::new();
-    if let Some(told) = all.iter().find_map(|sheet| sheet.4.0) {
+    if let Some(reported) = all.iter().find_map(|profile| profile.4.0) {
         refusals.push(format!(
-            "the launcher reports {told} ranks{}, MPI reports {}: is it the launcher of the MPI that commgauge was built with?",
+            "the launcher reports {reported} ranks{}, MPI reports {}: is it the launcher of the MPI that commgauge was built with?",
             variable(names.ranks),
             all.len()
         ));
     }
     let wrong: Vec<(usize, u32)> =
-        all.iter().enumerate().filter_map(|(rank, sheet)| Some((rank, sheet.4.1?))).collect();
-    if let Some((rank, told)) = wrong.first() {
+        all.iter().enumerate().filter_map(|(rank, profile)| Some((rank, profile.4.1?))).collect();
+    if let Some((rank, reported)) = wrong.first() {
         refusals.push(format!(
-            "{} ranks have another number than their launcher gave them, the first: rank {rank} was started as rank {told}{}",
+            "{} ranks have another number than their launcher gave them, the first: rank {rank} was started as rank {reported}{}",
             wrong.len(),
             variable(names.rank)
         ));
@@ -206,33 +220,36 @@ fn told_otherwise(all: &[Compact], names: Names) -> Vec<String> {
     refusals
 }
 
-fn hosts_told_otherwise(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Names) -> Vec<String> {
+fn host_contradictions(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: VariableNames) -> Vec<String> {
     let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
     let mut warnings = Vec::new();
-    if let Some(told) = all.iter().find_map(|sheet| sheet.5.1).filter(|told| *told as usize != hosts.len()) {
-        warnings.push(format!("the launcher reports {told} hosts, {} were found", hosts.len()));
+    if let Some(reported) =
+        all.iter().find_map(|profile| profile.5.1).filter(|reported| *reported as usize != hosts.len())
+    {
+        warnings.push(format!("the launcher reports {reported} hosts, {} were found", hosts.len()));
     }
     let differing: Vec<(&str, usize, u32)> = hosts
         .iter()
         .filter_map(|(host, ranks)| {
-            let told = of(ranks, all).find_map(|sheet| sheet.5.0.filter(|told| *told as usize != ranks.len()))?;
-            Some((*host, ranks.len(), told))
+            let reported =
+                of(ranks, all).find_map(|profile| profile.5.0.filter(|reported| *reported as usize != ranks.len()))?;
+            Some((*host, ranks.len(), reported))
         })
         .collect();
-    if let Some((host, found, told)) = differing.first() {
+    if let Some((host, found, reported)) = differing.first() {
         let more =
             if differing.len() > 1 { format!(", and so on {} hosts more", differing.len() - 1) } else { String::new() };
         warnings.push(format!(
-            "the launcher reports {told} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
+            "the launcher reports {reported} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
              differently"
         ));
     }
     warnings
 }
 
-/// Devices that several ranks have; with the fix where that was not allowed.
+/// Devices that are used by several ranks; with a fix if that is not allowed.
 fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
-    let several = holders(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
+    let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
     let mut shared: Vec<String> = several
         .map(|(hash, ranks)| {
             let uuid = texts.get(&(Fact::DeviceUuid, hash)).map_or("the same", String::as_str);

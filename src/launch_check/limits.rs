@@ -22,20 +22,20 @@ pub(super) struct HostLimits<'a> {
     pub has_rdma: bool,
 }
 
-/// A limit for people.
+/// A limit formatted for display.
 pub(super) fn shown_memory(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |bytes| Bytes(bytes).to_string())
 }
 
-/// The same of files.
+/// A limit of open files formatted for display.
 pub(super) fn shown_files(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |files| files.to_string())
 }
 
-/// What speaks against the limits, as sentences with the value of each host concerned.
-pub(super) fn doubts(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
-    let mut doubts = Vec::new();
-    // No limit is the highest of all.
+/// Warnings about limits that are too low or differ between hosts, as sentences with the value of each host concerned.
+pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
+    let mut warnings = Vec::new();
+    // A missing limit compares as the highest value.
     let lock = |host: &HostLimits| host.memory_lock_bytes.unwrap_or(u64::MAX);
     let files = |host: &HostLimits| host.open_files.unwrap_or(u64::MAX);
     let highest = hosts.iter().map(lock).max().unwrap_or(0);
@@ -43,7 +43,7 @@ pub(super) fn doubts(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     if !lower.is_empty() {
         let values = listed(&lower, |host| shown_memory(host.memory_lock_bytes));
         let others = shown_memory((highest != u64::MAX).then_some(highest));
-        doubts.push(format!(
+        warnings.push(format!(
             "less memory may be locked on some hosts than on others, where it is {others}: {values}; set `ulimit -l unlimited` \
              there (limits.conf, or LimitMEMLOCK of the daemon that starts the ranks)"
         ));
@@ -51,7 +51,7 @@ pub(super) fn doubts(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     let low: Vec<&HostLimits> = hosts.iter().filter(|host| host.has_rdma && lock(host) < RDMA_NEEDS_BYTES).collect();
     if !low.is_empty() {
         let values = listed(&low, |host| shown_memory(host.memory_lock_bytes));
-        doubts.push(format!(
+        warnings.push(format!(
             "hosts with RDMA adapters may lock too little memory for them: {values}; set `ulimit -l unlimited` there"
         ));
     }
@@ -60,23 +60,23 @@ pub(super) fn doubts(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     if !lower.is_empty() {
         let values = listed(&lower, |host| shown_files(host.open_files));
         let others = shown_files((highest != u64::MAX).then_some(highest));
-        doubts.push(format!("fewer files may be open on some hosts than on others, where it is {others}: {values}"));
+        warnings.push(format!("fewer files may be open on some hosts than on others, where it is {others}: {values}"));
     }
     // Over TCP a rank has a connection to every rank of the other hosts.
     let needed = |host: &HostLimits| u64::from(ranks - host.ranks.min(ranks)) + FILES_OF_A_RANK;
     let low: Vec<&HostLimits> = hosts.iter().filter(|host| files(host) < needed(host)).collect();
     if let Some(first) = low.first() {
         let values = listed(&low, |host| shown_files(host.open_files));
-        doubts.push(format!(
+        warnings.push(format!(
             "too few files may be open for a connection to every rank of the other hosts ({} are needed): {values}; raise \
              `ulimit -n`",
             needed(first)
         ));
     }
-    doubts
+    warnings
 }
 
-/// `64 KiB on host1, host2`, by value; of many hosts the first few.
+/// `64 KiB on host1, host2`, by value; for many hosts only the first few.
 fn listed(hosts: &[&HostLimits], value: impl Fn(&HostLimits) -> String) -> String {
     let mut values: Vec<(String, Vec<&str>)> = Vec::new();
     for host in hosts {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_are_lower_on_one_host_or_too_low_are_told_with_their_values() {
+    fn limits_that_are_lower_on_one_host_or_too_low_are_reported_with_values() {
         let kib_64 = Some(64 << 10);
         for (hosts, ranks, expected) in [
             (vec![host("a", None, 1024, true), host("b", None, 1024, true)], 4, &[][..]),
@@ -116,10 +116,10 @@ mod tests {
             (vec![host("a", None, 4096, false), host("b", None, 1024, false)], 4, &["where it is 4096: 1024 on b"]),
             (vec![host("a", None, 1024, false)], 16_384, &["(16446 are needed): 1024 on a"]),
         ] {
-            let doubts = doubts(&hosts, ranks);
-            assert_eq!(doubts.len(), expected.len(), "{doubts:?}");
-            for (doubt, words) in doubts.iter().zip(expected) {
-                assert!(doubt.contains(words), "{doubt}");
+            let warnings = warnings(&hosts, ranks);
+            assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+            for (warning, words) in warnings.iter().zip(expected) {
+                assert!(warning.contains(words), "{warning}");
             }
         }
     }

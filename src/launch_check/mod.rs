@@ -1,23 +1,23 @@
-//! Whether the ranks of a launch belong together, asked before anything is timed: what the launcher says against what MPI says,
-//! and where ranks differ in program, suite, settings, environment, devices, limits and cores.
+//! Checks before the first measurement that the ranks of a launch belong together: the launcher's variables against
+//! MPI, and differences between ranks in program, suite, settings, environment, devices, limits and cores.
 //!
-//! Only short hashes travel from every rank; a text travels from one rank for each different value. What is found is data
-//! ([`LaunchReport`]); the words for a terminal are elsewhere.
+//! Every rank sends only short hashes; the text of each distinct value is sent by one rank. The result is data
+//! ([`LaunchReport`]); it is formatted for the terminal elsewhere.
 
 mod cores;
 mod differences;
 mod fact;
 mod inspect;
+mod launcher_env;
 mod limits;
 mod place;
+mod rank_profile;
 mod report;
-mod sheet;
-mod told;
 mod variables;
 
 pub use fact::Fact;
-pub use inspect::{Asked, inspect};
-pub use place::{Places, Whereabouts, places};
+pub use inspect::{Allowances, inspect};
+pub use launcher_env::{LauncherEnv, launcher_env};
+pub use place::{RankHosts, RankLocation, locate_ranks};
+pub use rank_profile::RankProfile;
 pub use report::{Difference, HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport, Shared, Value};
-pub use sheet::Sheet;
-pub use told::{Told, told};

@@ -1,8 +1,8 @@
-//! Which ranks share a machine, asked of several sources, because each of them alone is wrong somewhere: host names repeat,
-//! containers share a boot id, images share a machine id, and MPI believes names.
+//! Determines which ranks share a host, from several sources, because each one alone can be wrong: host names repeat,
+//! containers share a boot id, images share a machine id, and MPI relies on host names.
 //!
-//! Two ranks count as on one host only where host name, boot id, MPI and the shared memory all say so. Where the sources
-//! disagree, that is told.
+//! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
+//! reported.
 
 use crate::digest::sha256;
 use crate::error::{Error, Result};
@@ -13,9 +13,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Where a rank is, by every source.
+/// Location of a rank according to every source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whereabouts {
+pub struct RankLocation {
     /// Host name, as the host gives it.
     pub host: String,
     /// Boot id of the kernel, shortened to a hash; 0 where it cannot be read.
@@ -26,15 +26,15 @@ pub struct Whereabouts {
     pub network: u64,
     /// Number of the file system at /dev/shm, 0 where there is none.
     pub shared_memory: u64,
-    /// The lowest rank with which MPI finds shared memory; absent where MPI was not asked.
+    /// The lowest rank that shares memory with this one according to MPI; absent where MPI was not queried.
     pub leader: Option<u32>,
 }
 
-impl Whereabouts {
-    /// Those of this process.
-    pub fn here(leader: Option<u32>) -> Whereabouts {
+impl RankLocation {
+    /// Location of this process.
+    pub fn here(leader: Option<u32>) -> RankLocation {
         let hash = |path: &str| fs::read_to_string(path).ok().map_or(0, |text| short_hash(text.trim()));
-        Whereabouts {
+        RankLocation {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             boot: hash("/proc/sys/kernel/random/boot_id"),
             machine: hash("/etc/machine-id"),
@@ -44,54 +44,54 @@ impl Whereabouts {
         }
     }
 
-    /// What tells machines apart: the kernel, or where it says nothing its image.
+    /// Identifies the machine: by the kernel's boot id, or by the machine id of its image where there is no boot id.
     fn kernel(&self) -> u64 {
         if self.boot == 0 { self.machine } else { self.boot }
     }
 }
 
-/// The first 64 bits of a SHA-256; 0 stands for no text.
+/// The first 64 bits of a SHA-256; 0 for an empty text.
 pub(super) fn short_hash(text: &str) -> u64 {
     if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
 }
 
-/// Where all ranks are.
+/// Hosts of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
-    /// A name for the host of every rank, which no other host of the launch has.
+pub struct RankHosts {
+    /// A unique name for the host of every rank.
     pub hosts: Vec<String>,
-    /// Where the sources disagree, as sentences; known to process 0 only.
-    pub doubts: Vec<String>,
+    /// Disagreements between the sources, as sentences; on process 0 only.
+    pub warnings: Vec<String>,
 }
 
-/// Asks all ranks where they are. Collective; the hosts are the same everywhere.
+/// Gathers the locations of all ranks. Collective; the hosts are the same on every process.
 ///
 /// # Errors
-/// Where ranks cannot talk, or a host's name has a line break.
-pub fn places(world: &dyn World, mine: &Whereabouts) -> Result<Places> {
+/// If communication fails, or a host's name has a line break.
+pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts> {
     let text =
         serde_json::to_vec(mine).map_err(|cause| Error::environment(format!("cannot say where this is: {cause}")))?;
     let gathered = world.gather(&text)?;
-    let all: std::result::Result<Vec<Whereabouts>, _> =
+    let all: std::result::Result<Vec<RankLocation>, _> =
         gathered.iter().map(|one| serde_json::from_slice(one)).collect();
-    let places =
+    let rank_hosts =
         resolve(&all.map_err(|cause| Error::environment(format!("a rank's whereabouts do not read: {cause}")))?);
-    let mut hosts = places.hosts.join("\n").into_bytes();
+    let mut hosts = rank_hosts.hosts.join("\n").into_bytes();
     world.broadcast(&mut hosts)?;
     let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
     if hosts.len() != world.processes() as usize {
         return Err(Error::environment(format!("a host name has a line break: {hosts:?}")).shared());
     }
-    Ok(Places { hosts, doubts: places.doubts })
+    Ok(RankHosts { hosts, warnings: rank_hosts.warnings })
 }
 
 /// A host of the launch.
 struct Node<'a> {
-    facts: &'a Whereabouts,
+    facts: &'a RankLocation,
     ranks: Vec<u32>,
 }
 
-fn resolve(all: &[Whereabouts]) -> Places {
+fn resolve(all: &[RankLocation]) -> RankHosts {
     let mut nodes: Vec<Node> = Vec::new();
     let mut known = HashMap::new();
     let mut node_of_rank = Vec::with_capacity(all.len());
@@ -105,11 +105,11 @@ fn resolve(all: &[Whereabouts]) -> Places {
         node_of_rank.push(node);
     }
     let names = names(&nodes);
-    let doubts = doubts(&nodes, &names, all);
-    Places { hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(), doubts }
+    let warnings = warnings(&nodes, &names, all);
+    RankHosts { hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(), warnings }
 }
 
-/// Host names, numbered where several hosts have the same.
+/// Host names, numbered if several hosts have the same.
 fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
     let mut count: HashMap<&str, u32> = HashMap::new();
     nodes.iter().for_each(|node| *count.entry(&node.facts.host).or_default() += 1);
@@ -126,10 +126,10 @@ fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
     nodes.iter().map(name).collect()
 }
 
-/// Nodes with one value of something, by index, in order; only where there are several.
-fn together<'a, K: std::hash::Hash + Eq>(
+/// Groups of several nodes with the same key, by index, in order.
+fn groups_of_several<'a, K: std::hash::Hash + Eq>(
     nodes: &[Node<'a>],
-    key: impl Fn(&'a Whereabouts) -> Option<K>,
+    key: impl Fn(&'a RankLocation) -> Option<K>,
 ) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known = HashMap::new();
@@ -145,61 +145,61 @@ fn together<'a, K: std::hash::Hash + Eq>(
     groups
 }
 
-fn doubts<'a>(nodes: &[Node<'a>], names: &[String], all: &[Whereabouts]) -> Vec<String> {
+fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> Vec<String> {
     let ranks = |group: &[usize]| {
         let each: Vec<String> = group.iter().take(3).map(|node| named(&nodes[*node].ranks)).collect();
         let more = if group.len() > 3 { format!(" and {} more", group.len() - 3) } else { String::new() };
         each.join(" / ") + &more
     };
-    let differ = |group: &[usize], key: fn(&Whereabouts) -> u64| {
+    let differ = |group: &[usize], key: fn(&RankLocation) -> u64| {
         group.iter().any(|node| key(nodes[*node].facts) != key(nodes[group[0]].facts))
     };
-    let mut doubts = Vec::new();
-    for group in together(nodes, |facts: &'a Whereabouts| Some(facts.host.as_str())) {
-        let (host, who) = (&nodes[group[0]].facts.host, ranks(&group));
+    let mut warnings = Vec::new();
+    for group in groups_of_several(nodes, |facts: &'a RankLocation| Some(facts.host.as_str())) {
+        let (host, ranks_text) = (&nodes[group[0]].facts.host, ranks(&group));
         let many = group.len();
-        doubts.push(if differ(&group, Whereabouts::kernel) {
+        warnings.push(if differ(&group, RankLocation::kernel) {
             format!(
-                "{many} hosts call themselves {host} ({who}): distinguished by their boot ids; give each a name of its own, \
+                "{many} hosts call themselves {host} ({ranks_text}): distinguished by their boot ids; give each a name of its own, \
                  as launchers and NCCL go by names"
             )
         } else if differ(&group, |facts| facts.shared_memory) {
             format!(
-                "ranks of host {host} see {many} different /dev/shm ({who}), though host name and boot id are the same: \
+                "ranks of host {host} see {many} different /dev/shm ({ranks_text}), though host name and boot id are the same: \
                  containers of one machine with equal names? They count as {many} hosts; give each a name of its own, or \
                  let them share /dev/shm"
             )
         } else {
             format!(
-                "MPI finds no shared memory between some ranks of host {host} ({who}), though host name and boot id are the \
+                "MPI finds no shared memory between some ranks of host {host} ({ranks_text}), though host name and boot id are the \
                  same: containers with equal names, or MPI set not to share? They count as {many} hosts"
             )
         });
     }
-    for group in together(nodes, |facts| (facts.boot != 0).then_some(facts.boot)) {
+    for group in groups_of_several(nodes, |facts| (facts.boot != 0).then_some(facts.boot)) {
         let mut hosts: Vec<&str> = group.iter().map(|node| names[*node].as_str()).collect();
         hosts.dedup_by_key(|name| name.split('#').next().unwrap_or_default());
         if hosts.len() > 1 {
             let shown = hosts.iter().take(4).copied().collect::<Vec<_>>().join(", ");
             let more = if hosts.len() > 4 { format!(" and {} more", hosts.len() - 4) } else { String::new() };
-            doubts.push(format!(
+            warnings.push(format!(
                 "hosts {shown}{more} have the same boot id: containers of one machine; what is measured between them is \
                  not a network"
             ));
         }
     }
-    for group in together(nodes, |facts| facts.leader) {
-        if differ(&group, Whereabouts::kernel) {
-            let who = ranks(&group);
-            doubts.push(format!(
-                "MPI takes ranks of different machines for one node ({who}; their boot ids differ): it may hang where it \
+    for group in groups_of_several(nodes, |facts| facts.leader) {
+        if differ(&group, RankLocation::kernel) {
+            let ranks_text = ranks(&group);
+            warnings.push(format!(
+                "MPI takes ranks of different machines for one node ({ranks_text}; their boot ids differ): it may hang where it \
                  expects shared memory; give each host a name of its own"
             ));
         }
     }
     for node in nodes {
         if node.ranks.iter().any(|rank| all[*rank as usize].network != node.facts.network) {
-            doubts.push(format!(
+            warnings.push(format!(
                 "ranks of host {} are in different network namespaces ({}): they may not reach each other by its addresses",
                 node.facts.host,
                 named(&node.ranks)
@@ -207,10 +207,10 @@ fn doubts<'a>(nodes: &[Node<'a>], names: &[String], all: &[Whereabouts]) -> Vec<
         }
     }
     if all.iter().any(|facts| facts.boot == 0) {
-        doubts
+        warnings
             .push("some hosts show no boot id: which ranks share a machine is known by name and MPI alone".to_owned());
     }
-    doubts
+    warnings
 }
 
 #[cfg(test)]

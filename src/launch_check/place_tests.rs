@@ -1,15 +1,15 @@
-//! Tests of which ranks share a host: the machines of four ranks, what they are called, and what is doubted.
+//! Tests of which ranks share a host: the locations of four ranks, the host names they get, and the warnings.
 
 use super::*;
 
-fn rank(host: &str, boot: u64, leader: u32, shared_memory: u64) -> Whereabouts {
-    Whereabouts { host: host.to_owned(), boot, machine: 7, network: 1, shared_memory, leader: Some(leader) }
+fn rank(host: &str, boot: u64, leader: u32, shared_memory: u64) -> RankLocation {
+    RankLocation { host: host.to_owned(), boot, machine: 7, network: 1, shared_memory, leader: Some(leader) }
 }
 
 #[test]
-fn ranks_share_a_host_only_where_every_source_says_so() {
-    let two_of = |a: Whereabouts, b: Whereabouts| vec![a.clone(), a, b.clone(), b];
-    for (what, all, hosts, doubts) in [
+fn ranks_share_a_host_only_if_all_sources_agree() {
+    let two_of = |a: RankLocation, b: RankLocation| vec![a.clone(), a, b.clone(), b];
+    for (what, all, hosts, warnings) in [
         ("two machines", two_of(rank("a", 1, 0, 9), rank("b", 2, 2, 9)), ["a", "a", "b", "b"], &[][..]),
         ("one machine", two_of(rank("a", 1, 0, 9), rank("a", 1, 0, 9)), ["a", "a", "a", "a"], &[]),
         (
@@ -43,35 +43,35 @@ fn ranks_share_a_host_only_where_every_source_says_so() {
             &["MPI finds no shared memory between some ranks of host a"],
         ),
     ] {
-        let places = resolve(&all);
-        assert_eq!(places.hosts, hosts, "{what}");
-        assert_eq!(places.doubts.len(), doubts.len(), "{what}: {:?}", places.doubts);
-        for (doubt, expected) in places.doubts.iter().zip(doubts) {
-            assert!(doubt.contains(expected), "{what}: {doubt}");
+        let rank_hosts = resolve(&all);
+        assert_eq!(rank_hosts.hosts, hosts, "{what}");
+        assert_eq!(rank_hosts.warnings.len(), warnings.len(), "{what}: {:?}", rank_hosts.warnings);
+        for (warning, expected) in rank_hosts.warnings.iter().zip(warnings) {
+            assert!(warning.contains(expected), "{what}: {warning}");
         }
     }
 }
 
 #[test]
-fn without_a_boot_id_the_machine_id_tells_hosts_apart_and_that_is_said() {
-    let on = |machine| Whereabouts { machine, ..rank("localhost", 0, 0, 9) };
-    let places = resolve(&[on(5), on(6)]);
-    assert_eq!(places.hosts, ["localhost#1", "localhost#2"]);
-    assert!(places.doubts.iter().any(|doubt| doubt.contains("no boot id")), "{:?}", places.doubts);
+fn without_a_boot_id_the_machine_id_distinguishes_hosts_and_that_is_reported() {
+    let on = |machine| RankLocation { machine, ..rank("localhost", 0, 0, 9) };
+    let rank_hosts = resolve(&[on(5), on(6)]);
+    assert_eq!(rank_hosts.hosts, ["localhost#1", "localhost#2"]);
+    assert!(rank_hosts.warnings.iter().any(|warning| warning.contains("no boot id")), "{:?}", rank_hosts.warnings);
 }
 
 #[test]
 fn ranks_of_one_host_in_different_networks_are_named() {
-    let places = resolve(&[rank("a", 1, 0, 9), Whereabouts { network: 2, ..rank("a", 1, 0, 9) }]);
-    assert_eq!(places.hosts, ["a", "a"]);
-    assert!(places.doubts[0].contains("different network namespaces (ranks 0, 1)"), "{:?}", places.doubts);
+    let rank_hosts = resolve(&[rank("a", 1, 0, 9), RankLocation { network: 2, ..rank("a", 1, 0, 9) }]);
+    assert_eq!(rank_hosts.hosts, ["a", "a"]);
+    assert!(rank_hosts.warnings[0].contains("different network namespaces (ranks 0, 1)"), "{:?}", rank_hosts.warnings);
 }
 
 #[test]
-fn sixteen_thousand_ranks_are_placed_without_a_doubt() {
-    let all: Vec<Whereabouts> =
+fn sixteen_thousand_ranks_are_placed_without_a_warning() {
+    let all: Vec<RankLocation> =
         (0..16_384u32).map(|r| rank(&format!("n{}", r / 8), u64::from(r / 8) + 1, r / 8 * 8, 9)).collect();
-    let places = resolve(&all);
-    assert_eq!((places.hosts[0].as_str(), places.hosts[16_383].as_str()), ("n0", "n2047"));
-    assert_eq!(places.doubts, Vec::<String>::new());
+    let rank_hosts = resolve(&all);
+    assert_eq!((rank_hosts.hosts[0].as_str(), rank_hosts.hosts[16_383].as_str()), ("n0", "n2047"));
+    assert_eq!(rank_hosts.warnings, Vec::<String>::new());
 }

@@ -1,11 +1,10 @@
-//! The variables of the environment in which ranks must not differ, without those by which a launcher tells its own processes
-//! apart.
+//! Selects the environment variables that must be equal on all ranks, without those that a launcher sets per process.
 
-use super::fact::Weight;
+use super::fact::Severity;
 use crate::record::provenance;
 
-/// Beginnings of the names of variables that change what is measured.
-const MATTER: [&str; 24] = [
+/// Prefixes of variables that affect the measurements.
+const RELEVANT: [&str; 24] = [
     "NCCL_",
     "UCX_",
     "UCC_",
@@ -32,8 +31,9 @@ const MATTER: [&str; 24] = [
     "LD_LIBRARY_PATH",
 ];
 
-/// Of those, what only steers the launching: it is set on some hosts and says nothing of the ranks.
-const OF_THE_LAUNCH: [&str; 17] = [
+/// Prefixes among these that only affect launching: such variables are set on some hosts only and do not describe the
+/// ranks.
+const LAUNCH_ONLY: [&str; 17] = [
     "OMPI_MCA_plm",
     "OMPI_MCA_hwloc_base_binding",
     "OMPI_MCA_oob",
@@ -53,11 +53,11 @@ const OF_THE_LAUNCH: [&str; 17] = [
     "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
 ];
 
-/// Variables by which every rank is given its own device.
-const OWN_DEVICE: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
+/// Variables that assign each rank its own device.
+const DEVICE_SELECTION: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
 
-/// Variables that name adapters, paths or cores, which hosts may well have under other names, or ranks be given one by one.
-const PLACING: [&str; 17] = [
+/// Variables that name adapters, paths or cores, which may legitimately differ between hosts or ranks.
+const HOST_SPECIFIC: [&str; 17] = [
     "NCCL_SOCKET_IFNAME",
     "NCCL_IB_HCA",
     "NCCL_TOPO_FILE",
@@ -77,27 +77,27 @@ const PLACING: [&str; 17] = [
     "LD_LIBRARY_PATH",
 ];
 
-/// The lines `NAME=value` of the variables that matter, sorted by name.
-pub(super) fn that_matter(environment: impl Iterator<Item = (String, String)>) -> String {
+/// The lines `NAME=value` of the relevant variables, sorted by name.
+pub(super) fn relevant(environment: impl Iterator<Item = (String, String)>) -> String {
     let mut lines: Vec<String> = environment
-        .filter(|(name, _)| matters(name))
+        .filter(|(name, _)| is_relevant(name))
         .map(|(name, value)| format!("{name}={}", value.replace('\n', "\\n")))
         .collect();
     lines.sort_unstable();
     lines.join("\n")
 }
 
-fn matters(name: &str) -> bool {
+fn is_relevant(name: &str) -> bool {
     let begins = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
-    begins(&MATTER) && !begins(&OF_THE_LAUNCH) && !provenance::is_launcher_internal(name)
+    begins(&RELEVANT) && !begins(&LAUNCH_ONLY) && !provenance::is_launcher_internal(name)
 }
 
-/// What follows where ranks differ in a variable.
-pub(super) fn weight(name: &str) -> Weight {
+/// Severity of a difference in a variable.
+pub(super) fn severity(name: &str) -> Severity {
     match name {
-        _ if OWN_DEVICE.contains(&name) => Weight::Shown,
-        _ if PLACING.contains(&name) => Weight::Note,
-        _ => Weight::Mixed,
+        _ if DEVICE_SELECTION.contains(&name) => Severity::Info,
+        _ if HOST_SPECIFIC.contains(&name) => Severity::Note,
+        _ => Severity::Mixed,
     }
 }
 
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_launcher_tells_its_ranks_is_left_out_and_what_steers_a_library_stays() {
-        // As found in ranks of Open MPI 4.1.4 and MPICH 4.0.2.
+    fn launcher_variables_are_left_out_and_library_settings_stay() {
+        // As seen on ranks of Open MPI 4.1.4 and MPICH 4.0.2.
         let all = [
             ("OMPI_MCA_ess_base_vpid", false),
             ("OMPI_MCA_orte_ess_node_rank", false),
@@ -129,22 +129,22 @@ mod tests {
             ("CUDA_VISIBLE_DEVICES", true),
         ];
         for (name, expected) in all {
-            assert_eq!(matters(name), expected, "{name}");
+            assert_eq!(is_relevant(name), expected, "{name}");
         }
-        let text = that_matter(all.into_iter().map(|(name, _)| (name.to_owned(), "a\nb".to_owned())));
+        let text = relevant(all.into_iter().map(|(name, _)| (name.to_owned(), "a\nb".to_owned())));
         assert_eq!(text.lines().next(), Some("CUDA_VISIBLE_DEVICES=a\\nb"));
         assert_eq!(text.lines().count(), 6);
     }
 
     #[test]
-    fn what_binds_a_rank_to_its_device_or_adapter_is_no_reason_to_refuse() {
+    fn device_and_adapter_bindings_are_no_reason_to_refuse() {
         for (name, expected) in [
-            ("CUDA_VISIBLE_DEVICES", Weight::Shown),
-            ("UCX_NET_DEVICES", Weight::Note),
-            ("NCCL_ALGO", Weight::Mixed),
-            ("OMP_NUM_THREADS", Weight::Mixed),
+            ("CUDA_VISIBLE_DEVICES", Severity::Info),
+            ("UCX_NET_DEVICES", Severity::Note),
+            ("NCCL_ALGO", Severity::Mixed),
+            ("OMP_NUM_THREADS", Severity::Mixed),
         ] {
-            assert_eq!(weight(name), expected, "{name}");
+            assert_eq!(severity(name), expected, "{name}");
         }
     }
 }

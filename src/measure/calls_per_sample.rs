@@ -1,4 +1,5 @@
-//! How many calls make a streaming sample: so many that the mark and the clock's resolution vanish in it, one where a single call is long enough.
+//! Chooses the number of calls in a streaming sample: large enough that the cost of a mark and the clock's resolution
+//! are negligible, or one if a single call is long enough.
 
 use super::batch::Batch;
 use super::{MeasureContext, streaming_batch};
@@ -6,16 +7,17 @@ use crate::backend::{Call, Marks};
 use crate::error::Result;
 use crate::stats::{median, sorted};
 
-/// A sample is at least so many of the smallest steps that marks can tell.
+/// Minimum length of a sample in units of the clock resolution.
 const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
 /// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
 const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
-const MOST_CALLS: u64 = 1 << 16;
-/// Samples of a trial, of which the middle one counts.
+const MAX_CALLS: u64 = 1 << 16;
+/// Samples of a trial, whose median counts.
 const TRIAL_SAMPLES: u32 = 3;
 const TRIAL_MARKS: usize = 33;
 
-/// Chooses, process 0 for all. `call_nanoseconds` is what a call took when warming up, where that is known.
+/// Chooses the number of calls on process 0 for all processes. `call_nanoseconds` is the time of a call during warm-up,
+/// if known.
 pub fn choose_calls_per_sample(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -47,26 +49,26 @@ pub fn choose_calls_per_sample(
     })
 }
 
-/// The number of calls to try next; 0 where those tried are enough.
+/// The number of calls to try next; 0 if the last number suffices.
 fn longer(calls: u64, sample_nanoseconds: Option<f64>, wanted: f64, most: u64) -> u64 {
     let Some(sample) = sample_nanoseconds else { return 1 };
     if sample >= wanted || calls >= most {
         return 0;
     }
-    // Twice at least, so that it ends; 16 times at most, since a time near the resolution says little.
+    // At least twice, so that the search ends; at most 16 times, since a time near the resolution is imprecise.
     let factor = (wanted / sample.max(1.0)).clamp(2.0, 16.0);
     ((calls as f64 * factor).ceil() as u64).min(most)
 }
 
-/// With a fixed number of calls there are as many samples as the statistics want, as far as it goes.
+/// With a fixed number of calls, the samples are as many as the statistics need, if there are enough calls.
 fn most_calls(context: &MeasureContext) -> u64 {
     match context.settings.fixed_iterations {
         Some(total) => u64::from((total / context.settings.minimum_samples.max(1)).max(1)),
-        None => MOST_CALLS,
+        None => MAX_CALLS,
     }
 }
 
-/// The samples of a fixed number of calls are equally long, so that their number must divide it.
+/// With a fixed number of calls, all samples must be equally long, so their number must divide it.
 fn largest_divisor(total: u32, at_most: u32) -> u32 {
     (1..=at_most.max(1)).rev().find(|calls| total.is_multiple_of(*calls)).unwrap_or(1)
 }
@@ -104,10 +106,10 @@ mod tests {
         for (known, nanoseconds, mark_cost, calls) in [
             (Some(300.0), 300, 25, 160..=340),
             (Some(60_000.0), 60_000, 25, 1..=1),
-            // Warming up was slow, the calls are not.
+            // The warm-up was slow, the calls are not.
             (Some(40_000.0), 300, 25, 160..=600),
             (None, 300, 25, 160..=600),
-            // Virtual clocks read themselves for nothing.
+            // Reading a virtual clock takes no time.
             (Some(300.0), 300, 0, 1..=1),
             (Some(5.0), 5, 0, 20..=40),
         ] {
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_call_without_any_time_ends_the_search() {
-        assert_eq!(chosen(None, Some(0.0), 0, 0), MOST_CALLS as u32);
+        assert_eq!(chosen(None, Some(0.0), 0, 0), MAX_CALLS as u32);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! One case from the first fill to the last check, in named phases. Called by all processes in the same order.
+//! Measures one case from the first fill to the last check, in named phases. Called by all processes in the same order.
 //!
-//! An error inside a collective cannot be repaired: it is returned, and the caller ends the launch.
+//! An error inside a collective cannot be recovered: it is returned, and the caller ends the launch.
 
 use super::MeasureContext;
 use super::batch::Batch;
@@ -21,40 +21,40 @@ use crate::variant::LibraryChoice;
 use crate::workload::Case;
 use crate::world::Located;
 
-/// What came of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are known to process 0 only;
-/// the rest is the same everywhere.
+/// Result of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are set on
+/// process 0 only; the rest is the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
-    /// What came of it.
+    /// Outcome of the case.
     pub outcome: Outcome,
     /// Iterations of the warm-up.
     pub warm_up_iterations: u32,
     /// Calls in one sample.
     pub calls_per_sample: u32,
-    /// Why sampling ended; `None` where nothing was timed or the numbers are withheld.
+    /// Why sampling ended; `None` if nothing was timed or the numbers are withheld.
     pub stop: Option<StopReason>,
     /// Half width of the median's 95 % interval relative to the median.
     pub precision_reached: Option<f64>,
     /// The samples.
     pub samples: Samples,
-    /// What sampling took, with all that surrounds the samples.
+    /// Duration of sampling, including everything between the samples.
     pub sampling: Seconds,
     /// Every rank's own times; empty where the groups are pairs.
     pub histograms: Vec<RankHistogram>,
-    /// The middle of every rank's own times, where the groups are pairs.
+    /// Statistics of every rank's own times, if the groups are pairs.
     pub rank_times: Vec<RankTimes>,
     /// Copies of the buffers in the rotation.
     pub buffer_copies: u32,
-    /// What the library estimates that a call takes.
+    /// The library's estimate of the time of a call.
     pub library_estimate: Option<Seconds>,
-    /// What the library chose for the calls.
+    /// The library's choice of algorithm and protocol for the calls.
     pub library_choice: Option<LibraryChoice>,
     /// Warnings that concern the case as a whole.
     pub warnings: Vec<String>,
 }
 
 impl CaseResult {
-    /// A case of which no numbers are given.
+    /// A result without numbers.
     pub fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
         CaseResult {
             outcome,
@@ -73,7 +73,7 @@ impl CaseResult {
         }
     }
 
-    /// The line of the record: index and name in the plan, repetition, and position in its order.
+    /// The line of the record: index and name in the plan, replicate, and position in its order.
     pub fn into_line(self, case: u32, name: String, replicate: u32, position: u32) -> CaseLine {
         CaseLine {
             case,
@@ -111,15 +111,15 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         Cadence::Isolated => 1,
     };
     let sample_seconds = warm.call_nanoseconds.map(|call| call * 1e-9 * f64::from(calls_per_sample));
-    // Who meets whom at what cost is known only where each rank is kept apart from all others.
+    // Per-pair costs are known only if each rank has its own statistics.
     let in_pairs = case.op.axis == Axis::Pair;
     let empty = if in_pairs { OwnTimes::apart } else { OwnTimes::new };
     let own_times = empty(context.local_ranks.clone(), context.world_size);
     let sampled =
         sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, own_times, &mut batch)?;
 
-    // Before the last check, which would find an estimate that did more than estimate.
-    let (library_estimate, library_choice) = of_library(context, call)?;
+    // Before the last check, which would detect an estimate that modified data.
+    let (library_estimate, library_choice) = library_facts(context, call)?;
     if let Some(corrupt) = check_after(context, call, case)? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
@@ -151,29 +151,29 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
     })
 }
 
-/// What the library says of the calls: the longest estimate of all ranks, and what was chosen, as the first rank says that was told. The
-/// same on every process.
-fn of_library(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
+/// The library's data about the calls: the longest estimate of all ranks, and the choice reported by the first rank
+/// that has one. The same on every process.
+fn library_facts(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
     let choice = call.library_choice()?;
     let estimate = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
     let rank = context.local_ranks.start as i32;
     let mut most = [estimate, f64::from(u8::from(choice.is_some()))].map(|value| Located { value, rank });
     context.world.all_max(&mut most)?;
-    let choice = if most[1].value > 0.0 { first_of_all(context, choice)? } else { None };
+    let choice = if most[1].value > 0.0 { first_reported(context, choice)? } else { None };
     Ok(((most[0].value > 0.0).then(|| Seconds(most[0].value)), choice))
 }
 
-fn first_of_all(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
+fn first_reported(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
     let unreadable = |cause| Error::environment(format!("what the library chose cannot be passed on: {cause}"));
     let mine = serde_json::to_vec(&mine).map_err(unreadable)?;
     let all = context.world.gather(&mine)?;
-    let mut told = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
-    context.world.broadcast(&mut told)?;
-    serde_json::from_slice(&told).map_err(unreadable)
+    let mut found = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
+    context.world.broadcast(&mut found)?;
+    serde_json::from_slice(&found).map_err(unreadable)
 }
 
-/// The buffers as the timed iterations left them, where a repeated call leaves what one call leaves; and once more with
-/// fresh poison, since what is left may be from an earlier iteration than the last.
+/// Checks the buffers as the timed iterations left them, if a repeated call leaves the same result as a single one;
+/// then once more with fresh poison, since the data may be from an earlier iteration than the last.
 fn check_after(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
@@ -292,10 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_budget_is_said_with_the_precision_reached() {
+    fn a_spent_budget_is_reported_with_the_precision_reached() {
         let mut result = None;
         with_settings(&SoloWorld, 0..1, RunSettings::default(), |context| {
-            // 20 or 40 ms in no order: 2 % are out of reach within a second.
+            // 20 or 40 ms in irregular order: 2 % cannot be reached within a second.
             let erratic = |call: u64, _| 20_000_000 * (1 + (call * 7919 / 13) % 2) + call % 3;
             let mut call = FakeCall::alone(&SoloWorld, 0..1, erratic);
             result = Some(measure_case(context, &mut call, &usual(Cadence::Streaming)).unwrap());
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_on_process_0_ends_sampling_and_keeps_what_was_measured() {
+    fn a_signal_on_process_0_ends_sampling_and_the_samples_are_retained() {
         on_threads(3, |world| {
             let me = world.process();
             let endless = RunSettings { precision: 1e-9, case_budget: Seconds(1e6), ..RunSettings::default() };
@@ -339,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn missed_starts_are_repeated_and_kept_out_of_the_numbers() {
+    fn missed_starts_are_repeated_and_excluded() {
         on_threads(3, |world| {
             let me = world.process();
             let fixed = RunSettings { fixed_iterations: Some(40), ..RunSettings::default() };
             with_settings(world, me..me + 1, fixed, |context| {
                 context.injected_delay = Some(InjectedDelay { rank: 1, delay: Seconds(2e-3) });
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
-                call.hold_overhead = if me == 2 { 150_000 } else { 0 };
+                call.wait_overhead = if me == 2 { 150_000 } else { 0 };
                 let result = measure_case(context, &mut call, &usual(Cadence::Isolated)).unwrap();
                 assert_eq!(result.stop, Some(StopReason::FixedCount));
                 if me == 0 {
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn starts_that_are_always_missed_end_with_a_warning_instead_of_never() {
         let fixed = RunSettings { fixed_iterations: Some(10), ..RunSettings::default() };
-        let result = measured(fixed, &usual(Cadence::Isolated), |call| call.hold_overhead = 50_000_000);
+        let result = measured(fixed, &usual(Cadence::Isolated), |call| call.wait_overhead = 50_000_000);
         assert_eq!(result.samples.doubtful.len(), 120);
         assert_eq!(result.warnings.len(), 2, "{:?}", result.warnings);
     }

@@ -1,6 +1,6 @@
-//! From one process's clock to the common one and back. How the model is found is in [`super::clock_exchange`].
+//! Converts between one process's clock and the common one. [`super::clock_exchange`] determines the model.
 
-/// The common clock (that of process 0) as a straight line over this process's clock.
+/// The common clock (that of process 0) as a linear function of this process's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClockModel {
     /// A moment on this process's clock, in nanoseconds.
@@ -12,7 +12,7 @@ pub struct ClockModel {
 }
 
 impl ClockModel {
-    /// The model of process 0, and of a process whose clock is the common one.
+    /// The model of process 0, or of a process that uses the common clock itself.
     pub fn identity() -> Self {
         ClockModel { local_anchor: 0, common_anchor: 0, drift: 0.0 }
     }
@@ -28,8 +28,8 @@ impl ClockModel {
         self.extend(common_nanoseconds, self.common_anchor, self.local_anchor, -self.drift / (1.0 + self.drift))
     }
 
-    /// Whole nanoseconds are carried over as they are, only the drift passes through a float: clocks count more
-    /// nanoseconds than a float holds digits for.
+    /// Whole nanoseconds are carried over as integers, and only the drift is a float: clock readings have more digits
+    /// than a float can represent.
     fn extend(&self, at: u64, from: u64, to: u64, drift: f64) -> u64 {
         let since = i128::from(at) - i128::from(from);
         let gained = if drift == 0.0 { 0 } else { (since as f64 * drift).round() as i128 };

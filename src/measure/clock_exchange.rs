@@ -1,5 +1,6 @@
-//! Finds every process's [`ClockModel`]: ping-pongs along a binomial tree, of which the one with the shortest round trip
-//! counts (the family of HCA: Hunold and Carpen-Amarie, "Hierarchical Clock Synchronization in MPI", CLUSTER 2018).
+//! Determines every process's [`ClockModel`]: ping-pongs along a binomial tree, of which the one with the shortest
+//! round trip counts (the HCA family: Hunold and Carpen-Amarie, "Hierarchical Clock Synchronization in MPI", CLUSTER
+//! 2018).
 
 use super::clock::ClockModel;
 use crate::error::Result;
@@ -11,10 +12,10 @@ use std::time::Duration;
 const EXCHANGES_FIRST: u32 = 100;
 /// Ping-pongs of a later comparison.
 const EXCHANGES_LATER: u32 = 30;
-/// From the first to the second comparison; the drift is the change between them.
+/// Time between the first and the second comparison; the drift is the change between them.
 const FIRST_BASELINE: Duration = Duration::from_millis(50);
 
-/// With comparisons that are this uncertain a common start is no better than the end of a barrier.
+/// If comparisons are this uncertain, a common start is no better than the end of a barrier.
 const COARSEST_COMPARISON_NANOSECONDS: f64 = 1e6;
 
 /// One comparison with the common clock.
@@ -22,11 +23,11 @@ const COARSEST_COMPARISON_NANOSECONDS: f64 = 1e6;
 struct Comparison {
     local: u64,
     common: u64,
-    /// How wrong `common` may be: half the round trip here and on every edge of the tree up to process 0.
+    /// Maximum error of `common`: half the round trip here and on every edge of the tree up to process 0.
     bound: u64,
 }
 
-/// This process's view of the common clock, and how well it holds.
+/// This process's model of the common clock, and its accuracy.
 pub struct CommonClock<'a> {
     now: &'a dyn Fn() -> u64,
     model: ClockModel,
@@ -44,38 +45,38 @@ impl<'a> CommonClock<'a> {
         let mut clock =
             CommonClock { now, model: ClockModel::identity(), first: itself, latest: itself, residual_nanoseconds: 0 };
         if world.processes() > 1 {
-            clock.first = clock.compare_down_the_tree(world, EXCHANGES_FIRST, true)?;
+            clock.first = clock.compare_along_tree(world, EXCHANGES_FIRST, true)?;
             world.barrier()?;
             std::thread::sleep(FIRST_BASELINE);
-            clock.compare_down_the_tree(world, EXCHANGES_FIRST, true)?;
+            clock.compare_along_tree(world, EXCHANGES_FIRST, true)?;
             clock.resynchronise(world)?;
         }
         Ok(clock)
     }
 
-    /// Compares again: the disagreement found is the residual, and the drift is taken over the whole time since the start.
-    /// Called by all processes, before a case and at the end; quick.
+    /// Compares the clocks again: the disagreement is the residual, and the drift is computed over the whole time since
+    /// the start. Called by all processes, before a case and at the end; fast.
     pub fn resynchronise(&mut self, world: &dyn World) -> Result<()> {
         if world.processes() > 1 {
-            self.compare_down_the_tree(world, EXCHANGES_LATER, false)?;
+            self.compare_along_tree(world, EXCHANGES_LATER, false)?;
         }
         Ok(())
     }
 
-    /// The way from this process's clock to the common one.
+    /// Converts between this process's clock and the common one.
     pub fn model(&self) -> ClockModel {
         self.model
     }
 
-    /// How isolated iterations can be started together: at an agreed moment, or, where the clocks cannot be compared well
-    /// enough for that, after a barrier. The same everywhere. Called by all.
+    /// How isolated iterations are started together: at an agreed time, or, if the clocks cannot be compared well
+    /// enough, after a barrier. The same everywhere. Collective.
     pub fn method(&self, world: &dyn World) -> Result<ClockMethod> {
         let mut worst = [Located { value: self.latest.bound as f64, rank: world.process() as i32 }];
         world.all_max(&mut worst)?;
         Ok(method_for(worst[0].value))
     }
 
-    /// The agreement as last found, over all processes. Called by all.
+    /// The accuracy at the last comparison, over all processes. Collective.
     pub fn line(&self, world: &dyn World, moment: ClockMoment, resolution_nanoseconds: u64) -> Result<ClockLine> {
         let rank = world.process() as i32;
         let mut worst = [
@@ -96,26 +97,26 @@ impl<'a> CommonClock<'a> {
         })
     }
 
-    /// Round k brings the processes 2^k .. 2^(k+1) to those below, which answer in common time already.
-    fn compare_down_the_tree(&mut self, world: &dyn World, exchanges: u32, thorough: bool) -> Result<Comparison> {
+    /// Round k connects processes 2^k .. 2^(k+1) to the lower ones, which already answer in common time.
+    fn compare_along_tree(&mut self, world: &dyn World, exchanges: u32, thorough: bool) -> Result<Comparison> {
         let (process, processes) = (world.process(), world.processes());
         let mut found = self.latest;
         let mut ready = 1;
         while ready < processes {
             if process < ready {
                 if let Some(child) = process.checked_add(ready).filter(|child| *child < processes) {
-                    self.answer(world, child, exchanges)?;
+                    self.respond(world, child, exchanges)?;
                 }
             } else if process < ready.saturating_mul(2) {
-                found = self.ask(world, process - ready, exchanges)?;
-                self.learn(found, thorough);
+                found = self.exchange(world, process - ready, exchanges)?;
+                self.update_model(found, thorough);
             }
             ready = ready.saturating_mul(2);
         }
         Ok(found)
     }
 
-    fn answer(&self, world: &dyn World, child: u32, exchanges: u32) -> Result<()> {
+    fn respond(&self, world: &dyn World, child: u32, exchanges: u32) -> Result<()> {
         for _ in 0..exchanges {
             world.receive(child)?;
             world.send(child, self.model.to_common((self.now)()))?;
@@ -123,7 +124,7 @@ impl<'a> CommonClock<'a> {
         world.send(child, self.latest.bound)
     }
 
-    fn ask(&self, world: &dyn World, parent: u32, exchanges: u32) -> Result<Comparison> {
+    fn exchange(&self, world: &dyn World, parent: u32, exchanges: u32) -> Result<Comparison> {
         let mut best = Comparison { local: 0, common: 0, bound: u64::MAX };
         for _ in 0..exchanges {
             let sent = (self.now)();
@@ -138,11 +139,10 @@ impl<'a> CommonClock<'a> {
         Ok(best)
     }
 
-    /// A new comparison moves the anchor, unless it is the rougher one and does not contradict.
-    fn learn(&mut self, new: Comparison, thorough: bool) {
-        let nothing_known = self.latest.bound == 0;
-        self.residual_nanoseconds =
-            if nothing_known { 0 } else { self.model.to_common(new.local).abs_diff(new.common) };
+    /// A new comparison replaces the anchor, unless it is less precise and consistent with it.
+    fn update_model(&mut self, new: Comparison, thorough: bool) {
+        let is_first = self.latest.bound == 0;
+        self.residual_nanoseconds = if is_first { 0 } else { self.model.to_common(new.local).abs_diff(new.common) };
         let contradicts = self.residual_nanoseconds > new.bound;
         if !(thorough || contradicts || new.bound <= self.latest.bound) {
             return;
@@ -151,13 +151,13 @@ impl<'a> CommonClock<'a> {
         self.model = ClockModel {
             local_anchor: new.local,
             common_anchor: new.common,
-            drift: if nothing_known { 0.0 } else { drift_between(self.first, new) },
+            drift: if is_first { 0.0 } else { drift_between(self.first, new) },
         };
     }
 }
 
-/// The drift over a baseline, or 0 where the comparisons are too rough to tell it from none: a drift made of noise would
-/// carry the clocks of one host apart.
+/// The drift over a baseline, or 0 if the comparisons are too coarse to distinguish it from noise: a spurious drift
+/// would make the clocks of one host diverge.
 fn drift_between(first: Comparison, last: Comparison) -> f64 {
     let local = (i128::from(last.local) - i128::from(first.local)) as f64;
     let common = (i128::from(last.common) - i128::from(first.common)) as f64;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_cannot_be_compared_to_a_millisecond_give_way_to_a_barrier() {
+    fn clocks_that_cannot_be_compared_to_a_millisecond_are_replaced_by_a_barrier() {
         for (bound, method) in
             [(0.0, ClockMethod::Synchronised), (9e5, ClockMethod::Synchronised), (2e6, ClockMethod::Barrier)]
         {
@@ -219,11 +219,12 @@ mod tests {
                 let found = clock.model().to_common(skewed(mine, origin, host));
                 let truth = skewed(CLOCKS[0], origin, host);
                 let line = clock.line(world, ClockMoment::End, 1).unwrap();
-                // The drift, known to twice the bound over the baseline, adds next to nothing in the moments since.
+                // The drift is known to twice the bound over the baseline, which adds almost nothing in the short time
+                // since.
                 let bound = line.worst_half_round_trip_nanoseconds * 11 / 10 + 100;
                 assert!(found.abs_diff(truth) <= bound, "process {}: {found} {truth} {bound}", world.process());
                 assert!(line.worst_half_round_trip_nanoseconds > 0);
-                // Process 1 drifts most; two comparisons, the first of which may be the rougher one, over 50 ms.
+                // Process 1 drifts most; two comparisons, the first of which may be less precise, over 50 ms.
                 let drift_bound_ppm = 4.0 * bound as f64 / 50e6 * 1e6;
                 assert!((line.worst_drift_ppm - 2_000.0).abs() <= drift_bound_ppm, "{}", line.worst_drift_ppm);
             });

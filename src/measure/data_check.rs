@@ -1,4 +1,4 @@
-//! Whether the data arrived right: what any process found wrong becomes what all of them know.
+//! Checks the received data: an error found by any process is shared with all.
 
 use super::MeasureContext;
 use crate::backend::{Call, Mismatch};
@@ -13,21 +13,21 @@ pub(crate) enum Moment {
     After,
 }
 
-/// Fills the buffers, runs the call once and, where there is data and it is to be verified, checks it.
+/// Fills the buffers, runs the call once and, if there is data and verification is on, checks it.
 pub(crate) fn fill_run_and_check(
     context: &MeasureContext,
     call: &mut dyn Call,
     moment: Moment,
 ) -> Result<Option<Outcome>> {
     call.fill()?;
-    // Nobody's call may reach a rank that is still filling.
+    // No call may reach a rank that is still filling its buffers.
     context.world.barrier()?;
     call.enqueue_once()?;
     call.complete(context.completion_deadline)?;
     check(context, call, moment)
 }
 
-/// Checks the buffers last used: the same answer on every process, the lowest rank's where several are wrong.
+/// Checks the buffers used last. Every process gets the same result: that of the lowest rank with an error.
 pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Moment) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
@@ -52,7 +52,7 @@ pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Momen
     Ok(Some(Outcome::Corrupt { when, rank, element, expected, got, count }))
 }
 
-/// Whether data is there and is to be checked.
+/// Whether there is data and verification is on.
 pub(crate) fn verifies(context: &MeasureContext, call: &dyn Call) -> bool {
     context.settings.verify && call.verifies()
 }

@@ -1,4 +1,4 @@
-//! Stand-ins for tests: a world of threads, and a call whose clock is virtual and whose times are scripted.
+//! Test doubles: a world of threads, and a call with a virtual clock and scripted times.
 
 use super::{ClockModel, DEFAULT_COMPLETION_DEADLINE, MeasureContext};
 use crate::backend::{Call, Marks, Mismatch};
@@ -25,7 +25,7 @@ struct Shared {
     located: Mutex<Vec<Vec<Located>>>,
 }
 
-/// Runs `process` on that many threads, each with its world. A failing thread ends the test, not the others.
+/// Runs `process` on that many threads, each with its own world. A failing thread fails the test.
 pub(crate) fn on_threads(processes: u32, process: impl Fn(&ThreadWorld) + Sync) {
     let count = processes as usize;
     let shared = Shared {
@@ -126,21 +126,21 @@ pub(crate) struct FakeCall<'a> {
     duration: Box<dyn Fn(u64, u32) -> u64 + 'a>,
     together: bool,
     marks: Vec<u64>,
-    /// Calls so far.
+    /// Number of calls so far.
     pub(crate) calls: u64,
-    /// What a reading of the clock costs.
+    /// Cost of reading the clock, in nanoseconds.
     pub(crate) mark_cost: u64,
-    /// What passes before this process gets to wait.
-    pub(crate) hold_overhead: u64,
-    /// From this call on the data are wrong.
+    /// Delay in nanoseconds before this process starts waiting.
+    pub(crate) wait_overhead: u64,
+    /// Data is wrong from this call on.
     pub(crate) corrupt_from: Option<u64>,
-    /// Fills so far, and checks so far.
+    /// Number of fills and of checks so far.
     pub(crate) fills_and_checks: (u32, u32),
     /// Whether there is data.
     pub(crate) has_data: bool,
-    /// Ranks that stand aside.
-    pub(crate) aside: Vec<u32>,
-    /// Done at each call.
+    /// Idle ranks.
+    pub(crate) idle: Vec<u32>,
+    /// Called at each call.
     pub(crate) at_call: Option<Box<dyn Fn(u64) + 'a>>,
 }
 
@@ -161,16 +161,16 @@ impl<'a> FakeCall<'a> {
             marks: Vec::new(),
             calls: 0,
             mark_cost: 0,
-            hold_overhead: 0,
+            wait_overhead: 0,
             corrupt_from: None,
             fills_and_checks: (0, 0),
             has_data: true,
-            aside: Vec::new(),
+            idle: Vec::new(),
             at_call: None,
         }
     }
 
-    /// Ranks of which none leaves before the last arrived, as in a barrier.
+    /// Ranks of which none leaves before the last one arrived, as in a barrier.
     pub(crate) fn together(
         world: &'a dyn World,
         local_ranks: Range<u32>,
@@ -179,7 +179,7 @@ impl<'a> FakeCall<'a> {
         FakeCall { together: true, ..FakeCall::alone(world, local_ranks, duration) }
     }
 
-    /// Sets this process's clock ahead and gives the model that knows of it.
+    /// Sets this process's clock ahead and returns the matching model.
     pub(crate) fn shift_clock(&mut self, model: &mut ClockModel, ahead: u64) {
         self.clocks.iter_mut().for_each(|clock| *clock += ahead);
         self.clock_offset = ahead;
@@ -220,7 +220,7 @@ impl Call for FakeCall<'_> {
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
         let mut in_time = true;
         for clock in &mut self.clocks {
-            *clock += self.hold_overhead;
+            *clock += self.wait_overhead;
             in_time &= *clock <= start_nanoseconds;
             *clock = (*clock).max(start_nanoseconds);
         }
@@ -249,12 +249,12 @@ impl Call for FakeCall<'_> {
         self.has_data
     }
     fn stands_aside(&self, local_rank: usize) -> bool {
-        self.aside.contains(&(self.local_ranks.start + local_rank as u32))
+        self.idle.contains(&(self.local_ranks.start + local_rank as u32))
     }
     fn abort(&mut self) {}
 }
 
-/// A context with settings of its own, to be changed by the test.
+/// Runs `test` with a context whose settings it may change.
 pub(crate) fn with_context(world: &dyn World, local_ranks: Range<u32>, test: impl FnOnce(&mut MeasureContext)) {
     with_settings(world, local_ranks, RunSettings::default(), test);
 }

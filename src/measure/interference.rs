@@ -1,5 +1,5 @@
-//! Tiny programs of one timed call and calls beside it, repeated from a barrier: what the timed call took on the slowest rank, and
-//! what that rank then still waited for the others.
+//! Small programs of one timed call and concurrent calls, repeated from a barrier: measures the time of the timed call
+//! on the slowest rank, and how long that rank then still waited for the others.
 
 use super::replay::{ReplayContext, check, run_once};
 use crate::backend::Replayer;
@@ -10,33 +10,33 @@ use crate::world::Located;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Repetitions that are run before timing.
+/// Repetitions before timing.
 const WARM_UP: u32 = 3;
-/// The fewest that are timed, however long they take, unless a signal comes.
+/// Minimum number of timed repetitions, however long they take, unless a signal is received.
 const FEWEST: usize = 5;
 
-/// How long a program is repeated.
+/// Limits of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetitions {
-    /// At most so many times.
+    /// Maximum number.
     pub most: u32,
-    /// For at most so long, once there are a few.
+    /// Maximum time, after the minimum number.
     pub budget: Seconds,
 }
 
-/// What the repetitions of a program took; the same on every process.
+/// Times of the repetitions of a program; the same on every process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TogetherTimes {
-    /// From the start of the timed call to its end, on the slowest rank.
+    /// Duration of the timed call on the slowest rank.
     pub timed_nanoseconds: Vec<u64>,
-    /// What that rank still waited for the other calls afterwards.
+    /// How long that rank then still waited for the concurrent calls.
     pub still_waited_nanoseconds: Vec<u64>,
 }
 
-/// Repeats a bound program, of which the timed call is that on the axis of index `timed`. Wrong data ends it.
+/// Repeats a bound program, whose timed call is the one on the axis of index `timed`. Stops at wrong data.
 ///
 /// # Errors
-/// What a library says in the middle of a program; the caller ends the launch.
+/// An error of the library inside a program; the caller ends the launch.
 pub fn measure_together(
     context: &ReplayContext,
     replayer: &mut dyn Replayer,
@@ -64,12 +64,12 @@ pub fn measure_together(
 fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun: Instant) -> Result<bool> {
     let spent = done >= FEWEST && begun.elapsed().as_secs_f64() > repetitions.budget.0;
     let mine = context.interrupted.load(Ordering::Relaxed) || done >= repetitions.most as usize || spent;
-    let mut told = [u64::from(mine)];
-    context.world.broadcast_u64(&mut told)?;
-    Ok(told[0] != 0)
+    let mut shared = [u64::from(mine)];
+    context.world.broadcast_u64(&mut shared)?;
+    Ok(shared[0] != 0)
 }
 
-/// The longest time of the timed call over all ranks, and what the rank that had it waited for the others.
+/// The longest time of the timed call over all ranks, and how long that rank waited for the others.
 fn slowest(context: &ReplayContext, replayer: &dyn Replayer, timed: usize) -> Result<[u64; 2]> {
     let first = context.local_ranks.start;
     let ranks = || (first..).zip(replayer.times());
@@ -80,7 +80,7 @@ fn slowest(context: &ReplayContext, replayer: &dyn Replayer, timed: usize) -> Re
     let holder = found[0].rank;
     let waited =
         ranks().find(|(rank, _)| *rank as i32 == holder).map(|(_, times)| times.axes[1 - timed].waiting_nanoseconds);
-    let mut told = [Located { value: waited.map_or(-1.0, |waited| waited as f64), rank: holder }];
-    context.world.all_max(&mut told)?;
-    Ok([found[0].value as u64, told[0].value as u64])
+    let mut rest = [Located { value: waited.map_or(-1.0, |waited| waited as f64), rank: holder }];
+    context.world.all_max(&mut rest)?;
+    Ok([found[0].value as u64, rest[0].value as u64])
 }

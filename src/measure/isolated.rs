@@ -1,7 +1,7 @@
-//! Isolated cadence: every iteration starts at an agreed moment on the common clock (round-time synchronisation), so that
+//! Isolated cadence: every iteration starts at an agreed time on the common clock (round-time synchronisation), so that
 //! waiting for the last rank and the transfer after it can be distinguished.
 
-use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, NO_DOUBT, doubt_of, largest};
+use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, VALID, invalid_reason, largest};
 use super::{InjectedDelay, MeasureContext};
 use crate::backend::Call;
 use crate::error::{Error, Result};
@@ -9,12 +9,12 @@ use crate::record::line::ClockMethod;
 use crate::sample::Sample;
 use crate::world::Located;
 
-const SHORTEST_LEAD_NANOSECONDS: u64 = 2_000;
+const MIN_LEAD_NANOSECONDS: u64 = 2_000;
 const FIRST_LEAD_NANOSECONDS: u64 = 50_000;
-const LONGEST_LEAD_NANOSECONDS: u64 = 20_000_000;
+const MAX_LEAD_NANOSECONDS: u64 = 20_000_000;
 
-/// How far ahead process 0 sets the start. Grows fourfold when somebody missed it, so
-/// that few long iterations are lost to it, and shrinks by a 64th when nobody did.
+/// How far ahead process 0 sets the start. Grows fourfold after a missed start, so that few long iterations are lost,
+/// and shrinks by a 64th otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead(u64);
 
@@ -27,14 +27,14 @@ impl Default for Lead {
 impl Lead {
     fn after(self, missed: bool) -> Lead {
         let next = if missed { self.0.saturating_mul(4) } else { self.0 - self.0 / 64 };
-        Lead(next.clamp(SHORTEST_LEAD_NANOSECONDS, LONGEST_LEAD_NANOSECONDS))
+        Lead(next.clamp(MIN_LEAD_NANOSECONDS, MAX_LEAD_NANOSECONDS))
     }
 }
 
-/// A batch of iterations. Called by all processes with the same number.
+/// Runs a batch of iterations. Called by all processes with the same number.
 ///
 /// # Errors
-/// A usage error where a delay is to be injected and one process plays several ranks.
+/// A usage error if a delay is to be injected and one process simulates several ranks.
 pub fn isolated_batch(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -46,15 +46,15 @@ pub fn isolated_batch(
     let delay = own_delay(context)?;
     let rank = context.local_ranks.start as i32;
     let mut starts = vec![(0u64, false); iterations];
-    let mut missed = [Located { value: NO_DOUBT, rank }];
-    let all_aside = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
+    let mut missed = [Located { value: VALID, rank }];
+    let all_idle = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
     call.reserve_marks(2 * iterations);
     for start in &mut starts {
-        // The barrier, which tells at the same time whether anybody missed the last start.
+        // The barrier, which also reports whether any process missed the last start.
         context.world.all_max(&mut missed)?;
         let (agreed, in_time) = match context.start {
             ClockMethod::Synchronised => {
-                *lead = lead.after(missed[0].value > NO_DOUBT);
+                *lead = lead.after(missed[0].value > VALID);
                 let mut agreed = [context.clock.to_common(call.now_nanoseconds()) + lead.0];
                 context.world.broadcast_u64(&mut agreed)?;
                 (agreed[0], call.hold_until(context.clock.to_local(agreed[0])))
@@ -70,16 +70,16 @@ pub fn isolated_batch(
         call.enqueue()?;
         call.mark();
         call.complete(context.completion_deadline)?;
-        // Nobody waits for who stands aside.
-        let in_time = (in_time && !call.came_late()) || all_aside;
+        // Idle ranks are not waited for.
+        let in_time = (in_time && !call.came_late()) || all_idle;
         *start = (agreed, !in_time);
-        missed[0] = Located { value: if in_time { NO_DOUBT } else { MISSED_START }, rank };
+        missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
     }
     batch.read(call, 2);
     reduce(context, &starts, batch)
 }
 
-/// Nanoseconds by which this process is to be late.
+/// Injected delay of this process in nanoseconds.
 fn own_delay(context: &MeasureContext) -> Result<u64> {
     match context.injected_delay {
         Some(InjectedDelay { rank, delay }) if context.local_ranks.contains(&rank) => {
@@ -96,26 +96,27 @@ fn own_delay(context: &MeasureContext) -> Result<u64> {
     }
 }
 
-/// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float holds the
-/// nanoseconds of an iteration, but not those of a year): over the local ranks first, then over the processes, all at once.
+/// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float can
+/// represent the nanoseconds of an iteration, but not those of a year): first over the local ranks, then over the
+/// processes in one reduction.
 fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -> Result<()> {
     let first_rank = context.local_ranks.start;
     let iterations = starts.len();
     let mut located = std::mem::take(&mut batch.located);
     located.clear();
-    located.resize(4 * iterations, Located { value: NO_DOUBT, rank: first_rank as i32 });
+    located.resize(4 * iterations, Located { value: VALID, rank: first_rank as i32 });
     for (index, (start, missed)) in starts.iter().enumerate() {
         let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
         let (arrivals, ends) = batch.begin_and_end(index);
-        located[index] = largest(first_rank, batch.at_work(ends.iter().map(since)));
-        located[iterations + index] = largest(first_rank, batch.at_work(arrivals.iter().map(since)));
+        located[index] = largest(first_rank, batch.active_values(ends.iter().map(since)));
+        located[iterations + index] = largest(first_rank, batch.active_values(arrivals.iter().map(since)));
         let earliness = arrivals.iter().map(|arrival| -since(arrival));
-        located[2 * iterations + index] = largest(first_rank, batch.at_work(earliness));
+        located[2 * iterations + index] = largest(first_rank, batch.active_values(earliness));
         located[3 * iterations + index].value = match missed {
             true => MISSED_START,
             false => {
                 let took = arrivals.iter().zip(ends).map(|(arrival, end)| end.saturating_sub(*arrival) as f64);
-                if batch.at_work(took).any(|took| took == 0.0) { BELOW_RESOLUTION } else { NO_DOUBT }
+                if batch.active_values(took).any(|took| took == 0.0) { BELOW_RESOLUTION } else { VALID }
             }
         };
     }
@@ -124,8 +125,8 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     batch.samples.extend((0..iterations).map(|index| {
         let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
         if context.start == ClockMethod::Barrier {
-            // Without a common clock nobody knows who came last, or when.
-            return Sample::without_arrivals(end, doubt_of(doubt.value));
+            // Without a common clock the last rank and its arrival time are unknown.
+            return Sample::without_arrivals(end, invalid_reason(doubt.value));
         }
         Sample {
             slowest_nanoseconds: end.value.max(0.0) as u64,
@@ -134,7 +135,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
             arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
             transfer_nanoseconds: (end.value - last.value).max(0.0) as u64,
             last_rank: last.rank as u32,
-            doubt: doubt_of(doubt.value),
+            doubt: invalid_reason(doubt.value),
         }
     }));
     batch.located = located;
@@ -158,7 +159,7 @@ mod tests {
                 with_context(world, me..me + 1, |context| {
                     context.injected_delay = Some(InjectedDelay { rank: late, delay: Seconds(2e-3) });
                     let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
-                    // Clocks of different hosts: what is compared must be the common one.
+                    // Clocks of different hosts: only times of the common clock can be compared.
                     call.shift_clock(&mut context.clock, u64::from(me) * 7_000_000_000);
                     let mut batch = Batch::default();
                     isolated_batch(context, &mut call, 20, &mut Lead::default(), &mut batch).unwrap();
@@ -175,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn after_a_barrier_each_rank_is_timed_from_its_own_start_and_nobody_is_called_late() {
+    fn after_a_barrier_each_rank_is_timed_from_its_own_start_and_no_rank_is_late() {
         on_threads(3, |world| {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 context.start = ClockMethod::Barrier;
-                // Clocks that nobody has compared.
+                // Clocks that were never synchronised.
                 context.clock = ClockModel::identity();
                 let mut call = FakeCall::alone(world, me..me + 1, |_, rank| 10_000 + 1_000 * u64::from(rank));
                 let mut batch = Batch::default();
@@ -194,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn who_misses_the_start_makes_the_iteration_doubtful_and_the_lead_longer() {
+    fn a_missed_start_invalidates_the_iteration_and_lengthens_the_lead() {
         on_threads(3, |world| {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 10_000);
                 // Rank 1 needs 500 microseconds from the agreement to the wait; the first lead is 50, the second 200.
-                call.hold_overhead = if me == 1 { 500_000 } else { 0 };
+                call.wait_overhead = if me == 1 { 500_000 } else { 0 };
                 let (mut batch, mut lead) = (Batch::default(), Lead::default());
                 isolated_batch(context, &mut call, 8, &mut lead, &mut batch).unwrap();
                 let missed: Vec<_> = batch.samples.iter().map(|s| s.doubt == Some(Doubt::MissedStart)).collect();
@@ -211,21 +212,21 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_stands_aside_is_never_slowest_first_last_or_doubtful() {
-        for aside in [0, 2] {
+    fn an_idle_rank_is_never_slowest_first_last_or_invalid() {
+        for idle in [0, 2] {
             on_threads(3, |world| {
                 let me = world.process();
                 with_context(world, me..me + 1, |context| {
-                    let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == aside { 0 } else { 10_000 });
+                    let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == idle { 0 } else { 10_000 });
                     call.mark_cost = 0;
-                    call.aside = vec![aside];
-                    // Who stands aside comes hours late, and nobody cares.
-                    call.hold_overhead = if me == aside { 10_000_000_000_000 } else { 0 };
+                    call.idle = vec![idle];
+                    // The idle rank comes hours late, which does not matter.
+                    call.wait_overhead = if me == idle { 10_000_000_000_000 } else { 0 };
                     let (mut batch, mut lead) = (Batch::default(), Lead::default());
                     isolated_batch(context, &mut call, 4, &mut lead, &mut batch).unwrap();
                     for sample in &batch.samples {
-                        assert_ne!(sample.slowest_rank, aside);
-                        assert_ne!(sample.last_rank, aside);
+                        assert_ne!(sample.slowest_rank, idle);
+                        assert_ne!(sample.last_rank, idle);
                         assert_eq!((sample.arrival_spread_nanoseconds, sample.doubt), (0, None));
                         assert_eq!(sample.slowest_nanoseconds, 10_000);
                     }
@@ -238,10 +239,10 @@ mod tests {
     fn the_lead_shrinks_slowly_and_stays_within_bounds() {
         let mut lead = Lead(10_000_000);
         (0..5).for_each(|_| lead = lead.after(true));
-        assert_eq!(lead.0, LONGEST_LEAD_NANOSECONDS);
-        assert!(lead.after(false).0 > LONGEST_LEAD_NANOSECONDS * 98 / 100);
+        assert_eq!(lead.0, MAX_LEAD_NANOSECONDS);
+        assert!(lead.after(false).0 > MAX_LEAD_NANOSECONDS * 98 / 100);
         (0..5000).for_each(|_| lead = lead.after(false));
-        assert_eq!(lead.0, SHORTEST_LEAD_NANOSECONDS);
+        assert_eq!(lead.0, MIN_LEAD_NANOSECONDS);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The timed loop in named phases. Start reading at [`measure_case`]; what is common to all cases is in [`MeasureContext`].
+//! The timed loop in named phases. Start reading at [`measure_case`]; values common to all cases are in
+//! [`MeasureContext`].
 //!
-//! Nothing here knows which library carries the calls, and nothing here prints.
+//! This module is independent of the library that carries out the calls, and prints nothing.
 
 mod batch;
 mod calls_per_sample;
@@ -27,7 +28,7 @@ pub use calls_per_sample::choose_calls_per_sample;
 pub use case::{CaseResult, measure_case};
 pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;
-pub use division::{Seen, divide};
+pub use division::{CaseState, divide};
 pub use interference::{Repetitions, TogetherTimes, measure_together};
 pub use isolated::{Lead, isolated_batch};
 pub use own_times::RankTimes;
@@ -44,37 +45,37 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long enqueued work may take before it counts as hung, unless asked otherwise.
+/// Default time that enqueued work may take before it counts as hung.
 pub const DEFAULT_COMPLETION_DEADLINE: Duration = Duration::from_secs(60);
 
-/// A delay put before the call of one rank in every isolated iteration, to see that the late rank is found.
+/// A delay before the call of one rank in every isolated iteration, to verify that the late rank is detected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InjectedDelay {
     /// World rank.
     pub rank: u32,
-    /// How late it is made to arrive.
+    /// Injected delay.
     pub delay: Seconds,
 }
 
-/// What every case of a run shares.
+/// Context shared by all cases of a run.
 pub struct MeasureContext<'a> {
     /// The processes.
     pub world: &'a dyn World,
-    /// World ranks that this process plays.
+    /// World ranks of this process.
     pub local_ranks: Range<u32>,
-    /// Ranks of the world.
+    /// Number of ranks.
     pub world_size: u32,
-    /// From this process's clock to the common one and back.
+    /// Converts between this process's clock and the common one.
     pub clock: ClockModel,
     /// How isolated iterations are started together.
     pub start: ClockMethod,
-    /// The smallest difference that marks can tell.
+    /// Clock resolution: the smallest difference between marks.
     pub clock_resolution_nanoseconds: u64,
     /// How samples are taken.
     pub settings: &'a RunSettings,
-    /// Set by a signal; only process 0 looks at it and tells the others.
+    /// Set by a signal; only process 0 reads it and broadcasts it.
     pub interrupted: &'a AtomicBool,
-    /// A test option.
+    /// Injected delay, a test option.
     pub injected_delay: Option<InjectedDelay>,
     /// How long enqueued work may take.
     pub completion_deadline: Duration,
@@ -86,7 +87,7 @@ impl MeasureContext<'_> {
         self.world.process() == 0
     }
 
-    /// Whether a signal came. Asked of process 0 only, whose answer travels with what it tells the others.
+    /// Whether a signal was received. Read on process 0 only, which includes it in its broadcasts.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }

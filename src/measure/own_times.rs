@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The most histograms that a case has in its record.
-const MOST_HISTOGRAMS: u32 = 256;
+/// Maximum number of histograms of a case in its record.
+const MAX_HISTOGRAMS: u32 = 256;
 
-/// The middle of one rank's own times of a sample, in nanoseconds.
+/// Statistics of one rank's own times of a sample, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankTimes {
     /// World rank.
     pub rank: u32,
-    /// Samples that count; 0 where it stood aside.
+    /// Number of valid samples; 0 if the rank was idle.
     pub samples: u64,
     /// 10th percentile, with 10 samples or more.
     pub p10: Option<u64>,
@@ -37,12 +37,12 @@ pub(crate) struct OwnTimes {
 }
 
 impl OwnTimes {
-    /// Empty ones.
+    /// Empty histograms.
     pub(crate) fn new(local_ranks: Range<u32>, world_size: u32) -> Self {
-        OwnTimes::in_blocks(local_ranks, world_size, world_size.div_ceil(MOST_HISTOGRAMS).max(1))
+        OwnTimes::in_blocks(local_ranks, world_size, world_size.div_ceil(MAX_HISTOGRAMS).max(1))
     }
 
-    /// Empty ones, of which no two ranks share any, however large the world is.
+    /// Empty histograms, one for each rank, however large the world is.
     pub(crate) fn apart(local_ranks: Range<u32>, world_size: u32) -> Self {
         OwnTimes::in_blocks(local_ranks, world_size, 1)
     }
@@ -54,12 +54,12 @@ impl OwnTimes {
         OwnTimes { local_ranks, world_size, ranks_per_block, first_block, histograms }
     }
 
-    /// Records the samples of a batch that count: on each rank from its own begin to its own end.
+    /// Records the valid samples of a batch: for each rank from its own begin to its own end.
     pub(crate) fn record(&mut self, batch: &Batch) {
         for (index, _) in batch.samples.iter().enumerate().filter(|(_, sample)| sample.doubt.is_none()) {
             let (begins, ends) = batch.begin_and_end(index);
             let own_times = begins.iter().zip(ends).map(|(begin, end)| end.saturating_sub(*begin) as f64);
-            for (rank, own) in self.local_ranks.clone().zip(batch.at_work(own_times)) {
+            for (rank, own) in self.local_ranks.clone().zip(batch.active_values(own_times)) {
                 if own < 0.0 {
                     continue;
                 }
@@ -69,8 +69,8 @@ impl OwnTimes {
         }
     }
 
-    /// The middle of every rank's times at process 0, in rank order; empty elsewhere. Called by all processes, on
-    /// [`OwnTimes::apart`].
+    /// Gathers the statistics of every rank's times on process 0, in rank order; empty elsewhere. Collective; the
+    /// histograms must be from [`OwnTimes::apart`].
     pub(crate) fn gather_middles(self, world: &dyn World) -> Result<Vec<RankTimes>> {
         let middle = |(rank, histogram): (u32, &Histogram)| RankTimes {
             rank,
@@ -88,7 +88,7 @@ impl OwnTimes {
         Ok(all)
     }
 
-    /// All ranks' histograms at process 0, in rank order; empty elsewhere. Called by all processes.
+    /// Gathers all ranks' histograms on process 0, in rank order; empty elsewhere. Collective.
     pub(crate) fn gather(self, world: &dyn World) -> Result<Vec<RankHistogram>> {
         let mut mine: Vec<(u32, String)> = Vec::with_capacity(self.histograms.len());
         for (block, histogram) in (self.first_block..).zip(&self.histograms) {
@@ -152,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_are_kept_apart_have_their_own_middles_and_those_aside_have_none() {
+    fn separate_ranks_have_their_own_medians_and_idle_ones_have_none() {
         on_threads(3, |world| {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::alone(world, me..me + 1, |_, rank| 1_000 * (1 + u64::from(rank)));
-                call.aside = vec![1];
+                call.idle = vec![1];
                 let mut batch = Batch::default();
                 streaming_batch(context, &mut call, 12, 1, &mut batch).unwrap();
                 let mut own_times = OwnTimes::apart(me..me + 1, 1000);

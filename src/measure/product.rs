@@ -1,4 +1,4 @@
-//! A matrix product on all ranks at once, as in training: repeated from a barrier, timed by the slowest rank.
+//! A matrix product on all ranks at the same time, as in training: repeated from a barrier, timed by the slowest rank.
 
 use super::replay::ReplayContext;
 use crate::backend::Product;
@@ -9,12 +9,12 @@ use crate::world::{Located, agree};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Products before timing: the first touches everything, the next meet what it left in the caches.
+/// Products before timing: the first touches all memory, the next find warm caches.
 pub const WARM_UP_PRODUCTS: u32 = 2;
-/// The fewest that are timed, however long they take, unless a signal comes.
+/// Minimum number of timed repetitions, however long they take, unless a signal is received.
 const FEWEST: usize = 3;
 
-/// What repetitions took; the same on every process.
+/// Times of the repetitions; the same on every process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProductTimes {
     /// The slowest rank's time.
@@ -23,10 +23,10 @@ pub struct ProductTimes {
     pub slowest_rank: Vec<u32>,
 }
 
-/// Repeats a product. A wrong result ends it.
+/// Repeats a product. Stops at a wrong result.
 ///
 /// # Errors
-/// What a library says; shared by all processes.
+/// An error of the library, shared by all processes.
 pub fn measure_product(
     context: &ReplayContext,
     product: &mut dyn Product,
@@ -58,12 +58,12 @@ pub fn measure_product(
 fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun: Instant) -> Result<bool> {
     let spent = done >= FEWEST && begun.elapsed().as_secs_f64() > repetitions.budget.0;
     let mine = context.interrupted.load(Ordering::Relaxed) || done >= repetitions.most as usize || spent;
-    let mut told = [u64::from(mine)];
-    context.world.broadcast_u64(&mut told)?;
-    Ok(told[0] != 0)
+    let mut shared = [u64::from(mine)];
+    context.world.broadcast_u64(&mut shared)?;
+    Ok(shared[0] != 0)
 }
 
-/// The first wrong element of the lowest rank that has one, on every process.
+/// Every process gets the first wrong element of the lowest rank that has one.
 fn check(context: &ReplayContext, product: &dyn Product, when: &str) -> Result<Option<Outcome>> {
     if !context.verify {
         return Ok(None);
@@ -76,7 +76,7 @@ fn check(context: &ReplayContext, product: &dyn Product, when: &str) -> Result<O
         got: wrong.got,
         count: wrong.count,
     });
-    // Numbers of ranks that are right pass those of all that are wrong.
+    // A rank without an error contributes a number above all ranks.
     let none = f64::from(context.world.processes());
     let rank = if mine.is_some() { f64::from(context.world.process()) } else { none };
     let mut lowest = [Located { value: rank, rank: context.world.process() as i32 }];

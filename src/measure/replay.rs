@@ -1,4 +1,5 @@
-//! A whole step, some times over: checked, warmed up, then timed from a common start, with what each axis made its ranks wait.
+//! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
+//! waited for each axis.
 
 use crate::backend::{Mismatch, RankTimes, Replayer};
 use crate::error::{Error, Result};
@@ -12,25 +13,25 @@ use crate::world::{Located, World};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the measuring of a step needs to know of the run.
+/// The parts of the run's context that measuring a step needs.
 pub struct ReplayContext<'a> {
     /// The processes.
     pub world: &'a dyn World,
-    /// World ranks that this process plays.
+    /// World ranks of this process.
     pub local_ranks: Range<u32>,
     /// Whether data is to be checked.
     pub verify: bool,
-    /// Set by a signal; only process 0 looks at it and tells the others.
+    /// Set by a signal; only process 0 reads it and broadcasts it.
     pub interrupted: &'a AtomicBool,
 }
 
-/// What a rank moved, the busiest of its stage: stage, axis, calls, payload and wire bytes.
+/// Traffic of the busiest rank of a stage on an axis: stage, axis, calls, payload and wire bytes.
 type Moved = (u32, Axis, u64, u64, u64);
 
-/// Replays a bound step. What is gathered from the ranks (medians of each, bytes) is known to process 0 only.
+/// Replays a bound step. Data gathered from the ranks (medians of each, bytes) is on process 0 only.
 ///
 /// # Errors
-/// What a library says in the middle of a step; it cannot be repaired, and the caller ends the launch.
+/// An error of the library inside a step; it cannot be recovered, and the caller ends the launch.
 pub fn measure_replay(
     context: &ReplayContext,
     replayer: &mut dyn Replayer,
@@ -83,7 +84,7 @@ pub fn measure_replay(
     Ok(line)
 }
 
-/// The line of a replay of which nothing was measured.
+/// The line of a replay without measurements.
 pub fn line_without_numbers(plan: &ReplayPlan, options: &ReplayOptions, step: u32, outcome: Outcome) -> ReplayLine {
     ReplayLine {
         step,
@@ -107,12 +108,12 @@ pub(super) fn run_once(context: &ReplayContext, replayer: &mut dyn Replayer) -> 
 }
 
 fn interrupted(context: &ReplayContext) -> Result<bool> {
-    let mut told = [u64::from(context.interrupted.load(Ordering::Relaxed))];
-    context.world.broadcast_u64(&mut told)?;
-    Ok(told[0] != 0)
+    let mut shared = [u64::from(context.interrupted.load(Ordering::Relaxed))];
+    context.world.broadcast_u64(&mut shared)?;
+    Ok(shared[0] != 0)
 }
 
-/// The same answer on every process: the mismatch of the lowest rank.
+/// Every process gets the same result: the mismatch of the lowest rank.
 pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Result<Option<Outcome>> {
     if !context.verify {
         return Ok(None);
@@ -132,7 +133,7 @@ pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Res
     Ok(Some(Outcome::Corrupt { when: "before".to_owned(), rank, element, expected, got, count }))
 }
 
-/// The slowest rank of all and its times: found first, then told by the process that plays it.
+/// The slowest rank of all and its times: located first, then broadcast by its process.
 fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> Result<(u32, RankTimes)> {
     let first = context.local_ranks.start;
     let mut slowest = [Located { value: f64::NEG_INFINITY, rank: first as i32 }];
@@ -143,30 +144,30 @@ fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> 
     }
     context.world.all_max(&mut slowest)?;
     let rank = slowest[0].rank as u32;
-    let mut told = vec![Located { value: f64::NEG_INFINITY, rank: rank as i32 }; 2 + 2 * axes];
+    let mut shared = vec![Located { value: f64::NEG_INFINITY, rank: rank as i32 }; 2 + 2 * axes];
     if context.local_ranks.contains(&rank) {
         let mine = &times[(rank - first) as usize];
-        told[0].value = mine.total_nanoseconds as f64;
-        told[1].value = mine.computing_nanoseconds as f64;
-        for (told, axis) in told[2..].chunks_mut(2).zip(&mine.axes) {
-            told[0].value = axis.waiting_nanoseconds as f64;
-            told[1].value = axis.under_way_nanoseconds as f64;
+        shared[0].value = mine.total_nanoseconds as f64;
+        shared[1].value = mine.computing_nanoseconds as f64;
+        for (shared, axis) in shared[2..].chunks_mut(2).zip(&mine.axes) {
+            shared[0].value = axis.waiting_nanoseconds as f64;
+            shared[1].value = axis.under_way_nanoseconds as f64;
         }
     }
-    context.world.all_max(&mut told)?;
+    context.world.all_max(&mut shared)?;
     let mut of_slowest = RankTimes {
-        total_nanoseconds: told[0].value as u64,
-        computing_nanoseconds: told[1].value as u64,
+        total_nanoseconds: shared[0].value as u64,
+        computing_nanoseconds: shared[1].value as u64,
         ..RankTimes::default()
     };
-    for (told, axis) in told[2..].chunks(2).zip(&mut of_slowest.axes) {
-        axis.waiting_nanoseconds = told[0].value as u64;
-        axis.under_way_nanoseconds = told[1].value as u64;
+    for (shared, axis) in shared[2..].chunks(2).zip(&mut of_slowest.axes) {
+        axis.waiting_nanoseconds = shared[0].value as u64;
+        axis.under_way_nanoseconds = shared[1].value as u64;
     }
     Ok((rank, of_slowest))
 }
 
-/// Each rank's median time, at process 0.
+/// Gathers each rank's median time on process 0.
 fn gather_medians(context: &ReplayContext, own: &[Vec<u64>]) -> Result<Vec<u64>> {
     let mine: Vec<u64> = own.iter().map(|times| median_of(times.iter().copied())).collect();
     let mut all = Vec::new();
@@ -176,23 +177,23 @@ fn gather_medians(context: &ReplayContext, own: &[Vec<u64>]) -> Result<Vec<u64>>
     Ok(all)
 }
 
-/// What the busiest rank of each stage moved on each axis, at process 0.
+/// Gathers the traffic of the busiest rank of each stage on each axis on process 0.
 fn gather_moved(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayPlan) -> Result<Vec<Moved>> {
     let mut mine: Vec<Moved> = Vec::new();
     for (local, rank) in context.local_ranks.clone().enumerate() {
         let stage = plan.stage_of_rank.get(rank as usize).copied().unwrap_or(0);
         for bytes in replayer.moved(local)? {
-            keep_most(&mut mine, (stage, bytes.axis, bytes.calls, bytes.payload.0, bytes.wire.0));
+            merge_maximum(&mut mine, (stage, bytes.axis, bytes.calls, bytes.payload.0, bytes.wire.0));
         }
     }
     let mut all = Vec::new();
     for bytes in context.world.gather(&encoded(&mine)?)? {
-        decoded::<Vec<Moved>>(&bytes)?.into_iter().for_each(|moved| keep_most(&mut all, moved));
+        decoded::<Vec<Moved>>(&bytes)?.into_iter().for_each(|moved| merge_maximum(&mut all, moved));
     }
     Ok(all)
 }
 
-fn keep_most(all: &mut Vec<Moved>, new: Moved) {
+fn merge_maximum(all: &mut Vec<Moved>, new: Moved) {
     match all.iter_mut().find(|known| (known.0, known.1) == (new.0, new.1)) {
         Some(known) => *known = (known.0, known.1, known.2.max(new.2), known.3.max(new.3), known.4.max(new.4)),
         None => all.push(new),
@@ -227,7 +228,7 @@ fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], (waiting, under_way
     }
 }
 
-/// Share of the time under way that was not waited for.
+/// Share of the time under way that was not spent waiting.
 fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
     (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
 }

@@ -1,4 +1,4 @@
-//! What measuring a step promises, with ranks whose times are scripted.
+//! Tests of measuring a step, with ranks whose times are scripted.
 
 use super::super::fakes::on_threads;
 use super::*;
@@ -10,7 +10,7 @@ use crate::world::SoloWorld;
 
 const OPTIONS: ReplayOptions = ReplayOptions { repetitions: 5, warm_up: 2, forward_seconds_per_layer: Seconds(1e-3) };
 
-/// A step of one stage, of which every rank sends 300 of 400 bytes.
+/// A plan of one stage, in which every rank sends 300 of 400 bytes.
 fn plan(ranks: u32) -> ReplayPlan {
     let totals = AxisTotals {
         axis: Axis::World,
@@ -28,7 +28,7 @@ fn plan(ranks: u32) -> ReplayPlan {
     }
 }
 
-/// A rank that takes a millisecond for each of its number, and more in the first runs.
+/// A rank whose time is a millisecond times its number, and longer in the first runs.
 struct Scripted {
     times: [RankTimes; 1],
     rank: u32,
@@ -87,7 +87,7 @@ fn wrong_data_withholds_the_numbers_on_every_process_and_names_the_lowest_rank()
 }
 
 #[test]
-fn the_slowest_rank_is_found_with_what_it_waited_and_warming_up_is_not_kept() {
+fn the_slowest_rank_is_found_with_its_waiting_times_and_warm_up_is_discarded() {
     on_threads(3, |world| {
         let me = world.process();
         let line = measured(world, &mut Scripted::new(me), true, false);
@@ -106,7 +106,7 @@ fn the_slowest_rank_is_found_with_what_it_waited_and_warming_up_is_not_kept() {
 }
 
 #[test]
-fn bytes_that_are_not_those_of_the_list_are_told() {
+fn bytes_that_differ_from_the_list_are_reported() {
     let mut replayer = Scripted { wire: 301, ..Scripted::new(0) };
     let line = measured(&SoloWorld, &mut replayer, false, false);
     assert_eq!(line.outcome, Outcome::Measured { verified: false });

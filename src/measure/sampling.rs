@@ -1,4 +1,4 @@
-//! Sampling in batches until process 0 says enough, and what is kept of them.
+//! Samples in batches until process 0 decides to stop, and stores the samples.
 
 use super::batch::Batch;
 use super::isolated::{Lead, isolated_batch};
@@ -12,23 +12,23 @@ use crate::record::line::{Samples, StopReason};
 use crate::sample::{Cadence, Doubt};
 use crate::units::Seconds;
 
-/// The most marks of a batch, all local ranks together: 8 MiB.
-const MOST_MARKS: usize = 1 << 20;
+/// Maximum number of marks of a batch, all local ranks together: 8 MiB.
+const MAX_MARKS: usize = 1 << 20;
 
-/// The samples of a case as they come in.
+/// The samples of a case so far.
 pub(crate) struct Sampled {
     pub(crate) columns: Samples,
     pub(crate) valid: Vec<f64>,
     taken: u32,
     pub(crate) own_times: OwnTimes,
     pub(crate) stop: StopReason,
-    /// From the first batch to the end of the last, in the time in which budgets are meant.
+    /// Time from the first batch to the end of the last, on the clock of the budgets.
     pub(crate) took: Seconds,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Takes samples until the stop rule ends it. `sample_seconds` is what one may take, where that is known;
-/// `own_times` are empty ones to record into.
+/// Takes samples until the stop rule ends it. `sample_seconds` is the expected time of a sample, if known; `own_times`
+/// must be empty and are filled.
 pub(crate) fn sample_until_enough(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -51,7 +51,7 @@ pub(crate) fn sample_until_enough(
     let mut rule = StopRule::new(context.settings, fixed, cadence == Cadence::Isolated);
     let mut lead = Lead::default();
     let mut elapsed_seconds = 0.0;
-    // Where nothing is known of the time of a sample, the first batch is one sample.
+    // If the time of a sample is unknown, the first batch is one sample.
     let mut seconds_per_sample = sample_seconds.unwrap_or(f64::MAX);
     loop {
         let decision = decide_for_all(context, &mut rule, &sampled, elapsed_seconds, seconds_per_sample)?;
@@ -70,14 +70,14 @@ pub(crate) fn sample_until_enough(
         let batch_seconds = begin.seconds_until(Reading::now(call));
         elapsed_seconds += batch_seconds;
         seconds_per_sample = batch_seconds / f64::from(samples);
-        sampled.keep(context, cadence, batch);
+        sampled.store(context, cadence, batch);
     }
     sampled.took = Seconds(elapsed_seconds);
-    sampled.warn_of_doubts(fixed);
+    sampled.warn_of_invalid_samples(fixed);
     Ok(sampled)
 }
 
-/// Process 0 decides by its own numbers and tells all.
+/// Process 0 decides by its own numbers and broadcasts the decision.
 fn decide_for_all(
     context: &MeasureContext,
     rule: &mut StopRule,
@@ -92,29 +92,29 @@ fn decide_for_all(
         StopReason::FixedCount,
         StopReason::Interrupted,
     ];
-    let mut told = [0, 0];
+    let mut decision = [0, 0];
     if context.decides() {
         let (valid, taken) = (&sampled.valid, sampled.taken);
         let interrupted = context.is_interrupted();
-        told = match rule.decide(&Progress { valid, taken, elapsed_seconds, seconds_per_sample, interrupted }) {
+        decision = match rule.decide(&Progress { valid, taken, elapsed_seconds, seconds_per_sample, interrupted }) {
             Decision::Continue(samples) => {
-                // At most two marks a sample, and one more.
-                let fitting = (MOST_MARKS / context.local_ranks.len().max(1) / 2).saturating_sub(1).max(1);
+                // At most two marks per sample, plus one.
+                let fitting = (MAX_MARKS / context.local_ranks.len().max(1) / 2).saturating_sub(1).max(1);
                 [REASONS.len() as u64, u64::from(samples).min(fitting as u64)]
             }
             Decision::Stop(reason) => [REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u64, 0],
         };
     }
-    context.world.broadcast_u64(&mut told)?;
-    Ok(match REASONS.get(told[0] as usize) {
+    context.world.broadcast_u64(&mut decision)?;
+    Ok(match REASONS.get(decision[0] as usize) {
         Some(reason) => Decision::Stop(*reason),
-        None => Decision::Continue(told[1] as u32),
+        None => Decision::Continue(decision[1] as u32),
     })
 }
 
 impl Sampled {
-    /// Every process keeps its ranks' own times; the samples, which are the same everywhere, are kept by process 0.
-    fn keep(&mut self, context: &MeasureContext, cadence: Cadence, batch: &Batch) {
+    /// Every process stores its ranks' own times; the samples, which are the same everywhere, are stored on process 0.
+    fn store(&mut self, context: &MeasureContext, cadence: Cadence, batch: &Batch) {
         self.own_times.record(batch);
         if !context.decides() {
             return;
@@ -135,7 +135,7 @@ impl Sampled {
         }
     }
 
-    fn warn_of_doubts(&mut self, fixed: Option<u32>) {
+    fn warn_of_invalid_samples(&mut self, fixed: Option<u32>) {
         let count = |doubt| self.columns.doubtful.iter().filter(|(_, found)| *found == doubt).count();
         let (missed, unmeasurable) = (count(Doubt::MissedStart), count(Doubt::BelowClockResolution));
         let taken = self.taken;
@@ -155,7 +155,8 @@ impl Sampled {
     }
 }
 
-/// Two clocks: that of the marks, in which budgets are meant, and the host's, since a simulated second may take longer than a real one.
+/// A reading of two clocks: that of the marks, on which budgets are defined, and the host's, since simulating a second
+/// may take longer than one.
 struct Reading {
     marks: u64,
     host: u64,

@@ -1,77 +1,80 @@
-//! When to stop sampling, and how many samples to take next. Fed numbers only; who tells whom is in [`super::case`].
+//! Decides when to stop sampling, and how many samples to take next. Computes on plain numbers; the decision is
+//! broadcast in [`super::sampling`].
 
 use crate::config::RunSettings;
 use crate::record::line::StopReason;
 use crate::stats::{MIN_FOR_INTERVAL, median, median_interval, sorted};
 
-/// The longest that one batch should take, so that a signal and the budget are seen soon.
+/// Maximum length of a batch, so that a signal and the end of the budget are noticed soon.
 pub const BATCH_SECONDS: f64 = 0.1;
 
-/// From one look at the precision to the next, the number of samples doubles. Every look is one more chance to stop on
-/// an interval that is narrow by luck, so looks are few.
-const LOOK_GROWTH: f64 = 2.0;
+/// Growth of the number of samples between two checks of the precision. Every check is one more chance to stop on an
+/// interval that is narrow by chance, so checks are few.
+const CHECK_GROWTH: f64 = 2.0;
 
-/// The levels of the intervals that decide, each with the normal quantile by which its width is brought to that of 95 %.
+/// Confidence levels of the intervals that decide, each with the normal quantile that scales its width to that of 95 %.
 ///
-/// The width of the 95 % interval hangs on the few samples next to the median, and stopping when it happens to be small makes the interval
-/// cover less often than it says. Wider intervals estimate the same width from more samples; all must agree.
-/// Found by trial on synthetic data and held by the test below (with the 95 % interval alone it covered in as little as 92.4 %).
-const LOOK_LEVELS: [(f64, f64); 3] = [(0.95, 1.960), (0.99, 2.576), (0.999, 3.291)];
+/// The width of the 95 % interval depends on the few samples next to the median, and stopping when it happens to be
+/// small makes the interval cover less often than stated. Wider intervals estimate the same width from more samples;
+/// all must agree. Found by experiment on synthetic data and verified by the test below (with the 95 % interval alone,
+/// the coverage fell to 92.4 %).
+const CHECK_LEVELS: [(f64, f64); 3] = [(0.95, 1.960), (0.99, 2.576), (0.999, 3.291)];
 
-/// With a spent budget sampling goes on to the fewest samples that give an interval, for at most this many budgets.
+/// After the budget is spent, sampling continues up to the minimum number of samples for an interval, for at most this
+/// many budgets.
 const BUDGETS_FOR_AN_INTERVAL: f64 = 4.0;
 
-/// What process 0 knows after a batch.
+/// State on process 0 after a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Times of the samples that count, in the order in which they were taken.
+    /// Times of the valid samples, in the order in which they were taken.
     pub valid: &'a [f64],
-    /// Samples taken, unreliable ones included.
+    /// Samples taken, including invalid ones.
     pub taken: u32,
     /// Time since sampling began, in seconds.
     pub elapsed_seconds: f64,
-    /// What one sample takes with all that surrounds it, in seconds, as last seen.
+    /// Latest time of one sample in seconds, including overhead.
     pub seconds_per_sample: f64,
-    /// Whether a signal came.
+    /// Whether a signal was received.
     pub interrupted: bool,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Take that many samples more.
+    /// Take that many more samples.
     Continue(u32),
-    /// Enough.
+    /// Stop, with the reason.
     Stop(StopReason),
 }
 
-/// The rule of one case.
+/// The stop rule of one case.
 #[derive(Clone, Debug)]
 pub struct StopRule {
     precision: f64,
     maximum: u32,
     budget_seconds: f64,
     fixed: Option<u32>,
-    repeats_doubtful: bool,
+    repeats_invalid: bool,
     next_look: u32,
 }
 
 impl StopRule {
-    /// From the settings of a run. `fixed_samples` asks for exactly that many; `repeats_doubtful` says that samples
-    /// which do not count are taken again to reach them.
-    pub fn new(settings: &RunSettings, fixed_samples: Option<u32>, repeats_doubtful: bool) -> Self {
+    /// Creates the rule from the settings of a run. `fixed_samples` requests exactly that many; with `repeats_invalid`,
+    /// invalid samples are repeated to reach that number.
+    pub fn new(settings: &RunSettings, fixed_samples: Option<u32>, repeats_invalid: bool) -> Self {
         let minimum = settings.minimum_samples.max(1);
         StopRule {
             precision: settings.precision,
             maximum: settings.maximum_samples.max(1),
             budget_seconds: settings.case_budget.0,
             fixed: fixed_samples,
-            repeats_doubtful,
+            repeats_invalid,
             next_look: minimum.max(MIN_FOR_INTERVAL as u32),
         }
     }
 
-    /// Stop or go on.
+    /// Decides whether to stop or to continue.
     pub fn decide(&mut self, progress: &Progress) -> Decision {
         if progress.interrupted {
             return Decision::Stop(StopReason::Interrupted);
@@ -86,7 +89,7 @@ impl StopRule {
             }
             None => match self.reason(progress) {
                 Some(reason) => return Decision::Stop(reason),
-                None => self.until_next_look(progress),
+                None => self.until_next_check(progress),
             },
         };
         let fitting = (BATCH_SECONDS / progress.seconds_per_sample.max(1e-9)) as u32;
@@ -94,7 +97,7 @@ impl StopRule {
     }
 
     fn counted(&self, progress: &Progress) -> u32 {
-        if self.repeats_doubtful { progress.valid.len() as u32 } else { progress.taken }
+        if self.repeats_invalid { progress.valid.len() as u32 } else { progress.taken }
     }
 
     fn reason(&mut self, progress: &Progress) -> Option<StopReason> {
@@ -103,25 +106,25 @@ impl StopRule {
             if is_narrow(progress.valid, self.precision) {
                 return Some(StopReason::Precision);
             }
-            self.next_look = (f64::from(self.next_look.max(valid)) * LOOK_GROWTH).ceil() as u32;
+            self.next_look = (f64::from(self.next_look.max(valid)) * CHECK_GROWTH).ceil() as u32;
         }
         if progress.taken >= self.maximum {
             return Some(StopReason::MaximumSamples);
         }
-        let patience = if progress.taken < MIN_FOR_INTERVAL as u32 { BUDGETS_FOR_AN_INTERVAL } else { 1.0 };
-        (progress.taken > 0 && progress.elapsed_seconds >= self.budget_seconds * patience).then_some(StopReason::Budget)
+        let budgets = if progress.taken < MIN_FOR_INTERVAL as u32 { BUDGETS_FOR_AN_INTERVAL } else { 1.0 };
+        (progress.taken > 0 && progress.elapsed_seconds >= self.budget_seconds * budgets).then_some(StopReason::Budget)
     }
 
-    fn until_next_look(&self, progress: &Progress) -> u32 {
+    fn until_next_check(&self, progress: &Progress) -> u32 {
         let until_look = self.next_look.saturating_sub(progress.valid.len() as u32).max(1);
         let left_seconds = self.budget_seconds - progress.elapsed_seconds;
-        // The one more makes sure that the budget is passed, not merely touched.
+        // The additional one ensures that the budget is exceeded, not merely reached.
         let until_budget = (left_seconds / progress.seconds_per_sample.max(1e-9)).max(0.0) as u32;
         until_look.min(self.maximum - progress.taken).min(until_budget.saturating_add(1))
     }
 }
 
-/// Unreliable samples are repeated, but not without end.
+/// Limit on repeating invalid samples.
 fn most_taken(fixed: u32) -> u32 {
     fixed.saturating_mul(2).saturating_add(100)
 }
@@ -136,11 +139,11 @@ pub fn precision_reached(samples: &[f64]) -> Option<f64> {
 fn is_narrow(samples: &[f64], precision: f64) -> bool {
     let ascending = sorted(samples.iter().copied());
     let Some(middle) = median(&ascending) else { return false };
-    LOOK_LEVELS.iter().all(|(level, quantile)| {
+    CHECK_LEVELS.iter().all(|(level, quantile)| {
         median_interval(&ascending, *level)
             .and_then(|interval| interval.relative_half_width(middle))
-            // Fewer samples than this level needs: the levels below decide.
-            .is_none_or(|reached| reached * LOOK_LEVELS[0].1 / quantile <= precision)
+            // With fewer samples than this level needs, the levels below decide.
+            .is_none_or(|reached| reached * CHECK_LEVELS[0].1 / quantile <= precision)
     })
 }
 
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_to_stop_is_said() {
+    fn every_reason_to_stop_is_reported() {
         let wide: Vec<f64> = (1..=40).map(f64::from).collect();
         let narrow = vec![1.0; 40];
         let some = progress(&wide);
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_count_is_taken_exactly_and_repeats_doubtful_samples_within_bounds() {
+    fn a_fixed_count_is_exact_and_invalid_samples_are_repeated_within_bounds() {
         let fixed = |repeats| StopRule::new(&RunSettings::default(), Some(20), repeats);
         let values = [1.0; 20];
         let at = |valid: usize, taken| Progress { taken, elapsed_seconds: 99.0, ..progress(&values[..valid]) };

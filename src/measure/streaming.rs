@@ -2,20 +2,21 @@
 //! between them, so that nothing but the calls and one mark per sample is in the loop.
 
 use super::MeasureContext;
-use super::batch::{BELOW_RESOLUTION, Batch, NO_DOUBT, doubt_of, largest};
+use super::batch::{BELOW_RESOLUTION, Batch, VALID, invalid_reason, largest};
 use crate::backend::Call;
 use crate::error::Result;
 use crate::sample::Sample;
 use crate::world::Located;
 use std::time::Duration;
 
-/// The timed loop alone: `samples` times `calls_per_sample` calls, a mark before the first and after each sample, and the wait for the end.
+/// The timed loop: `samples` times `calls_per_sample` calls, a mark before the first and after each sample, and the
+/// wait for completion.
 pub fn stream(call: &mut dyn Call, samples: u32, calls_per_sample: u32, deadline: Duration) -> Result<()> {
     enqueue_stream(call, samples, calls_per_sample)?;
     call.complete(deadline)
 }
 
-/// What the host does in the timed loop before it waits: on a stream all of this is over before the first call is carried out.
+/// Work of the host in the timed loop before it waits: on a stream all of it is done before the first call executes.
 #[inline]
 pub fn enqueue_stream(call: &mut dyn Call, samples: u32, calls_per_sample: u32) -> Result<()> {
     call.mark();
@@ -28,7 +29,7 @@ pub fn enqueue_stream(call: &mut dyn Call, samples: u32, calls_per_sample: u32) 
     Ok(())
 }
 
-/// A batch of samples. Called by all processes with the same numbers.
+/// Runs a batch of samples. Called by all processes with the same numbers.
 pub fn streaming_batch(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -43,17 +44,17 @@ pub fn streaming_batch(
     reduce(context, samples as usize, batch)
 }
 
-/// The slowest rank of every sample: over the local ranks first, then over the processes, all samples at once.
+/// The slowest rank of every sample: first over the local ranks, then over the processes in one reduction.
 fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result<()> {
     let first_rank = context.local_ranks.start;
     let mut located = std::mem::take(&mut batch.located);
     located.clear();
-    located.resize(2 * samples, Located { value: NO_DOUBT, rank: first_rank as i32 });
+    located.resize(2 * samples, Located { value: VALID, rank: first_rank as i32 });
     for sample in 0..samples {
         let (begins, ends) = batch.begin_and_end(sample);
         let own_times = begins.iter().zip(ends).map(|(begin, end)| end.saturating_sub(*begin) as f64);
         let mut took_no_time = false;
-        let own_times = batch.at_work(own_times).inspect(|own| took_no_time |= *own == 0.0);
+        let own_times = batch.active_values(own_times).inspect(|own| took_no_time |= *own == 0.0);
         located[sample] = largest(first_rank, own_times);
         if took_no_time {
             located[samples + sample].value = BELOW_RESOLUTION;
@@ -61,9 +62,10 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
     }
     context.world.all_max(&mut located)?;
     batch.samples.clear();
-    let (slowest, doubts) = located.split_at(samples);
-    let sample = |(slowest, doubt): (&Located, &Located)| Sample::without_arrivals(*slowest, doubt_of(doubt.value));
-    batch.samples.extend(slowest.iter().zip(doubts).map(sample));
+    let (slowest, reasons) = located.split_at(samples);
+    let sample =
+        |(slowest, doubt): (&Located, &Located)| Sample::without_arrivals(*slowest, invalid_reason(doubt.value));
+    batch.samples.extend(slowest.iter().zip(reasons).map(sample));
     batch.located = located;
     Ok(())
 }
@@ -96,7 +98,7 @@ mod tests {
             on_threads(processes, |world| {
                 let me = world.process();
                 with_context(world, me..me + 1, |context| {
-                    // In sample i the rank i mod processes is the slow one.
+                    // In sample i, rank i mod processes is slow.
                     let slow = move |call: u64, rank: u32| {
                         if (call / 4) as u32 % processes == rank { 700 } else { 100 + u64::from(rank) }
                     };
@@ -113,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_stands_aside_takes_no_time_and_raises_no_doubt() {
+    fn an_idle_rank_takes_no_time_and_invalidates_no_sample() {
         with_context(&SoloWorld, 0..3, |context| {
             let mut call = FakeCall::alone(&SoloWorld, 0..3, |_, rank| if rank == 1 { 0 } else { 50 });
-            (call.mark_cost, call.aside) = (0, vec![1]);
+            (call.mark_cost, call.idle) = (0, vec![1]);
             let mut batch = Batch::default();
             streaming_batch(context, &mut call, 3, 1, &mut batch).unwrap();
             assert!(batch.samples.iter().all(|sample| sample.doubt.is_none() && sample.slowest_nanoseconds == 50));
@@ -124,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_took_no_time_on_some_rank_is_doubtful() {
+    fn a_sample_without_duration_on_some_rank_is_invalid() {
         with_context(&SoloWorld, 0..3, |context| {
             let mut call = FakeCall::alone(&SoloWorld, 0..3, |call, rank| if call == 1 && rank == 2 { 0 } else { 50 });
             call.mark_cost = 0;
             let mut batch = Batch::default();
             streaming_batch(context, &mut call, 3, 1, &mut batch).unwrap();
-            let doubts: Vec<_> = batch.samples.iter().map(|sample| sample.doubt).collect();
-            assert_eq!(doubts, [None, Some(Doubt::BelowClockResolution), None]);
+            let reasons: Vec<_> = batch.samples.iter().map(|sample| sample.doubt).collect();
+            assert_eq!(reasons, [None, Some(Doubt::BelowClockResolution), None]);
         });
     }
 }

@@ -1,4 +1,5 @@
-//! Iterations before timing: until the first ones stop trending, at least a minimum, never without end. Process 0 decides.
+//! Iterations before timing: until the times have no trend, at least a minimum and at most a maximum. Process 0
+//! decides.
 
 use super::batch::Batch;
 use super::stop::BATCH_SECONDS;
@@ -7,27 +8,27 @@ use crate::backend::Call;
 use crate::error::Result;
 use crate::stats::{Evidence, falls, median, sorted};
 
-/// Iterations between two looks at the trend.
+/// Iterations between two checks of the trend.
 const CHUNK: u32 = 8;
-/// The latest iterations, in which a trend is looked for.
+/// Number of latest iterations that are tested for a trend.
 const WINDOW: usize = 16;
-/// Whoever still trends after so many is measured trending, and the record says so.
-const MOST_ITERATIONS: u32 = 1_000;
-/// The share of a case's time budget that warming up may take on top of it.
+/// A case that still has a trend after this many iterations is measured anyway, and the record contains a warning.
+const MAX_ITERATIONS: u32 = 1_000;
+/// Additional share of a case's time budget that warming up may take.
 const SHARE_OF_BUDGET: f64 = 0.25;
 
-/// What warming up came to.
+/// Result of warming up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WarmUp {
     /// Iterations run.
     pub(crate) iterations: u32,
-    /// Time of one call by the latest of them, known to process 0 only.
+    /// Time of one call in the latest iterations; on process 0 only.
     pub(crate) call_nanoseconds: Option<f64>,
-    /// Whether times still fell when it was cut short; known to process 0 only.
+    /// Whether times still fell when the warm-up hit its limit; on process 0 only.
     pub(crate) still_falling: bool,
 }
 
-/// Runs iterations until they stop trending, or as many as were requested.
+/// Runs iterations until they have no trend, or as many as were requested.
 pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut Batch) -> Result<WarmUp> {
     let mut done = WarmUp::default();
     let mut times: Vec<f64> = Vec::new();
@@ -52,7 +53,7 @@ pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut
     }
 }
 
-/// How many iterations to run next; 0 for enough.
+/// Number of iterations to run next; 0 to stop.
 fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapsed_seconds: f64) -> u32 {
     if context.is_interrupted() {
         return 0;
@@ -62,10 +63,10 @@ fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapse
     if let Some(fixed) = context.settings.fixed_warm_up {
         return (fixed - done.iterations).min(fitting);
     }
-    let out_of_bounds = done.iterations >= MOST_ITERATIONS
+    let out_of_bounds = done.iterations >= MAX_ITERATIONS
         || (done.iterations > 0 && elapsed_seconds >= context.settings.case_budget.0 * SHARE_OF_BUDGET);
     if out_of_bounds {
-        // Going on for a trend that is none costs a chunk; telling of one asks for more.
+        // Continuing for a false trend costs one chunk; a warning needs stronger evidence.
         done.still_falling = falls(times, Evidence::Strong) == Some(true);
         return 0;
     }
@@ -108,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_trend_is_bounded_and_told() {
+    fn an_endless_trend_is_bounded_and_reported() {
         let done = warmed(RunSettings::default(), |call, _| 1_000_000 - 10 * call);
-        assert!(done.iterations <= MOST_ITERATIONS + CHUNK && done.still_falling, "{done:?}");
-        // 50 ms a call: a quarter of the budget of one second is spent with five.
+        assert!(done.iterations <= MAX_ITERATIONS + CHUNK && done.still_falling, "{done:?}");
+        // At 50 ms a call, a quarter of the budget of one second is spent after five.
         let slow = warmed(RunSettings::default(), |_, _| 50_000_000);
         assert_eq!(slow.iterations, 5);
     }

@@ -1,4 +1,4 @@
-//! Test faults: a rank that stops, dies, loops or hangs when it comes to a call.
+//! Test faults: a rank that stops, dies, loops or hangs at a given call.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use std::time::Duration;
 pub struct Fault {
     /// World rank.
     pub rank: u32,
-    /// How.
+    /// Kind of misbehaviour.
     pub kind: FaultKind,
-    /// At which of its calls of data, counted over the whole run from 1; of a replay, at which action.
+    /// Number of the data call, counted from 1 over the whole run; in a replay, of the action.
     pub call: u64,
 }
 
 /// How a rank misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Sleeps for ever instead of entering.
+    /// Sleeps forever instead of entering.
     Hang,
-    /// Loops for ever instead of entering.
+    /// Loops forever instead of entering.
     Loop,
     /// Enters and never finishes.
     NeverFinish,
@@ -27,7 +27,7 @@ pub enum FaultKind {
     Stop,
     /// Is killed, as by SIGKILL.
     Kill,
-    /// Ends as if all were well, long before the others.
+    /// Exits with success, long before the others.
     Exit,
 }
 
@@ -44,10 +44,10 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// Reads `RANK:KIND` or `RANK:KIND:CALL`.
+    /// Parses `RANK:KIND` or `RANK:KIND:CALL`.
     ///
     /// # Errors
-    /// Says what was found and what would be accepted.
+    /// A message with the invalid text and the accepted forms.
     pub fn parse(text: &str) -> Result<Fault, String> {
         let kinds = FaultKind::ALL.map(|(name, _)| name).join(", ");
         let wrong = || format!("found `{text}`; accepted: RANK:KIND[:CALL], where KIND is one of {kinds}");
@@ -69,7 +69,7 @@ impl Fault {
             FaultKind::Loop => loop {
                 std::hint::spin_loop();
             },
-            // What the system refuses a process to do to itself cannot be helped here.
+            // A failure to signal itself is ignored.
             FaultKind::Stop => drop(kill_process(getpid(), Signal::STOP)),
             FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
             FaultKind::Exit => std::process::exit(0),

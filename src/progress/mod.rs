@@ -1,7 +1,7 @@
-//! How far a rank has come, in a cell of plain atomics: written by the thread that measures, read by the watchdog's thread.
+//! The progress of a rank, in a cell of plain atomics: written by the measuring thread, read by the watchdog's thread.
 //!
-//! In the timed loop only stores and loads of this process's own cache line: no allocation, no lock, no system call. Nobody
-//! but the measuring thread writes, so nothing here is a read-modify-write.
+//! The timed loop does only stores and loads on this process's own cache line: no allocation, no lock, no system call.
+//! Only the measuring thread writes, so no read-modify-write is needed.
 
 mod fault;
 
@@ -10,21 +10,21 @@ pub use fault::{Fault, FaultKind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a rank does inside a step; [`Doing::CALL`] and below are of the control plane.
+/// What a rank does inside a step; [`Doing::CALL`] and below belong to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing(pub u32);
 
-#[expect(missing_docs, reason = "the names say it all")]
+#[expect(missing_docs, reason = "the constants are self-explanatory")]
 impl Doing {
-    /// Between two operations: on its own.
-    pub const ITS_OWN: Doing = Doing(0);
+    /// Between two operations.
+    pub const OUTSIDE_CALLS: Doing = Doing(0);
     pub const BARRIER: Doing = Doing(1);
     pub const BROADCAST: Doing = Doing(2);
     pub const GATHER: Doing = Doing(3);
     pub const AGREEMENT: Doing = Doing(4);
     /// The call of the case.
     pub const CALL: Doing = Doing(5);
-    /// A replay, all of it.
+    /// A whole replay.
     pub const REPLAY: Doing = Doing(6);
     /// Inside a replay, computing.
     pub const COMPUTING: Doing = Doing(7);
@@ -41,37 +41,37 @@ impl Doing {
     }
 }
 
-/// The cell. On cache lines of its own, so that what lies beside it is not slowed down.
+/// The progress cell. It has its own cache lines, to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Progress {
     activity: AtomicU64,
-    /// Operations that all ranks perform in the same order, counted twice: odd inside of one.
+    /// Operations that all ranks perform in the same order, counted twice: odd inside an operation.
     step: AtomicU64,
-    /// Calls of the whole run, of data; of a replay, its actions.
+    /// Data calls of the whole run; in a replay, its actions.
     calls: AtomicU64,
     calls_before: AtomicU64,
     doing: AtomicU32,
-    /// The rank whose message is waited for, and one more; 0 for none.
+    /// The rank whose message is awaited, plus one; 0 for none.
     peer: AtomicU32,
     group: AtomicU32,
     deadline_nanoseconds: AtomicU64,
     fault: Option<Fault>,
 }
 
-/// No group: the rank stands aside, or all ranks are meant.
+/// No group: the rank is idle, or all ranks take part.
 pub const NO_GROUP: u32 = u32::MAX;
 
-/// What the cell shows at one moment.
+/// A snapshot of the cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Number of the activity, the same on every rank.
     pub activity: u64,
-    /// Twice the operations finished in it, and one more inside of one.
+    /// Twice the number of finished operations, plus one inside an operation.
     pub step: u64,
     /// Calls that the rank has entered in this activity.
     pub calls: u64,
-    /// What it does.
+    /// The current operation.
     pub doing: u32,
     /// The rank whose message it waits for.
     pub peer: Option<u32>,
@@ -80,28 +80,28 @@ pub struct Shown {
 }
 
 impl Progress {
-    /// A cell whose rank misbehaves at a call, for tests.
+    /// A cell whose rank misbehaves at a given call, for tests.
     pub fn with_fault(fault: Option<Fault>) -> Progress {
         Progress { fault, ..Progress::default() }
     }
 
-    /// A new activity begins, in a group. Outside of timed loops.
+    /// Begins an activity in a group. Must be called outside of timed loops.
     pub fn begin(&self, group: u32, deadline: Duration) {
         self.calls_before.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
         self.step.store(0, Ordering::Relaxed);
-        self.doing.store(Doing::ITS_OWN.0, Ordering::Relaxed);
+        self.doing.store(Doing::OUTSIDE_CALLS.0, Ordering::Relaxed);
         self.group.store(group, Ordering::Relaxed);
         self.set_deadline(deadline);
         self.activity.store(self.activity.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// How long the rank may stay where it is.
+    /// Sets how long the rank may stay in an operation.
     pub fn set_deadline(&self, deadline: Duration) {
         let nanoseconds = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
         self.deadline_nanoseconds.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// How long the rank may stay where it is.
+    /// How long the rank may stay in an operation.
     pub fn deadline(&self) -> Duration {
         Duration::from_nanos(self.deadline_nanoseconds.load(Ordering::Relaxed))
     }
@@ -124,11 +124,11 @@ impl Progress {
         fault.inspect(|fault| fault.inside());
     }
 
-    /// Finishes what was entered.
+    /// Ends the operation that was entered.
     #[inline]
     pub fn finish(&self) {
         let step = self.step.load(Ordering::Relaxed);
-        self.doing.store(Doing::ITS_OWN.0, Ordering::Relaxed);
+        self.doing.store(Doing::OUTSIDE_CALLS.0, Ordering::Relaxed);
         self.step.store(step + (step & 1), Ordering::Release);
     }
 
@@ -146,15 +146,15 @@ impl Progress {
     /// Inside a replay: ends an action.
     #[inline]
     pub fn end_action(&self) {
-        self.doing.store(Doing::ITS_OWN.0, Ordering::Release);
+        self.doing.store(Doing::OUTSIDE_CALLS.0, Ordering::Release);
     }
 
-    /// Waits for a message of a rank, or no longer.
+    /// Sets or clears the rank whose message is awaited.
     pub fn wait_for(&self, peer: Option<u32>) {
         self.peer.store(peer.map_or(0, |peer| peer.saturating_add(1)), Ordering::Release);
     }
 
-    /// What the cell shows now. The parts are read one by one: they belong together where the rank stands still.
+    /// A snapshot of the cell. The parts are read one by one: they are consistent only if the rank makes no progress.
     pub fn shown(&self) -> Shown {
         Shown {
             activity: self.activity.load(Ordering::Acquire),

@@ -1,12 +1,12 @@
-//! A run that chooses its own sizes: after the sizes that the suite names, rounds of one further size for every curve that is not sure
-//! yet, each where the curve so far is least sure.
+//! A run that chooses its own sizes: after the sizes of the suite, rounds that add one size to every curve that is not
+//! precise enough, at the point of largest expected error.
 //!
-//! Only process 0 has the times, so it decides and tells the others; every process then makes the same cases.
+//! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
 mod curves;
 
 use super::preflight::{self, Planned};
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::steps::{Steps, Tally};
 use super::timekeeping::Timekeeping;
 use super::{Request, SharedJournal, Signals, facts};
@@ -22,28 +22,28 @@ use curves::Curves;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What choosing sizes takes.
+/// Inputs of choosing sizes.
 pub(super) struct Rounds<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub calibrate: &'a Calibrate,
     pub host_of_rank: &'a [u32],
-    /// What earlier launches did of the rounds.
-    pub kept: &'a Kept,
+    /// Rounds that earlier launches have completed.
+    pub completed: &'a CompletedWork,
     pub signals: &'a Signals,
 }
 
 /// A size that process 0 chose.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Choice {
-    /// A case of the curve, by its index in the plan.
+    /// Index in the plan of a case of the curve.
     like: usize,
     bytes: u64,
 }
 
 impl Rounds<'_> {
-    /// Adds rounds until every curve is sure or may grow no more. `measured` are the lines of the cases of the plan, known to process
-    /// 0 only.
+    /// Adds rounds until every curve is precise enough or may not grow further. `measured` are the lines of the cases
+    /// of the plan; on process 0 only.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -53,20 +53,21 @@ impl Rounds<'_> {
     ) -> Result<()> {
         let begun = Instant::now();
         let mut curves = Curves::of(&self.request.plan, self.host_of_rank, self.request);
-        curves.take(measured);
+        curves.add_lines(measured);
         let mut cases_so_far = self.request.plan.cases.len();
         let mut round = 0;
-        let spent_before = self.kept.sampling_seconds_from(cases_so_far);
+        let spent_before = self.completed.sampling_seconds_from(cases_so_far);
         let is_spent = || begun.elapsed().as_secs_f64() + spent_before > self.calibrate.budget.0;
         while !tally.is_stopped() {
-            let known = self.kept.growth(round + 1);
-            let before = known.map_or_else(|| Ok(Vec::new()), |growth| curves.chosen_before(growth));
+            let recorded_growth = self.completed.growth(round + 1);
+            let before = recorded_growth.map_or_else(|| Ok(Vec::new()), |growth| curves.chosen_before(growth));
             let mut chosen = agree(self.world, before)?;
-            if known.is_none() && self.world.process() == 0 && !is_spent() {
+            if recorded_growth.is_none() && self.world.process() == 0 && !is_spent() {
                 chosen = curves.next(self.calibrate, MOST_CASES.saturating_sub(cases_so_far));
             }
-            let choices =
-                self.told(chosen.iter().map(|next| Choice { like: next.like, bytes: next.bytes }).collect())?;
+            let choices = self.broadcast_choices(
+                chosen.iter().map(|next| Choice { like: next.template, bytes: next.bytes }).collect(),
+            )?;
             if choices.is_empty() {
                 break;
             }
@@ -86,11 +87,12 @@ impl Rounds<'_> {
                     estimated_seconds: self.request.plan.estimated_seconds_of(&cases, &self.request.settings),
                     chosen: chosen.iter().map(|next| next.why.clone()).collect(),
                 };
-                // What an earlier launch wrote down stands there already.
-                known.is_none().then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
+                // A growth that an earlier launch recorded is already in the record.
+                recorded_growth.is_none().then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
             })?;
-            let Rounds { world, request, kept, signals, .. } = *self;
-            let steps = Steps { world, request, planned: &planned, kept, first_case: cases_so_far, round, signals };
+            let Rounds { world, request, completed, signals, .. } = *self;
+            let steps =
+                Steps { world, request, planned: &planned, completed, first_case: cases_so_far, round, signals };
             let measured = steps.measure_all(backend, time, (&mut *journal, &mut *tally))?;
             curves.add(&chosen, cases_so_far as u32, &measured);
             cases_so_far += planned.len();
@@ -101,8 +103,8 @@ impl Rounds<'_> {
         })
     }
 
-    /// What process 0 chose, on every process.
-    fn told(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
+    /// Broadcasts the choice of process 0.
+    fn broadcast_choices(&self, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
         let unreadable = |cause| Error::environment(format!("the next sizes cannot be sent to the ranks: {cause}"));
         let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
         self.world.broadcast(&mut bytes)?;

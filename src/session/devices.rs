@@ -1,4 +1,4 @@
-//! The devices of the ranks: what they are, and whether they changed while a case was measured. Nothing happens where the
+//! Records the devices of the ranks, and whether their state changed while a case was measured. Does nothing if the
 //! backend has no devices to read.
 
 use super::SharedJournal;
@@ -9,50 +9,52 @@ use crate::record::line::Line;
 use crate::world::{World, agree};
 use serde::{Deserialize, Serialize};
 
-/// A clock that fell by less is noise of the reading.
-const WORTH_TELLING: f64 = 0.05;
-/// Ranks whose changes are written out.
-const MOST_CHANGES: usize = 16;
+/// Smaller relative changes of a clock are noise.
+const SIGNIFICANT_CHANGE: f64 = 0.05;
+/// Ranks whose changes are listed.
+const MAX_CHANGES: usize = 16;
 
-/// What one rank can say of its device.
+/// Device of one rank with its state.
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct DeviceReport {
     source: std::result::Result<String, String>,
     identity: Option<DeviceIdentity>,
     nvlinks_active: Option<u32>,
 }
 
-/// Writes down which devices the ranks have. Collective where the backend has devices, else nothing.
-pub(super) fn introduce(world: &dyn World, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<()> {
+/// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
+pub(super) fn record_devices(world: &dyn World, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
-    let mine = Said {
+    let mine = DeviceReport {
         source: reader.source(),
         identity: reader.identity(),
         nvlinks_active: reader.read().and_then(|state| state.nvlinks_active),
     };
-    let all: Vec<Said> = gather(world, &mine)?;
-    journal.write(world, || Line::Devices(Box::new(introduction(all))))
+    let all: Vec<DeviceReport> = gather(world, &mine)?;
+    journal.write(world, || Line::Devices(Box::new(devices_line(all))))
 }
 
-fn introduction(all: Vec<Said>) -> DevicesLine {
-    let source = all.iter().find_map(|said| said.source.as_ref().ok().cloned());
-    let absent =
-        all.iter().enumerate().find_map(|(rank, said)| Some(format!("rank {rank}: {}", said.source.as_ref().err()?)));
-    let facts = |(rank, said): (u32, Said)| {
-        let DeviceIdentity { name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks } = said.identity?;
-        let nvlinks_active = said.nvlinks_active;
+fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
+    let source = all.iter().find_map(|report| report.source.as_ref().ok().cloned());
+    let absent = all
+        .iter()
+        .enumerate()
+        .find_map(|(rank, report)| Some(format!("rank {rank}: {}", report.source.as_ref().err()?)));
+    let facts = |(rank, report): (u32, DeviceReport)| {
+        let DeviceIdentity { name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks } = report.identity?;
+        let nvlinks_active = report.nvlinks_active;
         Some(DeviceFacts { rank, name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks_active, nvlinks })
     };
     DevicesLine { source, absent, devices: (0u32..).zip(all).filter_map(facts).collect() }
 }
 
-/// How this rank's device is before a case.
+/// State of this rank's device before a case.
 pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
     backend.device_reader()?.read()
 }
 
-/// Writes down how the devices were before and after a case. Collective where the backend has devices, else nothing.
-pub(super) fn after(
+/// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
+pub(super) fn record_changes(
     world: &dyn World,
     backend: &mut dyn Backend,
     before: Option<DeviceState>,
@@ -63,7 +65,7 @@ pub(super) fn after(
     let mine = before.zip(reader.read());
     let all: Vec<Option<(DeviceState, DeviceState)>> = gather(world, &mine)?;
     if world.process() == 0 && all.iter().all(Option::is_none) {
-        // The line with the devices has said why; the other processes wait for this one's part in the writing.
+        // The line with the devices gives the reason; the other processes wait here until it is written.
         return agree(world, Ok(()));
     }
     journal.write(world, || Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
@@ -85,7 +87,7 @@ fn readings(all: &[Option<(DeviceState, DeviceState)>], case: u32, replicate: u3
         before: spread(read().map(|states| &states.0)),
         after: spread(read().map(|states| &states.1)),
         ranks_changed: changed.len() as u32,
-        changes: changed.into_iter().take(MOST_CHANGES).collect(),
+        changes: changed.into_iter().take(MAX_CHANGES).collect(),
     }
 }
 
@@ -108,7 +110,8 @@ fn spread<'a>(states: impl Iterator<Item = &'a DeviceState> + Clone) -> DeviceSp
     }
 }
 
-/// What speaks against times that were taken between two readings. Clocks that rise when an idle device gets work do not.
+/// Describes a change between two readings that makes the times in between unreliable. Clocks that rise when an idle
+/// device gets work do not count.
 fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
     let mut what = Vec::new();
     for (name, clock) in [
@@ -116,8 +119,8 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
         ("memory clock", (before.memory_clock_mhz, after.memory_clock_mhz)),
     ] {
         let (Some(first), Some(second)) = clock else { continue };
-        let fell = second < first * (1.0 - WORTH_TELLING) && !after.is_idle;
-        let rose = second > first * (1.0 + WORTH_TELLING) && !before.is_idle;
+        let fell = second < first * (1.0 - SIGNIFICANT_CHANGE) && !after.is_idle;
+        let rose = second > first * (1.0 + SIGNIFICANT_CHANGE) && !before.is_idle;
         if fell || rose {
             what.push(format!("{name} {first:.0} -> {second:.0} MHz"));
         }

@@ -1,4 +1,4 @@
-//! Tests of what is said of devices, on readings that were made up.
+//! Tests of the device messages, on synthetic readings.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn state(clock: f64, reasons: &[&str], is_idle: bool) -> DeviceState {
 }
 
 #[test]
-fn a_device_that_is_held_back_or_loses_clocks_or_links_is_told_and_one_that_wakes_up_is_not() {
+fn throttling_and_lost_clocks_or_links_are_reported_and_waking_up_is_not() {
     let links = |nvlinks_active| DeviceState { nvlinks_active: Some(nvlinks_active), ..state(1980.0, &[], false) };
     for (before, after, expected) in [
         (state(1980.0, &[], false), state(1980.0, &[], false), None),
@@ -33,14 +33,14 @@ fn a_device_that_is_held_back_or_loses_clocks_or_links_is_told_and_one_that_wake
 }
 
 #[test]
-fn the_spread_over_ranks_and_the_first_changes_are_kept_and_the_others_counted() {
+fn the_spread_over_ranks_and_the_first_changes_are_recorded_and_the_others_counted() {
     let mut all: Vec<Option<(DeviceState, DeviceState)>> = (0..100)
         .map(|_| Some((state(1980.0, &[], false), state(1410.0, &["thermal slowdown (hardware)"], false))))
         .collect();
     all[3] = None;
     let line = readings(&all, 7, 2);
     assert_eq!((line.case, line.replicate, line.ranks_read, line.ranks_changed), (7, 2, 99, 99));
-    assert_eq!(line.changes.len(), MOST_CHANGES);
+    assert_eq!(line.changes.len(), MAX_CHANGES);
     assert!(line.changes.iter().all(|change| change.rank != 3));
     assert_eq!(line.before.multiprocessor_clock_mhz, Some((1980.0, 1980.0)));
     assert_eq!(line.after.throttle_reasons, ["thermal slowdown (hardware)"]);
@@ -49,13 +49,13 @@ fn the_spread_over_ranks_and_the_first_changes_are_kept_and_the_others_counted()
 }
 
 #[test]
-fn a_host_without_nvml_is_named_and_the_others_are_kept() {
-    let said = |source: std::result::Result<&str, &str>| Said {
+fn a_host_without_nvml_is_named_and_the_others_are_recorded() {
+    let report = |source: std::result::Result<&str, &str>| DeviceReport {
         identity: source.is_ok().then(|| DeviceIdentity { name: "H100".into(), ..DeviceIdentity::default() }),
         source: source.map(str::to_owned).map_err(str::to_owned),
         nvlinks_active: Some(18),
     };
-    let line = introduction(vec![said(Ok("NVML 13")), said(Err("NVML cannot be used"))]);
+    let line = devices_line(vec![report(Ok("NVML 13")), report(Err("NVML cannot be used"))]);
     assert_eq!((line.source.as_deref(), line.devices.len()), (Some("NVML 13"), 1));
     assert_eq!(line.absent.as_deref(), Some("rank 1: NVML cannot be used"));
 }

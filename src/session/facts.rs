@@ -1,4 +1,4 @@
-//! From the inner types of a run to the lines of its record.
+//! Converts the internal types of a run to the lines of its record.
 
 use super::Request;
 use super::preflight::{Planned, Ranks};
@@ -9,7 +9,7 @@ use crate::record::provenance;
 use crate::units::Bytes;
 use crate::workload::Use;
 
-/// The first line.
+/// Header, the first line of the record.
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
     let facts = backend.facts();
     let settings = &request.settings;
@@ -55,7 +55,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
     }
 }
 
-/// Warnings about the machine that hold for every case.
+/// Warnings about the machine that apply to every case.
 fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
     let facts = backend.facts();
     let mut warnings = facts.warnings;
@@ -71,9 +71,9 @@ fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
     warnings
 }
 
-/// The second line.
+/// Plan, the second line of the record.
 pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
-    // With a budget for all cases, nobody knows beforehand which of them get a second replicate.
+    // With a budget for all cases, it is not known beforehand which of them get a second replicate.
     let replicates_planned = if request.settings.within.is_some() { 1 } else { u64::from(request.settings.replicates) };
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
@@ -98,7 +98,7 @@ fn step_use(of: &Use) -> StepUse {
     }
 }
 
-/// What is planned of a case.
+/// The plan's facts about a case.
 pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
     let groups = request.plan.groups_of(case);

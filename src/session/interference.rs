@@ -1,6 +1,6 @@
-//! Two calls at once, in every replicate: each alone, then each while the other is under way.
+//! Two concurrent calls, in every replicate: each alone, then each while the other is running.
 
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals, replay};
 use crate::backend::{Backend, ReplayBinding};
 use crate::error::Result;
@@ -13,23 +13,23 @@ use crate::units::Seconds;
 use crate::workload::Interference;
 use crate::world::{World, agree};
 
-/// Repetitions of each program where the settings fix no number.
+/// Default number of repetitions of each program.
 const REPETITIONS: u32 = 50;
 
-/// What a program came to: its times, or why there are none.
+/// Times of a program, or the reason why there are none.
 type Times = std::result::Result<TogetherTimes, Outcome>;
 
-/// What carrying the programs out takes.
+/// Inputs of measuring the programs.
 pub(super) struct Pairs<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub pair: &'a Interference,
-    pub kept: &'a Kept,
+    pub completed: &'a CompletedWork,
     pub signals: &'a Signals,
 }
 
 impl Pairs<'_> {
-    /// Two lines in every replicate, one for each of the two as the timed call.
+    /// Writes two lines in every replicate, one with each of the two as the timed call.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -37,11 +37,12 @@ impl Pairs<'_> {
         tally: &mut Tally,
     ) -> Result<()> {
         for replicate in 0..self.request.settings.replicates {
-            let missing: Vec<usize> = (0..2).filter(|timed| !self.kept.has_interference(replicate, *timed)).collect();
+            let missing: Vec<usize> =
+                (0..2).filter(|timed| !self.completed.has_interference(replicate, *timed)).collect();
             if tally.is_stopped() || missing.is_empty() {
                 continue;
             }
-            // Each call alone, and each beside the other.
+            // Each call alone, and each with the other one running concurrently.
             let budget = self.request.settings.case_budget.0 * (2 + missing.len()) as f64;
             let Some(work) = self.signals.begin(self.world, Seconds(budget))? else {
                 tally.out_of_time = true;
@@ -58,7 +59,8 @@ impl Pairs<'_> {
                 let line = self.line(replicate, timed, calls, (&alone, together));
                 tally.signal = self.signals.agreed(self.world)?;
                 if tally.signal != 0 {
-                    // It was cut short, and a resumed run could not tell.
+                    // It was interrupted, and the record cannot express a partial result; a resumed run measures it
+                    // again.
                     return Ok(());
                 }
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -71,7 +73,7 @@ impl Pairs<'_> {
         Ok(())
     }
 
-    /// The times of one call with so many of the other beside it.
+    /// Times of one call with `beside` concurrent instances of the other.
     fn times(&self, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
         let settings = &self.request.settings;
         let plan = self.pair.program(timed, beside);
@@ -83,7 +85,7 @@ impl Pairs<'_> {
         };
         let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: settings.seed };
         replay::begin(&self.request.watch, "two calls at once", &plan, self.world.process());
-        // Nothing is started before all have their buffers: a rank without would leave the others waiting.
+        // Nothing starts before all ranks have their buffers: the others would wait for a rank that failed to allocate.
         let mut replayer = match agree(self.world, backend.bind_replay(&binding)) {
             Ok(replayer) => replay::watched(&self.request.watch, replayer),
             Err(error) if error.is_shared() => return Ok(Err(Outcome::Failed { reason: error.to_string() })),
@@ -104,8 +106,8 @@ impl Pairs<'_> {
         let bad = alone.iter().chain([&together]).find_map(|times| times.as_ref().err().cloned());
         let outcome = bad.unwrap_or(Outcome::Measured { verified: self.request.settings.verify });
         let measured = matches!(outcome, Outcome::Measured { .. });
-        let kept = |times: &Times| times.clone().ok().filter(|_| measured).unwrap_or_default();
-        let together = kept(&together);
+        let numbers = |times: &Times| times.clone().ok().filter(|_| measured).unwrap_or_default();
+        let together = numbers(&together);
         InterferenceLine {
             step: self.pair.step,
             replicate,
@@ -113,15 +115,15 @@ impl Pairs<'_> {
             beside: InterferingCall::of(&self.pair.ops[1 - timed]),
             outcome,
             calls_beside,
-            alone_nanoseconds: kept(&alone[timed]).timed_nanoseconds,
+            alone_nanoseconds: numbers(&alone[timed]).timed_nanoseconds,
             together_nanoseconds: together.timed_nanoseconds,
             still_waited_nanoseconds: together.still_waited_nanoseconds,
-            beside_alone_nanoseconds: kept(&alone[1 - timed]).timed_nanoseconds,
+            beside_alone_nanoseconds: numbers(&alone[1 - timed]).timed_nanoseconds,
         }
     }
 }
 
-/// The same on every process, as the times are.
+/// Median time in nanoseconds, the same on every process.
 fn typical(times: &Times) -> u64 {
     let nanoseconds = times.iter().flat_map(|times| &times.timed_nanoseconds).map(|time| *time as f64);
     median(&sorted(nanoseconds)).map_or(0, |middle| middle as u64)

@@ -35,72 +35,73 @@ use crate::units::Seconds;
 use crate::watchdog::{Activity, SETUP_DEADLINE, Watch};
 use crate::workload::{Interference, WorkPlan};
 use crate::world::{World, agree};
-use resume::Kept;
+use resume::CompletedWork;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 use steps::{Steps, Tally};
 use timekeeping::Timekeeping;
 
-/// Exit code of a run that stopped before its time limit with work left: the `EX_TEMPFAIL` of `sysexits.h`, which asks to try
-/// again.
+/// Exit code of a run that stopped before its time limit with work left: `EX_TEMPFAIL` of `sysexits.h`, after which a
+/// retry makes sense.
 pub const OUT_OF_TIME: i32 = 75;
 
-/// All that a run is told.
+/// Inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Name of the program that measures.
+    /// Name of the measuring program.
     pub program: &'static str,
     /// Unique name of the run.
     pub run_id: String,
-    /// The suite, or the sweep in its place.
+    /// The suite, or the sweep that replaces it.
     pub suite: SuiteFacts,
-    /// What to run.
+    /// The cases to run.
     pub plan: WorkPlan,
     /// How samples are taken.
     pub settings: RunSettings,
-    /// Where bounds come from, and the times when simulated.
+    /// Machine from which bounds are derived; when simulated, also the times.
     pub machine: Option<Machine>,
     /// Number of ranks.
     pub world_size: u32,
-    /// The record to write, or to go on with.
+    /// The record to write or to resume.
     pub record: PathBuf,
-    /// How the run goes on with the record, where it was begun by another launch.
+    /// Options for resuming the record of an earlier launch.
     pub resume: Option<Resume>,
-    /// What the check of the launch found; nothing where nothing was launched.
+    /// Result of the launch check; empty for a run without launch.
     pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
-    /// A rank to delay in every isolated iteration, to see whether it is named.
+    /// A rank to delay in every isolated iteration, to verify that it is reported.
     pub injected_delay: Option<InjectedDelay>,
-    /// A rank to panic at its first case, to see that the launch ends and that it is named.
+    /// A rank to panic at its first case, to verify that the launch ends and names it.
     pub injected_panic: Option<u32>,
-    /// What sets all cases of this run apart from the same cases of others, such as a forced algorithm.
+    /// Labels that distinguish all cases of this run from the same cases of others, such as a forced algorithm.
     pub labels: BTreeMap<String, String>,
-    /// Two calls to be measured at once, after the cases.
+    /// Two calls to be measured concurrently, after the cases.
     pub interference: Option<Interference>,
-    /// The watch over the ranks; of none by default.
+    /// The watchdog of this rank; disabled by default.
     pub watch: Watch,
-    /// Who hears the lines of the record as they are written; nobody by default.
+    /// Receives the lines of the record as they are written; empty by default.
     pub listener: Listener,
 }
 
-/// What the check of a launch leaves to the run.
+/// Results of the launch check that the run needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchFacts {
-    /// A name for the host of every rank, which no other host has; empty where nothing was launched.
+    /// A unique name for the host of every rank; empty for a run without launch.
     pub hosts: Vec<String>,
-    /// What speaks against the numbers, for the record; process 0 knows it.
+    /// Warnings for the record that make its numbers unreliable; on process 0 only.
     pub warnings: Vec<String>,
-    /// What a reader of the record should know and what speaks against no number; process 0 knows it.
+    /// Notes for the record that do not affect its numbers; on process 0 only.
     pub notes: Vec<String>,
 }
 
-/// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every process.
+/// Runs every case of the plan in every replicate and writes the record. Returns the end line, the same on every
+/// process.
 ///
 /// # Errors
-/// What stopped the run before its first line, or an error that the launch cannot survive (the caller must then abort
-/// it). Once the record is begun, its end line says what happened.
+/// An error before the first line of the record, or one that the launch cannot survive (the caller must then abort it).
+/// Once the record is begun, its end line gives the reason.
 pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, signals: &Signals) -> Result<End> {
     run_with_replays(world, backend, request, &[], signals)
 }
@@ -124,29 +125,29 @@ pub fn run_with_replays(
     preflight::memory(world, backend, request, &planned)?;
     products::preflight(world, backend, request)?;
     let replays = replay::plan(world, backend, request, replays)?;
-    let (mut journal, kept) = resume::open(world, backend, request, (&ranks, &planned))?;
+    let (mut journal, completed) = resume::open(world, backend, request, (&ranks, &planned))?;
 
     let measured = (|| {
-        devices::introduce(world, backend, &mut journal)?;
-        let mut tally = Tally::after(&kept);
-        let cases = Cases { world, request, ranks: &ranks, planned: &planned, kept: &kept, signals };
+        devices::record_devices(world, backend, &mut journal)?;
+        let mut tally = Tally::after(&completed);
+        let cases = Cases { world, request, ranks: &ranks, planned: &planned, completed: &completed, signals };
         cases.measure_all(backend, (&mut journal, &mut tally))?;
         if let Some(pair) = &request.interference {
-            let pairs = interference::Pairs { world, request, pair, kept: &kept, signals };
+            let pairs = interference::Pairs { world, request, pair, completed: &completed, signals };
             pairs.measure_all(backend, &mut journal, &mut tally)?;
         }
-        let products = products::Products { world, request, ranks: &ranks.facts, kept: &kept, signals };
+        let products = products::Products { world, request, ranks: &ranks.facts, completed: &completed, signals };
         products.measure_all(backend, &mut journal, &mut tally)?;
-        replay::replay_all(world, backend, request, &replays, (&kept, signals), (&mut journal, &mut tally))?;
+        replay::replay_all(world, backend, request, &replays, (&completed, signals), (&mut journal, &mut tally))?;
         Ok(tally)
     })();
-    let measured = ask_for_the_end(world, request, signals, measured);
+    let measured = finalize(world, request, signals, measured);
     conclude(world, journal, measured, (begun, signals.limit()))
 }
 
-/// Before a run calls itself complete: a signal that came after its last case counts, and a run that the watchdog is ending does
-/// not come back from here.
-fn ask_for_the_end(world: &dyn World, request: &Request, signals: &Signals, measured: Result<Tally>) -> Result<Tally> {
+/// Called before a run is recorded as complete: a signal after its last case still counts, and if the watchdog is
+/// ending the run, this does not return.
+fn finalize(world: &dyn World, request: &Request, signals: &Signals, measured: Result<Tally>) -> Result<Tally> {
     let mut tally = measured?;
     request.watch.begin(|| Activity::named("after the last case", SETUP_DEADLINE));
     if tally.signal == 0 {
@@ -158,34 +159,34 @@ fn ask_for_the_end(world: &dyn World, request: &Request, signals: &Signals, meas
     Ok(tally)
 }
 
-/// The cases of a plan, and those that a run adds to them.
+/// The cases of a plan, including those that a run adds.
 struct Cases<'a> {
     world: &'a dyn World,
     request: &'a Request,
     ranks: &'a preflight::Ranks,
     planned: &'a [preflight::Planned<'a>],
-    kept: &'a Kept,
+    completed: &'a CompletedWork,
     signals: &'a Signals,
 }
 
 impl Cases<'_> {
     fn measure_all(&self, backend: &mut dyn Backend, (journal, tally): (&mut SharedJournal, &mut Tally)) -> Result<()> {
-        let Cases { world, request, planned, kept, signals, .. } = *self;
+        let Cases { world, request, planned, completed, signals, .. } = *self;
         let now = timekeeping::reading_of(backend);
         let mut time = Timekeeping::begin(world, backend, &now, journal)?;
-        let steps = Steps { world, request, planned, kept, first_case: 0, round: 0, signals };
+        let steps = Steps { world, request, planned, completed, first_case: 0, round: 0, signals };
         let lines = steps.measure_all(backend, &mut time, (journal, tally))?;
-        if let Some(calibrate) = request.settings.calibrate.as_ref().filter(|_| !kept.calibrated) {
+        if let Some(calibrate) = request.settings.calibrate.as_ref().filter(|_| !completed.calibrated) {
             let host_of_rank = &self.ranks.host_of_rank;
-            let rounds = calibrate::Rounds { world, request, calibrate, host_of_rank, kept, signals };
+            let rounds = calibrate::Rounds { world, request, calibrate, host_of_rank, completed, signals };
             rounds.measure_all(backend, &mut time, (journal, tally), &lines)?;
         }
         if tally.is_stopped() { Ok(()) } else { time.end(world, journal) }
     }
 }
 
-/// Writes the end line. Where only this process knows of the error, the others are in the middle of something: waiting for
-/// them to agree would be for ever.
+/// Writes the end line. If only this process knows of the error, the others are in another operation and would never
+/// join a collective.
 fn conclude(
     world: &dyn World,
     mut journal: SharedJournal,
@@ -195,8 +196,8 @@ fn conclude(
     let end = end_line(&measured, begun, limit);
     let line = || Line::End(end.clone());
     if let Err(error) = measured {
-        // A record that cannot be written to is the smaller trouble, and mostly the same one.
-        let _ = if error.is_shared() { journal.write(world, line) } else { journal.write_unasked(line) };
+        // If the record cannot be written either, the first error matters more, and mostly has the same cause.
+        let _ = if error.is_shared() { journal.write(world, line) } else { journal.write_locally(line) };
         return Err(error);
     }
     journal.write(world, line)?;
@@ -204,7 +205,7 @@ fn conclude(
     Ok(end)
 }
 
-/// The record, held by process 0 only; what goes wrong with it goes wrong for all.
+/// The record, open on process 0 only; its errors are shared with all processes.
 pub(crate) struct SharedJournal {
     journal: Option<Journal>,
     listener: Listener,
@@ -217,25 +218,27 @@ fn open(world: &dyn World, listener: &Listener, journal: impl FnOnce() -> Result
 
 impl SharedJournal {
     fn write(&mut self, world: &dyn World, line: impl FnOnce() -> Line) -> Result<()> {
-        let mine = self.write_unasked(line);
+        let mine = self.write_locally(line);
         agree(world, mine)
     }
 
     fn write_all(&mut self, world: &dyn World, lines: impl FnOnce() -> Vec<Line>) -> Result<()> {
         let mine = match self.journal.as_mut() {
-            Some(journal) => lines().iter().try_for_each(|line| journal.write(line).map(|()| self.listener.hear(line))),
+            Some(journal) => {
+                lines().iter().try_for_each(|line| journal.write(line).map(|()| self.listener.notify(line)))
+            }
             None => Ok(()),
         };
         agree(world, mine)
     }
 
-    fn write_unasked(&mut self, line: impl FnOnce() -> Line) -> Result<()> {
+    fn write_locally(&mut self, line: impl FnOnce() -> Line) -> Result<()> {
         let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let mut line = line();
         if let Line::End(end) = &mut line {
             end.lines_before = Some(journal.lines());
         }
-        journal.write(&line).map(|()| self.listener.hear(&line))
+        journal.write(&line).map(|()| self.listener.notify(&line))
     }
 
     fn finish(self) -> Result<()> {
@@ -277,7 +280,7 @@ mod tests {
     use crate::world::Located;
 
     #[test]
-    fn only_a_run_of_which_nothing_went_wrong_ends_with_0() {
+    fn only_a_run_without_errors_ends_with_0() {
         let tally = |corrupt, failed, signal, out_of_time| Ok(Tally { corrupt, failed, signal, out_of_time });
         for (measured, code) in [
             (tally(0, 0, 0, false), 0),
@@ -292,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Processes that are busy elsewhere: whoever waits for them waits for ever.
+    /// Processes that never join a collective: waiting for them would take forever.
     struct Busy;
 
     impl World for Busy {
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_only_one_process_knows_of_is_written_down_without_waiting_for_the_others() {
+    fn an_error_of_one_process_is_recorded_without_waiting_for_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let journal = SharedJournal { journal: Some(Journal::create(&path).unwrap()), listener: Listener::default() };

@@ -1,5 +1,5 @@
-//! What must hold before anything is timed: who is here, and that every case fits into memory. That the ranks belong together
-//! was found by `launch_check` before.
+//! Prepares a run before anything is timed: collects the ranks, and checks that every case fits into memory. That the
+//! ranks belong together was checked by `launch_check` before.
 
 use super::Request;
 use crate::backend::simulated::SimulatedBackend;
@@ -12,7 +12,7 @@ use crate::units::Bytes;
 use crate::workload::Case;
 use crate::world::{World, agree};
 
-/// A case of the plan with its element counts, or the reason why it cannot be run.
+/// A case of the plan with its element counts, or the reason why it cannot run.
 pub(super) struct Planned<'a> {
     pub case: &'a Case,
     pub geometry: std::result::Result<Geometry, String>,
@@ -27,12 +27,12 @@ pub(super) struct Ranks {
     pub program_sha256: String,
 }
 
-/// Collects who is here.
+/// Collects the facts of all ranks.
 pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
     let identity = agree(world, provenance::program_sha256())?;
     let mut facts =
         if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
-    // Names that tell hosts apart also where they call themselves the same.
+    // Host names are made unique by the launch check.
     for (facts, host) in facts.iter_mut().zip(&request.launch.hosts) {
         facts.host.clone_from(host);
     }
@@ -74,7 +74,7 @@ fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFa
     for bytes in world.gather(&text)? {
         all.push(read_facts(&bytes)?);
     }
-    // Everybody needs the hosts, so that all see the same localities.
+    // All processes need the hosts, so that all compute the same localities.
     let mut shared =
         serde_json::to_vec(&all).map_err(|cause| Error::environment(format!("cannot describe the ranks: {cause}")))?;
     world.broadcast(&mut shared)?;
@@ -91,13 +91,13 @@ pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a
     request.plan.cases.iter().map(|case| planned(request, case, &ranks.host_of_rank)).collect()
 }
 
-/// The element counts of one case, which need not be in the plan but for its groups.
+/// The element counts of one case, which need not be in the plan, except for its groups.
 pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [u32]) -> Planned<'a> {
     let groups = request.plan.groups_of(case);
     Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank }
 }
 
-/// Refuses a plan whose neediest case does not fit, before anything is measured.
+/// Rejects a plan whose largest case does not fit into memory, before anything is measured.
 pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
     if !backend.refuses_what_does_not_fit() {
         return Ok(());

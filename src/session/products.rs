@@ -1,6 +1,6 @@
-//! The matrix products of a run, in every replicate: each on all ranks at once.
+//! The matrix products of a run, in every replicate: each on all ranks at the same time.
 
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, product_bytes};
 use crate::error::{Error, Result};
@@ -12,19 +12,19 @@ use crate::watchdog::{Activity, deadline_of_product};
 use crate::workload::ProductShape;
 use crate::world::{World, agree};
 
-/// Repetitions of each product where the settings fix no number.
+/// Default number of repetitions of each product.
 const REPETITIONS: u32 = 50;
 
-/// What computing the products takes.
+/// Inputs of measuring the products.
 pub(super) struct Products<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub ranks: &'a [RankFacts],
-    pub kept: &'a Kept,
+    pub completed: &'a CompletedWork,
     pub signals: &'a Signals,
 }
 
-/// Refuses products whose matrices do not fit, before anything is measured.
+/// Rejects products whose matrices do not fit into memory, before anything is measured.
 pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
     if request.plan.products.is_empty() {
         return Ok(());
@@ -45,7 +45,7 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
 }
 
 impl Products<'_> {
-    /// One line for each product and replicate.
+    /// Writes one line for each product and replicate.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -54,7 +54,7 @@ impl Products<'_> {
     ) -> Result<()> {
         for replicate in 0..self.request.settings.replicates {
             for (index, shape) in self.request.plan.products.iter().enumerate() {
-                if tally.is_stopped() || self.kept.has_product(index, replicate) {
+                if tally.is_stopped() || self.completed.has_product(index, replicate) {
                     continue;
                 }
                 let Some(work) = self.signals.begin(self.world, self.request.settings.case_budget)? else {
@@ -64,7 +64,8 @@ impl Products<'_> {
                 let line = self.line(backend, shape, replicate)?;
                 tally.signal = self.signals.agreed(self.world)?;
                 if tally.signal != 0 {
-                    // It was cut short, and a resumed run could not tell.
+                    // It was interrupted, and the record cannot express a partial result; a resumed run measures it
+                    // again.
                     return Ok(());
                 }
                 tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -97,7 +98,8 @@ impl Products<'_> {
         let deadline = self.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
         let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
         self.request.watch.begin(|| Activity::named(named(), deadline));
-        // Nothing is computed before all have their matrices: a rank without would leave the others waiting.
+        // Nothing is computed before all ranks have their matrices: the others would wait for a rank that failed to
+        // allocate.
         let mut product = match agree(self.world, backend.bind_product(shape)) {
             Ok(product) => product,
             Err(error) if error.is_shared() => {

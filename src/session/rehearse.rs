@@ -1,8 +1,8 @@
-//! A plan carried out on simulated ranks with few calls of each case, as a record in memory: enough for verdicts, and fast
-//! enough to be repeated with hundreds of seeds.
+//! Runs a plan on simulated ranks with few calls of each case, and returns the record in memory: enough for verdicts,
+//! and fast enough to be repeated with hundreds of seeds.
 //!
-//! Cases, rounds, replicates and lines are those of a run. What differs: no warm-up and no stop rule, but a fixed number of
-//! calls; and one histogram for each node instead of each rank, for the cases that verdicts read them of.
+//! Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
+//! of calls; and one histogram for each node instead of each rank, only for the cases whose verdict uses them.
 
 use super::preflight::{self, Planned, Ranks};
 use super::{Request, facts};
@@ -22,10 +22,10 @@ use std::time::Duration;
 
 /// Calls of each case in each replicate.
 const CALLS: usize = 20;
-/// Nanoseconds from the last end to the next common start.
+/// Nanoseconds between the last end and the next common start.
 const LEAD: u64 = 1_000_000;
 
-/// A plan that is rehearsed again and again.
+/// A plan that can be rehearsed repeatedly.
 pub struct Rehearsal<'a> {
     request: &'a Request,
     ranks: Ranks,
@@ -35,17 +35,17 @@ impl<'a> Rehearsal<'a> {
     /// Prepares a plan on a simulated machine.
     ///
     /// # Errors
-    /// Where the request names no machine, or faults that it does not have.
+    /// If the request names no machine, or the machine lacks the target of a fault.
     pub fn new(request: &'a Request) -> Result<Rehearsal<'a>> {
         let backend = backend(request, request.settings.seed)?;
         Ok(Rehearsal { request, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
     }
 
-    /// The lines of a record whose noise, and whatever comes and goes, follow from a seed; and the time that passed on the
+    /// The lines of a record whose noise and transient faults follow from a seed, and the time that passed on the
     /// virtual clock.
     ///
     /// # Errors
-    /// Calls that the plan has and the simulation does not.
+    /// If the plan has calls that the simulation does not support.
     pub fn lines(&self, seed: u64) -> Result<(Vec<Line>, Seconds)> {
         let mut backend = backend(self.request, seed)?;
         let planned = preflight::plan(&self.ranks, self.request);
@@ -236,7 +236,7 @@ fn pair_times(taken: &[Taken], groups: &Groups) -> PairTimes {
     columns
 }
 
-/// One process plays all ranks, so its clock is everybody's.
+/// One process simulates all ranks, so there is only its clock.
 fn clock(moment: ClockMoment) -> ClockLine {
     ClockLine {
         moment,

@@ -1,6 +1,7 @@
-//! The replays of a run: each step as a whole, after the cases, with communicators of all its axes alive together.
+//! The replays of a run: each step as a whole, after the cases, with the communicators of all axes open at the same
+//! time.
 
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::{Backend, ReplayBinding, Replayer};
 use crate::error::{Error, Result};
@@ -27,14 +28,14 @@ pub struct ReplayRequest<'a> {
     pub options: ReplayOptions,
 }
 
-/// A replay that can be carried out.
+/// A replay that is ready to run.
 pub(super) struct Planned<'a> {
     request: &'a ReplayRequest<'a>,
     plan: ReplayPlan,
 }
 
 impl Planned<'_> {
-    /// About how long it takes: the warm-up, the repetitions and the check of the longest program that this process plays.
+    /// Estimated time: warm-up, repetitions and check of the longest program of this process.
     fn estimate(&self) -> Seconds {
         let ReplayOptions { repetitions, warm_up, .. } = self.request.options;
         let runs = repetitions.saturating_add(warm_up).saturating_add(1);
@@ -43,7 +44,7 @@ impl Planned<'_> {
     }
 }
 
-/// Plans every replay and refuses what does not fit into memory, before anything is measured.
+/// Plans every replay and rejects those that do not fit into memory, before anything is measured.
 pub(super) fn plan<'a>(
     world: &dyn World,
     backend: &dyn Backend,
@@ -83,17 +84,17 @@ fn binding<'a>(plan: &'a ReplayPlan, request: &Request) -> ReplayBinding<'a> {
     ReplayBinding { plan, first_groups_number: 0, seed: request.settings.seed }
 }
 
-/// Carries the replays out, one line each.
+/// Runs the replays and writes one line each.
 pub(super) fn replay_all(
     world: &dyn World,
     backend: &mut dyn Backend,
     request: &Request,
     replays: &[Planned],
-    (kept, signals): (&Kept, &Signals),
+    (completed, signals): (&CompletedWork, &Signals),
     (journal, tally): (&mut SharedJournal, &mut Tally),
 ) -> Result<()> {
     for replay in replays {
-        if tally.is_stopped() || kept.has_replay(replay.request.step_index) {
+        if tally.is_stopped() || completed.has_replay(replay.request.step_index) {
             continue;
         }
         let Some(work) = signals.begin(world, replay.estimate())? else {
@@ -107,7 +108,7 @@ pub(super) fn replay_all(
         backend.disconnect()?;
         tally.signal = signals.agreed(world)?;
         if tally.signal != 0 {
-            // It was cut short, and a resumed run could not tell.
+            // It was interrupted, and the record cannot express a partial result; a resumed run measures it again.
             return Ok(());
         }
         tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
@@ -133,7 +134,7 @@ fn replay_one(
         interrupted: signals.raised(),
     };
     begin(&request.watch, &format!("replay of step {step}"), plan, world.process());
-    // Nothing is started before all have their buffers: a rank without would leave the others waiting.
+    // Nothing starts before all ranks have their buffers: the others would wait for a rank that failed to allocate.
     let bound = backend.bind_replay(&binding(plan, request));
     let mut replayer = match agree(world, bound) {
         Ok(replayer) => watched(&request.watch, replayer),
@@ -146,7 +147,7 @@ fn replay_one(
     measure_replay(&context, replayer.as_mut(), plan, options, step)
 }
 
-/// Says to the watch what this rank's program consists of.
+/// Reports this rank's program to the watchdog.
 pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
     let program = plan.program_of_rank(rank);
     let computing = program.map_or(0, |program| {
@@ -162,7 +163,7 @@ pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
     });
 }
 
-/// Lets a replayer store how far it comes.
+/// Lets a replayer report its progress.
 pub(super) fn watched<'b>(watch: &Watch, mut replayer: Box<dyn Replayer + 'b>) -> Box<dyn Replayer + 'b> {
     if let Some(progress) = watch.progress() {
         replayer.watch(progress);

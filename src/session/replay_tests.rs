@@ -1,4 +1,4 @@
-//! What a replay promises from request to record, on simulated ranks.
+//! Tests of replays on simulated ranks, from request to record.
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
@@ -21,7 +21,7 @@ fn suite_of(model: &str, training: &str, layout: &str) -> Suite {
     Suite::parse(&path, &text).unwrap()
 }
 
-/// Four ranks per node, 1 us and 10 GB/s within; 5 us and four adapters of 1 GB/s between.
+/// Four ranks per node, 1 us and 10 GB/s within a node; 5 us and four adapters of 1 GB/s between nodes.
 fn machine(more: &str) -> Machine {
     let text = format!(
         "name = 'm'\nranks_per_node = 4\n[within_node]\nlatency = '1us'\nrate = '10GB/s'\n\
@@ -124,7 +124,7 @@ fn gradients_hide_under_the_last_backward_pass_as_far_as_that_is_long_enough() {
     };
     let (none, some, most) = (hidden_share(0.0), hidden_share(0.05), hidden_share(10.0));
     assert!(none < some && some < most, "{none} {some} {most}");
-    // Those of the layer that comes last, the first of 8, have nothing left to hide under.
+    // The gradients of the last layer, the first of 8, have no computation left to overlap with.
     assert!((most - 7.0 / 8.0).abs() < 0.01, "{most}");
 }
 
@@ -138,7 +138,7 @@ fn a_late_rank_makes_all_others_wait() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused_before_anything_is_measured() {
+fn impossible_replays_are_refused_before_the_first_measurement() {
     let two_directions =
         suite("micro_batches = 8\nschedule = 'dualpipe'\nstage_layers = [3, 2, 2, 1]", "tp = 2\npp = 4");
     let error = replayed(&two_directions, machine(""), 8, 1e-3).unwrap_err();

@@ -1,6 +1,6 @@
-//! Going on with the record of a run that ended early: whether this launch may, and what of the work is done already.
+//! Resumes the record of a run that ended early: checks whether this launch may, and determines the completed work.
 //!
-//! Process 0 has the record; what the others must know of it is told to them once, before anything is measured.
+//! Process 0 reads the record and broadcasts what the others need, before anything is measured.
 
 use super::preflight::{Planned, Ranks};
 use super::{Request, SharedJournal, facts};
@@ -17,19 +17,19 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Rows of the table of what is another now.
-const MOST_CHANGES: usize = 20;
+/// Rows in the table of changes.
+const MAX_CHANGES: usize = 20;
 
-/// How a run goes on.
+/// Options for resuming a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
-    /// Whether hosts, binary, versions and environment may be others than the record says; both are then recorded.
+    /// Whether hosts, binary, versions and environment may differ from the record; the differences are then recorded.
     pub allow_changed: bool,
 }
 
-/// What of the work was done by earlier launches. Of a new run: nothing.
+/// Work completed by earlier launches; empty for a new run.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct CompletedWork {
     /// Case and replicate.
     cases: BTreeSet<(u32, u32)>,
     /// Index of the product in the plan, and replicate.
@@ -38,21 +38,21 @@ pub(super) struct Kept {
     interference: BTreeSet<(u32, usize)>,
     /// Index of the step.
     replays: BTreeSet<u32>,
-    /// Whether choosing sizes came to its own end.
+    /// Whether choosing sizes was completed.
     pub calibrated: bool,
     /// Lines with wrong data.
     pub corrupt: u64,
-    /// Lines that could not be run to their end.
+    /// Lines that failed.
     pub failed: u64,
     /// The case lines, on process 0.
     #[serde(skip)]
     lines: Vec<CaseLine>,
-    /// What was added to the plan, on process 0.
+    /// Cases that were added to the plan; on process 0 only.
     #[serde(skip)]
     growths: Vec<PlanGrowth>,
 }
 
-impl Kept {
+impl CompletedWork {
     pub(super) fn has_case(&self, case: usize, replicate: u32) -> bool {
         self.cases.contains(&(case as u32, replicate))
     }
@@ -69,23 +69,23 @@ impl Kept {
         self.replays.contains(&step)
     }
 
-    /// The lines of some cases of the plan; empty but on process 0.
+    /// The lines of some cases of the plan; empty except on process 0.
     pub(super) fn lines_of(&self, cases: std::ops::Range<usize>) -> Vec<CaseLine> {
         self.lines.iter().filter(|line| cases.contains(&(line.case as usize))).cloned().collect()
     }
 
-    /// What sampling the cases from this one on took; 0 but on process 0.
+    /// Seconds spent on sampling the cases from this one on; 0 except on process 0.
     pub(super) fn sampling_seconds_from(&self, first_case: usize) -> f64 {
         let lines = self.lines.iter().filter(|line| line.case as usize >= first_case);
         lines.flat_map(|line| &line.samples.slowest_nanoseconds).map(|time| *time as f64 * 1e-9).sum()
     }
 
-    /// A round that was added to the plan, from 1; none but on process 0.
+    /// A round that was added to the plan, counted from 1; none except on process 0.
     pub(super) fn growth(&self, round: u32) -> Option<&PlanGrowth> {
         self.growths.iter().find(|growth| growth.round == round)
     }
 
-    fn of(reopened: &Reopened, request: &Request) -> Kept {
+    fn of(reopened: &Reopened, request: &Request) -> CompletedWork {
         let record = &reopened.record;
         let lines: Vec<CaseLine> = record.cases.iter().filter(|line| !line.was_cut_short()).cloned().collect();
         let (corrupt, failed) = tally(record, &lines);
@@ -93,7 +93,7 @@ impl Kept {
         let calibration = record.calibration.as_ref();
         let cases: BTreeSet<(u32, u32)> = lines.iter().map(|line| (line.case, line.replicate)).collect();
         let all_measured = cases.len() as u64 == record.plan.case_lines;
-        Kept {
+        CompletedWork {
             cases,
             products: products(record, request),
             interference: interference(record, request),
@@ -132,74 +132,78 @@ fn tally(record: &Record, lines: &[CaseLine]) -> (u64, u64) {
     (corrupt as u64, failed as u64)
 }
 
-/// Opens the record of the request, new or to be gone on with, and writes what comes before the first measurement.
+/// Opens the record of the request, new or resumed, and writes the lines before the first measurement.
 pub(super) fn open(
     world: &dyn World,
     backend: &dyn Backend,
     request: &Request,
     (ranks, planned): (&Ranks, &[Planned]),
-) -> Result<(SharedJournal, Kept)> {
+) -> Result<(SharedJournal, CompletedWork)> {
     let header = || facts::header(backend, request, ranks);
     let plan = || facts::plan_line(request, planned);
     let Some(resume) = request.resume else {
         let mut journal = super::open(world, &request.listener, || Journal::create(&request.record))?;
         journal.write(world, || Line::Header(Box::new(header())))?;
         journal.write(world, || Line::Plan(plan()))?;
-        return Ok((journal, Kept::default()));
+        return Ok((journal, CompletedWork::default()));
     };
     let mut mine = None;
     let checked = if world.process() == 0 {
         let (header, plan) = (header(), plan());
         checked(request, resume, (&header, &plan)).map(|(reopened, changes)| {
             let line = resume_line(&header, &reopened, changes);
-            mine = Some((Kept::of(&reopened, request), line, reopened.plan.is_none()));
+            mine = Some((CompletedWork::of(&reopened, request), line, reopened.plan.is_none()));
             Some(reopened)
         })
     } else {
         Ok(None)
     };
     let reopened = agree(world, checked)?;
-    // Only now is the file touched: the launch fits.
+    // The file is not changed before this point: the launch matches.
     let journal = agree(world, reopened.map(Reopened::resume).transpose())?;
     let mut journal = SharedJournal { journal, listener: request.listener.clone() };
-    let (kept, line, lacks_plan) = told(world, mine)?;
+    let (completed, line, lacks_plan) = broadcast(world, mine)?;
     journal.write_all(world, || {
         let line = line.map(|line| Line::Resume(Box::new(line)));
         line.into_iter().chain(lacks_plan.then(|| Line::Plan(plan()))).collect()
     })?;
-    Ok((journal, kept))
+    Ok((journal, completed))
 }
 
-/// What process 0 knows, on every process; the line is for process 0 only.
-fn told(world: &dyn World, mine: Option<(Kept, ResumeLine, bool)>) -> Result<(Kept, Option<ResumeLine>, bool)> {
-    let untellable = |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
+/// Broadcasts the completed work from process 0; the line stays on process 0.
+fn broadcast(
+    world: &dyn World,
+    mine: Option<(CompletedWork, ResumeLine, bool)>,
+) -> Result<(CompletedWork, Option<ResumeLine>, bool)> {
+    let unserialisable =
+        |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
     let mut bytes = match &mine {
-        Some((kept, _, lacks_plan)) => serde_json::to_vec(&(kept, lacks_plan)).map_err(untellable)?,
+        Some((completed, _, lacks_plan)) => serde_json::to_vec(&(completed, lacks_plan)).map_err(unserialisable)?,
         None => Vec::new(),
     };
     world.broadcast(&mut bytes)?;
     match mine {
-        Some((kept, line, lacks_plan)) => Ok((kept, Some(line), lacks_plan)),
+        Some((completed, line, lacks_plan)) => Ok((completed, Some(line), lacks_plan)),
         None => {
-            let (kept, lacks_plan) = serde_json::from_slice(&bytes).map_err(untellable)?;
-            Ok((kept, None, lacks_plan))
+            let (completed, lacks_plan) = serde_json::from_slice(&bytes).map_err(unserialisable)?;
+            Ok((completed, None, lacks_plan))
         }
     }
 }
 
-/// The record, if this launch may go on with it, and what is another now.
+/// Opens the record if this launch may resume it, and lists the differences.
 fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(Reopened, Vec<Change>)> {
     let reopened = reopen(&request.record)?;
     let name = request.record.display();
     if reopened.record.is_finished() {
         return Err(Error::usage(format!("{name} is complete: nothing is left to measure")));
     }
-    // As it will be read, so that the last digit of a number is no change.
+    // Serialised and parsed, so that rounding does not count as a difference.
     let (header, plan): (Header, Plan) = (as_read(now.0)?, as_read(now.1)?);
     let changes = changes(&reopened.record.header, &header);
     let other_plan = reopened.plan.as_ref().and_then(|before| ensure_same_plan(before, &plan).err());
     let table =
-        || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MOST_CHANGES)) };
+        || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MAX_CHANGES)) };
     if let Some(why) = other_plan {
         return Err(Error::mismatch(format!(
             "this launch cannot go on with {name}: {why}; start a new record, or give what the run was started with{}",

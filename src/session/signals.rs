@@ -1,4 +1,4 @@
-//! What asks a run to stop: signals, noticed between batches and agreed on between cases, and the time that it may take.
+//! Reasons for a run to stop early: signals, noticed between batches and agreed on between cases, and the time limit.
 
 use super::time_limit::{Begun, TimeLimit};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::world::{Located, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was raised in this process, and the time limit.
+/// Signals raised in this process, and the time limit.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     raised: Arc<AtomicBool>,
@@ -15,16 +15,18 @@ pub struct Signals {
     limit: Option<TimeLimit>,
 }
 
-/// A piece of work for which there was time.
+/// Work that fits into the time limit.
 pub(super) struct Work(Option<Begun>);
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first asks to stop, so that what was measured is kept in order.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first one requests a stop in which the measured results are
+    /// recorded.
     ///
-    /// SIGUSR1 counts as SIGTERM: it is the one that launchers hand on, and that schedulers send before the time is over.
+    /// SIGUSR1 counts as SIGTERM: it is the one that launchers forward, and that schedulers send before the time is
+    /// over.
     ///
     /// # Errors
-    /// Where the system refuses the handlers.
+    /// If the handlers cannot be installed.
     pub fn catch() -> Result<Signals> {
         use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
         let signals = Signals::default();
@@ -44,17 +46,17 @@ impl Signals {
         Signals { limit, ..self }
     }
 
-    /// The flag that ends sampling early.
+    /// Set when a signal was received, which ends sampling early.
     pub fn raised(&self) -> &AtomicBool {
         &self.raised
     }
 
-    /// The number of the signal that reached this process, or 0, for whoever watches over it.
+    /// The number of the signal received by this process, or 0, for the watchdog.
     pub fn number(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.number)
     }
 
-    /// The signal that reached any process, or 0; the same everywhere.
+    /// The signal received by any process, or 0; the same everywhere.
     pub(super) fn agreed(&self, world: &dyn World) -> Result<i32> {
         let mine = self.number.load(Ordering::Relaxed) as f64;
         let mut highest = [Located { value: mine, rank: world.process() as i32 }];
@@ -62,7 +64,7 @@ impl Signals {
         Ok(highest[0].value as i32)
     }
 
-    /// Begins a piece of work that is estimated to take so long, if there is time for it; the same on every process.
+    /// Begins work with an estimated duration if it fits into the time limit; the same on every process.
     pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Work>> {
         match &self.limit {
             None => Ok(Some(Work(None))),
@@ -70,7 +72,7 @@ impl Signals {
         }
     }
 
-    /// The piece of work is done.
+    /// Ends the work.
     pub(super) fn done(&self, work: &Work) {
         if let (Some(limit), Work(Some(begun))) = (&self.limit, work) {
             limit.done(begun);

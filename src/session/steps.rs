@@ -2,7 +2,7 @@
 
 use super::devices;
 use super::preflight::{Planned, binding};
-use super::resume::Kept;
+use super::resume::CompletedWork;
 use super::{Request, SharedJournal, Signals};
 use crate::backend::Backend;
 use crate::config::RunSettings;
@@ -22,7 +22,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// What came of all cases.
+/// Counts of the outcomes of all cases.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Case lines with wrong data.
@@ -36,24 +36,24 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// That of a run of which some work was done before.
-    pub(super) fn after(kept: &Kept) -> Tally {
-        Tally { corrupt: kept.corrupt, failed: kept.failed, ..Tally::default() }
+    /// Counts of a resumed run at its start.
+    pub(super) fn after(completed: &CompletedWork) -> Tally {
+        Tally { corrupt: completed.corrupt, failed: completed.failed, ..Tally::default() }
     }
 
-    /// Whether nothing more is to be begun.
+    /// Whether no further case may start.
     pub(super) fn is_stopped(&self) -> bool {
         self.signal != 0 || self.out_of_time
     }
 }
 
-/// What the steps of a run share.
+/// State shared by the steps of a run.
 pub(super) struct Steps<'a> {
     pub world: &'a dyn World,
     pub request: &'a Request,
     pub planned: &'a [Planned<'a>],
-    /// What earlier launches did of them.
-    pub kept: &'a Kept,
+    /// Cases that earlier launches have completed.
+    pub completed: &'a CompletedWork,
     /// Index in the plan of the first of these cases.
     pub first_case: usize,
     /// 0 for the plan of the suite, then the rounds in which a run adds cases.
@@ -61,9 +61,9 @@ pub(super) struct Steps<'a> {
     pub signals: &'a Signals,
 }
 
-/// Which case is measured, and when.
+/// A case of a replicate, and its position.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct CaseSlot {
     /// Index among the planned cases of these steps.
     pub case: usize,
     pub replicate: u32,
@@ -71,8 +71,8 @@ pub(super) struct Place {
 }
 
 impl Steps<'_> {
-    /// Measures every case in every replicate. An error that is not shared is one that only this process knows of: the launch
-    /// must then be aborted. Gives the lines where the run goes on from them.
+    /// Measures every case in every replicate. An error that is not shared is known to this process only: the caller
+    /// must then abort the launch. Returns the lines if the run continues from them.
     pub(super) fn measure_all(
         &self,
         backend: &mut dyn Backend,
@@ -83,10 +83,10 @@ impl Steps<'_> {
         if let Some(within) = settings.within {
             return self.measure_within(within, backend, time, (journal, tally)).map(|()| Vec::new());
         }
-        let keeps_lines = settings.calibrate.is_some() && self.world.process() == 0;
-        let known = || self.kept.lines_of(self.first_case..self.first_case + self.planned.len());
-        let mut lines = if keeps_lines { known() } else { Vec::new() };
-        let mut keep = |line: &mut CaseLine, _| lines.extend(keeps_lines.then(|| line.clone()));
+        let collects_lines = settings.calibrate.is_some() && self.world.process() == 0;
+        let known = || self.completed.lines_of(self.first_case..self.first_case + self.planned.len());
+        let mut lines = if collects_lines { known() } else { Vec::new() };
+        let mut collector = |line: &mut CaseLine, _| lines.extend(collects_lines.then(|| line.clone()));
         for replicate in 0..settings.replicates {
             let missing = self.missing(replicate);
             let Some(first) = missing.first() else { continue };
@@ -95,8 +95,8 @@ impl Steps<'_> {
                 return Ok(lines);
             }
             self.connect(backend)?;
-            for place in missing {
-                self.measure_one(backend, time, (place, settings), &mut keep, (&mut *journal, &mut *tally))?;
+            for slot in missing {
+                self.measure_one(backend, time, (slot, settings), &mut collector, (&mut *journal, &mut *tally))?;
                 if tally.is_stopped() {
                     return Ok(lines);
                 }
@@ -106,46 +106,46 @@ impl Steps<'_> {
         Ok(lines)
     }
 
-    /// Fresh communicators for all groups that are used.
+    /// Creates fresh communicators for all groups in use.
     pub(super) fn connect(&self, backend: &mut dyn Backend) -> Result<()> {
         let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
         used.iter().try_for_each(|number| backend.connect(*number, &self.request.plan.groups[*number]))
     }
 
-    /// One case of one replicate, from the question whether there is time for it to its line in the record, which `look` sees
-    /// before it is written, together with what sampling took.
+    /// Measures one case of one replicate, from the check of the time limit to its line in the record. Before the line
+    /// is written, `observe` gets it together with the duration of sampling.
     pub(super) fn measure_one(
         &self,
         backend: &mut dyn Backend,
         time: &mut Timekeeping,
-        (place, settings): (Place, &RunSettings),
-        look: &mut dyn FnMut(&mut CaseLine, Seconds),
+        (slot, settings): (CaseSlot, &RunSettings),
+        observe: &mut dyn FnMut(&mut CaseLine, Seconds),
         (journal, tally): (&mut SharedJournal, &mut Tally),
     ) -> Result<()> {
         let world = self.world;
-        let Some(work) = self.begin(place, settings)? else {
+        let Some(work) = self.begin(slot, settings)? else {
             tally.out_of_time = true;
             return Ok(());
         };
         time.clock.resynchronise(world)?;
         let before = devices::before(backend);
-        let (mut line, sampling) = self.case_line(backend, time, (place, settings))?;
+        let (mut line, sampling) = self.case_line(backend, time, (slot, settings))?;
         tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
         tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
-        look(&mut line, sampling);
+        observe(&mut line, sampling);
         journal.write(world, || Line::Case(Box::new(line)))?;
         self.signals.done(&work);
-        let named = ((self.first_case + place.case) as u32, place.replicate);
-        devices::after(world, backend, before, named, journal)?;
+        let named = ((self.first_case + slot.case) as u32, slot.replicate);
+        devices::record_changes(world, backend, before, named, journal)?;
         tally.signal = self.signals.agreed(world)?;
         Ok(())
     }
 
-    /// What is left of a replicate, in its order.
-    fn missing(&self, replicate: u32) -> Vec<Place> {
+    /// The cases of a replicate that are still to be measured, in its order.
+    fn missing(&self, replicate: u32) -> Vec<CaseSlot> {
         let order = self.order(replicate);
-        let places = (0u32..).zip(order).map(|(position, case)| Place { case, replicate, position });
-        places.filter(|place| !self.kept.has_case(self.first_case + place.case, replicate)).collect()
+        let slots = (0u32..).zip(order).map(|(position, case)| CaseSlot { case, replicate, position });
+        slots.filter(|slot| !self.completed.has_case(self.first_case + slot.case, replicate)).collect()
     }
 
     /// The order of the cases in a replicate.
@@ -159,22 +159,23 @@ impl Steps<'_> {
     }
 
     /// Begins a case, if there is time for it.
-    fn begin(&self, place: Place, settings: &RunSettings) -> Result<Option<Work>> {
-        let estimate = estimated_case_seconds(self.planned[place.case].case, settings);
+    fn begin(&self, slot: CaseSlot, settings: &RunSettings) -> Result<Option<Work>> {
+        let estimate = estimated_case_seconds(self.planned[slot.case].case, settings);
         self.signals.begin(self.world, estimate)
     }
 
-    /// One case: bound, measured, described. What cannot be run is skipped, what does not fit fails, both with the reason.
+    /// Computes the bound of a case, measures it and builds its line. A case that cannot run is skipped, one that does
+    /// not fit into memory fails, both with the reason.
     fn case_line(
         &self,
         backend: &mut dyn Backend,
         time: &Timekeeping,
-        (place, settings): (Place, &RunSettings),
+        (slot, settings): (CaseSlot, &RunSettings),
     ) -> Result<(CaseLine, Seconds)> {
         let request = self.request;
-        let without_numbers = |outcome| Ok((self.line_without_numbers(place, outcome), Seconds(0.0)));
+        let without_numbers = |outcome| Ok((self.line_without_numbers(slot, outcome), Seconds(0.0)));
         assert_ne!(request.injected_panic, Some(self.world.process()), "requested by --inject-panic");
-        let planned = &self.planned[place.case];
+        let planned = &self.planned[slot.case];
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
             Err(reason) => return without_numbers(Outcome::Waived { reason: reason.clone() }),
@@ -193,15 +194,16 @@ impl Steps<'_> {
             injected_delay: request.injected_delay,
             completion_deadline: request.watch.timeout().map_or_else(
                 || DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
-                |timeout| request.watch.patience(timeout),
+                |timeout| request.watch.local_timeout(timeout),
             ),
         };
-        request.watch.begin(|| self.activity(place, deadline));
+        request.watch.begin(|| self.activity(slot, deadline));
         let binding = binding(request, planned.case, geometry);
-        if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
+        if let Some(reason) = common_skip_reason(self.world, backend.waiver(&binding))? {
             return without_numbers(Outcome::Waived { reason });
         }
-        // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
+        // Nothing is enqueued before all ranks have their buffers: the others would wait for a rank that failed to
+        // allocate.
         let bound = backend.bind(&binding);
         let mut call = match agree(self.world, bound) {
             Ok(call) => request.watch.call(call, deadline),
@@ -212,33 +214,32 @@ impl Steps<'_> {
         };
         let result = measure_case(&context, call.as_mut(), planned.case)?;
         let sampling = result.sampling;
-        Ok((self.line_of(result, place), sampling))
+        Ok((self.line_of(result, slot), sampling))
     }
 
-    fn activity(&self, place: Place, deadline: Duration) -> Activity {
-        let case = self.planned[place.case].case;
-        let (number, of) = (self.first_case + place.case + 1, self.first_case + self.planned.len());
-        let name = format!("case {number} of {of}, replicate {}", place.replicate);
-        // First all get their buffers and fill them.
+    fn activity(&self, slot: CaseSlot, deadline: Duration) -> Activity {
+        let case = self.planned[slot.case].case;
+        let (number, of) = (self.first_case + slot.case + 1, self.first_case + self.planned.len());
+        let name = format!("case {number} of {of}, replicate {}", slot.replicate);
+        // All ranks allocate and fill their buffers first.
         let deadline = deadline.max(SETUP_DEADLINE);
         Activity::case(name, case, self.request.plan.groups_of(case), self.world.process(), deadline)
     }
 
-    fn line_without_numbers(&self, place: Place, outcome: Outcome) -> CaseLine {
-        self.line_of(CaseResult::without_numbers(outcome, 0), place)
+    fn line_without_numbers(&self, slot: CaseSlot, outcome: Outcome) -> CaseLine {
+        self.line_of(CaseResult::without_numbers(outcome, 0), slot)
     }
 
-    fn line_of(&self, result: CaseResult, place: Place) -> CaseLine {
-        let case = self.planned[place.case].case;
+    fn line_of(&self, result: CaseResult, slot: CaseSlot) -> CaseLine {
+        let case = self.planned[slot.case].case;
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(self.request.plan.groups_of(case), &result));
-        let line =
-            result.into_line((self.first_case + place.case) as u32, case.name(), place.replicate, place.position);
+        let line = result.into_line((self.first_case + slot.case) as u32, case.name(), slot.replicate, slot.position);
         CaseLine { pairs: pairs.map(Box::new), ..line }
     }
 }
 
-/// A reason that any rank has is everybody's: that of the lowest rank which has one.
-fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
+/// If any rank has a reason to skip, all get the reason of the lowest such rank.
+fn common_skip_reason(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
     let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
     world.all_min(&mut lowest)?;
     if lowest[0].value > 0.0 {
@@ -250,7 +251,7 @@ fn waived_by_any(world: &dyn World, mine: Option<String>) -> Result<Option<Strin
     Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
 }
 
-/// The pairs of a round with the times of the slower rank of each; without numbers where the result has none.
+/// The pairs of a round with the times of the slower rank of each; without numbers if the result has none.
 fn pair_times(groups: &Groups, result: &CaseResult) -> PairTimes {
     let mut columns = PairTimes::default();
     let by_rank: HashMap<u32, &RankTimes> = result.rank_times.iter().map(|times| (times.rank, times)).collect();
@@ -267,7 +268,7 @@ fn pair_times(groups: &Groups, result: &CaseResult) -> PairTimes {
     columns
 }
 
-/// The order of the cases in a replicate: shuffled, so that what drifts with time does not fall on the same cases.
+/// The order of the cases in a replicate: shuffled, so that slow drift does not always affect the same cases.
 fn order(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..cases).collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
@@ -275,7 +276,7 @@ fn order(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
     order
 }
 
-/// The order of the rows of a table: what stands in one part of it together, and in it as in the plan.
+/// The order of the rows of a table: sorted by table, and within a table as in the plan.
 fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
     let part = |case: usize| {
         let case = planned[case].case;

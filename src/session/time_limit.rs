@@ -1,6 +1,6 @@
-//! The time that a run may take: nothing is begun that would not be done by then.
+//! The time limit of a run: no work is started that would not finish in time.
 //!
-//! Process 0 decides, by its own clock, and tells the others.
+//! Process 0 decides by its own clock and broadcasts the decision.
 
 use crate::error::Result;
 use crate::units::Seconds;
@@ -9,50 +9,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Kept back for the end line, the last bytes to the disk and the end of MPI: this share of the limit, and at most so long.
+/// Reserved for the end line, flushing to disk and finalising MPI: this share of the limit, at most this long.
 const RESERVE: (f64, Duration) = (0.05, Duration::from_secs(5));
 
-/// When a run must be over.
+/// Deadline of a run.
 #[derive(Clone, Debug)]
 pub struct TimeLimit {
     limit: Seconds,
     deadline: Instant,
-    /// How much longer than estimated the slowest piece of work took, in thousandths; never below 1000.
+    /// Largest ratio of actual to estimated duration so far, in thousandths; at least 1000.
     slowness: Arc<AtomicU64>,
 }
 
-/// A piece of work that was begun.
+/// Work in progress.
 pub(super) struct Begun {
     estimate: Seconds,
     at: Instant,
 }
 
 impl TimeLimit {
-    /// A limit that counts from a moment that has passed.
+    /// A limit that counts from an earlier moment.
     pub fn of(limit: Seconds, begun: Instant) -> TimeLimit {
         let usable = (limit.0 - (limit.0 * RESERVE.0).min(RESERVE.1.as_secs_f64())).max(0.0);
-        // A limit of centuries is none.
+        // A limit of centuries counts as none.
         let deadline = Duration::try_from_secs_f64(usable).ok().and_then(|usable| begun.checked_add(usable));
         let deadline = deadline.unwrap_or_else(|| begun + Duration::from_secs(1 << 32));
         TimeLimit { limit, deadline, slowness: Arc::new(AtomicU64::new(1000)) }
     }
 
-    /// As it was requested.
+    /// The limit as requested.
     pub fn limit(&self) -> Seconds {
         self.limit
     }
 
-    /// Begins a piece of work, if there is time for it; the same on every process.
+    /// Begins work if it fits into the time limit; the same on every process.
     pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Begun>> {
         let mut enough = [u64::from(self.has_time_for(estimate, Instant::now()))];
         world.broadcast_u64(&mut enough)?;
         Ok((enough[0] == 1).then(|| Begun { estimate, at: Instant::now() }))
     }
 
-    /// Learns from a piece of work that is done.
+    /// Updates the estimate with the actual duration of completed work.
     pub(super) fn done(&self, work: &Begun) {
         let ratio = work.at.elapsed().as_secs_f64() / work.estimate.0.max(1e-3);
-        // Beyond a thousandfold it says more of the estimate than of the machine.
+        // A ratio over 1000 says more about the estimate than about the machine.
         self.slowness.fetch_max((ratio.clamp(1.0, 1000.0) * 1000.0) as u64, Ordering::Relaxed);
     }
 
@@ -72,7 +72,7 @@ mod tests {
         let begun = Instant::now();
         let limit = TimeLimit::of(Seconds(100.0), begun);
         let after = |seconds| begun + Duration::from_secs(seconds);
-        // 5 s are kept back.
+        // 5 s are reserved.
         for (passed, estimate, fits) in
             [(0, 94.0, true), (0, 95.5, false), (90, 4.0, true), (90, 6.0, false), (95, 0.0, false), (200, 0.0, false)]
         {

@@ -1,4 +1,4 @@
-//! The common clock of a run's cases: established before the first, told of in the record then and after the last.
+//! The common clock of a run's cases: established before the first case, and recorded then and after the last one.
 
 use super::SharedJournal;
 use crate::backend::Backend;
@@ -7,7 +7,7 @@ use crate::measure::CommonClock;
 use crate::record::line::{ClockMethod, ClockMoment, Line};
 use crate::world::World;
 
-/// The clock that cases are started by.
+/// The clock for starting cases.
 pub(super) struct Timekeeping<'a> {
     pub clock: CommonClock<'a>,
     /// How isolated iterations are started together.
@@ -16,13 +16,14 @@ pub(super) struct Timekeeping<'a> {
     pub resolution: u64,
 }
 
-/// This process's clock. One process playing all ranks has one clock; it is the backend's own, and nothing is compared with it.
+/// This process's clock. A process that simulates all ranks uses the clock of its backend, which is compared with no
+/// other.
 pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
     if backend.facts().virtual_clock { || 0 } else { crate::host_clock::now_nanoseconds }
 }
 
 impl<'a> Timekeeping<'a> {
-    /// Compares the clocks, and writes down how well they agree.
+    /// Compares the clocks, and records their agreement.
     pub(super) fn begin(
         world: &dyn World,
         backend: &dyn Backend,
@@ -36,7 +37,7 @@ impl<'a> Timekeeping<'a> {
         Ok(time)
     }
 
-    /// Compares them once more.
+    /// Compares and records them again.
     pub(super) fn end(mut self, world: &dyn World, journal: &mut SharedJournal) -> Result<()> {
         self.clock.resynchronise(world)?;
         self.write(world, ClockMoment::End, journal)

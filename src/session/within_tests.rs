@@ -1,4 +1,4 @@
-//! A budget for all cases on the simulated backend, whose clock is virtual.
+//! Tests of a budget for all cases on the simulated backend, whose clock is virtual.
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
@@ -41,11 +41,11 @@ fn request(within: f64, precision: f64, folder: &Path) -> Request {
 
 fn measured(within: f64, precision: f64) -> (Record, Vec<Line>) {
     let folder = tempfile::tempdir().unwrap();
-    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let received = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let request = Request {
         listener: Listener::new({
-            let heard = std::sync::Arc::clone(&heard);
-            move |line| heard.lock().unwrap().push(line.clone())
+            let received = std::sync::Arc::clone(&received);
+            move |line| received.lock().unwrap().push(line.clone())
         }),
         ..request(within, precision, folder.path())
     };
@@ -53,12 +53,12 @@ fn measured(within: f64, precision: f64) -> (Record, Vec<Line>) {
     let end = run(&SoloWorld, &mut backend, &request, &Signals::default()).unwrap();
     assert_eq!(end.exit_code, 0);
     drop(request.listener);
-    let lines = std::mem::take(&mut *heard.lock().unwrap());
+    let lines = std::mem::take(&mut *received.lock().unwrap());
     (Record::read(&request.record).unwrap(), lines)
 }
 
 #[test]
-fn every_case_is_measured_however_short_the_time_is_and_a_longer_replicate_stands_in_for_a_shorter_one() {
+fn every_case_is_measured_in_any_time_and_longer_replicates_replace_shorter_ones() {
     for (within, precision) in [(1e-9, 0.02), (0.5, 1e-6), (5.0, 0.02)] {
         let (record, lines) = measured(within, precision);
         let mut replicates = vec![Vec::new(); record.plan.cases.len()];
@@ -67,9 +67,10 @@ fn every_case_is_measured_however_short_the_time_is_and_a_longer_replicate_stand
         }
         assert!(replicates.iter().all(|replicates| !replicates.is_empty()), "within {within} s: {replicates:?}");
         for line in lines.iter().filter_map(|line| if let Line::Case(case) = line { Some(case) } else { None }) {
-            let gone = !record.cases.iter().any(|kept| (kept.case, kept.replicate) == (line.case, line.replicate));
+            let is_replaced =
+                !record.cases.iter().any(|other| (other.case, other.replicate) == (line.case, line.replicate));
             assert!(
-                !gone || line.stop == Some(crate::record::line::StopReason::Budget),
+                !is_replaced || line.stop == Some(crate::record::line::StopReason::Budget),
                 "only what was cut short is replaced"
             );
         }
@@ -78,7 +79,7 @@ fn every_case_is_measured_however_short_the_time_is_and_a_longer_replicate_stand
 }
 
 #[test]
-fn a_listener_hears_every_line_of_the_record_in_its_order() {
+fn a_listener_receives_every_line_of_the_record_in_order() {
     let (record, lines) = measured(0.2, 0.02);
     assert!(matches!(lines[..2], [Line::Header(_), Line::Plan(_)]) && matches!(lines.last(), Some(Line::End(_))));
     assert_eq!(Record::from_lines(lines).unwrap().cases, record.cases);
@@ -93,6 +94,6 @@ fn the_last_round_goes_in_the_order_of_the_rows() {
         .filter(|case| case.replicate == 1)
         .map(|case| (case.name.contains("isolated"), case.case))
         .collect();
-    // Both cadences of a call stand side by side in the plan, and in two parts of the table.
+    // Both cadences of a call are adjacent in the plan, and in two different tables.
     assert!(last.len() > 1 && last.is_sorted(), "{last:?}");
 }

@@ -1,4 +1,4 @@
-//! What a rank is at, in words and numbers that go into a report.
+//! The current activity of a rank, in the form used by a report.
 
 use crate::layout::Groups;
 use crate::progress::NO_GROUP;
@@ -6,27 +6,27 @@ use crate::record::hang_line::HungActivity;
 use crate::workload::Case;
 use std::time::Duration;
 
-/// A stretch of the run that all ranks go through together.
+/// A phase of the run that all ranks execute together.
 #[derive(Clone, Debug)]
 pub struct Activity {
-    /// What it is.
+    /// Description for the report.
     pub facts: HungActivity,
     /// This rank's group in it, by index.
     pub group: u32,
-    /// How long a rank may stay where it is.
+    /// How long a rank may stay in an operation.
     pub deadline: Duration,
-    /// Of a replay: what its ops are, by index.
+    /// Names of a replay's ops, by index.
     pub ops: Vec<String>,
 }
 
 impl Activity {
-    /// Something that has only a name.
+    /// An activity that has only a name.
     pub fn named(name: impl Into<String>, deadline: Duration) -> Activity {
         let facts = HungActivity { name: name.into(), ..HungActivity::default() };
         Activity { facts, group: NO_GROUP, deadline, ops: Vec::new() }
     }
 
-    /// A case of a plan, as one rank sees it.
+    /// A case of a plan, from the view of one rank.
     pub fn case(name: String, case: &Case, groups: &Groups, rank: u32, deadline: Duration) -> Activity {
         let op = &case.op;
         let facts = HungActivity {

@@ -1,39 +1,39 @@
-//! How long a rank may stay where it is, where the user has not said. Pure.
+//! Default deadlines for how long a rank may stay in one operation. Pure functions.
 //!
-//! A deadline guards against what never ends, not against what is slow: a rank that is ten times slower than the others must
-//! not trip it. So it is many times what is expected, and never short.
+//! A deadline is for detecting hangs, not slowness: a rank that is ten times slower than the others must not trigger
+//! it. So it is many times the expected time, and never short.
 
 use crate::units::Seconds;
 use crate::workload::{Case, ProductShape};
 use std::time::Duration;
 
-/// Before and after the cases: starting many ranks takes its time.
+/// Deadline before and after the cases: starting many ranks takes time.
 pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
-/// No call and no wait for others has less.
+/// Minimum deadline of a call or a wait.
 const SHORTEST: Duration = Duration::from_secs(30);
-/// So many times what a call takes, or is expected to take.
+/// Multiple of the expected or measured time of a call.
 const FACTOR: f64 = 20.0;
-/// What a slow host does, for what has not been measured yet.
+/// Pessimistic speed of a host, used before anything is measured.
 const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
 const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 1e9;
 
-/// Of a case before anything of it is measured: filling its buffers and its first call.
+/// Deadline of a case before its first measurement: filling its buffers and its first call.
 pub fn deadline_of_case(case: &Case) -> Duration {
     of_seconds(case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND)
 }
 
-/// Of a matrix product.
+/// Deadline of a matrix product.
 pub fn deadline_of_product(shape: &ProductShape) -> Duration {
     let operations = 2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64;
     SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))
 }
 
-/// Of a replay whose rank computes for so long: others may wait for all of it.
+/// Deadline of a replay with this much computation per rank: other ranks may wait for all of it.
 pub fn deadline_of_replay(computing: Seconds) -> Duration {
     of_seconds(computing.0)
 }
 
-/// Once it is known what a call takes.
+/// Deadline once the time of a call is known.
 pub(super) fn deadline_as_measured(call: Duration) -> Duration {
     of_seconds(call.as_secs_f64())
 }

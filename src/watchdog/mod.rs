@@ -1,9 +1,9 @@
-//! Who holds the others up, said by a watchdog that stands beside MPI and not in it.
+//! Detects hangs, with a watchdog that runs outside of MPI and reports which ranks block the others.
 //!
-//! Every rank stores how far it has come in a cell ([`crate::progress`]). A thread of each rank reads the cell and tells the
-//! collector of its host, a small process that outlives any rank; the collectors tell the first, on the host of rank 0. When a
-//! rank stays where it is for longer than its deadline, or dies, the first collector asks everybody, reports, and has all ranks
-//! ended. Read on in `collector`; who begins the watch is in `start`.
+//! Every rank stores its progress in a cell ([`crate::progress`]). A thread of each rank reads the cell and reports to
+//! the collector of its host, a small process that outlives the ranks; the collectors report to the first one, on the
+//! host of rank 0. When a rank stays in an operation for longer than its deadline, or dies, the first collector queries
+//! all ranks, writes a report, and ends all ranks. Continue with `collector`; `start` starts the watchdog.
 
 mod activity;
 pub mod collector;
@@ -25,13 +25,13 @@ use reporter::Reporter;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Set in the environment of a process that is to be a host's collector and no rank, to the mark of the launch where it has one.
+/// Set in the environment of a collector process, to the marker of the launch if there is one.
 pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
 
-/// Marks every process of a launch in its environment, but for the collectors.
+/// Marks every process of a launch in its environment, except for the collectors.
 pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
 
-/// The watch over this process's rank; of none where a run is not watched.
+/// The watchdog of this process's rank; empty if it is disabled.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     reporter: Option<Arc<Reporter>>,
@@ -39,8 +39,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nobody watches. The deadline that a user gave is then for those who can give up a call by themselves.
-    pub fn of_nobody(timeout: Option<Duration>) -> Watch {
+    /// A disabled watchdog. The user's timeout is then used by operations that can give up by themselves.
+    pub fn disabled(timeout: Option<Duration>) -> Watch {
         Watch { reporter: None, timeout }
     }
 
@@ -48,25 +48,25 @@ impl Watch {
         Watch { reporter: Some(reporter), timeout }
     }
 
-    /// How long to wait for something that is to be given up at a deadline: where the run is watched, so long that the watchdog,
-    /// who can say who is missing, comes first.
-    pub fn patience(&self, deadline: Duration) -> Duration {
+    /// How long to wait for an operation that gives up at a deadline: if the watchdog is active, long enough that it
+    /// acts first, since it can name the missing rank.
+    pub fn local_timeout(&self, deadline: Duration) -> Duration {
         if self.reporter.is_some() { deadline * 2 } else { deadline }
     }
 
-    /// What comes next, the same on every rank. Outside of timed loops.
+    /// Starts the next activity, which is the same on every rank. Must be called outside of timed loops.
     pub fn begin(&self, activity: impl FnOnce() -> Activity) {
         if let Some(reporter) = &self.reporter {
             reporter.begin(activity());
         }
     }
 
-    /// The control plane, watched.
+    /// Wraps the control plane with progress reports.
     pub fn world<'a>(&self, world: &'a dyn World) -> WatchedWorld<'a> {
         WatchedWorld::new(world, self.progress())
     }
 
-    /// A bound call, watched: how long it may take, until it is known how long it does.
+    /// Wraps a bound call with progress reports. `deadline` applies until the time of the call is known.
     pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadline: Duration) -> Box<dyn Call + 'b> {
         match &self.reporter {
             Some(reporter) => {
@@ -77,32 +77,32 @@ impl Watch {
         }
     }
 
-    /// The cell, for whoever stores finer steps than calls.
+    /// The progress cell, for finer steps than calls.
     pub fn progress(&self) -> Option<Arc<Progress>> {
         self.reporter.as_ref().map(|reporter| reporter.progress())
     }
 
-    /// The deadline that a user gave, for everything.
+    /// The user's deadline for everything.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// The device of this rank, as reports should name it.
+    /// Sets the name of this rank's device in reports.
     pub fn device(&self, name: &str) {
         if let Some(reporter) = &self.reporter {
             reporter.device(name);
         }
     }
 
-    /// Asked by rank 0 before it calls its run complete. Returns where it is; never returns where the run is being ended, so that
-    /// nothing that looks like a normal ending can follow.
+    /// Called by rank 0 before it records its run as complete. Does not return if the run is being ended, so that no
+    /// normal ending can follow.
     pub fn conclude(&self) {
         if let Some(reporter) = &self.reporter {
             reporter.conclude();
         }
     }
 
-    /// The last word of this rank: it ends in order, with this exit code, and where that is not 0, why.
+    /// Reports that this rank ends normally with this exit code; if it is not 0, `why` gives the reason.
     pub fn leave(&self, exit_code: i32, why: &str) {
         if let Some(reporter) = &self.reporter {
             reporter.leave(exit_code, why);

@@ -1,8 +1,9 @@
-//! The watchdog's thread in a rank: tells the collector of its host how far the rank has come, and ends the rank when told to.
+//! The watchdog's thread in a rank: reports the rank's progress to the collector of its host, and ends the rank on
+//! request.
 
 use super::activity::Activity;
-use super::collector::say;
-use super::wire::{Frame, LONGEST_FRAME_BYTES, RankState};
+use super::collector::print_message;
+use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use crate::host_clock;
 use crate::progress::{Doing, Progress, Shown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,26 +14,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From one heartbeat to the next. All ranks of a host send theirs at the same moments: whoever is interrupted holds up the others, and
-/// so they are held up once and not one after the other.
+/// Interval of heartbeats. All ranks of a host send theirs at the same time: each interruption delays all ranks, so
+/// they are interrupted together and not one after the other.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
-/// Activities that a busy collector may be behind.
-const MOST_ACTIVITIES: usize = 64;
-/// How long rank 0 waits to hear whether its run may be called complete.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// Ops of a replay whose names are kept.
-const MOST_OPS: usize = 4096;
+/// Maximum number of activities that wait to be sent.
+const MAX_ACTIVITIES: usize = 64;
+/// How long rank 0 waits for the permission to record its run as complete.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of ops of a replay whose names are stored.
+const MAX_OPS: usize = 4096;
 
 /// Ends the whole launch with an exit code.
 pub type EndLaunch = fn(i32) -> !;
 
-/// What the thread and the measuring thread share.
+/// State shared by this thread and the measuring thread.
 pub(super) struct Reporter {
     rank: u32,
     progress: Arc<Progress>,
     activities: Mutex<Activities>,
     connection: Mutex<TcpStream>,
-    standing: Mutex<Standing>,
+    run_state: Mutex<RunState>,
     changed: Condvar,
     signal: Arc<AtomicUsize>,
 }
@@ -40,37 +41,37 @@ pub(super) struct Reporter {
 #[derive(Default)]
 struct Activities {
     begun: u64,
-    unsaid: VecDeque<(u64, String)>,
+    unsent: VecDeque<(u64, String)>,
     ops: Vec<String>,
 }
 
-/// What the first collector has said of the run.
+/// State of the run according to the first collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum RunState {
     Watched,
-    /// It may be called complete.
+    /// It may be recorded as complete.
     Concluded,
     /// It is being ended.
     Aborted,
-    /// Nobody watches any more.
+    /// The collector is gone.
     Unwatched,
-    /// The rank has taken its leave.
+    /// The rank has ended normally.
     Left,
 }
 
 impl std::fmt::Debug for Reporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the watch over rank {}", self.rank)
+        write!(f, "Reporter of rank {}", self.rank)
     }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is inside holds after every single store, also if a thread panicked in between.
+    // Every single store leaves a valid state, also if a thread panicked in between.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reporter {
-    /// Starts the thread. `signal` is the number of the signal that asked this process to stop, or 0.
+    /// Starts the thread. `signal` is the number of the received stop signal, or 0.
     pub(super) fn start(
         rank: u32,
         progress: Progress,
@@ -84,11 +85,11 @@ impl Reporter {
             progress: Arc::new(progress),
             activities: Mutex::default(),
             connection: Mutex::new(connection),
-            standing: Mutex::new(Standing::Watched),
+            run_state: Mutex::new(RunState::Watched),
             changed: Condvar::new(),
             signal,
         });
-        let mut thread = Listening::new(Arc::clone(&reporter), incoming, end_launch);
+        let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, end_launch);
         std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
         Ok(reporter)
     }
@@ -102,18 +103,18 @@ impl Reporter {
         let mut activities = locked(&self.activities);
         activities.begun += 1;
         let number = activities.begun;
-        if activities.unsaid.len() == MOST_ACTIVITIES {
-            activities.unsaid.pop_front();
+        if activities.unsent.len() == MAX_ACTIVITIES {
+            activities.unsent.pop_front();
         }
-        activities.unsaid.push_back((number, text));
-        activity.ops.truncate(MOST_OPS);
+        activities.unsent.push_back((number, text));
+        activity.ops.truncate(MAX_OPS);
         activities.ops = activity.ops;
         drop(activities);
         self.progress.begin(activity.group, activity.deadline);
     }
 
     pub(super) fn device(&self, name: &str) {
-        // A collector that is gone is noticed with the next heartbeat.
+        // A lost collector is noticed at the next heartbeat.
         let _ = self.send(&[Frame::Device(self.rank, name.to_owned())]);
     }
 
@@ -121,38 +122,38 @@ impl Reporter {
         if self.send(&[Frame::Conclude]).is_err() {
             return;
         }
-        let deadline = Instant::now() + ANSWER_PATIENCE;
-        let mut standing = locked(&self.standing);
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let mut run_state = locked(&self.run_state);
         loop {
-            match *standing {
-                Standing::Concluded | Standing::Unwatched | Standing::Left => return,
-                // Being ended: this thread does nothing any more.
-                Standing::Aborted => loop {
-                    standing = self.changed.wait(standing).unwrap_or_else(PoisonError::into_inner);
+            match *run_state {
+                RunState::Concluded | RunState::Unwatched | RunState::Left => return,
+                // The run is being ended: this thread must not continue.
+                RunState::Aborted => loop {
+                    run_state = self.changed.wait(run_state).unwrap_or_else(PoisonError::into_inner);
                 },
-                Standing::Watched => {}
+                RunState::Watched => {}
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                say(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
+                print_message(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
                 return;
             }
-            standing = self.changed.wait_timeout(standing, left).unwrap_or_else(PoisonError::into_inner).0;
+            run_state = self.changed.wait_timeout(run_state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     pub(super) fn leave(&self, exit_code: i32, why: &str) {
-        let mut standing = locked(&self.standing);
-        if *standing == Standing::Watched || *standing == Standing::Concluded {
-            *standing = Standing::Left;
-            drop(standing);
-            // Whoever cannot be reached has gone before.
+        let mut run_state = locked(&self.run_state);
+        if *run_state == RunState::Watched || *run_state == RunState::Concluded {
+            *run_state = RunState::Left;
+            drop(run_state);
+            // An unreachable collector has ended already.
             let _ = self.send(&[Frame::Left(self.rank, exit_code, why.to_owned())]);
         }
     }
 
-    fn stand(&self, next: Standing) {
-        *locked(&self.standing) = next;
+    fn set_run_state(&self, next: RunState) {
+        *locked(&self.run_state) = next;
         self.changed.notify_all();
     }
 
@@ -162,11 +163,11 @@ impl Reporter {
         locked(&self.connection).write_all(&bytes)
     }
 
-    /// What the rank does, in words.
+    /// Describes what the rank is doing.
     fn detail(&self, thread: &str) -> String {
         let shown = self.progress.shown();
         let mut text = match Doing(shown.doing) {
-            Doing::ITS_OWN if shown.peer.is_some() => {
+            Doing::OUTSIDE_CALLS if shown.peer.is_some() => {
                 format!("waits for a message of rank {}", shown.peer.unwrap_or_default())
             }
             Doing::COMPUTING => format!("computes (action {} of the replay)", shown.calls),
@@ -188,8 +189,8 @@ impl Reporter {
     }
 }
 
-/// The thread's own part.
-struct Listening {
+/// State of the watchdog thread.
+struct WatchdogThread {
     reporter: Arc<Reporter>,
     incoming: TcpStream,
     received: Vec<u8>,
@@ -197,14 +198,14 @@ struct Listening {
     last: Shown,
     since: Instant,
     beat: Instant,
-    /// What the measuring thread had done when the rank was first seen to stand still; none while it comes on.
+    /// The measuring thread's CPU time when its progress was first seen to stop; none while it makes progress.
     main_thread: Option<MainThread>,
 }
 
-impl Listening {
-    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> Listening {
+impl WatchdogThread {
+    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> WatchdogThread {
         let (now, last) = (Instant::now(), reporter.progress.shown());
-        Listening {
+        WatchdogThread {
             reporter,
             incoming,
             received: Vec::new(),
@@ -217,19 +218,19 @@ impl Listening {
     }
 
     fn run(&mut self) {
-        while self.tell().is_ok() && self.listen().is_ok() {}
-        let standing = *locked(&self.reporter.standing);
-        if standing == Standing::Watched {
+        while self.send_heartbeat().is_ok() && self.listen().is_ok() {}
+        let run_state = *locked(&self.reporter.run_state);
+        if run_state == RunState::Watched {
             let rank = self.reporter.rank;
-            say(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
-            self.reporter.stand(Standing::Unwatched);
+            print_message(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
+            self.reporter.set_run_state(RunState::Unwatched);
         }
     }
 
-    /// Sends a heartbeat, and whatever began since the last.
-    fn tell(&mut self) -> std::io::Result<()> {
+    /// Sends a heartbeat, and all activities since the last.
+    fn send_heartbeat(&mut self) -> std::io::Result<()> {
         let (now, shown) = (Instant::now(), self.reporter.progress.shown());
-        // Whoever was frozen whole, as by a scheduler, did not stand still of itself.
+        // A process that was suspended as a whole, for example by a scheduler, did not stop by itself.
         let gap = now - self.beat;
         if gap > HEARTBEAT * 5 {
             self.since += gap;
@@ -241,7 +242,7 @@ impl Listening {
             self.main_thread = Some(MainThread::now());
         }
         let mut frames: Vec<Frame> = locked(&self.reporter.activities)
-            .unsaid
+            .unsent
             .drain(..)
             .map(|(number, text)| Frame::Activity(number, text))
             .collect();
@@ -257,7 +258,7 @@ impl Listening {
         self.reporter.send(&frames)
     }
 
-    /// Until the next heartbeat.
+    /// Receives frames until the next heartbeat.
     fn listen(&mut self) -> std::io::Result<()> {
         let until = next_heartbeat(host_clock::now_nanoseconds());
         loop {
@@ -273,33 +274,33 @@ impl Listening {
                 Err(cause) => return Err(cause.into()),
                 Ok(_) => {}
             }
-            let mut bytes = [0; LONGEST_FRAME_BYTES];
+            let mut bytes = [0; MAX_FRAME_BYTES];
             let count = self.incoming.read(&mut bytes)?;
             if count == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.received.extend(&bytes[..count]);
-            self.obey()?;
+            self.handle_frames()?;
         }
     }
 
-    fn obey(&mut self) -> std::io::Result<()> {
+    fn handle_frames(&mut self) -> std::io::Result<()> {
         loop {
             match Frame::decode(&self.received) {
                 Ok(Some((frame, taken))) => {
                     self.received.drain(..taken);
                     match frame {
                         Frame::Query => {
-                            self.tell()?;
+                            self.send_heartbeat()?;
                             let (sleeps, does) = self.main_thread.get_or_insert_with(MainThread::now).since();
                             let text = self.reporter.detail(&does);
                             self.reporter.send(&[Frame::Detail(self.reporter.rank, sleeps, text)])?;
                         }
                         Frame::Abort(code) => {
-                            self.reporter.stand(Standing::Aborted);
+                            self.reporter.set_run_state(RunState::Aborted);
                             (self.end_launch)(code);
                         }
-                        Frame::Concluded => self.reporter.stand(Standing::Concluded),
+                        Frame::Concluded => self.reporter.set_run_state(RunState::Concluded),
                         _ => {}
                     }
                 }
@@ -310,7 +311,7 @@ impl Listening {
     }
 }
 
-/// The next whole number of heartbeats on the clock that all processes of the host share.
+/// The next multiple of the heartbeat interval, on the clock that all processes of the host share.
 fn next_heartbeat(now_nanoseconds: u64) -> u64 {
     let period = HEARTBEAT.as_nanos() as u64;
     (now_nanoseconds / period + 1) * period
@@ -320,7 +321,7 @@ fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The processor time of the thread that measures, since the rank was first seen to stand still.
+/// CPU time of the measuring thread when its progress was first seen to stop.
 struct MainThread {
     ticks: u64,
     at_nanoseconds: u64,
@@ -331,7 +332,7 @@ impl MainThread {
         MainThread { ticks: read_stat().map_or(0, |stat| stat.1), at_nanoseconds: host_clock::now_nanoseconds() }
     }
 
-    /// Whether it has slept since, and in words what it has done.
+    /// Whether it has slept since then, and a description of its activity.
     fn since(&self) -> (bool, String) {
         let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
         let elapsed = host_clock::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
@@ -347,13 +348,13 @@ impl MainThread {
     }
 }
 
-/// State and ticks of the first thread of this process.
+/// State and CPU ticks of the main thread of this process.
 fn read_stat() -> Option<(char, u64)> {
     let pid = std::process::id();
     parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
 }
 
-/// The name of the program stands in parentheses, and may hold any character.
+/// The program name is in parentheses, and may contain any character.
 fn parse_stat(text: &str) -> Option<(char, u64)> {
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;

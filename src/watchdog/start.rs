@@ -1,9 +1,10 @@
-//! The beginning of a watch: one collector for each host, every rank connected to its host's, and every collector to the first.
+//! Starts the watchdog: one collector for each host, to which its ranks connect, and a connection from every collector
+//! to the first.
 
 use super::collector::{Config, FirstAnswer, SecondAnswer};
 use super::deadline::SETUP_DEADLINE;
 use super::reporter::{EndLaunch, Reporter};
-use super::wire::{Hello, Speaker, TOKEN_BYTES, Token};
+use super::wire::{Hello, PeerKind, TOKEN_BYTES, Token};
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch};
 use crate::error::{Error, Result};
 use crate::progress::{Fault, Progress};
@@ -17,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// A collector that takes nothing more from its ranks is given up after so long.
-const SENDING_PATIENCE: Duration = Duration::from_secs(2);
+/// How long sending may block before the collector is given up.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a watch needs to know.
+/// Inputs of starting the watchdog.
 pub struct Setup<'a> {
     /// The host of every rank.
     pub hosts: &'a [String],
@@ -28,9 +29,9 @@ pub struct Setup<'a> {
     pub record: PathBuf,
     /// The backend, by name.
     pub backend: &'static str,
-    /// One deadline for everything, in place of those that follow from the cases.
+    /// One deadline for everything, instead of those computed from the cases.
     pub timeout: Option<Duration>,
-    /// The signal that asked this process to stop, or 0.
+    /// Number of the received stop signal, or 0.
     pub signal: Arc<AtomicUsize>,
     /// A rank that misbehaves, for tests.
     pub fault: Option<Fault>,
@@ -38,10 +39,10 @@ pub struct Setup<'a> {
     pub end_launch: EndLaunch,
 }
 
-/// Starts the watch. Called by all ranks.
+/// Starts the watchdog. Collective.
 ///
 /// # Errors
-/// Where a collector cannot be started or reached; the same on every rank.
+/// If a collector cannot be started or reached; the same on every rank.
 pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     let token = shared_token(world)?;
     let nodes = Nodes::of(setup.hosts);
@@ -50,24 +51,25 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     let mut mine = agree(world, Collector::first_of_host(&nodes, me, || config(&setup, &nodes, me, &token)))?;
 
     let answer = mine.as_ref().map(|collector| &collector.answer);
-    let answers = world.gather(&serde_json::to_vec(&answer).map_err(unsayable)?)?;
-    let mut shared = serde_json::to_vec(&Places::of(&answers, &nodes)?).map_err(unsayable)?;
+    let answers = world.gather(&serde_json::to_vec(&answer).map_err(unserialisable)?)?;
+    let mut shared = serde_json::to_vec(&CollectorAddresses::of(&answers, &nodes)?).map_err(unserialisable)?;
     world.broadcast(&mut shared)?;
-    let places: Places = serde_json::from_slice(&shared).map_err(unsayable)?;
+    let addresses: CollectorAddresses = serde_json::from_slice(&shared).map_err(unserialisable)?;
 
-    let met = mine.as_mut().map_or(Ok(()), |collector| collector.meet(&places.first, &setup.hosts[0]));
-    agree(world, met)?;
-    let port = places.ports.get(node as usize).copied().unwrap_or_default();
+    let connected =
+        mine.as_mut().map_or(Ok(()), |collector| collector.connect_to_first(&addresses.first, &setup.hosts[0]));
+    agree(world, connected)?;
+    let port = addresses.ports.get(node as usize).copied().unwrap_or_default();
     let reporter = connect(&setup, me, port, &token);
     let watch = Watch::of(agree(world, reporter)?, setup.timeout);
     watch.begin(|| Activity::named("before the first case", SETUP_DEADLINE));
     Ok(watch)
 }
 
-/// Which ranks share a host.
+/// Hosts of the ranks.
 struct Nodes {
     node_of_rank: Vec<u32>,
-    /// The lowest rank of each.
+    /// The lowest rank of each host.
     first_ranks: Vec<u32>,
 }
 
@@ -85,48 +87,49 @@ impl Nodes {
     }
 }
 
-/// Where the collectors are.
+/// Addresses of the collectors.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Places {
-    /// By host.
+struct CollectorAddresses {
+    /// Port of each host's collector.
     ports: Vec<u16>,
-    /// Where other collectors reach the first.
+    /// Address at which other collectors reach the first.
     first: FirstAnswer,
 }
 
-impl Places {
-    fn of(answers: &[Vec<u8>], nodes: &Nodes) -> Result<Places> {
-        let mut places = Places { ports: Vec::new(), first: FirstAnswer::default() };
+impl CollectorAddresses {
+    fn of(answers: &[Vec<u8>], nodes: &Nodes) -> Result<CollectorAddresses> {
+        let mut addresses = CollectorAddresses { ports: Vec::new(), first: FirstAnswer::default() };
         // Only rank 0 has the answers.
         let first_ranks = if answers.is_empty() { &[][..] } else { &nodes.first_ranks };
         for rank in first_ranks {
-            let answer: Option<FirstAnswer> = serde_json::from_slice(&answers[*rank as usize]).map_err(unsayable)?;
+            let answer: Option<FirstAnswer> =
+                serde_json::from_slice(&answers[*rank as usize]).map_err(unserialisable)?;
             let answer = answer.unwrap_or_default();
-            places.ports.push(answer.port);
+            addresses.ports.push(answer.port);
             if *rank == 0 {
-                places.first = answer;
+                addresses.first = answer;
             }
         }
-        Ok(places)
+        Ok(addresses)
     }
 }
 
-fn unsayable(cause: serde_json::Error) -> Error {
+fn unserialisable(cause: serde_json::Error) -> Error {
     Error::environment(format!("cannot tell where the watchdog is: {cause}"))
 }
 
-/// A word that nobody else can know, the same on every rank.
+/// A random secret, the same on every rank.
 fn shared_token(world: &dyn World) -> Result<Token> {
-    let mut word = vec![0; TOKEN_BYTES];
+    let mut token = vec![0; TOKEN_BYTES];
     let read = match world.process() {
         0 => std::fs::File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut word))
+            .and_then(|mut file| file.read_exact(&mut token))
             .map_err(|cause| Error::environment(format!("cannot read random bytes for the watchdog: {cause}"))),
         _ => Ok(()),
     };
     agree(world, read)?;
-    world.broadcast(&mut word)?;
-    word.try_into().map_err(|_| Error::environment("the watchdog's word was cut on its way"))
+    world.broadcast(&mut token)?;
+    token.try_into().map_err(|_| Error::environment("the watchdog's word was cut on its way"))
 }
 
 fn config(setup: &Setup, nodes: &Nodes, me: u32, token: &Token) -> Config {
@@ -135,7 +138,7 @@ fn config(setup: &Setup, nodes: &Nodes, me: u32, token: &Token) -> Config {
         token: *token,
         node,
         nodes: nodes.first_ranks.len() as u32,
-        // The first needs to name every rank's host, the others only theirs.
+        // The first collector needs every rank's host, the others only their own.
         node_of_rank: if node == 0 { nodes.node_of_rank.clone() } else { Vec::new() },
         hosts: match node {
             0 => nodes.first_ranks.iter().map(|rank| setup.hosts[*rank as usize].clone()).collect(),
@@ -156,7 +159,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// Starts the collector of a host, where this is the lowest rank on it.
+    /// Starts the collector of a host if this is its lowest rank.
     fn first_of_host(nodes: &Nodes, me: u32, config: impl FnOnce() -> Config) -> Result<Option<Collector>> {
         if !nodes.first_ranks.contains(&me) { Ok(None) } else { Collector::start(&config()).map(Some) }
     }
@@ -167,7 +170,8 @@ impl Collector {
             Error::environment(format!("cannot start the watchdog on host {host}: {cause}; --no-watchdog does without"))
         };
         let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
-        // In a process group of its own: launchers end the groups of their ranks, and it must outlive them for a moment.
+        // In its own process group: launchers kill the groups of their ranks, and the collector must outlive them for a
+        // moment.
         let mut child = Command::new(program)
             .env(COLLECTOR_VARIABLE, std::env::var_os(LAUNCH_MARK).unwrap_or_else(|| "1".into()))
             .env_remove(LAUNCH_MARK)
@@ -179,7 +183,7 @@ impl Collector {
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed(&"it has no input"));
         };
-        let mut text = serde_json::to_string(config).map_err(unsayable)?;
+        let mut text = serde_json::to_string(config).map_err(unserialisable)?;
         text.push('\n');
         input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
         let mut output = BufReader::new(output);
@@ -188,8 +192,8 @@ impl Collector {
         Ok(Collector { _child: child, input, output, answer })
     }
 
-    /// Tells it where the first one is, and hears whether that was reached.
-    fn meet(&mut self, first: &FirstAnswer, first_host: &str) -> Result<()> {
+    /// Sends the address of the first collector, and waits until it was reached.
+    fn connect_to_first(&mut self, first: &FirstAnswer, first_host: &str) -> Result<()> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let failed = |cause: &dyn std::fmt::Display| {
             Error::environment(format!(
@@ -198,7 +202,7 @@ impl Collector {
                 first.shown_addresses()
             ))
         };
-        let mut text = serde_json::to_string(first).map_err(unsayable)?;
+        let mut text = serde_json::to_string(first).map_err(unserialisable)?;
         text.push('\n');
         self.input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
         let line = read_line(&mut self.output).map_err(|cause| failed(&cause))?;
@@ -220,10 +224,10 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
     let begin = || -> std::io::Result<Arc<Reporter>> {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         connection.set_nodelay(true)?;
-        connection.set_write_timeout(Some(SENDING_PATIENCE))?;
+        connection.set_write_timeout(Some(SEND_TIMEOUT))?;
         let pid = std::process::id();
         let process_start = super::collector::process_start(pid).unwrap_or(0);
-        connection.write_all(&Hello { speaker: Speaker::Rank(rank), pid, process_start }.encode(token))?;
+        connection.write_all(&Hello { peer_kind: PeerKind::Rank(rank), pid, process_start }.encode(token))?;
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
         progress.set_deadline(SETUP_DEADLINE);
         Reporter::start(rank, progress, connection, Arc::clone(&setup.signal), setup.end_launch)
@@ -251,8 +255,8 @@ mod tests {
         );
         let answer = |port| serde_json::to_vec(&Some(FirstAnswer { port, ..FirstAnswer::default() })).unwrap();
         let none = || b"null".to_vec();
-        let places = Places::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
-        assert_eq!((places.ports, places.first.port), (vec![7, 8, 9], 7));
-        assert!(Places::of(&[], &nodes).unwrap().ports.is_empty(), "from rank 0");
+        let addresses = CollectorAddresses::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
+        assert_eq!((addresses.ports, addresses.first.port), (vec![7, 8, 9], 7));
+        assert!(CollectorAddresses::of(&[], &nodes).unwrap().ports.is_empty(), "from rank 0");
     }
 }

@@ -1,4 +1,5 @@
-//! Calls and control plane with a cell in which they store when they begin and end. What carries them out knows nothing of it.
+//! Wrappers of calls and of the control plane that store their progress in a cell. The wrapped implementations are
+//! unchanged.
 
 use super::deadline::{SETUP_DEADLINE, deadline_as_measured};
 use crate::backend::{Call, Marks, Mismatch};
@@ -10,30 +11,30 @@ use crate::world::{Located, World};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A call that is watched.
+/// A call that reports its progress.
 pub struct WatchedCall<'b> {
     call: Box<dyn Call + 'b>,
     progress: Arc<Progress>,
-    /// Whether `enqueue` returns when the call is done.
+    /// Whether `enqueue` returns only after the call is done.
     blocks: bool,
-    /// Set where the user gave a deadline, which is then not changed.
+    /// Set if the user gave a deadline, which is then not adapted.
     fixed: bool,
-    /// How long a call may take; filling and checking whole buffers have longer.
+    /// Deadline of a call; filling and checking whole buffers have longer ones.
     deadline: Duration,
-    /// Set where the deadline of a call has to be put in force by the next.
+    /// Set if the next call has to restore its deadline.
     relaxed: bool,
     begun: Instant,
     calls: u32,
 }
 
 impl<'b> WatchedCall<'b> {
-    /// Of a call that may take so long; `fixed` where that is not to follow what is measured.
+    /// Wraps a call with a deadline; if `fixed`, the deadline is not adapted to the measured times.
     pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
         let blocks = call.blocks();
         WatchedCall { call, progress, blocks, fixed, deadline, relaxed: true, begun: Instant::now(), calls: 0 }
     }
 
-    /// Ranks do their own work, some longer than others, who then wait for them.
+    /// Computation may take longer on some ranks, for which the others then wait.
     fn relax(&mut self) {
         self.progress.set_deadline(self.deadline.max(SETUP_DEADLINE));
         self.relaxed = true;
@@ -91,7 +92,7 @@ impl Call for WatchedCall<'_> {
         self.progress.finish();
         if !self.fixed && self.calls > 0 {
             let elapsed = self.begun.elapsed();
-            // On a stream nothing is seen to be done before all of it is.
+            // On a stream, completion is visible only for all of the work.
             let unit = if self.blocks { elapsed / self.calls } else { elapsed };
             self.deadline = deadline_as_measured(unit);
             self.progress.set_deadline(self.deadline);
@@ -142,7 +143,7 @@ impl Call for WatchedCall<'_> {
     }
 }
 
-/// The control plane, watched where there is a cell.
+/// The control plane, with progress reports if there is a cell.
 pub struct WatchedWorld<'a> {
     world: &'a dyn World,
     progress: Option<Arc<Progress>>,
@@ -162,7 +163,7 @@ impl<'a> WatchedWorld<'a> {
         done
     }
 
-    /// Messages between two ranks are no steps, because not all ranks send as many.
+    /// Messages between two ranks do not count as steps, because their number differs between ranks.
     fn with_peer<T>(&self, peer: u32, operation: impl FnOnce() -> T) -> T {
         let Some(progress) = &self.progress else { return operation() };
         progress.wait_for(Some(peer));
@@ -213,14 +214,14 @@ mod tests {
     use super::*;
     use crate::world::SoloWorld;
 
-    /// A call that looks at the cell while it is under way.
-    struct Looking {
+    /// A call that reads the cell while it is running.
+    struct ProbingCall {
         progress: Arc<Progress>,
         blocks: bool,
         seen: Vec<(u64, u64)>,
     }
 
-    impl Call for Looking {
+    impl Call for ProbingCall {
         fn fill(&mut self) -> Result<()> {
             Ok(())
         }
@@ -264,7 +265,7 @@ mod tests {
         for (blocks, last_step) in [(true, 6), (false, 2)] {
             let progress = Arc::new(Progress::default());
             progress.begin(0, Duration::from_secs(99));
-            let looking = Looking { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
+            let looking = ProbingCall { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
             let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), Duration::from_secs(99), false);
             call.reserve_marks(2);
             (0..3).for_each(|_| call.enqueue().unwrap());

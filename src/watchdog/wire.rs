@@ -1,100 +1,100 @@
-//! What the parts of a watchdog say to each other over TCP: a greeting, then short frames. Pure: bytes in, facts out.
+//! The watchdog's wire protocol over TCP: a greeting, then short frames. Only encoding and decoding, without I/O.
 //!
-//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever a stranger sends
-//! costs at most the longest frame of memory and ends the connection.
+//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever an
+//! unknown peer sends costs at most the longest frame of memory and ends the connection.
 
 use crate::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
 pub const VERSION: u16 = 2;
-/// Bytes of the word that only processes of this run know.
+/// Bytes of the secret that only processes of this run know.
 pub const TOKEN_BYTES: usize = 32;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + TOKEN_BYTES + 1 + 4 + 4 + 8;
-/// No frame is longer, all in all.
-pub const LONGEST_FRAME_BYTES: usize = 3 + LONGEST_TEXT_BYTES + 16;
-/// Texts are cut to it.
-pub const LONGEST_TEXT_BYTES: usize = 1024;
+/// Maximum length of a frame.
+pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
+/// Longer texts are cut.
+pub const MAX_TEXT_BYTES: usize = 1024;
 const MAGIC: [u8; 4] = *b"CGWD";
 const NONE: u32 = u32::MAX;
 
-/// The word that keeps strangers out, and other runs.
+/// The secret that keeps out unknown peers and other runs.
 pub type Token = [u8; TOKEN_BYTES];
 
-/// Who speaks.
+/// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
-    /// A rank to the collector of its host.
+pub enum PeerKind {
+    /// A rank, to the collector of its host.
     Rank(u32),
-    /// A host's collector to the first.
+    /// A host's collector, to the first collector.
     Host(u32),
 }
 
 /// The first bytes on every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who speaks.
-    pub speaker: Speaker,
-    /// Its process.
+    /// The sending peer.
+    pub peer_kind: PeerKind,
+    /// Its process id.
     pub pid: u32,
-    /// When that process began, as the system counts, so that its number is not taken for another's.
+    /// Start time of the process in clock ticks, so that a reused process id is not mistaken for it.
     pub process_start: u64,
 }
 
-/// Where a rank stands.
+/// Progress and state of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankState {
     /// World rank.
     pub rank: u32,
-    /// What its cell shows.
+    /// Snapshot of its progress cell.
     pub shown: Shown,
-    /// How long it has shown that.
+    /// How long the snapshot has not changed.
     pub stuck_milliseconds: u32,
-    /// How long it may.
+    /// Deadline of the current operation.
     pub deadline_milliseconds: u32,
-    /// How long nothing was heard of it, by its host's collector.
+    /// Time since its last heartbeat, according to its host's collector.
     pub silent_milliseconds: u32,
-    /// It was asked to stop by a signal.
+    /// It received a stop signal.
     pub signalled: bool,
-    /// The system says that its process is stopped.
+    /// Its process is stopped according to the operating system.
     pub stopped: bool,
 }
 
-/// What is said after the greeting.
+/// Messages after the greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Up: where a rank stands; its heartbeat.
+    /// Up: state of a rank; its heartbeat.
     State(RankState),
-    /// Up: a rank's connection ended without a farewell.
+    /// Up: a rank's connection closed without a farewell.
     Closed(u32),
-    /// Up: a rank takes its leave, with its exit code and, where that is not 0, why.
+    /// Up: a rank ends normally, with its exit code and, if that is not 0, the reason.
     Left(u32, i32, String),
-    /// Up: what an activity is, as JSON.
+    /// Up: description of an activity, as JSON.
     Activity(u64, String),
-    /// Up: the answer to a query: whether the thread that measures sleeps, and in words what it does.
+    /// Up: the answer to a query: whether the measuring thread sleeps, and a description of its activity.
     Detail(u32, bool, String),
-    /// Up: the device that a rank works with.
+    /// Up: the device of a rank.
     Device(u32, String),
-    /// Up: rank 0 asks whether the run may be called complete.
+    /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
-    /// Down: everybody says in words what it does.
+    /// Down: all ranks are to describe their activity.
     Query,
-    /// Down: everybody ends, with this exit code.
+    /// Down: all ranks are to end with this exit code.
     Abort(i32),
-    /// Down: it may; from now on nothing is aborted for being late.
+    /// Down: permission granted; from now on no lateness leads to an abort.
     Concluded,
 }
 
-/// Why bytes are no greeting, or no frame.
+/// Malformed greeting or frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Hello {
     /// The bytes.
     pub fn encode(&self, token: &Token) -> Vec<u8> {
-        let (kind, index) = match self.speaker {
-            Speaker::Rank(rank) => (0u8, rank),
-            Speaker::Host(host) => (1, host),
+        let (kind, index) = match self.peer_kind {
+            PeerKind::Rank(rank) => (0u8, rank),
+            PeerKind::Host(host) => (1, host),
         };
         let mut bytes = Vec::with_capacity(HELLO_BYTES);
         bytes.extend(MAGIC);
@@ -107,7 +107,7 @@ impl Hello {
         bytes
     }
 
-    /// Reads a greeting; `None` while bytes are missing. What cannot become one is refused at its first wrong byte.
+    /// Decodes a greeting; `None` while bytes are missing. An invalid one is rejected at its first wrong byte.
     pub fn decode(bytes: &[u8], token: &Token) -> Result<Option<Hello>, Malformed> {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
@@ -117,19 +117,19 @@ impl Hello {
         let mut rest = Reader(&whole[MAGIC.len()..]);
         let version = u16::from_le_bytes(rest.take()?);
         let theirs: Token = rest.take()?;
-        // All bytes are looked at whether or not the first one fits.
+        // Compares all bytes in constant time.
         let different = theirs.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
         if version != VERSION || different != 0 {
             return Err(Malformed);
         }
         let [kind] = rest.take()?;
         let index = rest.u32()?;
-        let speaker = match kind {
-            0 => Speaker::Rank(index),
-            1 => Speaker::Host(index),
+        let peer_kind = match kind {
+            0 => PeerKind::Rank(index),
+            1 => PeerKind::Host(index),
             _ => return Err(Malformed),
         };
-        Ok(Some(Hello { speaker, pid: rest.u32()?, process_start: rest.u64()? }))
+        Ok(Some(Hello { peer_kind, pid: rest.u32()?, process_start: rest.u64()? }))
     }
 }
 
@@ -181,11 +181,11 @@ impl Frame {
         }
     }
 
-    /// Reads the first frame and says how many bytes it took; `None` while bytes are missing.
+    /// Decodes the first frame and its length in bytes; `None` while bytes are missing.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
         let [kind, low, high, ..] = bytes else { return Ok(None) };
         let end = 3 + usize::from(u16::from_le_bytes([*low, *high]));
-        if end > LONGEST_FRAME_BYTES {
+        if end > MAX_FRAME_BYTES {
             return Err(Malformed);
         }
         let Some(payload) = bytes.get(3..end) else { return Ok(None) };
@@ -237,9 +237,9 @@ fn decode_state(rest: &mut Reader) -> Result<RankState, Malformed> {
     })
 }
 
-/// The beginning of a text that fits into a frame.
+/// The longest beginning of a text that fits into a frame.
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_TEXT_BYTES)]
+    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -304,17 +304,17 @@ mod tests {
     fn a_text_is_cut_at_a_character_so_that_no_frame_is_too_long() {
         let mut bytes = Vec::new();
         Frame::Detail(1, false, "é".repeat(3000)).encode(&mut bytes);
-        assert!(bytes.len() <= LONGEST_FRAME_BYTES);
+        assert!(bytes.len() <= MAX_FRAME_BYTES);
         let Ok(Some((Frame::Detail(1, false, text), _))) = Frame::decode(&bytes) else { panic!("does not read") };
-        assert!(text.chars().all(|c| c == 'é') && text.len() == LONGEST_TEXT_BYTES);
+        assert!(text.chars().all(|c| c == 'é') && text.len() == MAX_TEXT_BYTES);
     }
 
     #[test]
-    fn only_who_knows_the_word_of_this_run_is_let_in() {
+    fn only_peers_with_the_secret_of_this_run_are_accepted() {
         let (token, mut other) = ([7; TOKEN_BYTES], [7; TOKEN_BYTES]);
         other[31] = 8;
-        for speaker in [Speaker::Rank(3), Speaker::Host(0)] {
-            let hello = Hello { speaker, pid: 12, process_start: 34 };
+        for peer_kind in [PeerKind::Rank(3), PeerKind::Host(0)] {
+            let hello = Hello { peer_kind, pid: 12, process_start: 34 };
             let bytes = hello.encode(&token);
             assert_eq!(bytes.len(), HELLO_BYTES);
             assert_eq!(Hello::decode(&bytes, &token), Ok(Some(hello)));
@@ -333,7 +333,7 @@ mod tests {
                 prop_assert!(taken <= bytes.len());
                 let mut again = Vec::new();
                 frame.encode(&mut again);
-                prop_assert!(again.len() <= LONGEST_FRAME_BYTES);
+                prop_assert!(again.len() <= MAX_FRAME_BYTES);
             }
             let _ = Hello::decode(&bytes, &[0; TOKEN_BYTES]);
         }

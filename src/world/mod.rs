@@ -1,4 +1,5 @@
-//! The control plane of a launch: who is here, and what everybody must agree on. Never the timed data path.
+//! The control plane of a launch: number of processes, collective exchange and agreement. Never part of the timed data
+//! path.
 
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -12,26 +13,26 @@ pub use crate::sample::Located;
 
 use crate::error::{Error, Result};
 
-/// The processes of one launch. Every method but `rank` and `processes` must be called by all of them, in the same order,
-/// except `send` and `receive`, which pair up.
+/// The processes of one launch. Every method except `rank` and `processes` must be called by all of them, in the same
+/// order, except `send` and `receive`, which pair up.
 ///
-/// A process plays one rank, or, on the simulated backend, a single process plays all of them.
+/// A process runs one rank, or, on the simulated backend, a single process simulates all of them.
 pub trait World {
-    /// This process, 0 being the one that decides, writes and prints.
+    /// Index of this process; process 0 decides, writes and prints.
     fn process(&self) -> u32;
     /// Number of processes.
     fn processes(&self) -> u32;
-    /// Waits until every process is here.
+    /// Waits until every process has called it.
     fn barrier(&self) -> Result<()>;
-    /// Gives process 0's bytes to all.
+    /// Copies process 0's bytes to all.
     fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<()>;
-    /// Gives process 0's numbers to all; the fast form for the timed phases (same length everywhere, no allocation).
+    /// Copies process 0's numbers to all; the fast form for the timed phases (same length everywhere, no allocation).
     fn broadcast_u64(&self, values: &mut [u64]) -> Result<()>;
-    /// Collects every process's bytes at process 0, in process order; empty elsewhere.
+    /// Collects every process's bytes on process 0, in process order; empty elsewhere.
     fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
-    /// Replaces every element by the largest over all processes and its holder (the lower rank on a tie).
+    /// Replaces every element by the largest over all processes and its rank (the lower rank on a tie).
     fn all_max(&self, values: &mut [Located]) -> Result<()>;
-    /// Replaces every element by the smallest over all processes and its holder (the lower rank on a tie).
+    /// Replaces every element by the smallest over all processes and its rank (the lower rank on a tie).
     fn all_min(&self, values: &mut [Located]) -> Result<()>;
     /// Sends one number to a process.
     fn send(&self, process: u32, value: u64) -> Result<()>;
@@ -41,8 +42,8 @@ pub trait World {
     fn abort(&self, exit_code: i32) -> !;
 }
 
-/// Makes one process's trouble everybody's: `Ok` only if every process came with `Ok`, else the error of the first
-/// process that failed, its process number in front, the same everywhere.
+/// Turns one process's error into an error of all: `Ok` only if every process passed `Ok`, else, on every process, the
+/// error of the first process that failed, prefixed with its number.
 pub fn agree<T>(world: &dyn World, mine: Result<T>) -> Result<T> {
     let failed = if mine.is_err() { 1.0 } else { 0.0 };
     let mut worst = [Located { value: failed, rank: world.process() as i32 }];

@@ -4,7 +4,7 @@ use super::{Located, World};
 use crate::error::Result;
 use crate::mpi_call::{self, Communicator};
 
-/// The ranks of an MPI launch, on a communicator of their own.
+/// The ranks of an MPI launch, on a separate communicator.
 pub struct MpiWorld {
     control: Communicator,
 }
@@ -15,7 +15,7 @@ impl MpiWorld {
         Ok(MpiWorld { control: Communicator::world()? })
     }
 
-    /// The lowest rank with which MPI finds shared memory. Collective.
+    /// The lowest rank that shares memory with this one, according to MPI. Collective.
     pub fn shared_memory_leader(&self) -> Result<u32> {
         self.control.shared_memory_leader()
     }

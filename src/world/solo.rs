@@ -3,7 +3,7 @@
 use super::{Located, World};
 use crate::error::{Error, Result};
 
-/// One process and nobody to talk to.
+/// A world of one process, without communication.
 #[derive(Debug, Default)]
 pub struct SoloWorld;
 

@@ -7,7 +7,7 @@ use crate::common;
 use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
 use commgauge::watchdog::collector::{Config, FirstAnswer};
-use commgauge::watchdog::wire::{Frame, Hello, RankState, Speaker, Token};
+use commgauge::watchdog::wire::{Frame, Hello, PeerKind, RankState, Token};
 use common::{signal, wait_until};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -72,9 +72,9 @@ impl Collector {
     }
 }
 
-fn greet(port: u16, speaker: Speaker) -> TcpStream {
+fn greet(port: u16, peer_kind: PeerKind) -> TcpStream {
     let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).expect("it listens");
-    stream.write_all(&Hello { speaker, pid: 0, process_start: 0 }.encode(&TOKEN)).unwrap();
+    stream.write_all(&Hello { peer_kind, pid: 0, process_start: 0 }.encode(&TOKEN)).unwrap();
     stream
 }
 
@@ -91,14 +91,14 @@ fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
 
 /// The ranks of the first host have a connection each.
 fn streams_of_ranks(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
-    (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, Speaker::Rank(rank)), vec![rank])).collect()
+    (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, PeerKind::Rank(rank)), vec![rank])).collect()
 }
 
 /// Those of the others one for each host.
 fn streams_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
     let others = (1..HOSTS).map(|host| {
         let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
-        (greet(answer.hosts_port, Speaker::Host(host)), ranks)
+        (greet(answer.hosts_port, PeerKind::Host(host)), ranks)
     });
     streams_of_ranks(answer).into_iter().chain(others).collect()
 }
@@ -234,11 +234,11 @@ fn strangers_on_the_port_are_shown_out_and_a_rank_still_gets_in() {
         strangers.push(stranger);
     }
     let mut wrong = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let hello = Hello { speaker: Speaker::Rank(0), pid: 0, process_start: 0 };
+    let hello = Hello { peer_kind: PeerKind::Rank(0), pid: 0, process_start: 0 };
     wrong.write_all(&hello.encode(&[8; 32])).unwrap();
     wrong.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert!(matches!(wrong.read(&mut [0]), Ok(0) | Err(_)), "a wrong word opens nothing");
-    let mut rank = greet(port, Speaker::Rank(3));
+    let mut rank = greet(port, PeerKind::Rank(3));
     drop(collector.child.stdin.take());
     // A frame that is none ends the connection of whoever sends it, as if it had died.
     rank.write_all(&[99, 0xff, 0xff, 1, 2, 3]).unwrap();

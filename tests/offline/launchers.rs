@@ -2,7 +2,7 @@
 //! outlives an interrupted launch. Needs Open MPI and MPICH; a launcher that is missing is said and passed over.
 
 use commgauge::launch::{
-    Cause, Death, Ending, Flavor, GRACE, Launcher, Request, Surroundings, Watch, build, deaths, find, host, probe,
+    Cause, Death, Ending, Flavor, GRACE, Launcher, LauncherContext, Request, Watch, build, deaths, find, host, probe,
     supervise,
 };
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Watch for Follow {
 
 fn launchers() -> Vec<Launcher> {
     let found = [Flavor::OpenMpi, Flavor::Mpich].map(|flavor| {
-        let here = Surroundings { in_slurm: false, flavor: Some(flavor) };
+        let here = LauncherContext { in_slurm: false, flavor: Some(flavor) };
         find("auto", here, &probe).map_err(|error| eprintln!("skipped: {error}")).ok()
     });
     found.into_iter().flatten().collect()

@@ -3,7 +3,7 @@
 //! NVML is loaded when it is first requested. Where it is not there, that is said, and nothing is guessed.
 
 use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
-use crate::device_probe::{HELD_BACK, MOST_NVLINKS, NVML_LIBRARY as LIBRARY};
+use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
@@ -48,7 +48,7 @@ impl DeviceReader for NvmlReader {
         let device = self.device()?;
         let cuda = nvml.sys_cuda_driver_version().ok();
         let numa = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", self.pci));
-        let links = (0..MOST_NVLINKS).filter(|link| device.link_wrapper_for(*link).is_active().is_ok()).count() as u32;
+        let links = (0..MAX_NVLINKS).filter(|link| device.link_wrapper_for(*link).is_active().is_ok()).count() as u32;
         Some(DeviceIdentity {
             name: device.name().unwrap_or_default(),
             uuid: self.uuid.clone(),
@@ -65,7 +65,7 @@ impl DeviceReader for NvmlReader {
     fn read(&mut self) -> Option<DeviceState> {
         let device = self.device()?;
         let reasons = device.current_throttle_reasons().ok();
-        let held = |reasons: ThrottleReasons| HELD_BACK.iter().filter(move |(one, _)| reasons.contains(*one));
+        let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
         let active = |link: &u32| device.link_wrapper_for(*link).is_active().is_ok_and(|active| active);
         Some(DeviceState {
             multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
@@ -74,7 +74,7 @@ impl DeviceReader for NvmlReader {
             temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
             throttle_reasons: reasons.into_iter().flat_map(held).map(|(_, name)| (*name).to_owned()).collect(),
             is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
-            nvlinks_active: Some((0..MOST_NVLINKS).filter(active).count() as u32),
+            nvlinks_active: Some((0..MAX_NVLINKS).filter(active).count() as u32),
         })
     }
 }

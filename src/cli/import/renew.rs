@@ -1,20 +1,22 @@
-//! `commgauge import --from commgauge`: records become records of the current version, one for each.
+//! `commgauge import --from commgauge`: converts records to the current version, one file for each.
 
-use super::{ImportCommand, told, unreadable};
+use super::{ImportCommand, bad_line_text, unreadable};
 use crate::error::{Error, Result};
 use crate::interop::{Renewed, read_commgauge};
 use crate::record::{Journal, Line, Record};
 use std::path::{Path, PathBuf};
 
-/// Reads all of them, and writes only when all are sound, or bad lines may be left out.
+/// Reads all records, and writes only if all are valid or bad lines may be left out.
 pub(super) fn execute(command: &ImportCommand) -> Result<i32> {
     let outputs = outputs(command)?;
     let mut renewed = Vec::new();
     for path in &command.files {
         renewed.push((path, read_commgauge(path)?));
     }
-    let bad: Vec<String> =
-        renewed.iter().flat_map(|(path, record)| record.bad_lines.iter().map(|line| told(path, line))).collect();
+    let bad: Vec<String> = renewed
+        .iter()
+        .flat_map(|(path, record)| record.bad_lines.iter().map(|line| bad_line_text(path, line)))
+        .collect();
     if !bad.is_empty() && !command.skip_bad_lines {
         let all = renewed.iter().map(|(_, record)| record.lines.len() + record.bad_lines.len()).sum();
         return Err(unreadable(&bad, all));
@@ -28,7 +30,7 @@ pub(super) fn execute(command: &ImportCommand) -> Result<i32> {
     Ok(0)
 }
 
-/// The file of each record: the one that was named, or in the folder that was named the name that it has.
+/// The output file of each record: the named file, or a file of the same name in the named folder.
 fn outputs(command: &ImportCommand) -> Result<Vec<PathBuf>> {
     if command.files.len() == 1 {
         return Ok(vec![command.output.clone()]);
@@ -55,9 +57,9 @@ fn outputs(command: &ImportCommand) -> Result<Vec<PathBuf>> {
 fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
     let Renewed { mut lines, bad_lines, version, cut_off } = record;
     if let Some(Line::Header(header)) = lines.first_mut() {
-        header.warnings.extend(bad_lines.iter().map(|line| format!("left out: {}", told(path, line))));
+        header.warnings.extend(bad_lines.iter().map(|line| format!("left out: {}", bad_line_text(path, line))));
     }
-    // What was read line by line must be a record as a whole, before anything is written.
+    // Lines that are valid individually must also form a valid record before anything is written.
     let whole = Record::from_lines(lines.iter().cloned())?;
     let mut journal = Journal::create(output)?;
     for line in &lines {

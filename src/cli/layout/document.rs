@@ -1,4 +1,4 @@
-//! A layout as JSON, and the JSON Schema of that. Groups are written one axis at a time and never held all at once.
+//! A layout as JSON, and its JSON Schema. Groups are written one axis at a time and never stored all at once.
 
 use super::overview::{AxisView, Overview, SHOWN};
 use crate::cli::schema::published;
@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 /// Name of the format.
 const FORMAT: &str = "commgauge-layout";
-/// Raised when a field changes its meaning or goes away.
+/// Incremented when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
 /// The groups of every axis of a layout, and how they lie on the nodes.
@@ -59,7 +59,7 @@ pub fn schema() -> Value {
     published(schemars::schema_for!(Document).to_value(), FORMAT, VERSION, &format!("A {FORMAT}, version {VERSION}"))
 }
 
-/// The groups of each axis, made when they are written.
+/// The groups of each axis, computed while they are written.
 struct GroupsOf<'a> {
     layout: &'a Layout,
     axes: &'a [AxisView],
@@ -111,8 +111,8 @@ fn per_axis(of_each: Schema) -> Schema {
     schemars::json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// Puts each key of the two outer objects on a line of its own and everything inside them on that line: a layout of many
-/// ranks would else be millions of lines.
+/// Puts each key of the two outer objects on its own line and everything inside them on the same line: a layout of many
+/// ranks would otherwise be millions of lines.
 #[derive(Default)]
 struct Shallow {
     objects: usize,

@@ -1,8 +1,9 @@
-//! What is shown of a layout: its axes, in order, and how each lies on the nodes. Not how it is written.
+//! The displayed facts of a layout: its axes, in order, and the placement of each on the nodes. Independent of the
+//! output format.
 
 use crate::layout::{Axis, Groups, Layout, Locality};
 
-/// The axes that are shown, in the order of the table.
+/// The displayed axes, in the order of the table.
 pub(super) const SHOWN: [Axis; 10] =
     [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::Dp, Axis::Pp, Axis::Mp, Axis::DpCp, Axis::Edp, Axis::Embedding];
 
@@ -15,8 +16,8 @@ pub(super) struct Overview {
     pub axes: Vec<AxisView>,
 }
 
-/// One axis, without its groups: these are made when they are written, one axis at a time, so that 131,072 ranks need
-/// little memory.
+/// One axis, without its groups: these are computed while they are written, one axis at a time, so that 131,072 ranks
+/// need little memory.
 pub(super) struct AxisView {
     pub axis: Axis,
     pub groups: usize,
@@ -27,8 +28,8 @@ pub(super) struct AxisView {
 }
 
 impl Overview {
-    /// The overview of these axes, or of all where none is named. Tensor parallelism inside experts is among all where its
-    /// groups are others than those of the dense layers.
+    /// The overview of these axes, or of all if none is given. Tensor parallelism inside experts is included if its
+    /// groups differ from those of the dense layers.
     pub fn new(layout: Layout, ranks_per_node: u32, axes: &[Axis]) -> Overview {
         let host_of_rank: Vec<u32> = (0..layout.group_size(Axis::World)).map(|rank| rank / ranks_per_node).collect();
         let is_shown = |axis: &Axis| match axes {
@@ -45,7 +46,7 @@ impl Overview {
         self.host_of_rank.len() as u32
     }
 
-    /// Number of nodes, the last of which may be filled in part.
+    /// Number of nodes; the last one may be partially filled.
     pub fn nodes(&self) -> u32 {
         self.world().div_ceil(self.ranks_per_node)
     }
@@ -65,13 +66,14 @@ impl AxisView {
     }
 }
 
-/// The ranks of a group with a bar where a node ends, such as `0 4 | 8 12`; in the middle of long ones stands `..`.
+/// The ranks of a group with a bar at each node boundary, such as `0 4 | 8 12`; the middle of long groups is replaced
+/// by `..`.
 pub(super) fn group_text(group: &[u32], host_of_rank: &[u32], most_columns: usize) -> String {
     let host = |rank: u32| host_of_rank.get(rank as usize);
     let mut text = String::new();
     let mut previous: Option<u32> = None;
     let tail = group.last().map_or(String::new(), |last| format!(" .. {last}"));
-    // Up to here the text and the elided rest fit together.
+    // Longest prefix that fits together with the elided rest.
     let mut fitting = 0;
     for rank in group {
         match previous {
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_where_nodes_end_and_long_groups_are_elided() {
+    fn bars_mark_node_boundaries_and_long_groups_are_elided() {
         let hosts: Vec<u32> = (0..200).map(|rank| rank / 8).collect();
         for (group, most_columns, expected) in [
             (vec![0, 4, 8, 12], 40, "0 4 | 8 12"),

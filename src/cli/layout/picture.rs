@@ -1,25 +1,25 @@
 //! The picture of a layout: nodes as boxes with their ranks, and under each rank the number of its group on each axis.
 //!
-//! Of many nodes the middle is left out, and said to be.
+//! For many nodes, the middle is omitted with a note.
 
 use super::overview::Overview;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Boxes that are drawn without leaving any out, where one line holds fewer.
-const MOST_BOXES: usize = 4;
+/// Minimum number of boxes before any are omitted, on several lines if necessary.
+const MAX_BOXES: usize = 4;
 /// Columns between boxes.
 const GAP: usize = 2;
-/// In a group of no axis.
+/// Group of a rank that is in no group of the axis.
 const NONE: u32 = u32::MAX;
 
-/// The picture, at most `width` columns wide where a box of one rank is not wider.
+/// The picture, at most `width` columns wide unless a box of one rank is wider.
 pub(super) fn picture(overview: &Overview, width: usize) -> String {
     let rows = rows(overview);
     let canvas = Canvas::new(overview, &rows, width);
     let mut text = String::new();
     let boxes = canvas.boxes();
-    if boxes.len() <= MOST_BOXES.max(canvas.boxes_per_line) {
+    if boxes.len() <= MAX_BOXES.max(canvas.boxes_per_line) {
         canvas.draw(&boxes, &mut text);
     } else {
         let first = if canvas.boxes_per_line == 1 { 2 } else { canvas.boxes_per_line };
@@ -39,13 +39,13 @@ pub(super) fn picture(overview: &Overview, width: usize) -> String {
     text
 }
 
-/// A line of the picture: the axes that group ranks so, and the group of each rank.
+/// A line of the picture: axes with the same groups, and the group of each rank.
 struct Row {
     name: String,
     group_of_rank: Vec<u32>,
 }
 
-/// The axes whose groups have more than one rank; those with the same groups share a row.
+/// The axes whose groups have more than one rank; axes with the same groups share a row.
 fn rows(overview: &Overview) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for view in overview.axes.iter().filter(|view| view.group_size > 1) {
@@ -63,17 +63,17 @@ fn rows(overview: &Overview) -> Vec<Row> {
     rows
 }
 
-/// The measures of the picture.
+/// Dimensions of the picture.
 struct Canvas<'a> {
     overview: &'a Overview,
     rows: &'a [Row],
-    /// Columns of the names at the left.
+    /// Columns of the row labels.
     label: usize,
-    /// Columns of one rank, a space in front.
+    /// Columns of one rank, including a leading space.
     cell: usize,
     ranks_per_box: u32,
     /// Columns of all boxes of a line.
-    room: usize,
+    box_columns: usize,
     boxes_per_line: usize,
 }
 
@@ -82,21 +82,21 @@ impl Canvas<'_> {
         let label = rows.iter().map(|row| row.name.len()).chain(["rank".len()]).max().unwrap_or(0);
         let cell = 1 + (overview.world() - 1).to_string().len();
         let ranks_per_node = overview.ranks_per_node.min(overview.world());
-        let room = width.saturating_sub(label + 1);
-        let most = (room.saturating_sub(3) / cell).max(1) as u32;
+        let box_columns = width.saturating_sub(label + 1);
+        let most = (box_columns.saturating_sub(3) / cell).max(1) as u32;
         let ranks_per_box = match most {
             most if most >= ranks_per_node => ranks_per_node,
-            // Nodes are cut at a multiple of 8, which is how their ranks are counted.
+            // Nodes are split at a multiple of 8, for readability.
             0..8 => most,
             _ => most / 8 * 8,
         };
-        let mut canvas = Canvas { overview, rows, label, cell, ranks_per_box, room, boxes_per_line: 1 };
+        let mut canvas = Canvas { overview, rows, label, cell, ranks_per_box, box_columns, boxes_per_line: 1 };
         let widest = canvas.boxes().iter().map(|ranks| canvas.inner(ranks) + 2).max().unwrap_or(0);
-        canvas.boxes_per_line = ((room + GAP) / (widest + GAP)).max(1);
+        canvas.boxes_per_line = ((box_columns + GAP) / (widest + GAP)).max(1);
         canvas
     }
 
-    /// The ranks of each box: a node, or a part of one that is too wide.
+    /// The ranks of each box: a node, or a part of a node that is too wide.
     fn boxes(&self) -> Vec<Range<u32>> {
         let (world, per_node) = (self.overview.world(), self.overview.ranks_per_node);
         let nodes = (0..self.overview.nodes())
@@ -114,14 +114,14 @@ impl Canvas<'_> {
         let node = ranks.start / self.overview.ranks_per_node;
         if self.ranks_per_box < self.overview.ranks_per_node.min(self.overview.world()) {
             let full = format!(" node {node}, ranks {} to {} ", ranks.start, ranks.end - 1);
-            if full.len() + 3 <= self.room {
+            if full.len() + 3 <= self.box_columns {
                 return full;
             }
         }
         format!(" node {node} ")
     }
 
-    /// Columns between the walls of a box.
+    /// Columns inside a box.
     fn inner(&self, ranks: &Range<u32>) -> usize {
         (ranks.len() * self.cell + 1).max(self.title(ranks).len() + 1)
     }

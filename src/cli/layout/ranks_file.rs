@@ -1,4 +1,4 @@
-//! A mapping file: which rank stands at each position of the grid.
+//! Parses a mapping file: the rank at each position of the grid.
 
 use crate::config::Place;
 use crate::error::{Error, Result};
@@ -6,20 +6,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// More than the most ranks need, written with comments.
-const MOST_BYTES: u64 = 64 << 20;
+/// More than the largest mapping file with comments needs.
+const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a mapping file: ranks separated by spaces, commas or line breaks, comments from `#` on. The rank named at place `i`
-/// stands at position `i` of the grid.
+/// Reads a mapping file: ranks separated by spaces, commas or line breaks, with comments from `#` to the end of the
+/// line. The `i`-th rank is placed at position `i` of the grid.
 ///
 /// # Errors
-/// Usage errors that name file and line: what is no rank, a rank that the layout does not have, one named twice, one that
-/// is missing.
+/// Usage errors that name file and line: not a rank, a rank outside of the layout, a repeated rank, a missing rank.
 pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
     parse_ranks(&read_bytes(path)?, path, world)
 }
 
-/// Reads what a mapping file holds, as [`read_ranks`] does; `path` is for the messages.
+/// Parses the contents of a mapping file, as [`read_ranks`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read_ranks`].
@@ -63,7 +62,7 @@ pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
     }
 }
 
-/// The ranks of one line, as written. A comma may end a line, but nothing may be missing between two.
+/// The ranks of one line, as written. A comma may end a line, but there must be a rank between two commas.
 fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
     let text = line.split('#').next().unwrap_or_default().trim();
     let text = text.strip_suffix(',').unwrap_or(text);
@@ -90,8 +89,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.display()));
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.display())));
     }
     Ok(bytes)
@@ -103,7 +102,7 @@ fn text_of<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.display()))
     })?;
-    // Some editors put a byte order mark in front.
+    // Some editors write a byte order mark.
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 

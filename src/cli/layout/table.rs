@@ -1,4 +1,4 @@
-//! A layout for people: the picture, what stays inside nodes, and a table of the axes.
+//! A layout as text: the picture, the axes that stay inside nodes, and a table of the axes.
 
 use super::overview::{AxisView, Overview, group_text};
 use super::picture::picture;
@@ -7,16 +7,16 @@ use crate::layout::Axis;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use std::io::{self, Write};
 
-/// Groups of an axis that are listed without leaving any out.
-const MOST_LISTED: usize = 32;
-/// Columns that a group needs at least to stand in the table.
-const LEAST_GROUP_COLUMNS: usize = 24;
-/// Columns beyond which a group is elided, however wide the terminal is.
-const MOST_GROUP_COLUMNS: usize = 40;
+/// Groups of an axis that are listed completely.
+const MAX_LISTED: usize = 32;
+/// Minimum width of the group column.
+const MIN_GROUP_COLUMNS: usize = 24;
+/// Width beyond which a group is elided, even on a wide terminal.
+const MAX_GROUP_COLUMNS: usize = 40;
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// Writes it, fitted to a width; `listed` adds the groups of each axis.
+/// Writes the layout for a width; `listed` adds the groups of each axis.
 pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", wrapped(&heading(overview), width))?;
     write!(out, "{}", picture(overview, width))?;
@@ -57,7 +57,7 @@ fn crossing(overview: &Overview) -> String {
     format!("Inside a node: {}. Across nodes: {}.", names(false), names(true))
 }
 
-/// What the degree is made of, where the axis is not one of the grid's own.
+/// The factors of the degree, for an axis that is derived from others.
 fn degree(overview: &Overview, view: &AxisView) -> String {
     let d = &overview.layout.degrees;
     match view.axis {
@@ -72,7 +72,7 @@ fn degree(overview: &Overview, view: &AxisView) -> String {
 const HEADINGS: [&str; 8] =
     ["axis", "degree", "groups", "ranks\nper group", "nodes\nspanned", "ranks\nper node", "stride", "groups\nper node"];
 
-/// The first to go where the width does not suffice; the degree says the same as ranks per group.
+/// Columns that are dropped first if the width does not suffice; the degree equals the ranks per group.
 const EXPENDABLE: [usize; 4] = [3, 2, 6, 1];
 
 fn table(overview: &Overview, width: usize) -> String {
@@ -104,13 +104,13 @@ fn table(overview: &Overview, width: usize) -> String {
     }
     let group_headings = ["first group", "last group"];
     let room = width.saturating_sub(used + 2 * GAP) / 2;
-    if room >= LEAST_GROUP_COLUMNS {
+    if room >= MIN_GROUP_COLUMNS {
         for (row, view) in rows.iter_mut().zip(&overview.axes) {
             row.extend(ends(overview, view, room));
         }
         return laid_out(&[&headings[..], &group_headings[..]].concat(), &rows);
     }
-    // Too narrow for both: the groups get a table of their own.
+    // Too narrow for both: the groups get a separate table.
     let name_columns = overview.axes.iter().map(|view| view.axis.name().len()).max().unwrap_or(0);
     let room = width.saturating_sub(name_columns + 2 * GAP) / 2;
     let with_groups = |view: &AxisView| {
@@ -122,7 +122,7 @@ fn table(overview: &Overview, width: usize) -> String {
 }
 
 fn ends(overview: &Overview, view: &AxisView, room: usize) -> [String; 2] {
-    [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MOST_GROUP_COLUMNS)))
+    [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MAX_GROUP_COLUMNS)))
 }
 
 fn laid_out(headings: &[&str], rows: &[Vec<String>]) -> String {
@@ -141,12 +141,12 @@ fn laid_out(headings: &[&str], rows: &[Vec<String>]) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// All groups of an axis, or of very many the first and the last.
+/// All groups of an axis, or the first and the last of very many.
 fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let groups = overview.layout.groups(view.axis).groups;
     writeln!(out, "\ngroups of {}", view.axis)?;
     let digits = groups.len().saturating_sub(1).to_string().len();
-    let hidden = if groups.len() > MOST_LISTED { MOST_LISTED / 2..groups.len() - 1 } else { 0..0 };
+    let hidden = if groups.len() > MAX_LISTED { MAX_LISTED / 2..groups.len() - 1 } else { 0..0 };
     for (index, group) in groups.iter().enumerate() {
         if index == hidden.start && !hidden.is_empty() {
             let last = hidden.end - 1;
@@ -160,7 +160,7 @@ fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write)
     Ok(())
 }
 
-/// A sentence broken between words.
+/// Wraps a sentence between words.
 fn wrapped(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

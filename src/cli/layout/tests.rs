@@ -1,4 +1,4 @@
-//! The command as a user types it: what is refused, the picture at two widths, the document against its schema.
+//! Tests of the command from its arguments: errors, the picture at two widths, the document against its schema.
 
 use super::*;
 use clap::Parser;
@@ -23,7 +23,7 @@ fn document(line: &str) -> Value {
 }
 
 #[test]
-fn what_makes_no_layout_is_refused_with_the_flag_and_the_rule() {
+fn invalid_layouts_are_refused_with_the_flag_and_the_rule() {
     for (line, expected) in [
         ("", "--ranks: is missing; give the number of ranks, or --dp, so that it follows"),
         ("--tp 2 --pp 4", "--ranks: is missing"),
@@ -80,7 +80,7 @@ fn the_picture_fits_the_width() {
 }
 
 #[test]
-fn the_document_holds_every_group_and_how_it_lies() {
+fn the_document_has_every_group_and_its_locality() {
     let json = document("--tp 2 --pp 4 --dp 2");
     assert_eq!((&json["format"], &json["version"]), (&"commgauge-layout".into(), &1.into()));
     assert_eq!((&json["world"], &json["order"]), (&16.into(), &"tp-cp-ep-dp-pp".into()));
@@ -107,7 +107,7 @@ fn the_document_holds_every_group_and_how_it_lies() {
 }
 
 #[test]
-fn every_document_is_valid_and_a_stranger_is_not() {
+fn every_document_is_valid_and_an_unknown_one_is_not() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
     for line in ["--ranks 1", "--ranks 16 --tp 2 --pp 4", "--ranks 64 --tp 8 --ep 8 --etp 1", "--ranks 16 --axis dp"] {
         let json = document(line);

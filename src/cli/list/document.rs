@@ -1,4 +1,4 @@
-//! What `commgauge list --format json` prints: stable, versioned, with a published JSON Schema.
+//! The document of `commgauge list --format json`: stable, versioned, with a published JSON Schema.
 
 use super::Kind;
 use super::gather;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Name of the format.
 const FORMAT: &str = "commgauge-list";
-/// Raised when something is taken away or changes its meaning.
+/// Incremented when a field is removed or changes its meaning.
 const VERSION: u32 = 1;
 
 /// What there is. A kind that was not requested is absent; without a question all are there.
@@ -135,7 +135,7 @@ pub struct FormatFacts {
 }
 
 impl ListDocument {
-    /// What there is of a kind, or of all.
+    /// The entries of a kind, or of all kinds.
     pub(super) fn of(kind: Option<Kind>) -> ListDocument {
         let wanted = |this: Kind| kind.is_none_or(|kind| kind == this);
         ListDocument {

@@ -1,4 +1,5 @@
-//! Gathers what there is: from the enums and their own words, the shipped files, and the definitions of the programs.
+//! Collects the entries of the list: from the enums and their documentation, the shipped files, and the definitions of
+//! the programs.
 
 use super::document::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
 use crate::cli::programs::ProgramName;
@@ -31,7 +32,7 @@ pub(super) fn schedules() -> Vec<Named> {
     described::<ScheduleKind>(ScheduleKind::ALL.iter().map(|kind| kind.name()))
 }
 
-/// Names with the words of the type's own documentation, which its schema carries.
+/// Names with the documentation of the type, as contained in its schema.
 fn described<T: JsonSchema>(names: impl IntoIterator<Item = &'static str>) -> Vec<Named> {
     let schema = schemars::schema_for!(T).to_value();
     let members = schema["oneOf"].as_array().cloned().unwrap_or_default();
@@ -63,12 +64,12 @@ fn suite(name: String) -> SuiteFacts {
     }
 }
 
-/// The file that a name means: a path, or that of an embedded file.
+/// The file of a name: a path, or that of an embedded file.
 fn file_of(kind: Shipped, name: &str) -> String {
     kind.find(Path::new(name)).map(|file| file.display().to_string()).unwrap_or_default()
 }
 
-/// The number of ranks that the layouts settle, or what it must be a multiple of.
+/// The number of ranks that the layouts require, or the number that it must be a multiple of.
 fn ranks_of(suite: &Suite) -> (Option<u64>, Option<u64>) {
     if let Some(ranks) = suite.layouts.iter().find_map(whole_layout) {
         return (Some(ranks), None);
@@ -146,7 +147,7 @@ fn machine(name: String) -> Option<MachineFacts> {
     })
 }
 
-/// The first sentence of the comment with which a file begins.
+/// The first sentence of the comment at the beginning of a file.
 fn opening(path: &Path) -> String {
     let text = read_text(path, &Place::flag("--machine")).unwrap_or_default();
     let comment = text.lines().map_while(|line| line.strip_prefix('#'));
@@ -160,7 +161,7 @@ fn one_line(text: &str) -> String {
     text.split_once(". ").map_or(text.trim_end_matches('.').to_owned(), |(first, _)| first.to_owned())
 }
 
-/// Every value of a flag for formats, of every command of every program. Launched programs share one set of them.
+/// Every value of a format flag, of every command of every program. The launched programs share one set of them.
 pub(super) fn formats() -> Vec<FormatFacts> {
     let mut found: Vec<FormatFacts> = Vec::new();
     for program in ProgramName::value_variants() {

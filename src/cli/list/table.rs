@@ -1,4 +1,4 @@
-//! The tables of `commgauge list`: a line for each name, its description cut where the width ends.
+//! The tables of `commgauge list`: a line for each name, with the description cut to the width.
 
 use super::Kind;
 use super::document::{ListDocument, Named};
@@ -9,14 +9,14 @@ use crate::units::{Rate, three_digits};
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 
-/// A description is not cut shorter; the terminal wraps it then.
+/// Minimum width of a description; narrower terminals wrap it.
 const SHORTEST: usize = 20;
-/// Most files that are named one by one.
-const MOST_NAMED: usize = 3;
+/// Maximum number of files that are named.
+const MAX_NAMED: usize = 3;
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// A table to be, whose last column is the description.
+/// Rows of a table whose last column is the description.
 struct Rows {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -27,12 +27,12 @@ pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> S
         None => overview(document, width),
         Some(kind) => {
             let rows = rows(document, kind);
-            rows.fitted(width) + note(kind) + &whence(document, kind)
+            rows.fitted(width) + note(kind) + &file_sources(document, kind)
         }
     }
 }
 
-/// What a table's headings leave open.
+/// Explains a table beyond its headings.
 fn note(kind: Kind) -> &'static str {
     match kind {
         Kind::Machines => {
@@ -43,8 +43,8 @@ fn note(kind: Kind) -> &'static str {
     }
 }
 
-/// Which names mean files here, as those win over the embedded ones.
-fn whence(document: &ListDocument, kind: Kind) -> String {
+/// Reports which names refer to files here, since these take precedence over the embedded ones.
+fn file_sources(document: &ListDocument, kind: Kind) -> String {
     let files: Vec<&str> = match kind {
         Kind::Suites => document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect(),
         Kind::Models => document.models.iter().flatten().map(|model| model.file.as_str()).collect(),
@@ -55,7 +55,7 @@ fn whence(document: &ListDocument, kind: Kind) -> String {
     let sentence = match (here.len(), files.len()) {
         (0, _) => "All are embedded; `commgauge show` prints one, to be copied and changed.".to_owned(),
         (count, all) if count == all => format!("All are files here, such as {}.", here[0]),
-        (count, all) if count > MOST_NAMED => {
+        (count, all) if count > MAX_NAMED => {
             format!("{count} of {all} are files here, such as {}; the others are embedded.", here[0])
         }
         (_, _) => format!("Files here: {}; the others are embedded.", here.join(", ")),
@@ -164,7 +164,7 @@ fn machines(document: &ListDocument) -> Rows {
     Rows { columns, rows: rows.collect() }
 }
 
-/// By command: the same names come again and again.
+/// Formats by command, since the same names occur in several commands.
 fn formats(document: &ListDocument) -> Rows {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for format in document.formats.iter().flatten() {
@@ -184,14 +184,14 @@ fn described(description: &str, problem: Option<&str>) -> String {
 }
 
 impl Rows {
-    /// The table, with descriptions cut so that every name keeps to one line.
+    /// The table, with descriptions cut so that every name stays on one line.
     fn fitted(mut self, width: u16) -> String {
         let last = self.columns.len() - 1;
         let wide = |index: usize| {
             let cells = self.rows.iter().map(|row| row[index].chars().count());
             cells.max().unwrap_or(0).max(self.columns[index].heading().chars().count())
         };
-        // Facts make room first, so that the description never has less than its shortest.
+        // Other columns are dropped first, so that the description has at least its minimum width.
         let mut before: Vec<usize> = (0..last).collect();
         let room =
             |before: &[usize]| usize::from(width).saturating_sub(before.iter().map(|index| wide(*index) + GAP).sum());
@@ -202,7 +202,7 @@ impl Rows {
         }
         let longest = room(&before).max(SHORTEST);
         for row in &mut self.rows {
-            // Names of files and what they say may hold anything.
+            // File names and their descriptions may contain anything.
             row.iter_mut().for_each(|cell| *cell = visible(cell));
             if row[last].chars().count() > longest {
                 row[last] = row[last].chars().take(longest - 1).chain(['…']).collect();

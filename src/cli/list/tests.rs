@@ -1,4 +1,4 @@
-//! What lists promise: every name with its words, one line each, and nothing that another command would refuse.
+//! Tests of the lists: every name with its description on one line, and only names that other commands accept.
 
 use super::document::{ListDocument, Named};
 use super::{Kind, table};
@@ -27,7 +27,7 @@ fn every_name_has_a_description_and_no_shipped_file_is_broken() {
 #[test]
 fn suites_say_how_many_ranks_they_need() {
     let all = ListDocument::of(Some(Kind::Suites)).suites.unwrap();
-    // As suites/README.md has them.
+    // From suites/README.md.
     for (name, exactly, multiple) in [
         ("quick", None, Some(2)),
         ("llama-3-8b", None, Some(4)),
@@ -64,7 +64,7 @@ fn tables_keep_to_their_width_with_a_line_for_each_name() {
         let document = ListDocument::of(Some(*kind));
         for width in [80, 140] {
             let text = table::text(&document, Some(*kind), width);
-            // The sentence about columns that were left out is a paragraph of its own.
+            // The sentence about omitted columns is a separate paragraph.
             let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= usize::from(width), "{kind:?} at {width}: {longest}\n{text}");
         }

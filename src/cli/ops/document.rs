@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// Name of the format.
 const FORMAT: &str = "commgauge-ops";
-/// Raised when something is taken away or changes its meaning.
+/// Incremented when a field is removed or changes its meaning.
 const VERSION: u32 = 1;
 
 /// Everything that one step of a model communicates, and what it comes to.
@@ -117,11 +117,11 @@ pub fn schema() -> Value {
 }
 
 impl OpsDocument {
-    /// The document of a step. `stage` picks out one pipeline stage; without it each axis is shown as the rank sees it that it
-    /// loads most.
+    /// The document of a step. `stage` selects one pipeline stage; without it each axis is shown for the rank with the
+    /// highest load on it.
     ///
     /// # Errors
-    /// A stage that is not there, bytes that pass 64 bits, and whatever an op cannot be made of.
+    /// A stage that does not exist, a byte count over 64 bits, or an error in building an op.
     pub fn new(step: &Step, stage: Option<u32>, wanted: impl Fn(Style) -> bool) -> Result<OpsDocument> {
         let chosen = match stage {
             Some(stage) => StepOps::of_stage(step, stage, wanted)?,

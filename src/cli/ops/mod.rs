@@ -1,4 +1,4 @@
-//! `commgauge ops`: everything that one step of a model communicates, op by op, without a launch.
+//! `commgauge ops`: lists all communication of one step of a model, op by op, without a launch.
 
 mod document;
 #[cfg(test)]
@@ -7,7 +7,7 @@ mod text;
 
 pub use document::{OpsDocument, schema};
 
-use super::places::say_taken;
+use super::places::report_resolved_file;
 use super::step::{StepFlags, parse_style};
 use super::table_or_json::AnswerArguments;
 use crate::config::Shipped;
@@ -45,10 +45,10 @@ pub struct OpsCommand {
 }
 
 impl OpsCommand {
-    /// Makes the list and shows it.
+    /// Builds the list and prints it.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
-        say_taken(Shipped::Model, Path::new(&self.step.model));
+        report_resolved_file(Shipped::Model, Path::new(&self.step.model));
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(0)
     }

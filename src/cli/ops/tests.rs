@@ -1,4 +1,4 @@
-//! What `commgauge ops` promises: the list for people and for programs, and what is refused.
+//! Tests of `commgauge ops`: the table, the document, and the errors.
 
 use super::*;
 use clap::Parser;

@@ -1,11 +1,11 @@
-//! The ops of a step as people read them: a table, the totals of axes and styles, and the reasons.
+//! The ops of a step as text: a table, the totals of axes and styles, and the reasons.
 
 use super::document::{OpLine, OpsDocument, Totals};
 use crate::cli::plain_table::{Column, table, wrapped};
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 
-/// The whole answer, for a terminal of so many columns.
+/// The complete text for a terminal of this width.
 pub(super) fn text(document: &OpsDocument, width: u16) -> String {
     let d = document;
     let mut out = format!(
@@ -118,7 +118,7 @@ fn amounts(totals: &Totals) -> [String; 3] {
     [totals.payload_bytes_per_step, totals.wire_bytes_per_step, totals.exposed_wire_bytes_per_step].map(gigabytes)
 }
 
-/// Decimal, as rates are; small amounts keep their digits.
+/// Decimal, as rates are; small amounts retain their digits.
 fn gigabytes(bytes: Bytes) -> String {
     match bytes.0 {
         0 => "0".to_owned(),

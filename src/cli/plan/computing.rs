@@ -1,4 +1,4 @@
-//! How fast the GPUs of a plan compute, by flags: a peak and a share of it, or matrix products that were measured.
+//! Computing rate of the GPUs of a plan, from flags: a peak and a share of it, or measured matrix products.
 
 use crate::element::ElementType;
 use crate::error::{Error, Result};
@@ -9,10 +9,11 @@ use std::path::PathBuf;
 
 /// Dense bfloat16 products of an H100 SXM (NVIDIA H100 data sheet, without sparsity).
 const DEFAULT_PEAK_TFLOPS: f64 = 989.0;
-/// What large models reach of it: 400 of 989 TFLOP/s (arXiv 2407.21783 table 4), waiting included; products alone reach more.
+/// Share of the peak that large models reach: 400 of 989 TFLOP/s (arXiv 2407.21783 table 4), including waiting;
+/// products alone reach more.
 const DEFAULT_EFFICIENCY: f64 = 0.5;
-/// Shapes that a note lists at most.
-const MOST_SHAPES: usize = 12;
+/// Maximum number of shapes that a note lists.
+const MAX_SHAPES: usize = 12;
 
 /// The flags.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -36,22 +37,22 @@ pub(super) struct ComputingFlags {
     pub(super) element_type: Option<String>,
 }
 
-/// What products reach.
+/// Share of the peak that products reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Share {
     Of(f64),
     Measured,
 }
 
-/// How fast GPUs compute, and on what ground.
+/// Computing rate of the GPUs, and its source.
 pub(super) struct Computing {
-    /// For prices.
+    /// Compute model for pricing.
     pub compute: Compute,
-    /// In a few words.
+    /// A short description of the source.
     pub ground: String,
-    /// What a user should know of it, as sentences.
+    /// Notes for the user, as sentences.
     pub notes: Vec<String>,
-    /// True where the products come from a record without real times.
+    /// True if the products come from a record without real times.
     pub synthetic: bool,
 }
 
@@ -64,10 +65,10 @@ fn share(text: &str) -> std::result::Result<Share, String> {
 }
 
 impl ComputingFlags {
-    /// What the flags say of a training with activations of a type.
+    /// The computing rate that the flags give for a training with activations of this type.
     ///
     /// # Errors
-    /// A record that cannot be read or has no products of the type; flags that do not go together.
+    /// A record that cannot be read or has no products of the type; conflicting flags.
     pub fn read(&self, element: ElementType) -> Result<Computing> {
         match (self.efficiency, &self.products) {
             (Some(Share::Measured), Some(path)) => self.measured(path, element),
@@ -142,20 +143,20 @@ impl ComputingFlags {
     }
 }
 
-/// What measured products leave out.
+/// Work that is missing from measured products.
 const ONLY_PRODUCTS: &str = "Measured computing is that of matrix products alone: norms, softmax and the optimizer count as nothing, \
      so that a real step takes longer.";
 
-/// The shapes that were measured, on what.
+/// The measured shapes and the device.
 fn shapes(record: &Record, products: &MeasuredProducts) -> String {
     let all = products.products();
     let one = |product: &MeasuredProduct| {
         let speed = product.flops_per_second().unwrap_or(0.0) / 1e12;
         format!("{} x {} x {} {} TFLOP/s", product.m, product.n, product.k, three_digits(speed))
     };
-    let mut listed: Vec<String> = all.iter().take(MOST_SHAPES).map(one).collect();
-    if all.len() > MOST_SHAPES {
-        listed.push(format!("{} more", all.len() - MOST_SHAPES));
+    let mut listed: Vec<String> = all.iter().take(MAX_SHAPES).map(one).collect();
+    if all.len() > MAX_SHAPES {
+        listed.push(format!("{} more", all.len() - MAX_SHAPES));
     }
     let times = record.product_times();
     let wrong = times.iter().filter(|time| time.median().is_none()).count();
@@ -167,7 +168,7 @@ fn shapes(record: &Record, products: &MeasuredProducts) -> String {
 }
 
 impl Computing {
-    /// How many of the products of a layout were measured at their own shape; nothing where none were measured.
+    /// How many of the products of a layout were measured at their exact shape; none if there are no measurements.
     pub fn own_shapes(&self, needed: &[Product]) -> Option<String> {
         let Efficiency::Measured(measured) = &self.compute.efficiency else { return None };
         let mut shapes: Vec<[u64; 3]> = needed.iter().map(|product| [product.m, product.n, product.k]).collect();

@@ -1,4 +1,4 @@
-//! `tp=8,pp=8,order=tp-pp-dp`: what of a layout is given, as text.
+//! Parses `tp=8,pp=8,order=tp-pp-dp`: the given part of a layout.
 
 use crate::config::step::{Recompute, parse_order};
 use crate::layout::Axis;
@@ -7,7 +7,7 @@ use crate::planner::search::Only;
 const KEYS: [&str; 10] =
     ["tp", "cp", "ep", "pp", "virtual_stages", "dp", "zero_stage", "micro_batch", "recompute", "order"];
 
-/// Reads the list.
+/// Parses the list.
 pub fn parse(text: &str) -> Result<Only, String> {
     let mut only = Only::default();
     let mut seen: Vec<&str> = Vec::new();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_choice_is_refused_with_what_would_be() {
+    fn invalid_choices_are_refused_with_the_valid_ones() {
         for (text, expected) in [
             ("tp", "found `tp`; accepted: key=value"),
             ("tp=0", "tp: found `0`; accepted: a whole number from 1"),

@@ -1,4 +1,4 @@
-//! The program of people: its commands, each in a file of its own. Everything that needs no launch; links no MPI.
+//! The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
 
 use super::super::compare::CompareCommand;
 use super::super::doctor::DoctorCommand;
@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::record::provenance::PROGRAM_VERSION;
 use clap::{Parser, Subcommand};
 
-/// What to read next.
+/// Further reading.
 const MORE: &str = "Start with `commgauge run quick`, then `commgauge list`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
 
 /// Measure the communication that training and serving a large model really does on a cluster
@@ -96,7 +96,7 @@ pub enum Command {
 }
 
 impl Commgauge {
-    /// Does what was requested; the answer goes to stdout.
+    /// Runs the requested command; its output goes to stdout.
     ///
     /// # Errors
     /// Those of the command.

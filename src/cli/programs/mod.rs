@@ -1,6 +1,7 @@
-//! The definition of every program: its flags and what they ask for. Parsing, help, completions and man pages come of it.
+//! The definition of every program: its flags and the requested work. Parsing, help, completions and man pages are
+//! derived from it.
 //!
-//! Nothing here needs MPI, so that `commgauge` knows the launched programs too; `launched` carries them out.
+//! Nothing here needs MPI, so that `commgauge` has the definitions of the launched programs too; `launched` runs them.
 
 mod commgauge;
 mod pairs;
@@ -53,25 +54,25 @@ impl ProgramName {
     }
 }
 
-/// What a launched program adds to the common flags: what to measure on that many ranks.
+/// The work that a launched program adds to the common flags.
 pub trait Work {
     /// The common flags.
     fn launched(&self) -> &LaunchedArguments;
-    /// What to measure.
+    /// The plan, sampling settings and request on this many ranks.
     fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
-    /// The same for what depends on which ranks share a node.
+    /// The same for plans that depend on which ranks share a node.
     fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
         self.plan(nodes.ranks())
     }
-    /// Whether rows are shown as they are done; the last replicate of its plan goes in their order.
+    /// Whether rows are printed as they are done; the last replicate of the plan is then in their order.
     fn shows_rows(&self) -> bool {
         false
     }
-    /// Two calls to be measured at once, too.
+    /// Two calls to be measured concurrently, in addition.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
         Ok(None)
     }
-    /// The layout whose step is to be replayed as a whole, too, and how.
+    /// The layout whose step is also replayed as a whole, with options.
     fn replay(&self, _world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
         Ok(None)
     }

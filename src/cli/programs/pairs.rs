@@ -1,4 +1,4 @@
-//! The flags of `commgauge-pairs`, and the work that they ask for. The launch is in `launched`.
+//! The flags of `commgauge-pairs`, and the requested work. `launched` runs it.
 
 use super::super::{LaunchedArguments, PairsArguments};
 use super::Work;

@@ -1,4 +1,4 @@
-//! The flags of `commgauge-suite`, and the work that they ask for. The launch is in `launched`.
+//! The flags of `commgauge-suite`, and the requested work. `launched` runs it.
 
 use super::super::LaunchedArguments;
 use super::super::launched_arguments::parse_time_limit;

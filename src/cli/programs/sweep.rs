@@ -1,8 +1,8 @@
-//! The flags of `commgauge-sweep`, and the work that they ask for. The launch is in `launched`.
+//! The flags of `commgauge-sweep`, and the requested work. `launched` runs it.
 
 use super::super::LaunchedArguments;
 use super::super::SweepArguments;
-use super::super::like::Habits;
+use super::super::like::ToolDefaults;
 use super::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::record::provenance::PROGRAM_VERSION;
 use crate::workload::WorkPlan;
 use clap::Parser;
 
-/// What --help says of flags that it does not list.
+/// Text of --help about flags that it does not list.
 const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I -K -C -M -u -S -z -G -R -D -V -x -J -y -T) the values that ask for what \
     happens here anyway are accepted, such as -g 1, and the others refused with what there is instead: docs/nccl-tests-users.md.";
 
@@ -29,9 +29,9 @@ pub struct Sweep {
     // Without its usual letter, which nccl-tests has for something else.
     #[arg(long, action = clap::ArgAction::Version)]
     version: Option<bool>,
-    // The last, as it is about flags above.
+    // Last, since it refers to the flags above.
     #[command(flatten)]
-    _habits: Habits,
+    _habits: ToolDefaults,
 }
 
 impl Work for Sweep {

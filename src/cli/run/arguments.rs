@@ -112,7 +112,7 @@ pub struct RunArguments {
     /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS")]
     pub extra: Vec<String>,
-    // The last, as it is about flags above.
+    // Last, since it refers to the flags above.
     #[command(flatten)]
     pub(crate) written: WrittenLike,
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_launcher_and_suite_are_kept_as_they_are() {
+    fn arguments_for_launcher_and_suite_are_unchanged() {
         let run =
             parse("s.toml --launcher-arg --mca --launcher-arg btl --launcher-arg self -- --fast -x").expect("fine");
         assert_eq!(run.launcher_arguments, ["--mca", "btl", "self"]);

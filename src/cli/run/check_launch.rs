@@ -1,4 +1,4 @@
-//! `commgauge run --check-launch`: the same launch as a run's, of which the ranks report and measure nothing.
+//! `commgauge run --check-launch`: the same launch as for a run, whose ranks report and measure nothing.
 
 use super::super::table_or_json::print_on;
 use super::commands::Launched;
@@ -14,12 +14,12 @@ use crate::report::Format;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-/// Starts the ranks, and shows what the first of them wrote down.
+/// Starts the ranks, and prints the report that rank 0 wrote.
 pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     if !matches!(arguments.output.format, Format::Table | Format::Json) {
         return Err(Error::usage("--check-launch writes --format table or json"));
     }
-    // No record is made: its path is only where the report goes, which the first rank can write as it could the record.
+    // No record is made: its path only determines where the report goes, which rank 0 can write just like the record.
     let record = places::record_path(arguments.record.as_deref())?;
     let report = record.with_extension("launch.json");
     let mut arguments = arguments.clone();
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
     Ok(if found.refusals.is_empty() { 0 } else { 7 })
 }
 
-/// The report; none where the ranks did not come to it.
+/// The report; none if the ranks did not write one.
 fn read(path: &Path) -> Result<Option<LaunchReport>> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)

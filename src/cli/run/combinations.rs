@@ -1,5 +1,5 @@
-//! `--algorithm` and `--protocol` of `commgauge run`: NCCL reads both from its environment once, so each combination is a launch of its
-//! own, with a record of its own; a table at the end holds them against each other.
+//! `--algorithm` and `--protocol` of `commgauge run`: NCCL reads both from its environment once, so each combination is
+//! a separate launch with its own record; a table at the end compares them.
 
 use super::super::nccl_arguments::{Algorithm, Protocol};
 use super::super::places;
@@ -11,24 +11,24 @@ use crate::report::{Combination, Format, View, combinations_text};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// What one launch is forced to.
+/// Forced algorithm and protocol of one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Forced {
     algorithm: Option<Algorithm>,
     protocol: Option<Protocol>,
 }
 
-/// Exit codes of a launch after which the others would end alike, or are not wanted any more.
+/// Exit codes after which further launches would end in the same way, or are no longer wanted.
 const STOPS: [i32; 3] = [2, 7, 75];
-/// How NCCL says that it has no such combination.
+/// NCCL's messages for an unsupported combination.
 const REFUSALS: [&str; 2] = ["no algorithm/protocol available", "ncclInvalidUsage"];
 
 /// Whether several launches are requested.
-pub(super) fn are_asked(arguments: &RunArguments) -> bool {
+pub(super) fn is_requested(arguments: &RunArguments) -> bool {
     !arguments.algorithms.is_empty() || !arguments.protocols.is_empty()
 }
 
-/// Refuses what makes no sense together.
+/// Rejects conflicting flags.
 pub(super) fn check(arguments: &RunArguments) -> Result<()> {
     let flag = if arguments.algorithms.is_empty() { "--protocol" } else { "--algorithm" };
     if arguments.backend != Backend::Nccl {
@@ -58,7 +58,7 @@ pub(super) fn launches(arguments: &RunArguments, first: &Path) -> Vec<(String, R
     all(&arguments.algorithms, &arguments.protocols).into_iter().map(launch).collect()
 }
 
-/// Carries all of them out. Gives 0 where everything that NCCL has was measured.
+/// Runs all combinations. Returns 0 if every combination that NCCL supports was measured.
 pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let first = places::record_path(arguments.record.as_deref())?;
     let launches = launches(arguments, &first);
@@ -91,7 +91,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
 fn show(arguments: &RunArguments, views: &[(String, View)], out: &mut dyn Write) -> Result<()> {
     let combinations: Vec<Combination> = views.iter().map(|(name, view)| Combination { name, view }).collect();
     let text = combinations_text(&combinations, arguments.output.columns(std::io::stdout().is_terminal()));
-    // Formats for programs hold one record each.
+    // Machine-readable formats contain one record each.
     if arguments.output.format == Format::Table {
         return print_on(out, &format!("\n{text}"));
     }
@@ -99,7 +99,7 @@ fn show(arguments: &RunArguments, views: &[(String, View)], out: &mut dyn Write)
     Ok(())
 }
 
-/// What NCCL said where it has no such combination.
+/// NCCL's message for an unsupported combination.
 fn refusal(record: &Record) -> Option<String> {
     let error = record.end.as_ref()?.error.as_deref()?;
     REFUSALS.iter().any(|words| error.contains(words)).then(|| error.to_owned())
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nccl_does_not_know_is_refused_with_what_it_does_and_so_is_what_makes_no_sense() {
+    fn unknown_nccl_values_and_conflicting_flags_are_refused() {
         for (line, words) in [
             ("s.toml --backend nccl --algorithm ring,rign", "possible values: any, ring, tree, collnet-direct"),
             ("s.toml --backend nccl --protocol ll256", "possible values: any, ll, ll128, simple"),

@@ -1,12 +1,13 @@
-//! The exit code of a launch and what to say about it, from the record's last line and the launcher's end. Pure.
+//! The exit code of a launch and its messages, from the record's last line and the launcher's end. Pure functions.
 //!
-//! Launchers rewrite what a rank ends with, so the record is believed first, and without its end line nothing is a success.
+//! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
+//! success.
 
-use super::Seen;
+use super::RecordState;
 use crate::launch::{Cause, Death, Ending, advice, deaths};
 use crate::record::line::{End, EndStatus, RankFacts};
 
-/// What the run comes to.
+/// Exit code and messages of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Exit code of the program.
@@ -15,14 +16,14 @@ pub(super) struct Verdict {
     pub sentences: Vec<String>,
 }
 
-/// Weighs how the launcher ended against what the record says.
-pub(super) fn conclude(ending: &Ending, seen: &Seen) -> Verdict {
+/// Combines the end of the launcher and the record.
+pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
     let mut sentences = Vec::new();
     let exit_code = if let Some(signal) = ending.interrupted_by {
-        sentences.push(format!("stopped by {}; {}", signal_name(signal), measured(seen)));
+        sentences.push(format!("stopped by {}; {}", signal_name(signal), measured(record_state)));
         128 + signal
     } else {
-        judge(ending, seen, &mut sentences)
+        judge(ending, record_state, &mut sentences)
     };
     if ending.leftovers_killed > 0 {
         sentences.push(format!("{} processes outlived the launcher and were killed", ending.leftovers_killed));
@@ -30,43 +31,47 @@ pub(super) fn conclude(ending: &Ending, seen: &Seen) -> Verdict {
     Verdict { exit_code, sentences }
 }
 
-fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
+fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) -> i32 {
     let launcher_fine = ending.code == Some(0);
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
-    match &seen.end {
-        Some(end) if lost_its_launcher(ending, end) => {
-            sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(seen)));
-            // What came of it, in the words of who was there: true, but no reason.
+    match &record_state.end {
+        Some(end) if launcher_was_killed(ending, end) => {
+            sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(record_state)));
+            // The rank's own report of the consequence: true, but not the cause.
             sentences.extend(end.error.as_ref().map(|error| format!("after that the record says: {error}")));
             6
         }
-        // A launcher that lost a rank tells the others to stop. They write that down as an interruption, but nobody here
-        // interrupted anything: the dead rank is the reason.
+        // A launcher that lost a rank stops the others. They record this as an interruption, but the user interrupted
+        // nothing: the dead rank is the cause.
         Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
             sentences.extend(end.error.clone());
             if end.status == EndStatus::Failed && died_by_signal {
-                sentences.push(measured(seen));
-                name_the_dead(ending, seen, sentences);
+                sentences.push(measured(record_state));
+                describe_deaths(ending, record_state, sentences);
             }
-            // Codes above 255 would be cut to their low byte by the system, and might read as 0.
+            // The system keeps only the low byte of larger codes, which may be 0.
             if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
         }
         Some(end) if end.status == EndStatus::Complete && launcher_fine => 0,
         Some(end) => {
             let status = format!("{:?}", end.status).to_lowercase();
-            sentences.push(format!("the record ends as {status}, but {}; {}", launcher_end(ending), measured(seen)));
-            name_the_dead(ending, seen, sentences);
+            sentences.push(format!(
+                "the record ends as {status}, but {}; {}",
+                launcher_end(ending),
+                measured(record_state)
+            ));
+            describe_deaths(ending, record_state, sentences);
             6
         }
         None => {
-            let record = match seen.resumed && seen.header.is_none() {
+            let record = match record_state.resumed && record_state.header.is_none() {
                 true => "the run did not go on; the record is as it was".to_owned(),
-                false => format!("the record has no end line; {}", measured(seen)),
+                false => format!("the record has no end line; {}", measured(record_state)),
             };
             sentences.push(format!("{}, and {record}", launcher_end(ending)));
-            name_the_dead(ending, seen, sentences);
+            describe_deaths(ending, record_state, sentences);
             match ending.code {
-                // The families of our own programs come through where they ended by MPI_Abort.
+                // The exit codes of our own programs are passed on if they ended by MPI_Abort.
                 Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
                 _ => 6,
             }
@@ -74,9 +79,9 @@ fn judge(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) -> i32 {
     }
 }
 
-/// Whether somebody ended the launcher itself, whose ranks then died without a fault of their own. A launcher that has told of a dead
-/// rank was there to see it; what ranks found out by themselves (wrong data, a hang) came before.
-fn lost_its_launcher(ending: &Ending, end: &End) -> bool {
+/// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has
+/// reported a dead rank was alive to see it; errors found by ranks (wrong data, a hang) came before.
+fn launcher_was_killed(ending: &Ending, end: &End) -> bool {
     let of_its_ranks = match end.status {
         EndStatus::Failed => end.exit_code == 6,
         EndStatus::Interrupted => true,
@@ -89,8 +94,8 @@ fn signalled(death: &Death) -> bool {
     matches!(death.cause, Cause::Signal(_))
 }
 
-fn measured(seen: &Seen) -> String {
-    match (seen.cases, seen.planned) {
+fn measured(record_state: &RecordState) -> String {
+    match (record_state.cases, record_state.planned) {
         (0, _) => "nothing was measured yet".to_owned(),
         (cases, Some(planned)) => format!("{cases} of {planned} measured cases are kept"),
         (cases, None) => format!("{cases} measured cases are kept"),
@@ -105,36 +110,36 @@ fn launcher_end(ending: &Ending) -> String {
     }
 }
 
-fn name_the_dead(ending: &Ending, seen: &Seen, sentences: &mut Vec<String>) {
-    let ranks = seen.header.as_deref().unwrap_or_default();
+fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) {
+    let ranks = record_state.header.as_deref().unwrap_or_default();
     for mut death in deaths(&ending.output) {
-        // Without a rank it is MPICH, whose process may be one that was ended after the first. A rank that crashes is gone for the system
-        // only when all of it is taken down; the watchdog heard of it before.
+        // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
+        // crashing rank is gone only after its teardown; the watchdog noticed it before.
         if death.rank.is_none() {
-            match (seen.died, &seen.first_gone[..]) {
+            match (record_state.died, &record_state.first_exit[..]) {
                 (Some(rank), _) => (death.rank, death.pid) = (Some(rank), None),
                 (None, []) => {}
                 (None, [pid]) => death.pid = Some(*pid),
                 (None, [..]) => {
-                    sentences.push(one_of(&seen.first_gone, ranks));
+                    sentences.push(one_of_several(&record_state.first_exit, ranks));
                     continue;
                 }
             }
         }
-        sentences.push(describe(&death, ranks, &seen.out_of_memory_kills));
+        sentences.push(describe(&death, ranks, &record_state.out_of_memory_kills));
     }
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
 
-/// Where several ranks were gone before anybody could look, none of them is blamed alone.
-fn one_of(gone: &[u32], ranks: &[RankFacts]) -> String {
-    let named = ranks.iter().filter(|facts| gone.contains(&facts.pid));
+/// If several ranks had exited by the time of the first check, any of them may be the cause.
+fn one_of_several(exited: &[u32], ranks: &[RankFacts]) -> String {
+    let named = ranks.iter().filter(|facts| exited.contains(&facts.pid));
     let list: Vec<String> =
         named.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
     format!("one of these ended badly, and the others with it: {}", list.join(", "))
 }
 
-/// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, filled up from the record's rank map.
+/// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, completed from the record's rank map.
 fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -> String {
     let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
         (Some(rank), _) => facts.rank == rank,
@@ -144,7 +149,7 @@ fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -
     let rank = death.rank.or(facts.map(|facts| facts.rank));
     let pid = death.pid.or(facts.map(|facts| facts.pid));
     let host = facts.map(|facts| facts.host.as_str()).or(death.host.as_deref());
-    let who = rank.map_or_else(|| "a rank".to_owned(), |rank| format!("rank {rank}"));
+    let rank_text = rank.map_or_else(|| "a rank".to_owned(), |rank| format!("rank {rank}"));
     let place = match (pid, host) {
         (Some(pid), Some(host)) => format!(" (process {pid} on {host})"),
         (Some(pid), None) => format!(" (process {pid})"),
@@ -153,20 +158,20 @@ fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -
     };
     match death.cause {
         Cause::Signal(9) if *kills > 0 && host.is_some_and(|host| same_host(host, here)) => format!(
-            "{who}{place} was killed by SIGKILL; {here} ran out of memory meanwhile: the system killed {kills} of its processes \
+            "{rank_text}{place} was killed by SIGKILL; {here} ran out of memory meanwhile: the system killed {kills} of its processes \
              for that (see dmesg). Take smaller sizes or fewer ranks on a host, or raise the limit of the container or job"
         ),
         Cause::Signal(9) => {
             format!(
-                "{who}{place} was killed by SIGKILL; if no person did that, the host may have run out of memory (see dmesg)"
+                "{rank_text}{place} was killed by SIGKILL; if no person did that, the host may have run out of memory (see dmesg)"
             )
         }
-        Cause::Signal(signal) => format!("{who}{place} was killed by {}", signal_name(signal)),
-        Cause::Exit(code) => format!("{who}{place} ended with exit code {code}"),
+        Cause::Signal(signal) => format!("{rank_text}{place} was killed by {}", signal_name(signal)),
+        Cause::Exit(code) => format!("{rank_text}{place} ended with exit code {code}"),
     }
 }
 
-/// Launchers and hosts do not agree on whether a name carries its domain.
+/// Launchers and hosts may differ in whether a name includes its domain.
 fn same_host(one: &str, other: &str) -> bool {
     one.split('.').next() == other.split('.').next()
 }
@@ -215,11 +220,11 @@ mod tests {
         interrupted_by: Option<i32>,
         output: &str,
         end: Option<End>,
-        (first_gone, died): (&[u32], Option<u32>),
+        (first_exit, died): (&[u32], Option<u32>),
     ) -> (i32, String) {
         let signal = code.is_none().then_some(9);
         let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
-        let seen = Seen {
+        let record_state = RecordState {
             round: None,
             resumed: false,
             header: Some(vec![rank(0), rank(1)]),
@@ -227,10 +232,10 @@ mod tests {
             cases: 12,
             end,
             out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
-            first_gone: first_gone.to_vec(),
+            first_exit: first_exit.to_vec(),
             died,
         };
-        let verdict = conclude(&ending, &seen);
+        let verdict = conclude(&ending, &record_state);
         (verdict.exit_code, verdict.sentences.join("\n"))
     }
 
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_is_believed_before_the_launcher() {
+    fn the_record_takes_precedence_over_the_launcher() {
         let complete = || end(EndStatus::Complete, 0);
         for (code, end, expected, words) in [
             (Some(0), complete(), 0, ""),
@@ -273,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_was_killed_while_the_system_killed_for_want_of_memory_on_its_host_is_told_so() {
+    fn a_rank_that_died_during_oom_kills_on_its_host_is_reported_with_them() {
         let text = check(Some(9), None, &format!("{OPEN_MPI}no memory"), None).1;
         assert!(
             text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL; vm ran out of memory"),
             "{text}"
         );
-        // On another host it says nothing of this rank.
+        // An OOM kill on another host does not explain this rank's death.
         let text = check(
             Some(9),
             None,
@@ -292,14 +297,14 @@ mod tests {
 
     #[test]
     fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
-        for (first_gone, died, expected) in [
+        for (first_exit, died, expected) in [
             (&[][..], None, "rank 1 (process 101 on vm.cluster) was killed"),
             (&[100], None, "rank 0 (process 100 on vm.cluster) was killed"),
             (&[100, 101], None, "one of these ended badly, and the others with it: rank 0 (process 100"),
-            // The watchdog knows better.
+            // The watchdog is more reliable.
             (&[101], Some(0), "rank 0 (process 100 on vm.cluster) was killed"),
         ] {
-            let text = check_with(Some(9), None, MPICH, None, (first_gone, died)).1;
+            let text = check_with(Some(9), None, MPICH, None, (first_exit, died)).1;
             assert!(text.contains(expected), "{text}");
         }
         let text = check_with(Some(137), None, OPEN_MPI, None, (&[100], Some(0))).1;
@@ -314,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_that_was_killed_is_told_before_what_became_of_its_ranks() {
+    fn a_killed_launcher_is_reported_before_its_ranks() {
         let failed = |code| end(EndStatus::Failed, code);
         for (interrupted_by, output, end, expected, begins) in [
             (
@@ -325,12 +330,12 @@ mod tests {
                 "the launcher was ended by SIGKILL, and its ranks with it; 12 of 80 measured cases",
             ),
             (None, "", end(EndStatus::Interrupted, 143), 6, "the launcher was ended by SIGKILL, and its ranks with it"),
-            // It was still there to see a rank die.
+            // The launcher was still alive when the rank died.
             (None, OPEN_MPI, failed(6), 6, "rank 3: data arrived wrong"),
-            // What the ranks had found by themselves.
+            // Errors that the ranks found themselves.
             (None, "", failed(4), 4, "rank 3: data arrived wrong"),
             (None, "", failed(5), 5, "rank 3: data arrived wrong"),
-            // By us.
+            // Interrupted through us.
             (Some(15), "", failed(6), 143, "stopped by SIGTERM"),
         ] {
             let (exit_code, text) = check(None, interrupted_by, output, end);
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_keeps_what_it_measured_and_says_so() {
+    fn an_interrupted_run_reports_its_measured_cases() {
         for (signal, expected) in [(2, 130), (15, 143)] {
             let (exit_code, text) = check(Some(1), Some(signal), "", end(EndStatus::Interrupted, 130));
             assert_eq!(exit_code, expected);

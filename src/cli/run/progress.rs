@@ -1,9 +1,9 @@
-//! Tells how far a launch is, from the record as it grows: a bar on a terminal, else a line per tenth.
+//! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
-use super::Seen;
+use super::RecordState;
 use crate::cli::live::{new_bar, write_above};
 use crate::error::{Error, Result};
-use crate::launch::{Watch, first_gone, host};
+use crate::launch::{Watch, first_exit, host};
 use crate::record::{Follower, Line, Record};
 use crate::report::LiveRows;
 use crate::shared_memory::Segments;
@@ -14,98 +14,102 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-/// Gives the lines that were added to the record since the last call.
+/// Returns the lines that were added to the record since the last call.
 type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
 
-/// Rows that are shown as they are done, and where.
+/// Rows that are printed when they are done, and the output.
 pub(super) struct Rows<'a> {
     pub rows: LiveRows,
     pub out: &'a mut dyn Write,
 }
 
-/// Follows one launch.
+/// Progress of one launch.
 pub(super) struct Progress<'a> {
     poll: Poll,
-    seen: Seen,
+    record_state: RecordState,
     /// The bar, where standard error is a terminal.
     bar: Option<ProgressBar>,
-    /// The rows that are shown above it.
+    /// The rows that are printed above it.
     rows: Option<Rows<'a>>,
-    /// Tenths of the plan that were told so far.
+    /// Tenths of the plan that were reported so far.
     tenths: u64,
-    /// The newest round of added cases that was told.
+    /// The newest round of added cases that was reported.
     round: u32,
-    /// Set after the record could not be read, which is told once and does not end the launch.
-    blind: bool,
+    /// Set after a read error of the record, which is reported once and does not end the launch.
+    read_failed: bool,
     signals: Signals,
-    /// Tells which rank of this host ends first; there once the rank map is.
-    first_gone: Option<Receiver<Vec<u32>>>,
-    /// What they have in shared memory.
+    /// Reports which rank of this host exits first; available after the rank map was read.
+    first_exit: Option<Receiver<Vec<u32>>>,
+    /// Shared memory segments of the ranks.
     segments: Segments,
-    /// What the system had killed for want of memory before the launch.
+    /// Number of OOM kills on this host before the launch.
     out_of_memory_kills: Option<u64>,
 }
 
 impl<'a> Progress<'a> {
-    /// Starts to follow a record that need not exist yet.
+    /// Follows a record, which need not exist yet.
     pub(super) fn new(record: &Path) -> Result<Self> {
         let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
             .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
         let bar = std::io::stderr().is_terminal().then(new_bar);
         Ok(Self {
             poll: follow(record),
-            seen: Seen::default(),
+            record_state: RecordState::default(),
             bar,
             rows: None,
             tenths: 0,
             round: 0,
-            blind: false,
+            read_failed: false,
             signals,
-            first_gone: None,
+            first_exit: None,
             segments: Segments::default(),
             out_of_memory_kills: host::out_of_memory_kills(),
         })
     }
 
-    /// Starts to follow a record that a launch goes on with, from behind what it holds.
-    pub(super) fn behind(path: &Path, record: &Record) -> Result<Self> {
+    /// Follows a record that a launch resumes, from its current end.
+    pub(super) fn resuming(path: &Path, record: &Record) -> Result<Self> {
         let mut follower = Follower::from_end(path)?;
-        let seen = Seen::before(record);
-        let tenths = seen.planned.and_then(|planned| seen.cases.saturating_mul(10).checked_div(planned)).unwrap_or(0);
-        Ok(Self { poll: Box::new(move || follower.poll()), seen, tenths, ..Self::new(path)? })
+        let record_state = RecordState::before(record);
+        let tenths = record_state
+            .planned
+            .and_then(|planned| record_state.cases.saturating_mul(10).checked_div(planned))
+            .unwrap_or(0);
+        Ok(Self { poll: Box::new(move || follower.poll()), record_state, tenths, ..Self::new(path)? })
     }
 
-    /// Shows rows as they are done.
-    pub(super) fn showing(self, rows: Option<Rows<'a>>) -> Self {
+    /// Sets the rows to print when they are done.
+    pub(super) fn with_rows(self, rows: Option<Rows<'a>>) -> Self {
         Self { rows, ..self }
     }
 
-    /// Clears the bar, takes away what killed ranks left in shared memory, and hands over what was seen, and the rows that were shown.
-    pub(super) fn finish(mut self) -> (Seen, Option<LiveRows>) {
+    /// Clears the bar, removes shared memory of killed ranks, and returns the collected state and the printed rows.
+    pub(super) fn finish(mut self) -> (RecordState, Option<LiveRows>) {
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
-        self.seen.out_of_memory_kills = (host::name(), kills.map_or(0, |(now, before)| now.saturating_sub(before)));
-        self.seen.first_gone = self.first_gone.and_then(|gone| gone.try_recv().ok()).unwrap_or_default();
+        self.record_state.out_of_memory_kills =
+            (host::name(), kills.map_or(0, |(now, before)| now.saturating_sub(before)));
+        self.record_state.first_exit = self.first_exit.and_then(|exited| exited.try_recv().ok()).unwrap_or_default();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        (self.seen, self.rows.map(|rows| rows.rows))
+        (self.record_state, self.rows.map(|rows| rows.rows))
     }
 
     fn take(&mut self, line: Line) {
         if let Some(Rows { rows, out }) = &mut self.rows {
             write_above(self.bar.as_ref(), out, &rows.take(&line));
         }
-        self.seen.take(line);
+        self.record_state.take(line);
     }
 
-    fn tell(&mut self) {
-        let Some(planned) = self.seen.planned else { return };
-        let newest = self.seen.round.filter(|(round, _)| *round > self.round);
+    fn report(&mut self) {
+        let Some(planned) = self.record_state.planned else { return };
+        let newest = self.record_state.round.filter(|(round, _)| *round > self.round);
         if let Some(bar) = &self.bar {
             // With a budget for all cases there may be more lines than planned.
-            bar.set_length(planned.max(self.seen.cases));
-            bar.set_position(self.seen.cases);
+            bar.set_length(planned.max(self.record_state.cases));
+            bar.set_position(self.record_state.cases);
             if let Some((round, sizes)) = newest {
                 self.round = round;
                 bar.set_message(format!(", round {round}: {sizes} sizes more"));
@@ -114,14 +118,14 @@ impl<'a> Progress<'a> {
         }
         if let Some((round, sizes)) = newest {
             self.round = round;
-            // The plan is longer now, so what was told of its tenths no longer holds.
-            self.tenths = self.seen.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
+            // The plan is longer now, so the reported tenths are recomputed.
+            self.tenths = self.record_state.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
             eprintln!(
                 "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
-                self.seen.cases
+                self.record_state.cases
             );
         }
-        if let Some(line) = tenth(&mut self.tenths, self.seen.cases, planned) {
+        if let Some(line) = tenth(&mut self.tenths, self.record_state.cases, planned) {
             eprintln!("{line}");
         }
     }
@@ -129,23 +133,23 @@ impl<'a> Progress<'a> {
 
 impl Watch for Progress<'_> {
     fn tick(&mut self) {
-        if self.blind {
+        if self.read_failed {
             return;
         }
         match (self.poll)() {
             Ok(lines) => lines.into_iter().for_each(|line| self.take(line)),
             Err(error) => {
-                self.blind = true;
+                self.read_failed = true;
                 self.output(&format!("commgauge: no more progress: {error}"));
             }
         }
-        if let (None, Some(ranks)) = (&self.first_gone, &self.seen.header) {
+        if let (None, Some(ranks)) = (&self.first_exit, &self.record_state.header) {
             let here = host::name();
             let own: Vec<u32> = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
             self.segments = Segments::of(&own);
-            self.first_gone = Some(first_gone(own));
+            self.first_exit = Some(first_exit(own));
         }
-        self.tell();
+        self.report();
     }
 
     /// Everything that ranks and launcher print goes to standard error: standard output is for the summary alone.
@@ -157,22 +161,22 @@ impl Watch for Progress<'_> {
     }
 
     fn signal(&mut self) -> Option<i32> {
-        // Schedulers warn by SIGUSR1 that the time is nearly over, as they end a job by SIGTERM.
+        // Schedulers send SIGUSR1 shortly before the end of the time limit, as they end a job by SIGTERM.
         self.signals.pending().next().map(|number| if number == SIGUSR1 { SIGTERM } else { number })
     }
 }
 
 /// The line for the newest tenth that was reached, once for each.
-fn tenth(told: &mut u64, cases: u64, planned: u64) -> Option<String> {
+fn tenth(reported: &mut u64, cases: u64, planned: u64) -> Option<String> {
     let reached = cases.saturating_mul(10).checked_div(planned)?.min(10);
-    if reached <= *told {
+    if reached <= *reported {
         return None;
     }
-    *told = reached;
+    *reported = reached;
     Some(format!("{} % ({cases} of {planned} cases)", reached * 10))
 }
 
-/// The record's own reader, which waits for a record that does not exist yet.
+/// The record's own reader; it waits for a record that does not exist yet.
 fn follow(record: &Path) -> Poll {
     let mut follower = Follower::open(record);
     Box::new(move || follower.poll())
@@ -210,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_every_tenth_is_told_once() {
-        let mut told = 0;
-        let lines: Vec<String> = (0..=25).filter_map(|cases| tenth(&mut told, cases, 25)).collect();
+    fn without_a_terminal_every_tenth_is_reported_once() {
+        let mut reported = 0;
+        let lines: Vec<String> = (0..=25).filter_map(|cases| tenth(&mut reported, cases, 25)).collect();
         assert_eq!(lines.len(), 10);
         assert_eq!((lines[0].as_str(), lines[9].as_str()), ("10 % (3 of 25 cases)", "100 % (25 of 25 cases)"));
         assert_eq!(tenth(&mut 0, 5, 0), None);

@@ -1,9 +1,9 @@
-//! `commgauge run --resume RECORD`: goes on with a run that ended early, with what its record says of how it was started.
+//! `commgauge run --resume RECORD`: resumes a run that ended early, started as recorded.
 
 use super::super::places;
 use super::super::programs::{Command, Commgauge};
 use super::arguments::RunArguments;
-use super::{launch_again, run_simulated, summarise};
+use super::{resume_launch, run_simulated, summarise};
 use crate::error::{Error, Result};
 use crate::launch::{LauncherPart, quote};
 use crate::record::{Record, Seal};
@@ -11,43 +11,43 @@ use clap::Parser;
 use std::io::Write;
 use std::path::Path;
 
-/// The launched programs, of which one wrote the record.
+/// Launched programs that write records.
 const LAUNCHED: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
-/// Flags that are this launch's own and not the run's, and whether a value follows.
-const OF_A_LAUNCH: [(&str, bool); 8] = [
+/// Flags that apply to one launch only, and whether a value follows.
+const LAUNCH_ONLY_FLAGS: [(&str, bool); 8] = [
     ("--record", true),
     ("--resume", true),
     ("--launch-command", true),
     ("--expect-ranks", true),
     ("--time-limit", true),
-    // A fault that was planted to end the run has done so.
+    // An injected fault must not end the resumed run again.
     ("--inject-panic", true),
     ("--allow-changed", false),
     ("--quiet", false),
 ];
 
-/// What is launched to go on.
-pub(super) struct Again {
+/// The launch of a resumed run.
+pub(super) struct ResumedLaunch {
     /// The program that wrote the record.
     pub program: String,
-    /// Its words, without those that belong to one launch.
+    /// Its arguments, without those that apply to one launch only.
     pub words: Vec<String>,
-    /// How it was launched, where that is recorded.
+    /// The launcher part of the recorded command, if there is one.
     pub launcher: Option<LauncherPart>,
     /// Number of ranks.
     pub ranks: u32,
 }
 
-/// The command that goes on with a record.
+/// The command that resumes a record.
 pub(crate) fn command(record: &Path) -> String {
     format!("commgauge run --resume {}", quote(&record.display().to_string()))
 }
 
-/// Carries it out.
+/// Resumes the run.
 pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<i32> {
     places::check_file("--resume", path)?;
     let record = Record::read(path)?;
-    if let Some(exit_code) = nothing_left(&record, path)? {
+    if let Some(exit_code) = exit_code_if_complete(&record, path)? {
         summarise(arguments, path, out)?;
         return Ok(exit_code);
     }
@@ -56,10 +56,10 @@ pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) ->
     }
     match record.header.backend.name.as_str() {
         "mpi" | "nccl" => {
-            let again = again(&record, arguments.asked_ranks)?;
-            launch_again(arguments, &again, (path, &record), out)
+            let resumed = resumed(&record, arguments.asked_ranks)?;
+            resume_launch(arguments, &resumed, (path, &record), out)
         }
-        "simulated" => run_simulated(&as_it_was(&record, arguments, path)?, out),
+        "simulated" => run_simulated(&original_arguments(&record, arguments, path)?, out),
         other => {
             let path = path.display();
             Err(Error::usage(format!("--resume {path}: its backend is {other}, which commgauge cannot run")))
@@ -67,11 +67,11 @@ pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) ->
     }
 }
 
-/// The exit code of a record in which nothing is left to do; none where there is something.
+/// The exit code of a record without remaining work; none if there is work left.
 ///
 /// # Errors
-/// Where no run can go on with it.
-pub(crate) fn nothing_left(record: &Record, path: &Path) -> Result<Option<i32>> {
+/// If the record cannot be resumed.
+pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Option<i32>> {
     let path = path.display();
     if record.running {
         return Err(Error::usage(format!(
@@ -89,7 +89,7 @@ pub(crate) fn nothing_left(record: &Record, path: &Path) -> Result<Option<i32>> 
     Ok(Some(if (0..=255).contains(&end.exit_code) { end.exit_code } else { 6 }))
 }
 
-/// What is there and what is missing, in sentences.
+/// Completed and remaining work, in sentences.
 pub(crate) fn state(record: &Record, path: &Path) -> Vec<String> {
     let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
     // With a budget for all cases there may be more lines than planned.
@@ -102,7 +102,7 @@ pub(crate) fn state(record: &Record, path: &Path) -> Vec<String> {
     sentences
 }
 
-fn again(record: &Record, asked_ranks: Option<u32>) -> Result<Again> {
+fn resumed(record: &Record, asked_ranks: Option<u32>) -> Result<ResumedLaunch> {
     let (header, wrong) = (&record.header, |text: String| Err(Error::usage(format!("--resume: {text}"))));
     if !LAUNCHED.contains(&header.program.as_str()) {
         return wrong(format!("the record was written by {}, which no launcher starts", header.program));
@@ -111,31 +111,31 @@ fn again(record: &Record, asked_ranks: Option<u32>) -> Result<Again> {
         return wrong(format!("the run has {} ranks and cannot go on with {ranks}; leave -n out", header.world_size));
     }
     let launch = header.launch_command.as_deref().unwrap_or_default();
-    Ok(Again {
+    Ok(ResumedLaunch {
         program: header.program.clone(),
-        words: words_of_the_run(header.command_line.get(1..).unwrap_or_default()),
+        words: run_arguments(header.command_line.get(1..).unwrap_or_default()),
         launcher: LauncherPart::of(launch, &header.program),
         ranks: header.world_size,
     })
 }
 
-/// The words of a launched program without those that belong to one launch only.
-fn words_of_the_run(words: &[String]) -> Vec<String> {
-    let mut kept = Vec::new();
+/// The arguments of a launched program without those that apply to one launch only.
+fn run_arguments(words: &[String]) -> Vec<String> {
+    let mut retained = Vec::new();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let flag = word.split_once('=').map_or(word.as_str(), |(flag, _)| flag);
-        match OF_A_LAUNCH.iter().find(|(name, _)| *name == flag) {
+        match LAUNCH_ONLY_FLAGS.iter().find(|(name, _)| *name == flag) {
             Some((_, true)) if flag == word => drop(rest.next()),
             Some(_) => {}
-            None => kept.push(word.clone()),
+            None => retained.push(word.clone()),
         }
     }
-    kept
+    retained
 }
 
-/// The arguments of the `commgauge run` that wrote a simulated record, to go on with it.
-fn as_it_was(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArguments> {
+/// The arguments of the `commgauge run` that wrote a simulated record, to resume it.
+fn original_arguments(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArguments> {
     let unknown = |cause: &dyn std::fmt::Display| {
         Error::usage(format!("--resume {}: its command line is none of `commgauge run`: {cause}", path.display()))
     };
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_one_launch_is_left_out_and_the_rest_kept_in_order() {
+    fn flags_of_one_launch_are_left_out_and_the_rest_stays_in_order() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         for (before, after) in [
             ("all_reduce -b 8 --record r.jsonl -e 64M", "all_reduce -b 8 -e 64M"),
@@ -174,7 +174,7 @@ mod tests {
             ("s.toml --time-limit 25m --resume r --allow-changed", "s.toml"),
             ("s.toml --record", "s.toml"),
         ] {
-            assert_eq!(words_of_the_run(&words(before)).join(" "), after);
+            assert_eq!(run_arguments(&words(before)).join(" "), after);
         }
     }
 
@@ -183,28 +183,28 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_no_launch_can_go_on_with_is_refused() {
+    fn a_record_that_cannot_be_resumed_is_refused() {
         let mut imported = sample();
         imported.header.program = "nccl-tests".into();
-        let error = again(&imported, None).err().expect("imported");
+        let error = resumed(&imported, None).err().expect("imported");
         assert!(error.exit_code() == 2 && error.to_string().contains("written by nccl-tests"), "{error}");
-        let error = again(&sample(), Some(77)).err().expect("other ranks");
+        let error = resumed(&sample(), Some(77)).err().expect("other ranks");
         assert!(error.to_string().contains("cannot go on with 77; leave -n out"), "{error}");
         let mut running = sample();
         running.running = true;
-        assert!(nothing_left(&running, Path::new("r")).unwrap_err().to_string().contains("still going on"));
+        assert!(exit_code_if_complete(&running, Path::new("r")).unwrap_err().to_string().contains("still going on"));
         let mut changed = sample();
         changed.seal = Seal::Broken;
-        assert!(nothing_left(&changed, Path::new("r")).unwrap_err().to_string().contains("was changed"));
+        assert!(exit_code_if_complete(&changed, Path::new("r")).unwrap_err().to_string().contains("was changed"));
     }
 
     #[test]
-    fn a_finished_record_ends_with_the_code_that_it_earned() {
+    fn a_finished_record_gives_its_exit_code() {
         let mut record = sample();
         let end = record.end.as_mut().expect("an end");
         (end.status, end.exit_code) = (crate::record::line::EndStatus::Complete, 4);
-        assert_eq!(nothing_left(&record, Path::new("r")).unwrap(), Some(4));
+        assert_eq!(exit_code_if_complete(&record, Path::new("r")).unwrap(), Some(4));
         record.end = None;
-        assert_eq!(nothing_left(&record, Path::new("r")).unwrap(), None);
+        assert_eq!(exit_code_if_complete(&record, Path::new("r")).unwrap(), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The flags of `commgauge-sweep` that `commgauge run --sweep` takes as its own, and hands on as they were given.
+//! The flags of `commgauge-sweep` that `commgauge run --sweep` accepts and passes on unchanged.
 //!
-//! There is one definition of them, in `cli::sweep`: here each is found there, and put back into words.
+//! They are defined once, in `cli::sweep`: each is looked up there and converted back into arguments.
 
 use super::RunArguments;
 use crate::cli::SweepArguments;
@@ -8,14 +8,14 @@ use crate::error::Error;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// Flags of a sweep, as words for `commgauge-sweep`.
+/// Flags of a sweep, as arguments of `commgauge-sweep`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepFlags(pub Vec<String>);
 
-/// Flags that `commgauge run` has itself.
+/// Flags that `commgauge run` defines itself.
 const OWN: [&str; 1] = ["within"];
 
-/// The flags as `commgauge-sweep` defines them. What to measure is the value of `--sweep`.
+/// The flags as `commgauge-sweep` defines them, without the collectives, which are the value of `--sweep`.
 fn flags() -> Vec<Arg> {
     let sweep = SweepArguments::augment_args(Command::new("sweep"));
     let is_flag =
@@ -27,7 +27,7 @@ impl Args for SweepFlags {
     fn augment_args(command: Command) -> Command {
         flags().into_iter().fold(command, |command, flag| {
             let flag = match flag.get_short() {
-                // The number of ranks has this letter here.
+                // `commgauge run` uses this letter for the number of ranks.
                 Some('n') => flag.short(None),
                 _ => flag,
             };
@@ -52,7 +52,7 @@ impl FromArgMatches for SweepFlags {
     }
 }
 
-/// A flag with its value, as `commgauge-sweep` reads it.
+/// Converts a flag and its value back into arguments of `commgauge-sweep`.
 fn words(flag: &Arg, matches: &ArgMatches) -> Vec<String> {
     let long = || flag.get_long().map_or_else(|| flag.get_id().to_string(), |long| format!("--{long}"));
     let name = flag.get_short().map_or_else(long, |letter| format!("-{letter}"));
@@ -64,7 +64,8 @@ fn words(flag: &Arg, matches: &ArgMatches) -> Vec<String> {
     vec![name, values.join(&flag.get_value_delimiter().unwrap_or(',').to_string())]
 }
 
-/// Refuses flags of a sweep where there is none. (To clap a flag needs nothing that what else is given excludes.)
+/// Rejects flags of a sweep without `--sweep`. (Clap does not enforce a requirement of a flag that conflicts with
+/// another given one.)
 ///
 /// # Errors
 /// A usage error that names them.
@@ -79,7 +80,7 @@ pub(super) fn check(arguments: &RunArguments) -> Result<(), Error> {
     )))
 }
 
-/// The collectives of `--sweep`, which may stand in one word.
+/// The collectives of `--sweep`, which may be given in one argument.
 pub(super) fn collectives(text: &str) -> Vec<String> {
     text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_a_sweep_is_handed_on_as_it_was_given() {
+    fn every_flag_of_a_sweep_is_passed_on_unchanged() {
         let line = "-b 8 -e 64M -f 4 -d half,float -o sum -r 0,1 -w 5 -c 0 --iters 20 --placement in --cadence isolated --splits \
                     skewed:1 --replicates 2 --precision 1% --budget 1s --warm-buffers --seed 7";
         let given: Vec<&str> = line.split_whitespace().collect();
@@ -110,17 +111,18 @@ mod tests {
         assert_eq!(run.asked_ranks, Some(4));
         let mut handed: Vec<String> = run.sweep_flags.0.clone();
         let mut expected: Vec<String> = given.iter().map(|word| word.replace("--iters", "-n")).collect();
-        // The order of flags says nothing.
+        // The order of flags does not matter.
         handed.sort_unstable();
         expected.sort_unstable();
         assert_eq!(handed, expected);
-        // All that say what and how to measure, but -i, which excludes -f, and those of nccl-tests, most of which are refused.
+        // All flags about what and how to measure, except -i, which conflicts with -f, and those of nccl-tests, most of
+        // which are rejected.
         let own = flags().iter().filter(|flag| !flag.is_hide_set() && *flag.get_id() != "like").count();
         assert_eq!(own, given.iter().filter(|word| word.starts_with('-')).count() + 1);
     }
 
     #[test]
-    fn a_tool_that_is_followed_is_followed_in_what_is_printed() {
+    fn like_also_sets_the_printed_format() {
         for (line, format) in [
             ("", Format::Table),
             ("--like nccl-tests", Format::NcclTests),
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_not_handed_on() {
+    fn flags_that_are_not_given_are_not_passed_on() {
         assert_eq!(parse(&["--sweep", "all_reduce"]).unwrap().sweep_flags, SweepFlags::default());
     }
 
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_may_stand_in_one_word() {
+    fn collectives_may_be_given_in_one_argument() {
         for text in ["all_reduce all_gather", "all_reduce,all_gather", " all_reduce, all_gather "] {
             assert_eq!(collectives(text), ["all_reduce", "all_gather"]);
         }

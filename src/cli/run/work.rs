@@ -1,10 +1,10 @@
-//! What is launched: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two stand after `--`.
+//! The launched work: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two follow `--`.
 
 use super::RunArguments;
 use super::sweep_flags::collectives;
 use crate::cli::SweepArguments;
 use crate::cli::launched_arguments::LaunchedArguments;
-use crate::cli::like::Habits;
+use crate::cli::like::ToolDefaults;
 use crate::cli::pairs::PairsArguments;
 use crate::cli::places;
 use crate::cli::step::StepArguments;
@@ -26,7 +26,7 @@ pub(super) fn program(arguments: &RunArguments) -> &'static str {
     }
 }
 
-/// Its words that say what is measured, but for what stands after `--`.
+/// The program's arguments that select the work, without those after `--`.
 pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
     let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
     if let Some(sweep) = &arguments.sweep {
@@ -37,19 +37,19 @@ pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// What is to be measured.
-pub(super) struct Wanted {
+/// The work to be measured.
+pub(super) struct PlannedWork {
     /// The cases.
     pub work: SuiteWork,
-    /// Two calls at once, too.
+    /// Two calls to be measured concurrently, in addition.
     pub interference: Option<Interference>,
-    /// The layout whose step is replayed as a whole, too.
+    /// The layout whose step is also replayed as a whole.
     pub replay: Option<(LayoutTable, ReplayOptions)>,
 }
 
-/// What it will measure, checked here so that mistakes are told before anything is started.
-pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<Wanted> {
-    let cases_alone = |work| Ok(Wanted { work, interference: None, replay: None });
+/// Plans the work of the launched program, so that errors are reported before anything is started.
+pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<PlannedWork> {
+    let cases_alone = |work| Ok(PlannedWork { work, interference: None, replay: None });
     if let Some(suite) = &arguments.suite {
         return cases_alone(suite_work(suite, arguments.within, nodes)?);
     }
@@ -61,7 +61,7 @@ pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<Wanted> {
         return cases_alone(read::<PairsWords>("--pairs", &arguments.extra)?.pairs.work(arguments.ranks)?);
     }
     let step = read::<StepWords>("--step", &arguments.extra)?.step;
-    Ok(Wanted {
+    Ok(PlannedWork {
         work: step.work(arguments.ranks)?,
         interference: step.interference(arguments.ranks)?,
         replay: step.replay(arguments.ranks)?,
@@ -78,7 +78,7 @@ struct SweepWords {
     #[command(flatten)]
     _launched: LaunchedArguments,
     #[command(flatten)]
-    _habits: Habits,
+    _tool_defaults: ToolDefaults,
 }
 
 /// The flags of `commgauge-step` as it will read them.
@@ -128,7 +128,7 @@ mod tests {
         run
     }
 
-    fn planned(line: &str) -> Result<Wanted> {
+    fn planned(line: &str) -> Result<PlannedWork> {
         let arguments = run(line);
         of(&arguments, &Nodes::single(arguments.ranks))
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_comes_to_the_plan_of_its_flags_or_is_refused() {
+    fn the_flags_of_a_sweep_give_its_plan_or_an_error() {
         let line = "--sweep all_reduce,all_gather -n 2 -b 8 -e 1K -f 2 --placement out --cadence streaming --within 9s -- -d half";
         let (plan, settings, facts) = planned(line).unwrap().work;
         assert_eq!(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_come_to_the_rounds_of_their_flags_or_are_refused() {
+    fn the_flags_of_pairs_give_their_rounds_or_an_error() {
         let (plan, settings, _) = planned("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
         assert_eq!((plan.groups.len(), plan.cases.len(), settings.replicates), (5, 15, 1));
         assert_eq!(program(&run("--pairs")), "commgauge-pairs");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_comes_to_the_plan_of_its_flags() {
+    fn the_flags_of_a_step_give_its_plan() {
         let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
         let (plan, settings, facts) = planned(line).unwrap().work;
         assert_eq!(program(&run(line)), "commgauge-step");

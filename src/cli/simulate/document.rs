@@ -1,4 +1,4 @@
-//! What a rehearsal comes to, as a document and as text.
+//! The result of a rehearsal, as a document and as text.
 
 use crate::cli::plain_table::wrapped;
 use crate::report::{SuspectsFormat, suspects_text};
@@ -90,10 +90,10 @@ pub(crate) fn schema() -> Value {
     crate::cli::schema::published(schema, FORMAT, VERSION, "A rehearsal of commgauge")
 }
 
-/// For people.
+/// The document as text.
 pub(super) fn text(document: &RehearsalDocument, width: u16) -> String {
     let mut out = wrapped("SYNTHETIC: a rehearsal; no data moved and no real time passed", width);
-    let mut told = vec![
+    let mut sentences = vec![
         format!(
             "suite {} on {} nodes, {} ranks, of {}",
             document.suite, document.nodes, document.ranks, document.machine
@@ -113,16 +113,16 @@ pub(super) fn text(document: &RehearsalDocument, width: u16) -> String {
         ),
     ];
     if let Some(gate) = &document.gate {
-        told.push(format!(
+        sentences.push(format!(
             "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
             gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
         ));
     }
-    told.extend(document.power.as_ref().map(power_text));
-    for sentence in told {
+    sentences.extend(document.power.as_ref().map(power_text));
+    for sentence in sentences {
         out += &wrapped(&sentence, width);
     }
-    // A table cannot fail to be written.
+    // Formatting a table cannot fail.
     out + "\n" + &suspects_text(&document.suspects, SuspectsFormat::Table, width).unwrap_or_default()
 }
 

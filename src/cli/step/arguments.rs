@@ -1,4 +1,4 @@
-//! The flags of `commgauge-step`, and the plan that they come to.
+//! The flags of `commgauge-step`, and the resulting plan.
 
 use super::{StepFlags, parse_style};
 use crate::cli::sampling::SamplingArguments;
@@ -58,7 +58,7 @@ pub struct StepArguments {
 }
 
 impl StepArguments {
-    /// What the flags ask for on that many ranks. The hash is over the step and the settings, so equal requests have equal
+    /// The requested work on that many ranks. The hash is over the step and the settings, so equal requests have equal
     /// hashes however they were written.
     ///
     /// # Errors
@@ -87,10 +87,10 @@ impl StepArguments {
         Ok((plan, settings, facts))
     }
 
-    /// The calls of two axes that are to be measured at once, if any.
+    /// The calls of two axes to be measured concurrently, if any.
     ///
     /// # Errors
-    /// Usage errors: not two axes, or axes that cannot meet.
+    /// Usage errors: not two axes, or axes that never run concurrently.
     pub fn interference(&self, world_size: u32) -> Result<Option<Interference>> {
         let axes = match self.interfere.as_slice() {
             [] => return Ok(None),
@@ -108,7 +108,7 @@ impl StepArguments {
         Interference::of(step, 0, axes, |style| table.styles.contains(&style.name())).map(Some)
     }
 
-    /// The layout whose step is to be replayed, if it is.
+    /// The layout whose step is replayed, if any.
     ///
     /// # Errors
     /// As [`StepArguments::work`].
@@ -124,7 +124,7 @@ impl StepArguments {
         Ok(Some((self.table(world_size)?, options)))
     }
 
-    /// The layout with the wanted styles.
+    /// The layout with the requested styles.
     fn table(&self, world_size: u32) -> Result<LayoutTable> {
         let mut table = self.step.table(world_size)?;
         if !self.style.is_empty() {
@@ -133,7 +133,7 @@ impl StepArguments {
         Ok(table)
     }
 
-    /// A factor of two times needs as many pairs of them as an interval takes.
+    /// The ratio of two times needs as many pairs of samples as an interval does.
     fn settings(&self) -> RunSettings {
         let mut settings = self.sampling.settings();
         if (self.solo || !self.interfere.is_empty()) && self.sampling.replicates.is_none() {

@@ -1,5 +1,5 @@
-//! The flags that name a model, a layout and a step. They stand for the keys of a suite's tables and are read by the same
-//! readers, so that both get the same checks.
+//! The flags for a model, a layout and a step. They correspond to the keys of a suite's tables and are parsed by the
+//! same code, so that both have the same checks.
 
 use crate::cli::degrees::DegreeFlags;
 use crate::config::step::ModelWork;
@@ -130,11 +130,11 @@ pub struct StepFlags {
     pub context_tokens: Option<String>,
 }
 
-/// A flag, the key of a suite that it stands for, and what was given.
+/// A flag, the corresponding key of a suite, and the given value.
 type Given<'a> = (&'static str, &'static str, &'a Option<String>);
 
 impl StepFlags {
-    /// The layout on that many ranks with its work, as a suite would have said it.
+    /// The layout on that many ranks with its work, as a suite would define it.
     ///
     /// # Errors
     /// Usage errors that name the flag.
@@ -161,10 +161,10 @@ impl StepFlags {
         Ok(table)
     }
 
-    /// Ranks that the degrees need; dp is 1 where it is left out.
+    /// Ranks that the degrees need; dp is 1 if it is left out.
     ///
     /// # Errors
-    /// Where they are more than any machine has.
+    /// If there are more ranks than on any machine.
     pub fn ranks(&self) -> Result<u32> {
         let mut table = self.degrees.table()?;
         table.dp = table.dp.or(Some(1));

@@ -1,5 +1,5 @@
-//! What `commgauge ops` and `commgauge-step` share: a model, a layout and a step, given by flags; and what `commgauge-step`
-//! measures of it.
+//! Shared by `commgauge ops` and `commgauge-step`: a model, a layout and a step, given by flags; and the measurements
+//! of `commgauge-step`.
 
 mod arguments;
 mod flags;
@@ -12,12 +12,12 @@ use crate::workload::Style;
 use crate::workload::replay::ReplayOptions;
 use crate::workload::step::Step;
 
-/// Every step of a layout as it is to be replayed.
+/// Replay requests for every step of a layout.
 pub(crate) fn replays_of<'a>(steps: &'a [Step<'a>], options: ReplayOptions) -> Vec<ReplayRequest<'a>> {
     (0..).zip(steps).map(|(step_index, step)| ReplayRequest { step, step_index, options }).collect()
 }
 
-/// Reads the name of a style of a model's step.
+/// Parses the name of a style of a model's step.
 pub(super) fn parse_style(text: &str) -> std::result::Result<Style, String> {
     Style::OF_A_STEP.into_iter().find(|style| style.name() == text).ok_or_else(|| {
         let names: Vec<_> = Style::OF_A_STEP.iter().map(|style| style.name()).collect();

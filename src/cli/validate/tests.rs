@@ -15,7 +15,7 @@ fn the_table_keeps_within_80_columns() {
     let text = text(&ALL, 80);
     let longest = text.lines().map(|line| line.chars().count()).max();
     assert!(longest.is_some_and(|longest| longest <= 80), "{text}");
-    // What is never left out.
+    // Columns that are never omitted.
     for heading in ["measured", "predicted", "error", "left out"] {
         assert!(text.lines().any(|line| line.starts_with("model") && line.contains(heading)), "{heading}");
     }
@@ -43,7 +43,7 @@ fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
 }
 
 #[test]
-fn the_document_is_what_the_schema_says_and_reads_back() {
+fn the_document_fits_the_schema_and_reads_back() {
     let document = serde_json::to_value(&*ALL).unwrap();
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let problems: Vec<_> = validator.iter_errors(&document).map(|problem| problem.to_string()).collect();

@@ -1,5 +1,5 @@
-//! What process 0 knows of every curve while sizes are being chosen: the sizes so far, their times, and how well the last ones were
-//! predicted.
+//! State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the last ones
+//! were predicted.
 
 use super::super::Request;
 use super::super::facts::case_facts;
@@ -17,32 +17,32 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// All curves of a run.
 pub(super) struct Curves {
-    curves: Vec<Growing>,
+    curves: Vec<CurveState>,
 }
 
 /// A curve that grows.
-struct Growing {
-    /// One of its cases, by index in the plan, and what is planned of it: the others differ in their size only.
-    like: usize,
+struct CurveState {
+    /// Index in the plan of one of its cases, and its facts; the other cases differ in size only.
+    template: usize,
     facts: CaseFacts,
     op: Op,
-    /// That case.
+    /// The case with this index.
     case: Case,
-    /// Bytes of every case of the curve, by index in the plan: as planned, so after rounding to what divides among the ranks.
+    /// Bytes of every case of the curve, by index in the plan, rounded so that they divide among the ranks.
     bytes_of_case: BTreeMap<u32, u64>,
     /// Seconds of a call in each replicate, by bytes.
     seconds: BTreeMap<u64, Vec<f64>>,
-    /// Sizes that were requested, whatever came of them: none is tried twice.
+    /// Sizes that were tried, with or without success; none is tried twice.
     tried: BTreeSet<u64>,
-    /// How wrong the predictions of added sizes were, in the order of adding.
+    /// Errors of the predictions of added sizes, in the order of adding.
     errors: Vec<f64>,
 }
 
 /// The next size of a curve.
-pub(super) struct Next {
+pub(super) struct NextSize {
     curve: usize,
-    /// A case of the plan like it.
-    pub like: usize,
+    /// Index in the plan of a case of the same curve.
+    pub template: usize,
     pub bytes: u64,
     pub why: ChosenSize,
 }
@@ -55,8 +55,8 @@ impl Curves {
                 |index: usize| case_facts(request, &preflight::planned(request, &plan.cases[index], host_of_rank));
             let bytes_of_case: BTreeMap<u32, u64> =
                 indices.iter().map(|index| (*index as u32, of_case(*index).bytes_total.0)).collect();
-            Growing {
-                like: indices[0],
+            CurveState {
+                template: indices[0],
                 facts: of_case(indices[0]),
                 op: plan.cases[indices[0]].op.clone(),
                 case: plan.cases[indices[0]].clone(),
@@ -69,8 +69,8 @@ impl Curves {
         Curves { curves: plan.curves().iter().map(growing).collect() }
     }
 
-    /// Takes the times of cases that are known.
-    pub(super) fn take(&mut self, lines: &[CaseLine]) {
+    /// Adds the times of cases that belong to a curve.
+    pub(super) fn add_lines(&mut self, lines: &[CaseLine]) {
         for line in lines {
             for curve in &mut self.curves {
                 if let Some(bytes) = curve.bytes_of_case.get(&line.case)
@@ -82,24 +82,24 @@ impl Curves {
         }
     }
 
-    /// Takes the times of the sizes that were chosen, the first of which has the given index in the plan.
-    pub(super) fn add(&mut self, chosen: &[Next], first_case: u32, lines: &[CaseLine]) {
+    /// Adds the times of the chosen sizes, the first of which has the given index in the plan.
+    pub(super) fn add(&mut self, chosen: &[NextSize], first_case: u32, lines: &[CaseLine]) {
         for (case, next) in (first_case..).zip(chosen) {
             self.curves[next.curve].bytes_of_case.insert(case, next.bytes);
         }
-        self.take(lines);
+        self.add_lines(lines);
         for next in chosen {
             let curve = &mut self.curves[next.curve];
-            // What could not be measured says nothing of the curve.
+            // A size that could not be measured does not affect the curve.
             if let Some(seconds) = curve.seconds.get(&next.bytes).and_then(|replicates| combined(replicates)) {
                 curve.errors.push((next.why.predicted_seconds.0 / seconds - 1.0).abs());
             }
         }
     }
 
-    /// One size for each curve that is not sure yet, the least sure first, at most so many.
-    pub(super) fn next(&mut self, calibrate: &Calibrate, most: usize) -> Vec<Next> {
-        let mut chosen: Vec<Next> =
+    /// One size for each curve that is not precise enough, at most `most`, starting with the least precise curve.
+    pub(super) fn next(&mut self, calibrate: &Calibrate, most: usize) -> Vec<NextSize> {
+        let mut chosen: Vec<NextSize> =
             (self.curves.iter().enumerate()).filter_map(|(index, curve)| curve.next(index, calibrate)).collect();
         chosen.sort_by(|a, b| b.why.expected_error.total_cmp(&a.why.expected_error));
         chosen.truncate(most);
@@ -109,36 +109,37 @@ impl Curves {
         chosen
     }
 
-    /// The sizes of a round that an earlier launch chose, as it wrote them down.
-    pub(super) fn chosen_before(&mut self, growth: &PlanGrowth) -> Result<Vec<Next>> {
+    /// The sizes of a round that an earlier launch chose and recorded.
+    pub(super) fn chosen_before(&mut self, growth: &PlanGrowth) -> Result<Vec<NextSize>> {
         let one = |(facts, why): (&CaseFacts, &ChosenSize)| {
             let bytes = facts.bytes_total.0;
-            // But for the size and what follows from it, a case is as the others of its curve.
-            let same = |curve: &Growing| curve.named(bytes) == facts.name;
+            // Apart from the size and values derived from it, the new case equals the others of its curve.
+            let same = |curve: &CurveState| curve.named(bytes) == facts.name;
             let Some(curve) = self.curves.iter().position(same) else {
                 let name = &facts.name;
                 let text =
                     format!("round {} of the record adds {name}, which is of no curve of this plan", growth.round);
                 return Err(Error::mismatch(text));
             };
-            Ok(Next { curve, like: self.curves[curve].like, bytes, why: why.clone() })
+            Ok(NextSize { curve, template: self.curves[curve].template, bytes, why: why.clone() })
         };
-        let chosen: Vec<Next> = growth.cases.iter().zip(&growth.chosen).map(one).collect::<Result<_>>()?;
+        let chosen: Vec<NextSize> = growth.cases.iter().zip(&growth.chosen).map(one).collect::<Result<_>>()?;
         for next in &chosen {
             self.curves[next.curve].tried.insert(next.bytes);
         }
         Ok(chosen)
     }
 
-    /// The line of the record, given whether the time was spent, whether the plan is full, and whether the run was stopped.
+    /// The line of the record, given whether the time was spent, whether the plan is full, and whether the run was
+    /// stopped.
     pub(super) fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: (bool, bool, bool)) -> CalibrationLine {
         let curves = self.curves.iter().map(|curve| curve.summary(calibrate, stopped)).collect();
         CalibrationLine { until_error: calibrate.until_error, rounds, curves }
     }
 }
 
-impl Growing {
-    /// The name of its case of a size.
+impl CurveState {
+    /// Name of the case of this size.
     fn named(&self, bytes: u64) -> String {
         self.case.with_bytes(Bytes(bytes)).name()
     }
@@ -147,21 +148,21 @@ impl Growing {
         self.seconds.iter().filter_map(|(bytes, replicates)| Some((*bytes, combined(replicates)?))).collect()
     }
 
-    /// How wrong the curve is expected to be where it is least sure.
+    /// Expected error of the curve at its least precise size.
     fn expected_error(&self) -> Option<f64> {
         gaps(&self.points()).iter().map(|gap| gap.expected_error).reduce(f64::max)
     }
 
-    fn next(&self, curve: usize, calibrate: &Calibrate) -> Option<Next> {
+    fn next(&self, curve: usize, calibrate: &Calibrate) -> Option<NextSize> {
         if self.seconds.len() >= calibrate.most_sizes as usize {
             return None;
         }
         let points = self.points();
         let last_error = self.errors.last().copied();
         let (gap, bytes) = next_point(&points, last_error, calibrate.until_error, |gap| self.split(gap))?;
-        Some(Next {
+        Some(NextSize {
             curve,
-            like: self.like,
+            template: self.template,
             bytes,
             why: ChosenSize {
                 above: Bytes(gap.low),
@@ -179,7 +180,7 @@ impl Growing {
         is_new.then_some(bytes)
     }
 
-    /// The nearest size at or below that the call can have, so that what is planned is what is requested.
+    /// The largest valid size of the call up to this one, so that the planned size equals the requested one.
     fn divisible(&self, bytes: u64) -> Option<u64> {
         let op = Op { bytes_total: Bytes(bytes), ..self.op.clone() };
         op.geometry(self.facts.group_size).ok().map(|geometry| geometry.bytes_total.0)
@@ -200,7 +201,7 @@ impl Growing {
             () => CalibrationEnd::Budget,
         };
         CalibratedCurve {
-            case: self.like as u32,
+            case: self.template as u32,
             sizes: self.seconds.len() as u32,
             expected_error,
             last_error,

@@ -1,8 +1,8 @@
-//! Where other hosts may reach this one: its addresses as the kernel lists them, and its name.
+//! Addresses at which other hosts may reach this one, as listed by the kernel, and its name.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Addresses and, last, the name.
+/// The addresses, followed by the name.
 pub(super) fn of_this_host() -> Vec<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let mut found: Vec<String> = version_4(&read("/proc/net/fib_trie")).iter().map(Ipv4Addr::to_string).collect();
@@ -11,7 +11,7 @@ pub(super) fn of_this_host() -> Vec<String> {
     found
 }
 
-/// Of the routing table's tree: an address in a line, and in the next that it is one of ours.
+/// Parses the routing table's tree: an address on one line, and on the next whether it is local.
 fn version_4(text: &str) -> Vec<Ipv4Addr> {
     let mut found: Vec<Ipv4Addr> = Vec::new();
     let mut latest = None;
@@ -28,7 +28,7 @@ fn version_4(text: &str) -> Vec<Ipv4Addr> {
     found
 }
 
-/// An address in 32 hexadecimal digits in each line; those that hold only on their link are of no use without its name.
+/// Addresses of 32 hexadecimal digits, one per line; link-local ones are useless without the interface name.
 fn version_6(text: &str) -> Vec<Ipv6Addr> {
     let addresses = text.lines().filter_map(|line| u128::from_str_radix(line.split(' ').next()?, 16).ok());
     addresses.map(Ipv6Addr::from_bits).filter(|a| !a.is_loopback() && !a.is_unicast_link_local()).collect()

@@ -1,13 +1,13 @@
-//! A connection that never blocks and never takes more memory than a few frames, whatever the other end does.
+//! A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 
-use super::super::wire::{Frame, LONGEST_FRAME_BYTES, Malformed};
+use super::super::wire::{Frame, MAX_FRAME_BYTES, Malformed};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
-/// What may wait to be sent. Downwards only short orders are sent; upwards, the states of a host's ranks.
-const MOST_OUTGOING_BYTES: usize = 1 << 18;
-/// What may wait to be understood.
-const MOST_INCOMING_BYTES: usize = 1 << 14;
+/// Limit of the send buffer. Downwards only short commands are sent; upwards, the states of a host's ranks.
+const MAX_OUTGOING_BYTES: usize = 1 << 18;
+/// Limit of the receive buffer.
+const MAX_INCOMING_BYTES: usize = 1 << 14;
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -32,13 +32,13 @@ impl Connection {
         !self.outgoing.is_empty()
     }
 
-    /// Takes what has arrived, at most as much as has room.
+    /// Receives available data, at most as much as fits into the buffer.
     ///
     /// # Errors
-    /// Where the other end is gone and nothing of what it said is left to be understood.
+    /// If the other end is gone and no received data is left.
     pub(super) fn receive(&mut self) -> Result<()> {
         let mut bytes = [0; 4096];
-        while self.incoming.len() + bytes.len() <= MOST_INCOMING_BYTES {
+        while self.incoming.len() + bytes.len() <= MAX_INCOMING_BYTES {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.incoming.extend(&bytes[..count]),
@@ -50,26 +50,26 @@ impl Connection {
         Ok(())
     }
 
-    /// What has arrived and was not taken yet.
+    /// Received data that was not consumed yet.
     pub(super) fn incoming(&self) -> &[u8] {
         &self.incoming
     }
 
-    /// Takes bytes off what has arrived.
+    /// Consumes received bytes.
     pub(super) fn take(&mut self, bytes: usize) {
         self.incoming.drain(..bytes);
     }
 
-    /// The next whole frame.
+    /// The next complete frame.
     pub(super) fn next_frame(&mut self) -> std::result::Result<Option<Frame>, Malformed> {
         let Some((frame, taken)) = Frame::decode(&self.incoming)? else { return Ok(None) };
         self.take(taken);
         Ok(Some(frame))
     }
 
-    /// Puts a frame into the queue. False where the other end has not taken anything for so long that there is no room.
+    /// Queues a frame. False if the other end has not received anything for so long that the buffer is full.
     pub(super) fn queue(&mut self, frame: &Frame) -> bool {
-        if self.outgoing.len() + LONGEST_FRAME_BYTES > MOST_OUTGOING_BYTES {
+        if self.outgoing.len() + MAX_FRAME_BYTES > MAX_OUTGOING_BYTES {
             return false;
         }
         frame.encode(&mut self.outgoing);
@@ -80,7 +80,7 @@ impl Connection {
         self.outgoing.extend(bytes);
     }
 
-    /// Sends what can be sent without waiting.
+    /// Sends as much as possible without blocking.
     pub(super) fn flush(&mut self) -> Result<()> {
         while !self.outgoing.is_empty() {
             match self.stream.write(&self.outgoing) {

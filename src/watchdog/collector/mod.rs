@@ -1,7 +1,9 @@
-//! A host's collector: a small process beside the ranks, so that it can report and end a launch whichever rank is stopped or dead.
+//! A host's collector: a small process next to the ranks, so that it can report and end a launch whichever rank is
+//! stopped or dead.
 //!
-//! It is started by the lowest rank of the host from the same program, hears of every rank over TCP, and ends with them. The one on
-//! the host of rank 0 hears of all hosts, decides, and writes the report. The way in is [`main`]; the loop is in `serve`.
+//! It is started by the lowest rank of the host from the same program, receives the state of every rank over TCP, and
+//! ends with them. The one on the host of rank 0 receives the states of all hosts, decides, and writes the report. The
+//! entry point is [`main`]; the loop is in `serve`.
 
 mod addresses;
 mod connection;
@@ -13,10 +15,10 @@ mod stages;
 mod table;
 
 pub use process::process_start;
-pub use report::{Held, Seen, hang_line, whole_text};
-pub use table::{RankTable, Standing, Trigger};
+pub use report::{BlockedRanks, RankView, hang_line, whole_text};
+pub use table::{RankStatus, RankTable, Trigger};
 
-use super::wire::{Frame, Hello, Speaker, Token};
+use super::wire::{Frame, Hello, PeerKind, Token};
 use connection::Connection;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
@@ -25,23 +27,24 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long one address of the first collector may take to answer.
-const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
-/// Connections that may wait until they are taken, beside those of hosts.
-const FEWEST_WAITING: i32 = 128;
+/// Timeout for connecting to one address of the first collector.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Minimum listen backlog besides the connections of hosts.
+const MIN_BACKLOG: i32 = 128;
 
-/// What a collector is told on its standard input; not on its command line, where every user of the host could read it.
+/// Configuration of a collector on its standard input; not on its command line, which every user of the host could
+/// read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
-    /// The word of this run.
+    /// The secret of this run.
     pub token: Token,
     /// Index of this host.
     pub node: u32,
     /// Number of hosts.
     pub nodes: u32,
-    /// The host of every rank, by index; known to the first collector only.
+    /// The host of every rank, by index; on the first collector only.
     pub node_of_rank: Vec<u32>,
-    /// Names of all hosts at the first collector, of its own elsewhere.
+    /// Names of all hosts on the first collector, of its own host elsewhere.
     pub hosts: Vec<String>,
     /// The ranks on this host.
     pub local_ranks: Vec<u32>,
@@ -51,14 +54,14 @@ pub struct Config {
     pub backend: String,
 }
 
-/// Where a collector is to be reached.
+/// Ports and addresses of a collector.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FirstAnswer {
-    /// By the ranks of its host, on the loopback address.
+    /// Port for the ranks of its host, on the loopback address.
     pub port: u16,
-    /// By other collectors; 0 where there are none.
+    /// Port for other collectors; 0 if there are none.
     pub hosts_port: u16,
-    /// Addresses and names of the host, to be tried in turn.
+    /// Addresses and names of the host, in the order in which to try them.
     pub addresses: Vec<String>,
 }
 
@@ -71,15 +74,15 @@ impl FirstAnswer {
     }
 }
 
-/// Whether the first collector was reached.
+/// Result of connecting to the first collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SecondAnswer {
-    /// Why not.
+    /// The error, if it was not reached.
     pub problem: Option<String>,
 }
 
-/// The whole life of a collector: told and answering on standard input and output, then watching. The exit code comes back; nobody
-/// waits for it.
+/// Entry point of a collector: exchanges its configuration on standard input and output, then serves. Returns the exit
+/// code, which no process reads.
 pub fn main() -> i32 {
     match begin() {
         Ok(mut serving) => {
@@ -87,14 +90,14 @@ pub fn main() -> i32 {
             0
         }
         Err(cause) => {
-            say(&format!("the watchdog cannot start: {cause}"));
+            print_message(&format!("the watchdog cannot start: {cause}"));
             6
         }
     }
 }
 
-/// To standard error, which may be closed already.
-pub(super) fn say(text: &str) {
+/// Prints to standard error, which may be closed already.
+pub(super) fn print_message(text: &str) {
     let _ = writeln!(std::io::stderr(), "commgauge: {text}");
 }
 
@@ -124,18 +127,18 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     Ok(Serving::new(config, token, listeners, upstream?)?)
 }
 
-/// On all addresses, of both families where the system has both. All hosts come in the same moment: those for whom there is no room to
-/// wait in would try again after a second, all in the same moment again, and most of them in vain.
+/// Listens on all addresses, of both families if the system has both. All hosts connect at the same time: those beyond
+/// the backlog would retry after a second, all at the same time again, and most of them in vain.
 fn listen_to_hosts(hosts: u32) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
-    // The system takes what is too much as its own greatest (net.core.somaxconn, 4096 unless set).
-    let room = i32::try_from(hosts).unwrap_or(i32::MAX).saturating_add(FEWEST_WAITING);
+    // The system caps the backlog at its own maximum (net.core.somaxconn, 4096 by default).
+    let room = i32::try_from(hosts).unwrap_or(i32::MAX).saturating_add(MIN_BACKLOG);
     rustix::net::listen(&listener, room)?;
     Ok(listener)
 }
 
-/// A connection for each of many hosts needs more files than shells usually allow; where the system refuses, the first that does
-/// not fit is told.
+/// A connection for each of many hosts needs more file descriptors than the usual soft limit; where the system refuses,
+/// the first failing connection is reported.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -143,7 +146,8 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Schedulers tell every process to stop, but this one ends with its ranks: it must be there to say how they ended.
+/// Schedulers send stop signals to every process, but this one ends with its ranks: it must be able to report how they
+/// ended.
 fn ignore_signals() -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1] {
@@ -152,7 +156,8 @@ fn ignore_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The rank that starts it may be bound to one processor, which is that rank's. Where the system refuses, it stays there.
+/// Removes the CPU binding inherited from the rank that started this process. If the system refuses, the binding
+/// remains.
 fn run_anywhere() {
     use rustix::thread::{CpuSet, sched_setaffinity};
     let mut all = CpuSet::new();
@@ -168,7 +173,7 @@ fn reply(answer: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
     Ok(out.flush()?)
 }
 
-/// Connects to the first collector; one that knows our word answers.
+/// Connects to the first collector; one with our secret answers.
 fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connection, String> {
     let mut problem = "it has no address".to_owned();
     for address in &first.addresses {
@@ -180,8 +185,7 @@ fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connecti
             }
         };
         for target in targets {
-            match TcpStream::connect_timeout(&target, ADDRESS_PATIENCE).and_then(|stream| greet(stream, config, token))
-            {
+            match TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).and_then(|stream| greet(stream, config, token)) {
                 Ok(connection) => return Ok(connection),
                 Err(cause) => problem = format!("{target}: {cause}"),
             }
@@ -192,14 +196,14 @@ fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connecti
 
 fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<Connection> {
     let pid = std::process::id();
-    let hello = Hello { speaker: Speaker::Host(config.node), pid, process_start: process_start(pid).unwrap_or(0) };
+    let hello = Hello { peer_kind: PeerKind::Host(config.node), pid, process_start: process_start(pid).unwrap_or(0) };
     let mut connection = Connection::of(stream)?;
     connection.queue_bytes(&hello.encode(token));
     connection.flush()?;
-    let deadline = Instant::now() + ADDRESS_PATIENCE;
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
     while Instant::now() < deadline {
         connection.receive()?;
-        // The first says this to whoever it lets in; nothing is to be answered yet.
+        // The first collector sends this to every accepted peer; no answer is expected yet.
         if let Ok(Some(Frame::Query)) = connection.next_frame() {
             return Ok(connection);
         }

@@ -1,24 +1,24 @@
-//! What the system says of a process of this host, and its end.
+//! State of a process of this host according to the operating system, and killing it.
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// When a process began, in the system's ticks since boot: with the number, it names a process for good.
+/// Start time of a process, in clock ticks since boot: together with the pid it identifies a process uniquely.
 pub fn process_start(pid: u32) -> Option<u64> {
     read(pid).map(|stat| stat.1)
 }
 
-/// Whether this very process is stopped, by a signal or a debugger. `None` where it is gone.
+/// Whether exactly this process is stopped, by a signal or a debugger. `None` if it is gone.
 pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
     let (state, began) = read(pid)?;
     (began == start && !matches!(state, 'Z' | 'X')).then_some(matches!(state, 'T' | 't'))
 }
 
-/// Kills this very process, and not one that has its number by now.
+/// Kills exactly this process, and not a later one with the same id.
 pub(super) fn kill(pid: u32, start: u64) {
     if is_stopped(pid, start).is_some()
         && let Some(pid) = Pid::from_raw(pid as i32)
     {
-        // It may have ended meanwhile, which is just as well.
+        // It may have ended already.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -27,7 +27,7 @@ fn read(pid: u32) -> Option<(char, u64)> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// State and start: fields 3 and 22 (proc(5)), behind the name in parentheses.
+/// State and start time: fields 3 and 22 (proc(5)), after the name in parentheses.
 fn parse(text: &str) -> Option<(char, u64)> {
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -40,7 +40,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_stopped_process_is_told_from_one_that_runs_and_one_that_is_gone() {
+    fn stopped_running_and_ended_processes_are_distinguished() {
         let mut child = Command::new("sleep").arg("30").spawn().expect("it starts");
         let pid = child.id();
         let start = process_start(pid).expect("it runs");

@@ -1,20 +1,20 @@
-//! What NCCL's own service for such moments (RAS, since NCCL 2.24) knows: asked once, with a short patience.
+//! Queries NCCL's RAS service (since NCCL 2.24) for its diagnosis: once, with a short timeout.
 //!
-//! It listens on localhost:28028 unless `NCCL_RAS_ADDR` says otherwise, and answers a line of text with text
-//! (NCCL user guide, Troubleshooting, RAS).
+//! It listens on localhost:28028 unless `NCCL_RAS_ADDR` is set, and answers a line of text with text (NCCL user guide,
+//! Troubleshooting, RAS).
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 const DEFAULT_ADDRESS: &str = "localhost:28028";
-/// The answer is cut to it.
-const MOST_BYTES: u64 = 64 << 10;
+/// Longer answers are cut.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// The answer, or why there is none.
-pub(super) fn ask(address: Option<&str>, patience: Duration) -> Result<String, String> {
+pub(super) fn query(address: Option<&str>, timeout: Duration) -> Result<String, String> {
     let address = address.unwrap_or(DEFAULT_ADDRESS);
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let unreachable =
         |cause: &dyn std::fmt::Display| format!("NCCL's RAS service at {address} was not reached: {cause}");
     let mut problem = unreachable(&"the name has no address");
@@ -28,12 +28,12 @@ pub(super) fn ask(address: Option<&str>, patience: Duration) -> Result<String, S
     Err(problem)
 }
 
-/// Whatever came before the patience ended is kept.
+/// Returns whatever arrived before the timeout.
 fn converse(mut stream: TcpStream, deadline: Instant) -> std::io::Result<String> {
     stream.write_all(b"verbose status\n")?;
     let mut answer = Vec::new();
     let mut bytes = [0; 4096];
-    while (answer.len() as u64) < MOST_BYTES {
+    while (answer.len() as u64) < MAX_BYTES {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
@@ -73,13 +73,13 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_quoted_and_its_silence_is_told() {
-        let patience = Duration::from_millis(300);
+    fn the_answer_of_the_service_is_quoted_and_a_missing_one_reported() {
+        let timeout = Duration::from_millis(300);
         let counts = "Communicators... 1 group, MISMATCH: rank 2 AllReduce 99\n";
-        assert_eq!(ask(Some(&serve(Some(counts))), patience), Ok(counts.to_owned()));
-        let silent = ask(Some(&serve(None)), patience).unwrap_err();
+        assert_eq!(query(Some(&serve(Some(counts))), timeout), Ok(counts.to_owned()));
+        let silent = query(Some(&serve(None)), timeout).unwrap_err();
         assert!(silent.contains("did not answer in time"), "{silent}");
-        let nobody = ask(Some("127.0.0.1:1"), patience).unwrap_err();
-        assert!(nobody.contains("127.0.0.1:1 was not reached"), "{nobody}");
+        let error = query(Some("127.0.0.1:1"), timeout).unwrap_err();
+        assert!(error.contains("127.0.0.1:1 was not reached"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of hangs whose culprit is known.
+//! Reports of hangs with a known cause.
 
 use super::*;
 use crate::progress::Shown;
@@ -9,7 +9,7 @@ const CALL: u32 = Doing::CALL.0;
 const BARRIER: u32 = Doing::BARRIER.0;
 
 struct Rank {
-    standing: Standing,
+    status: RankStatus,
     answers: bool,
     /// Activity, step, calls, doing.
     at: (u64, u64, u64, u32),
@@ -18,7 +18,7 @@ struct Rank {
 }
 
 fn live(activity: u64, step: u64, calls: u64, doing: u32) -> Rank {
-    Rank { standing: Standing::Live, answers: true, at: (activity, step, calls, doing), peer: None, sleeps: false }
+    Rank { status: RankStatus::Live, answers: true, at: (activity, step, calls, doing), peer: None, sleeps: false }
 }
 
 fn silent(activity: u64, step: u64, calls: u64) -> Rank {
@@ -29,7 +29,7 @@ fn waiting_for(peer: u32) -> Rank {
     Rank { peer: Some(peer), ..live(3, 4, 0, 0) }
 }
 
-/// Groups of two consecutive ranks on hosts of two.
+/// Ranks in groups of two, with two ranks on each host.
 fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
     let entries: Vec<Entry> = (0..)
         .zip(ranks)
@@ -38,12 +38,12 @@ fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
             let mut state = super::super::super::wire::RankState { rank, ..Default::default() };
             state.shown = Shown { activity, step, calls, doing, peer: given.peer, group: rank / 2 };
             state.stuck_milliseconds = 2_100;
-            let standing = given.standing;
+            let status = given.status;
             Entry {
                 rank,
-                standing,
+                status,
                 state,
-                heard: Instant::now(),
+                last_heartbeat: Instant::now(),
                 process: (100 + rank, 1),
                 detail: None,
                 device: None,
@@ -52,10 +52,10 @@ fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
         })
         .collect();
     let hosts = ["node-a", "node-b", "node-c"];
-    let seen: Vec<Seen> = entries
+    let seen: Vec<RankView> = entries
         .iter()
         .zip(ranks)
-        .map(|(entry, given)| Seen { entry, host: hosts[entry.rank as usize / 2], answers: given.answers })
+        .map(|(entry, given)| RankView { entry, host: hosts[entry.rank as usize / 2], answers: given.answers })
         .collect();
     let activity = |number| {
         Some(HungActivity {
@@ -72,14 +72,14 @@ fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
 }
 
 const LATE: Trigger = Trigger::Deadline(Duration::from_secs(2));
-const DEAD: Trigger = Trigger::Death { asked_to: false };
+const DEAD: Trigger = Trigger::Death { requested: false };
 
 fn states(line: &HangLine) -> Vec<(HangState, &str)> {
     line.ranks.iter().map(|held| (held.state, held.ranks.as_str())).collect()
 }
 
 #[test]
-fn the_culprit_is_named_and_not_those_who_wait_for_it() {
+fn the_suspect_is_named_and_not_the_ranks_that_wait_for_it() {
     use HangState::*;
     for (what, trigger, ranks, suspects, expected, sequence, group) in [
         (
@@ -122,8 +122,8 @@ fn the_culprit_is_named_and_not_those_who_wait_for_it() {
             "rank 0 died, and the launcher took rank 1 along",
             DEAD,
             vec![
-                Rank { standing: Standing::Died, ..silent(3, 5, 2) },
-                Rank { standing: Standing::Dragged, ..silent(3, 7, 3) },
+                Rank { status: RankStatus::Died, ..silent(3, 5, 2) },
+                Rank { status: RankStatus::Dragged, ..silent(3, 7, 3) },
                 live(3, 7, 3, CALL),
             ],
             "0",
@@ -177,7 +177,7 @@ fn the_culprit_is_named_and_not_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_rank_that_was_last_heard_of_before_the_call_is_no_sure_member_of_its_group() {
+fn a_rank_without_heartbeat_since_the_call_is_no_certain_member_of_its_group() {
     let (line, text) = report(LATE, &[live(3, 5, 2, CALL), silent(2, 4, 1)]);
     assert_eq!((line.group_ranks.as_deref(), line.suspects.as_str()), (Some("0"), "1"), "{text}");
     assert!(text.contains("; group: ranks 0, and perhaps 1\n"), "{text}");
@@ -190,7 +190,7 @@ fn a_report_reads_as_it_should() {
 }
 
 #[test]
-fn sixteen_thousand_ranks_are_told_in_a_few_lines() {
+fn sixteen_thousand_ranks_are_reported_in_a_few_lines() {
     let entry = |rank: u32| {
         let step = if rank == 9_999 { 200 } else { 201 };
         let state = super::super::super::wire::RankState {
@@ -200,9 +200,9 @@ fn sixteen_thousand_ranks_are_told_in_a_few_lines() {
         };
         Entry {
             rank,
-            standing: Standing::Live,
+            status: RankStatus::Live,
             state,
-            heard: Instant::now(),
+            last_heartbeat: Instant::now(),
             process: (0, 0),
             detail: None,
             device: None,
@@ -211,8 +211,8 @@ fn sixteen_thousand_ranks_are_told_in_a_few_lines() {
     };
     let entries: Vec<Entry> = (0..16_384).map(entry).collect();
     let hosts: Vec<String> = (0..2_048).map(|host| format!("node-{host}")).collect();
-    let seen: Vec<Seen> =
-        entries.iter().map(|entry| Seen { entry, host: &hosts[entry.rank as usize / 8], answers: true }).collect();
+    let seen: Vec<RankView> =
+        entries.iter().map(|entry| RankView { entry, host: &hosts[entry.rank as usize / 8], answers: true }).collect();
     let line = hang_line(LATE, &seen, |_| None, None, None);
     assert_eq!((line.suspects.as_str(), line.ranks.len()), ("9999", 2));
     assert_eq!(line.ranks[1].ranks, "0-9998,10000-16383");
@@ -228,33 +228,33 @@ fn sixteen_thousand_ranks_are_told_in_a_few_lines() {
 fn a_hostile_host_name_does_not_reach_the_terminal() {
     let entry = Entry {
         rank: 0,
-        standing: Standing::Live,
+        status: RankStatus::Live,
         state: Default::default(),
-        heard: Instant::now(),
+        last_heartbeat: Instant::now(),
         process: (0, 0),
         detail: None,
         device: None,
         sleeps: false,
     };
-    let seen = [Seen { entry: &entry, host: "\x1b[31mnode\n", answers: true }];
+    let seen = [RankView { entry: &entry, host: "\x1b[31mnode\n", answers: true }];
     let text = whole_text(&hang_line(LATE, &seen, |_| None, None, None), &seen);
     assert!(!text.contains('\x1b'), "{text:?}");
 }
 
 #[test]
-fn where_nobody_stands_out_devices_are_told_and_who_came_through_alone() {
-    let entry = |rank, standing, device: Option<&str>, step| {
+fn without_suspects_devices_and_single_finishers_are_listed() {
+    let entry = |rank, status, device: Option<&str>, step| {
         let mut state = super::super::super::wire::RankState { rank, ..Default::default() };
         state.shown = Shown { activity: 3, step, calls: 2, doing: CALL, peer: None, group: 0 };
-        let (heard, process, device) = (Instant::now(), (1, 1), device.map(Into::into));
-        Entry { rank, standing, state, heard, process, detail: None, device, sleeps: false }
+        let (last_heartbeat, process, device) = (Instant::now(), (1, 1), device.map(Into::into));
+        Entry { rank, status, state, last_heartbeat, process, detail: None, device, sleeps: false }
     };
     for (steps, sentence) in [
         ([5, 5], "all ranks have entered all_reduce, call 2 (c) and none stands out"),
         ([5, 7], "all ranks have entered all_reduce, call 2 (c); rank 1 on a came through it, the others did not"),
     ] {
-        let entries = [0, 1].map(|rank| entry(rank, Standing::Live, Some("device\u{1b}0"), steps[rank as usize]));
-        let seen = [0, 1].map(|rank: usize| Seen { entry: &entries[rank], host: "a", answers: true });
+        let entries = [0, 1].map(|rank| entry(rank, RankStatus::Live, Some("device\u{1b}0"), steps[rank as usize]));
+        let seen = [0, 1].map(|rank: usize| RankView { entry: &entries[rank], host: "a", answers: true });
         let activity = |_| {
             Some(HungActivity { name: "c".into(), collective: Some("all_reduce".into()), ..HungActivity::default() })
         };

@@ -1,10 +1,11 @@
-//! The collector's loop: hears its ranks (and, the first, all hosts), notices what is overdue, asks, reports, ends.
+//! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
+//! deadlines, queries, reports, ends the run.
 
-use super::super::wire::{Frame, Hello, RankState, Speaker, Token};
+use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
 use super::connection::Connection;
-use super::stages::{SILENCE, Stage};
-use super::table::{Entry, RankTable, Standing};
-use super::{Config, process, say};
+use super::stages::{NO_ANSWER_AFTER, Stage};
+use super::table::{Entry, RankStatus, RankTable};
+use super::{Config, print_message, process};
 use crate::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -13,27 +14,27 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// From one look at the clock to the next.
+/// Interval of checking deadlines.
 const TICK: Duration = Duration::from_millis(200);
-/// From one account of a host's ranks to the next.
-const ACCOUNT: Duration = Duration::from_millis(500);
-/// With many connections each round looks at all of them, so rounds are kept apart.
+/// Interval of reporting a host's ranks to the first collector.
+const STATES_INTERVAL: Duration = Duration::from_millis(500);
+/// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
-const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
-/// Connections that have not said who they are: how many beside those that are expected, and how long each.
-const MOST_STRANGERS: usize = 64;
-const STRANGER_PATIENCE: Duration = Duration::from_secs(3);
-/// From one look at the ranks' shared memory to the next.
-const BETWEEN_NOTES: Duration = Duration::from_secs(30);
-const MOST_ACTIVITIES: usize = 64;
+const ROUND_PAUSE: Duration = Duration::from_millis(10);
+/// Connections without a greeting: how many besides the expected ones, and for how long each.
+const MAX_UNGREETED_PEERS: usize = 64;
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval of scanning the ranks' shared memory.
+const SEGMENT_SCAN_INTERVAL: Duration = Duration::from_secs(30);
+const MAX_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
     connection: Connection,
-    speaker: Option<Speaker>,
+    peer_kind: Option<PeerKind>,
     since: Instant,
 }
 
-/// A collector at work.
+/// A running collector.
 pub struct Serving {
     pub(super) config: Config,
     token: Token,
@@ -43,20 +44,21 @@ pub struct Serving {
     pub(super) table: RankTable,
     pub(super) activities: BTreeMap<u64, String>,
     pub(super) stage: Stage,
-    /// Until the rank that started this process has seen all ranks connected, or is dead.
-    pub(super) may_come: bool,
-    /// Why the first rank that left with an error did so.
+    /// Set until the rank that started this process has seen all ranks connected, or is dead.
+    pub(super) accepts_ranks: bool,
+    /// Error of the first rank that ended with one.
     pub(super) error: Option<(u32, i32, String)>,
     pub(super) begun: Instant,
-    /// The record before this launch wrote to it: one that it only looked at, and refused to go on with, is not its to end.
+    /// State of the record before this launch wrote to it: the end line is not ours to write if the launch only read
+    /// the record and refused to resume it.
     record_before: Option<(u64, SystemTime)>,
-    accounted: Instant,
+    states_sent: Instant,
     pub(super) segments: Segments,
-    noted: Option<Instant>,
-    pub(super) telling: Option<JoinHandle<()>>,
+    segments_scanned: Option<Instant>,
+    pub(super) printing: Option<JoinHandle<()>>,
 }
 
-/// Length and time of change of a file; none where there is none.
+/// Length and modification time of a file; none if it does not exist.
 fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
     let file = std::fs::metadata(path).ok()?;
     Some((file.len(), file.modified().ok()?))
@@ -87,13 +89,13 @@ impl Serving {
             table,
             activities: BTreeMap::new(),
             stage: Stage::Watching,
-            may_come: true,
+            accepts_ranks: true,
             error: None,
             begun: now,
-            accounted: now,
+            states_sent: now,
             segments: Segments::default(),
-            noted: None,
-            telling: None,
+            segments_scanned: None,
+            printing: None,
         })
     }
 
@@ -102,25 +104,25 @@ impl Serving {
         stamp(&self.config.record) != self.record_before
     }
 
-    /// Until the ranks are gone.
+    /// Runs until the ranks are gone.
     pub fn run(&mut self) {
         let mut last = Instant::now();
-        while self.may_come || !self.peers.is_empty() {
+        while self.accepts_ranks || !self.peers.is_empty() {
             self.wait();
             let now = Instant::now();
             if now - last > TICK * 10 {
-                self.table.forgive(now);
+                self.table.reset_heartbeats(now);
             }
             last = now;
             self.accept(now);
-            self.hear_peers(now);
-            self.hear_upstream();
+            self.receive_from_peers(now);
+            self.receive_from_first();
             self.advance(now);
-            self.account(now);
+            self.report_states(now);
             self.note_segments(now);
             self.flush(now);
         }
-        self.report_to_nobody();
+        self.report_without_query();
         self.finish();
     }
 
@@ -128,7 +130,7 @@ impl Serving {
         self.config.node == 0
     }
 
-    /// Until something happens, or a tick has passed.
+    /// Waits until there is input, or a tick has passed.
     fn wait(&self) {
         let stdin = std::io::stdin();
         let mut waiting: Vec<PollFd> = self.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
@@ -137,64 +139,64 @@ impl Serving {
         };
         let connections = self.peers.iter().map(|peer| &peer.connection).chain(&self.upstream);
         waiting.extend(connections.map(|connection| PollFd::new(connection.stream(), flags(connection))));
-        if self.may_come {
+        if self.accepts_ranks {
             waiting.push(PollFd::new(&stdin, PollFlags::IN));
         }
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-        // An interruption is as good as an event.
+        // An interruption by a signal is handled like an event.
         let _ = poll(&mut waiting, Some(&tick));
         if waiting.len() > MANY_CONNECTIONS {
-            std::thread::sleep(BETWEEN_ROUNDS);
+            std::thread::sleep(ROUND_PAUSE);
         }
     }
 
     fn accept(&mut self, now: Instant) {
-        // All hosts may come at once.
-        let most = MOST_STRANGERS + self.config.nodes as usize + self.config.local_ranks.len();
+        // All hosts may connect at the same time.
+        let most = MAX_UNGREETED_PEERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.listeners {
             while let Ok((stream, _)) = listener.accept() {
-                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].speaker.is_none());
-                // Whoever belongs here says so at once; the one that has been silent for longest makes room.
+                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
+                // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
                 if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
                     self.peers.remove(oldest);
                 }
                 if let Ok(connection) = Connection::of(stream) {
-                    self.peers.push(Peer { connection, speaker: None, since: now });
+                    self.peers.push(Peer { connection, peer_kind: None, since: now });
                 }
             }
         }
-        if self.may_come && !input_is_open() {
-            self.may_come = false;
+        if self.accepts_ranks && !input_is_open() {
+            self.accepts_ranks = false;
         }
     }
 
-    fn hear_peers(&mut self, now: Instant) {
+    fn receive_from_peers(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.peers.len() {
             let open = self.peers[at].connection.receive().is_ok();
-            let understood = self.understand(at, now);
-            let stranger = self.peers[at].speaker.is_none();
-            let too_long = stranger && now - self.peers[at].since > STRANGER_PATIENCE;
-            if open && understood && !too_long {
+            let valid = self.handle_input(at, now);
+            let stranger = self.peers[at].peer_kind.is_none();
+            let too_long = stranger && now - self.peers[at].since > GREETING_TIMEOUT;
+            if open && valid && !too_long {
                 at += 1;
                 continue;
             }
             let peer = self.peers.swap_remove(at);
-            match peer.speaker {
+            match peer.peer_kind {
                 None => {}
-                Some(Speaker::Rank(rank)) => self.lose_rank(rank, now),
-                Some(Speaker::Host(host)) => self.lose_host(host),
+                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+                Some(PeerKind::Host(host)) => self.lose_host(host),
             }
         }
     }
 
-    /// False where what it says is not to be understood.
-    fn understand(&mut self, at: usize, now: Instant) -> bool {
-        if self.peers[at].speaker.is_none() {
+    /// Handles received data; false if it is malformed.
+    fn handle_input(&mut self, at: usize, now: Instant) -> bool {
+        if self.peers[at].peer_kind.is_none() {
             match Hello::decode(self.peers[at].connection.incoming(), &self.token) {
                 Ok(Some(hello)) => {
                     self.peers[at].connection.take(super::super::wire::HELLO_BYTES);
-                    if !self.welcome(at, hello, now) {
+                    if !self.accept_peer(at, hello, now) {
                         return false;
                     }
                 }
@@ -211,33 +213,33 @@ impl Serving {
         }
     }
 
-    fn welcome(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
-        let known = self.peers.iter().any(|peer| peer.speaker == Some(hello.speaker));
-        match hello.speaker {
-            Speaker::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
+    fn accept_peer(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
+        let known = self.peers.iter().any(|peer| peer.peer_kind == Some(hello.peer_kind));
+        match hello.peer_kind {
+            PeerKind::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
                 if let Some(entry) = self.table.get_mut(rank) {
                     entry.process = (hello.pid, hello.process_start);
-                    (entry.standing, entry.heard) = (Standing::Live, now);
+                    (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);
                     entry.state.deadline_milliseconds = u32::MAX;
                 }
             }
-            Speaker::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
-                // By this a host knows that it was let in; nothing is to be answered.
+            PeerKind::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
+                // This confirms to a host that it was accepted; no answer is expected.
                 self.peers[at].connection.queue(&Frame::Query);
             }
             _ => return false,
         }
-        self.peers[at].speaker = Some(hello.speaker);
+        self.peers[at].peer_kind = Some(hello.peer_kind);
         true
     }
 
     fn take(&mut self, at: usize, frame: Frame, now: Instant) {
         match frame {
-            Frame::State(state) => self.table.hear(state, now),
+            Frame::State(state) => self.table.record_heartbeat(state, now),
             Frame::Closed(rank) => self.table.close(rank, now),
             Frame::Activity(number, text) => {
                 self.activities.insert(number, text);
-                while self.activities.len() > MOST_ACTIVITIES {
+                while self.activities.len() > MAX_ACTIVITIES {
                     self.activities.pop_first();
                 }
             }
@@ -268,10 +270,10 @@ impl Serving {
     }
 
     fn lose_rank(&mut self, rank: u32, now: Instant) {
-        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.standing, Standing::Left(_)));
+        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.status, RankStatus::Left(_)));
         if !left {
             self.table.close(rank, now);
-            // What was last known of it goes first.
+            // Its last known state is sent first.
             self.send_states(now, Some(rank));
             self.send_up(&Frame::Closed(rank));
         }
@@ -281,24 +283,24 @@ impl Serving {
         let ranks = (0..).zip(&self.config.node_of_rank).filter(|(_, node)| **node == host).map(|(rank, _)| rank);
         let mut lost = 0;
         for rank in ranks.collect::<Vec<u32>>() {
-            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.standing == Standing::Live) {
-                entry.standing = Standing::Unwatched;
+            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.status == RankStatus::Live) {
+                entry.status = RankStatus::Unwatched;
                 lost += 1;
             }
         }
         if lost > 0 && matches!(self.stage, Stage::Watching) {
             let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
-            say(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+            print_message(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
         }
     }
 
-    fn hear_upstream(&mut self) {
+    fn receive_from_first(&mut self) {
         let Some(upstream) = &mut self.upstream else { return };
         let open = upstream.receive().is_ok();
         loop {
             let Some(upstream) = &mut self.upstream else { return };
             match upstream.next_frame() {
-                Ok(Some(Frame::Query)) => self.tell_all(&Frame::Query),
+                Ok(Some(Frame::Query)) => self.send_to_all(&Frame::Query),
                 Ok(Some(Frame::Abort(code))) => self.end_all(None, code),
                 Ok(Some(_)) => {}
                 Ok(None) if open => return,
@@ -314,26 +316,28 @@ impl Serving {
         }
     }
 
-    pub(super) fn tell_all(&mut self, frame: &Frame) {
-        for peer in self.peers.iter_mut().filter(|peer| peer.speaker.is_some()) {
+    pub(super) fn send_to_all(&mut self, frame: &Frame) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.peer_kind.is_some()) {
             peer.connection.queue(frame);
         }
     }
 
-    /// What a host knows of its ranks, to the first collector.
-    fn account(&mut self, now: Instant) {
-        if self.upstream.is_some() && now - self.accounted >= ACCOUNT {
-            self.accounted = now;
+    /// Sends the states of a host's ranks to the first collector.
+    fn report_states(&mut self, now: Instant) {
+        if self.upstream.is_some() && now - self.states_sent >= STATES_INTERVAL {
+            self.states_sent = now;
             self.send_states(now, None);
         }
     }
 
-    /// Once all ranks here have begun their cases, and now and then: killed ranks can no longer be asked.
+    /// Notes shared memory segments once all ranks here have begun their cases, and periodically after that: killed
+    /// ranks can no longer be queried.
     fn note_segments(&mut self, now: Instant) {
         let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
-        let due = self.noted.map_or_else(begun, |noted| now - noted > BETWEEN_NOTES);
+        let due =
+            self.segments_scanned.map_or_else(begun, |segments_scanned| now - segments_scanned > SEGMENT_SCAN_INTERVAL);
         if due && matches!(self.stage, Stage::Watching) {
-            self.noted = Some(now);
+            self.segments_scanned = Some(now);
             self.note_segments_now();
         }
     }
@@ -350,11 +354,11 @@ impl Serving {
     fn send_states(&mut self, now: Instant, only: Option<u32>) {
         let Some(upstream) = &mut self.upstream else { return };
         for entry in self.table.entries() {
-            let wanted = only.map_or(entry.standing == Standing::Live, |rank| rank == entry.rank);
+            let wanted = only.map_or(entry.status == RankStatus::Live, |rank| rank == entry.rank);
             if wanted {
-                let silent = now.saturating_duration_since(entry.heard);
+                let silent = now.saturating_duration_since(entry.last_heartbeat);
                 let stopped =
-                    silent > SILENCE / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
+                    silent > NO_ANSWER_AFTER / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
                 let silent_milliseconds = u32::try_from(silent.as_millis()).unwrap_or(u32::MAX);
                 upstream.queue(&Frame::State(RankState { silent_milliseconds, stopped, ..entry.state }));
             }
@@ -368,14 +372,14 @@ impl Serving {
                 gone.push(at);
             }
         }
-        // From the back, so that the others keep their places.
+        // From the back, so that the indices of the others stay valid.
         for at in gone.into_iter().rev() {
-            // It may have said something before it went.
+            // It may have sent data before it closed.
             let _ = self.peers[at].connection.receive();
-            self.understand(at, now);
-            match self.peers.swap_remove(at).speaker {
-                Some(Speaker::Rank(rank)) => self.lose_rank(rank, now),
-                Some(Speaker::Host(host)) => self.lose_host(host),
+            self.handle_input(at, now);
+            match self.peers.swap_remove(at).peer_kind {
+                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+                Some(PeerKind::Host(host)) => self.lose_host(host),
                 None => {}
             }
         }
@@ -385,7 +389,7 @@ impl Serving {
     }
 }
 
-/// Whether standard input is still open: nothing comes on it, so that anything to be read is its end.
+/// Whether standard input is still open: no data is sent on it, so readable means closed.
 fn input_is_open() -> bool {
     let stdin = std::io::stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];

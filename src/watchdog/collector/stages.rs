@@ -1,10 +1,10 @@
-//! From the first suspicion to the end of a launch: noticing, asking everybody, reporting, ending.
+//! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
 use super::super::wire::Frame;
-use super::report::{Seen, hang_line, short_text, whole_text};
+use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::Serving;
-use super::table::{Standing, Trigger};
-use super::{process, ras, say};
+use super::table::{RankStatus, Trigger};
+use super::{print_message, process, ras};
 use crate::record::hang_line::{HangLine, HungActivity};
 use crate::record::line::{End, EndStatus};
 use crate::record::{Line, append_missing_end};
@@ -13,29 +13,29 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// After a death: until those that the launcher ends with it are told from it.
-const SETTLING: Duration = Duration::from_millis(100);
-/// How long answers are waited for.
-const ANSWERS: Duration = Duration::from_millis(1_200);
-/// NCCL's service asks all its processes, and gives up those that are silent after some seconds.
-const RAS_PATIENCE: Duration = Duration::from_millis(2_500);
-/// A rank that was silent for so long does not answer.
-pub(super) const SILENCE: Duration = Duration::from_millis(1_200);
-/// Ranks end themselves, so that launchers see our exit code; then the stopped ones are killed, then all.
-const UNTIL_STOPPED_ARE_KILLED: Duration = Duration::from_millis(200);
-const UNTIL_ALL_ARE_KILLED: Duration = Duration::from_millis(1_000);
-/// How long the record's writer may take to be gone.
-const RECORD_PATIENCE: Duration = Duration::from_secs(3);
+/// After a death: time to distinguish it from the ranks that the launcher kills because of it.
+const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
+/// How long answers are awaited.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
+/// NCCL's service queries all its processes, and gives up silent ones after some seconds.
+const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
+/// A rank without a heartbeat for this long counts as not answering.
+pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
+/// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
+const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
+const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
+/// How long the record's writer may take to exit.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where the collector is with its work.
+/// Stages of a collector.
 pub(super) enum Stage {
     Watching,
-    /// A rank has died; the others may be about to.
+    /// A rank has died; others may follow.
     Settling(Instant),
-    Asking {
+    Querying {
         since: Instant,
         trigger: Trigger,
-        ras: Option<Asked>,
+        ras: Option<RasQuery>,
     },
     Ending {
         since: Instant,
@@ -44,34 +44,34 @@ pub(super) enum Stage {
     },
 }
 
-/// NCCL's service, asked.
-pub(super) struct Asked {
+/// A pending query to NCCL's service.
+pub(super) struct RasQuery {
     waiting: Receiver<String>,
     answer: Option<String>,
 }
 
 impl Serving {
-    /// Where the first collector decides; another, where the first is gone.
+    /// Advances the stage on the first collector, or on another one if the first is gone.
     pub(super) fn advance(&mut self, now: Instant) {
-        if let Stage::Asking { ras: Some(asked), .. } = &mut self.stage
-            && asked.answer.is_none()
+        if let Stage::Querying { ras: Some(ras_query), .. } = &mut self.stage
+            && ras_query.answer.is_none()
         {
-            asked.answer = asked.waiting.try_recv().ok();
+            ras_query.answer = ras_query.waiting.try_recv().ok();
         }
         match &self.stage {
             Stage::Watching if self.upstream.is_some() => {}
             Stage::Watching => match self.table.trigger(now) {
-                Some(Trigger::Death { asked_to: false }) => self.stage = Stage::Settling(now),
-                // Who was asked to stop may go; the record tells what is missing.
-                Some(Trigger::Death { asked_to: true }) | None => {}
-                Some(trigger) => self.ask(trigger, now),
+                Some(Trigger::Death { requested: false }) => self.stage = Stage::Settling(now),
+                // A rank that was asked to stop may end; the record shows what is missing.
+                Some(Trigger::Death { requested: true }) | None => {}
+                Some(trigger) => self.query(trigger, now),
             },
-            Stage::Settling(since) if now - *since < SETTLING && !self.peers.is_empty() => {}
-            Stage::Settling(_) => self.ask(Trigger::Death { asked_to: false }, now),
-            Stage::Asking { since, ras, .. } => {
-                let patience = if ras.is_some() { RAS_PATIENCE } else { ANSWERS };
+            Stage::Settling(since) if now - *since < DEATH_SETTLING_TIME && !self.peers.is_empty() => {}
+            Stage::Settling(_) => self.query(Trigger::Death { requested: false }, now),
+            Stage::Querying { since, ras, .. } => {
+                let timeout = if ras.is_some() { RAS_TIMEOUT } else { QUERY_TIMEOUT };
                 let ras_is_done = ras.as_ref().is_none_or(|ras| ras.answer.is_some());
-                if (ras_is_done && self.all_have_answered()) || now - *since > patience {
+                if (ras_is_done && self.all_have_answered()) || now - *since > timeout {
                     self.report(now);
                 }
             }
@@ -79,8 +79,8 @@ impl Serving {
                 let waited = now - *since;
                 for entry in self.table.entries().iter().filter(|entry| entry.process.0 != 0) {
                     let (pid, start) = entry.process;
-                    let stopped = waited > UNTIL_STOPPED_ARE_KILLED && process::is_stopped(pid, start) == Some(true);
-                    if stopped || waited > UNTIL_ALL_ARE_KILLED {
+                    let stopped = waited > KILL_STOPPED_AFTER && process::is_stopped(pid, start) == Some(true);
+                    if stopped || waited > KILL_ALL_AFTER {
                         process::kill(pid, start);
                     }
                 }
@@ -88,37 +88,37 @@ impl Serving {
         }
     }
 
-    /// Where the launcher ended all ranks before anybody could be asked.
-    pub(super) fn report_to_nobody(&mut self) {
+    /// Reports without querying, if the launcher has ended all ranks already.
+    pub(super) fn report_without_query(&mut self) {
         let now = Instant::now();
         let trigger = self.table.trigger(now);
         if let (Stage::Watching | Stage::Settling(_), true) = (&self.stage, self.upstream.is_none())
-            && let Some(trigger @ Trigger::Death { asked_to: false }) = trigger
+            && let Some(trigger @ Trigger::Death { requested: false }) = trigger
         {
-            self.stage = Stage::Asking { since: now, trigger, ras: None };
+            self.stage = Stage::Querying { since: now, trigger, ras: None };
         }
         self.report(now);
     }
 
-    fn ask(&mut self, trigger: Trigger, now: Instant) {
+    fn query(&mut self, trigger: Trigger, now: Instant) {
         self.table.forget_answers();
         let ras = (self.config.backend == "nccl").then(|| {
             let (sender, waiting) = channel();
             std::thread::spawn(move || {
                 let address = std::env::var("NCCL_RAS_ADDR").ok();
-                let answer = ras::ask(address.as_deref(), RAS_PATIENCE - Duration::from_millis(300));
-                // Nobody listens any more where it took too long.
+                let answer = ras::query(address.as_deref(), RAS_TIMEOUT - Duration::from_millis(300));
+                // After a timeout the receiver is gone.
                 let _ = sender.send(answer.unwrap_or_else(|problem| problem));
             });
-            Asked { waiting, answer: None }
+            RasQuery { waiting, answer: None }
         });
-        self.tell_all(&Frame::Query);
-        self.stage = Stage::Asking { since: now, trigger, ras };
+        self.send_to_all(&Frame::Query);
+        self.stage = Stage::Querying { since: now, trigger, ras };
     }
 
-    /// Whether everybody has answered who can.
+    /// Whether all ranks that can answer have answered.
     fn all_have_answered(&self) -> bool {
-        self.table.entries().iter().filter(|entry| entry.standing == Standing::Live).all(|entry| {
+        self.table.entries().iter().filter(|entry| entry.status == RankStatus::Live).all(|entry| {
             let (pid, start) = entry.process;
             entry.detail.is_some()
                 || entry.state.stopped
@@ -127,18 +127,20 @@ impl Serving {
     }
 
     fn report(&mut self, now: Instant) {
-        if !matches!(self.stage, Stage::Asking { .. }) {
+        if !matches!(self.stage, Stage::Querying { .. }) {
             return;
         }
-        let Stage::Asking { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
+        let Stage::Querying { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
         if let (Trigger::Deadline(deadline), None) = (trigger, self.table.trigger(now)) {
-            // A host that had no processor to spare was not heard of in time, and nobody is to be blamed for that.
+            // A host without free processors was not heard from in time, for which no rank is to be suspected.
             let seconds = deadline.as_secs_f64();
-            say(&format!("nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"));
+            print_message(&format!(
+                "nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"
+            ));
             return;
         }
         let late = || "NCCL's RAS service did not answer in time".to_owned();
-        let ras = ras.map(|asked| asked.answer.unwrap_or_else(late));
+        let ras = ras.map(|ras_query| ras_query.answer.unwrap_or_else(late));
         let stopped: Vec<u32> = self
             .table
             .entries()
@@ -151,15 +153,19 @@ impl Serving {
                 entry.state.stopped = true;
             }
         }
-        let seen: Vec<Seen> = self
+        let seen: Vec<RankView> = self
             .table
             .entries()
             .iter()
             .map(|entry| {
                 let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
                 let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
-                let heard = !entry.state.stopped && entry.silent(now) < SILENCE;
-                Seen { entry, host, answers: entry.standing == Standing::Live && (entry.detail.is_some() || heard) }
+                let is_responsive = !entry.state.stopped && entry.silent(now) < NO_ANSWER_AFTER;
+                RankView {
+                    entry,
+                    host,
+                    answers: entry.status == RankStatus::Live && (entry.detail.is_some() || is_responsive),
+                }
             })
             .collect();
         let activity = |number: u64| serde_json::from_str::<HungActivity>(self.activities.get(&number)?).ok();
@@ -174,8 +180,8 @@ impl Serving {
                 line.report = None;
             }
         }
-        // Beside this thread: whoever should read it may be stuck as well.
-        self.telling = Some(std::thread::spawn(move || say(text.trim_end())));
+        // In a separate thread: the reader of the output may be stuck as well.
+        self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
         let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
         self.end_all(Some(Box::new(line)), code);
     }
@@ -185,12 +191,12 @@ impl Serving {
             return;
         }
         self.note_segments_now();
-        self.tell_all(&Frame::Abort(code));
-        self.may_come = false;
+        self.send_to_all(&Frame::Abort(code));
+        self.accepts_ranks = false;
         self.stage = Stage::Ending { since: Instant::now(), line, code };
     }
 
-    /// Beside the record; of a host that decides alone, with its name.
+    /// Path next to the record; on a host that decides alone, with the host's name.
     fn report_path(&self) -> PathBuf {
         match self.is_first() {
             true => self.config.record.with_extension("hang.txt"),
@@ -198,11 +204,11 @@ impl Serving {
         }
     }
 
-    /// What is left to say in the record when everybody is gone.
+    /// Writes the remaining lines of the record when all ranks are gone.
     pub(super) fn finish(&mut self) {
-        if let Some(telling) = self.telling.take() {
+        if let Some(printing) = self.printing.take() {
             let deadline = Instant::now() + Duration::from_secs(1);
-            while !telling.is_finished() && Instant::now() < deadline {
+            while !printing.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -216,12 +222,12 @@ impl Serving {
         let Some((status, exit_code, error, lines)) = ending else { return };
         let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
         let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
-        if let Err(cause) = append_missing_end(&self.config.record, &lines, &end, RECORD_PATIENCE) {
-            say(&cause.to_string());
+        if let Err(cause) = append_missing_end(&self.config.record, &lines, &end, RECORD_TIMEOUT) {
+            print_message(&cause.to_string());
         }
     }
 
-    /// How the run ended, where the ranks cannot have written that themselves.
+    /// Status of the end line, if the ranks could not have written it themselves.
     fn ending(&self) -> Option<(EndStatus, i32, String, Vec<Line>)> {
         if let Stage::Ending { line, code, .. } = &self.stage {
             let sentence = line.as_ref().map_or_else(String::new, |line| line.sentence());
@@ -241,7 +247,7 @@ fn is_stopped_here((pid, start): (u32, u64)) -> bool {
     pid != 0 && process::is_stopped(pid, start) == Some(true)
 }
 
-/// Whole or not at all.
+/// Writes the file atomically.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("hang.part");
     std::fs::write(&temporary, text)?;

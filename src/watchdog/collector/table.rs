@@ -1,25 +1,26 @@
-//! Every rank that a collector knows of, and whether it is time to act. Pure: facts and moments in, a decision out.
+//! The state of every rank known to a collector, and whether it is time to act. Pure functions on given facts and
+//! times.
 
 use super::super::wire::RankState;
 use std::time::{Duration, Instant};
 
-/// How long a rank may stay where it is once any rank was asked to stop by a signal.
-const ASKED_TO_STOP: Duration = Duration::from_secs(10);
+/// How long a rank may stay in an operation after any rank received a stop signal.
+const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// How a rank stands towards the watchdog.
+/// Connection state of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum RankStatus {
     /// It has not connected yet.
     Expected,
-    /// It answers, or should.
+    /// It is connected and should answer.
     Live,
     /// Its connection closed without a farewell, before that of any other.
     Died,
-    /// Its connection closed without a farewell, after another had died.
+    /// Its connection closed without a farewell, after another rank had died.
     Dragged,
-    /// It took its leave, with this exit code.
+    /// It ended normally, with this exit code.
     Left(i32),
-    /// Its host's collector is gone, so nothing is known of it any more.
+    /// Its host's collector is gone, so its state is unknown.
     Unwatched,
 }
 
@@ -28,99 +29,99 @@ pub enum Standing {
 pub struct Entry {
     /// World rank.
     pub rank: u32,
-    /// How it stands.
-    pub standing: Standing,
-    /// Where it stood when it was last heard of.
+    /// Connection state.
+    pub status: RankStatus,
+    /// Its last known state.
     pub state: RankState,
-    /// When that was.
-    pub heard: Instant,
-    /// Its process and the start of that, on this host; 0 for ranks of other hosts.
+    /// Time of the last heartbeat.
+    pub last_heartbeat: Instant,
+    /// Process id and start time, on this host; 0 for ranks of other hosts.
     pub process: (u32, u64),
-    /// What it answered when it was asked.
+    /// Its answer to the query.
     pub detail: Option<Box<str>>,
     /// Its device, where it has one.
     pub device: Option<Box<str>>,
-    /// Whether its thread sleeps, as it answered.
+    /// Whether its thread sleeps, according to its answer.
     pub sleeps: bool,
 }
 
-/// Why a run is ended.
+/// Reason for ending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// A rank stayed where it was for longer than this.
+    /// A rank stayed in an operation for longer than this.
     Deadline(Duration),
-    /// A rank died; true where it had been asked to stop by a signal, so that somebody wanted it.
+    /// A rank died; true if it had received a stop signal, so that the death was intended.
     Death {
-        /// By a signal that it noticed.
-        asked_to: bool,
+        /// Whether all dead ranks had received a stop signal.
+        requested: bool,
     },
 }
 
-/// The ranks, by number.
+/// The table of ranks, sorted by number.
 #[derive(Debug)]
 pub struct RankTable {
     entries: Vec<Entry>,
     first_death: Option<Instant>,
-    /// A rank said that it ends with an error: those that close after it were ended with it.
-    excused: bool,
+    /// A rank reported an error before ending: ranks that close after it were ended with it.
+    has_reported_error: bool,
 }
 
 impl RankTable {
-    /// Of sorted ranks.
+    /// Creates the table from sorted ranks.
     pub fn new(ranks: impl Iterator<Item = u32>, now: Instant) -> RankTable {
         let entry = |rank| Entry {
             rank,
-            standing: Standing::Expected,
+            status: RankStatus::Expected,
             state: RankState { rank, ..RankState::default() },
-            heard: now,
+            last_heartbeat: now,
             process: (0, 0),
             detail: None,
             device: None,
             sleeps: false,
         };
-        RankTable { entries: ranks.map(entry).collect(), first_death: None, excused: false }
+        RankTable { entries: ranks.map(entry).collect(), first_death: None, has_reported_error: false }
     }
 
-    /// All of them.
+    /// All entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// A rank, if it is one of these.
+    /// The entry of a rank, if the table has one.
     pub fn get_mut(&mut self, rank: u32) -> Option<&mut Entry> {
         let at = self.entries.binary_search_by_key(&rank, |entry| entry.rank).ok()?;
         self.entries.get_mut(at)
     }
 
-    /// A rank was heard of.
-    pub fn hear(&mut self, state: RankState, now: Instant) {
+    /// Updates the state of a rank after a heartbeat.
+    pub fn record_heartbeat(&mut self, state: RankState, now: Instant) {
         let Some(entry) = self.get_mut(state.rank) else { return };
-        if matches!(entry.standing, Standing::Expected | Standing::Live | Standing::Unwatched) {
-            entry.standing = Standing::Live;
-            (entry.state, entry.heard) = (state, now);
+        if matches!(entry.status, RankStatus::Expected | RankStatus::Live | RankStatus::Unwatched) {
+            entry.status = RankStatus::Live;
+            (entry.state, entry.last_heartbeat) = (state, now);
         }
     }
 
-    /// A rank's connection closed. Those that close in the same moment as the first are as suspect as that.
+    /// A rank's connection closed. Those that close at the same time as the first are equally suspect.
     pub fn close(&mut self, rank: u32, now: Instant) {
-        let (first, excused) = (self.first_death.unwrap_or(now), self.excused);
+        let (first, has_reported_error) = (self.first_death.unwrap_or(now), self.has_reported_error);
         let Some(entry) = self.get_mut(rank) else { return };
-        if matches!(entry.standing, Standing::Expected | Standing::Live | Standing::Unwatched) {
-            if excused {
-                entry.standing = Standing::Dragged;
+        if matches!(entry.status, RankStatus::Expected | RankStatus::Live | RankStatus::Unwatched) {
+            if has_reported_error {
+                entry.status = RankStatus::Dragged;
                 return;
             }
-            entry.standing = if first == now { Standing::Died } else { Standing::Dragged };
+            entry.status = if first == now { RankStatus::Died } else { RankStatus::Dragged };
             self.first_death = Some(first);
         }
     }
 
-    /// A rank took its leave.
+    /// A rank ended normally.
     pub fn leave(&mut self, rank: u32, code: i32) {
         if let Some(entry) = self.get_mut(rank) {
-            entry.standing = Standing::Left(code);
+            entry.status = RankStatus::Left(code);
         }
-        self.excused |= code != 0 && self.first_death.is_none();
+        self.has_reported_error |= code != 0 && self.first_death.is_none();
     }
 
     /// When the first rank died.
@@ -128,39 +129,40 @@ impl RankTable {
         self.first_death
     }
 
-    /// Whether it is time to act: a rank died, or has stayed where it is for longer than it may.
+    /// Whether it is time to act: a rank died, or has stayed in an operation beyond its deadline.
     pub fn trigger(&self, now: Instant) -> Option<Trigger> {
         if self.first_death.is_some() {
-            let mut died = self.entries.iter().filter(|entry| entry.standing == Standing::Died);
-            return Some(Trigger::Death { asked_to: died.all(|entry| entry.state.signalled) });
+            let mut died = self.entries.iter().filter(|entry| entry.status == RankStatus::Died);
+            return Some(Trigger::Death { requested: died.all(|entry| entry.state.signalled) });
         }
-        // Who asked a run to stop does not want to wait for a rank that cannot.
-        let asked = self.entries.iter().any(|entry| entry.state.signalled);
-        let deadline = |entry: &Entry| if asked { entry.deadline().min(ASKED_TO_STOP) } else { entry.deadline() };
-        let late = |entry: &&Entry| entry.standing == Standing::Live && entry.stayed(now) > deadline(entry);
+        // After a stop request the user does not want to wait for a blocked rank.
+        let stop_requested = self.entries.iter().any(|entry| entry.state.signalled);
+        let deadline = |entry: &Entry| if stop_requested { entry.deadline().min(STOP_GRACE) } else { entry.deadline() };
+        let late = |entry: &&Entry| entry.status == RankStatus::Live && entry.stayed(now) > deadline(entry);
         self.entries.iter().filter(late).map(deadline).min().map(Trigger::Deadline)
     }
 
-    /// What was answered to an earlier question is no answer to the next.
+    /// An answer to an earlier query does not count for the next.
     pub fn forget_answers(&mut self) {
         for entry in &mut self.entries {
             (entry.detail, entry.sleeps) = (None, false);
         }
     }
 
-    /// After the collector itself could not run for a while, nobody is blamed for the time.
-    pub fn forgive(&mut self, now: Instant) {
-        self.entries.iter_mut().for_each(|entry| entry.heard = now);
+    /// After the collector itself could not run for a while, that time counts against no rank.
+    pub fn reset_heartbeats(&mut self, now: Instant) {
+        self.entries.iter_mut().for_each(|entry| entry.last_heartbeat = now);
     }
 }
 
 impl Entry {
-    /// How long nothing was heard of it.
+    /// Time since the last heartbeat.
     pub fn silent(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.heard) + Duration::from_millis(self.state.silent_milliseconds.into())
+        now.saturating_duration_since(self.last_heartbeat)
+            + Duration::from_millis(self.state.silent_milliseconds.into())
     }
 
-    /// How long it has stayed where it is, as far as is known.
+    /// How long it has stayed in its operation, as far as is known.
     pub fn stayed(&self, now: Instant) -> Duration {
         self.silent(now) + Duration::from_millis(self.state.stuck_milliseconds.into())
     }
@@ -184,22 +186,22 @@ mod tests {
         let after = |milliseconds| begun + Duration::from_millis(milliseconds);
         for (stuck, silent, fires) in [(0, 1_900, false), (1_900, 0, false), (1_900, 200, true), (0, 2_001, true)] {
             let mut table = RankTable::new(0..3, begun);
-            table.hear(state(1, stuck), begun);
+            table.record_heartbeat(state(1, stuck), begun);
             let found = table.trigger(after(silent));
             assert_eq!(found, fires.then_some(Trigger::Deadline(Duration::from_secs(2))), "{stuck} {silent}");
         }
         let mut table = RankTable::new(0..3, begun);
         let long = |rank, signalled| RankState { deadline_milliseconds: 60_000, signalled, ..state(rank, 0) };
-        table.hear(long(0, false), begun);
+        table.record_heartbeat(long(0, false), begun);
         assert_eq!(table.trigger(after(10_001)), None);
-        table.hear(long(1, true), after(10_000));
-        assert_eq!(table.trigger(after(10_001)), Some(Trigger::Deadline(ASKED_TO_STOP)), "somebody wants it to end");
+        table.record_heartbeat(long(1, true), after(10_000));
+        assert_eq!(table.trigger(after(10_001)), Some(Trigger::Deadline(STOP_GRACE)), "somebody wants it to end");
         let mut table = RankTable::new(0..3, begun);
-        table.hear(state(1, 1_900), begun);
+        table.record_heartbeat(state(1, 1_900), begun);
         table.leave(1, 0);
         assert_eq!(table.trigger(after(99_000)), None, "who has left is not late");
-        table.hear(state(2, 0), begun);
-        table.forgive(after(50_000));
+        table.record_heartbeat(state(2, 0), begun);
+        table.reset_heartbeats(after(50_000));
         assert_eq!(table.trigger(after(51_000)), None, "the collector itself was stopped");
     }
 
@@ -208,25 +210,25 @@ mod tests {
         let begun = Instant::now();
         let later = begun + Duration::from_millis(3);
         let mut table = RankTable::new(0..4, begun);
-        (0..4).for_each(|rank| table.hear(state(rank, 0), begun));
+        (0..4).for_each(|rank| table.record_heartbeat(state(rank, 0), begun));
         table.leave(0, 0);
         for (rank, moment) in [(2, begun), (1, later), (0, later), (9, later)] {
             table.close(rank, moment);
         }
-        let standings: Vec<Standing> = table.entries().iter().map(|entry| entry.standing).collect();
-        assert_eq!(standings, [Standing::Left(0), Standing::Dragged, Standing::Died, Standing::Live]);
-        assert_eq!(table.trigger(later), Some(Trigger::Death { asked_to: false }));
-        table.hear(state(2, 0), later);
-        assert_eq!(table.entries()[2].standing, Standing::Died, "nobody comes back");
+        let statuses: Vec<RankStatus> = table.entries().iter().map(|entry| entry.status).collect();
+        assert_eq!(statuses, [RankStatus::Left(0), RankStatus::Dragged, RankStatus::Died, RankStatus::Live]);
+        assert_eq!(table.trigger(later), Some(Trigger::Death { requested: false }));
+        table.record_heartbeat(state(2, 0), later);
+        assert_eq!(table.entries()[2].status, RankStatus::Died, "nobody comes back");
     }
 
     #[test]
-    fn those_who_are_ended_by_another_rank_that_told_of_its_error_did_not_die() {
+    fn ranks_that_end_after_a_reported_error_did_not_die() {
         let begun = Instant::now();
         let mut table = RankTable::new(0..2, begun);
-        (0..2).for_each(|rank| table.hear(state(rank, 0), begun));
+        (0..2).for_each(|rank| table.record_heartbeat(state(rank, 0), begun));
         table.leave(1, 6);
         table.close(0, begun);
-        assert_eq!((table.entries()[0].standing, table.trigger(begun)), (Standing::Dragged, None));
+        assert_eq!((table.entries()[0].status, table.trigger(begun)), (RankStatus::Dragged, None));
     }
 }

@@ -1,26 +1,27 @@
-//! Sees which of several processes of this host ends first.
+//! Reports which of several processes of this host exits first.
 //!
-//! MPICH ends the other ranks when one dies and then names any of them, so the order is taken from the system instead.
+//! MPICH kills the other ranks when one dies and then names any of them, so the order is taken from the operating
+//! system instead.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::sync::mpsc::{Receiver, channel};
 
-/// Gives the first of the processes to end; several, if they had ended by the time that anybody could look.
+/// Sends the first of the processes to exit; several, if they had all exited by the time they were polled.
 ///
-/// Nothing ever comes where one of them is not on this host, or the system is too old to watch processes (Linux 5.3).
-pub fn first_gone(pids: Vec<u32>) -> Receiver<Vec<u32>> {
+/// Nothing is sent if one of them is not on this host, or if the system cannot watch processes (before Linux 5.3).
+pub fn first_exit(pids: Vec<u32>) -> Receiver<Vec<u32>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let open = |pid: &u32| -> Option<OwnedFd> { pidfd_open(Pid::from_raw(*pid as i32)?, PidfdFlags::empty()).ok() };
         let Some(watched) = pids.iter().map(open).collect::<Option<Vec<OwnedFd>>>() else { return };
         let mut fds: Vec<PollFd<'_>> = watched.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        // An interruption by a signal is the one error that can happen, and then the wait goes on.
+        // The only possible error is an interruption by a signal; the wait then continues.
         while !fds.is_empty() && poll(&mut fds, None).is_err() {}
-        let gone = fds.iter().zip(&pids).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, pid)| *pid).collect();
-        // Nobody may be asking any more.
-        let _ = sender.send(gone);
+        let exited = fds.iter().zip(&pids).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, pid)| *pid).collect();
+        // The receiver may be gone.
+        let _ = sender.send(exited);
     });
     receiver
 }
@@ -32,10 +33,10 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_first_process_to_end_is_told_and_no_other() {
+    fn only_the_first_process_to_exit_is_reported() {
         let mut children = ["5", "0.2", "5"].map(|time| Command::new("sleep").arg(time).spawn().expect("it starts"));
-        let gone = first_gone(children.iter().map(std::process::Child::id).collect());
-        let first = gone.recv_timeout(Duration::from_secs(4)).expect("one ends");
+        let exited = first_exit(children.iter().map(std::process::Child::id).collect());
+        let first = exited.recv_timeout(Duration::from_secs(4)).expect("one ends");
         assert_eq!(first, [children[1].id()]);
         for child in &mut children {
             // The one in the middle has ended already.
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_here_ends_the_watch_without_an_answer() {
-        let gone = first_gone(vec![std::process::id(), 0]);
-        assert!(gone.recv_timeout(Duration::from_secs(4)).is_err());
+        let exited = first_exit(vec![std::process::id(), 0]);
+        assert!(exited.recv_timeout(Duration::from_secs(4)).is_err());
     }
 }

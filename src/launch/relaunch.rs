@@ -1,10 +1,10 @@
-//! The launch of a record once more: the launcher and its words as they were, with other words for the program.
+//! Repeats the launch of a record: with the same launcher and launcher arguments, and new arguments for the program.
 
 use super::command::{LaunchCommand, stop_signal};
 use super::family::Family;
 use std::path::Path;
 
-/// What came before the program in a launch command.
+/// The part of a launch command before the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPart {
     environment: Vec<(String, String)>,
@@ -48,13 +48,13 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_and_its_words_stay_and_those_of_the_program_are_new() {
+    fn launcher_arguments_are_reused_and_program_arguments_replaced() {
         let old = words("env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /old/commgauge-sweep all_reduce -b 8");
         let part = LauncherPart::of(&old, "commgauge-sweep").unwrap();
-        let again = part.command(Family::Slurm, "/new/commgauge-sweep".into(), words("all_reduce --resume r"));
+        let relaunched = part.command(Family::Slurm, "/new/commgauge-sweep".into(), words("all_reduce --resume r"));
         let expected =
             "env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /new/commgauge-sweep all_reduce --resume r";
-        assert_eq!(again.words().join(" "), expected);
+        assert_eq!(relaunched.words().join(" "), expected);
     }
 
     #[test]

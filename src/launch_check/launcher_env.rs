@@ -1,10 +1,11 @@
-//! What the launcher's environment says of the launch: its ranks and hosts, the ranks of this host, this rank's number.
+//! Reads the size of the launch from the launcher's environment variables: ranks and hosts, the ranks on this host,
+//! this rank's number.
 //!
-//! Launchers inherit each other's variables, so several may speak. Nothing here knows what MPI says.
+//! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
-/// What launchers say, each under the name of its variable.
+/// Numbers found in the environment, each with the name of its variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct LauncherEnv {
     /// Ranks of the launch.
     pub ranks: Vec<(&'static str, u32)>,
     /// Ranks on this host.
@@ -15,26 +16,28 @@ pub struct Told {
     pub rank: Vec<(&'static str, u32)>,
 }
 
-/// Reads an environment.
-pub fn told(environment: &dyn Fn(&str) -> Option<String>) -> Told {
+/// Reads the variables of all known launchers.
+pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv {
     let number = |name: &'static str| Some((name, environment(name)?.trim().parse::<u32>().ok()?));
     let all = |names: &[&'static str]| names.iter().filter_map(|name| number(name)).collect::<Vec<_>>();
-    let mut told = Told {
+    let mut found = LauncherEnv {
         ranks: all(&["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"]),
         ranks_here: all(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"]),
         hosts: Vec::new(),
         rank: all(&["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"]),
     };
-    // Under another launcher Slurm's numbers are those of the allocation, or of the daemons that the launcher started by srun.
-    if told.ranks.is_empty() && told.ranks_here.is_empty() {
-        told.ranks = all(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]).into_iter().take(1).collect();
-        told.ranks_here = slurm_ranks_here(environment).map(|n| ("SLURM_STEP_TASKS_PER_NODE", n)).into_iter().collect();
-        told.hosts = all(&["SLURM_STEP_NUM_NODES"]);
-        if told.rank.is_empty() {
-            told.rank = all(&["SLURM_PROCID"]);
+    // Under another launcher Slurm's numbers describe the allocation, or the daemons that this launcher started through
+    // srun.
+    if found.ranks.is_empty() && found.ranks_here.is_empty() {
+        found.ranks = all(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]).into_iter().take(1).collect();
+        found.ranks_here =
+            slurm_ranks_here(environment).map(|n| ("SLURM_STEP_TASKS_PER_NODE", n)).into_iter().collect();
+        found.hosts = all(&["SLURM_STEP_NUM_NODES"]);
+        if found.rank.is_empty() {
+            found.rank = all(&["SLURM_PROCID"]);
         }
     }
-    told
+    found
 }
 
 /// This node's entry in Slurm's counts, such as `2(x2),1`.
@@ -55,8 +58,8 @@ fn slurm_ranks_here(environment: &dyn Fn(&str) -> Option<String>) -> Option<u32>
     None
 }
 
-impl Told {
-    /// The variable that contradicts a count of ranks: none where one agrees, or where nothing is said.
+impl LauncherEnv {
+    /// The variable that contradicts a count of ranks: none if any variable agrees, or if none is set.
     pub fn contradiction(&self, ranks: u32) -> Option<(&'static str, u32)> {
         contradiction(&self.ranks, ranks)
     }
@@ -66,28 +69,28 @@ impl Told {
         contradiction(&self.rank, rank)
     }
 
-    /// What is said of the ranks, for people; empty where nothing is.
-    pub(super) fn sentence(&self) -> String {
-        let said: Vec<String> = self.ranks.iter().map(|(name, ranks)| format!("{ranks} ({name})")).collect();
-        said.join(", ")
+    /// The numbers of ranks with their variables, for display; empty where none is set.
+    pub(super) fn describe_ranks(&self) -> String {
+        let numbers: Vec<String> = self.ranks.iter().map(|(name, ranks)| format!("{ranks} ({name})")).collect();
+        numbers.join(", ")
     }
 }
 
-/// An inherited variable of an outer launcher may be wrong as long as another is right.
-fn contradiction(said: &[(&'static str, u32)], known: u32) -> Option<(&'static str, u32)> {
-    if said.iter().any(|(_, number)| *number == known) { None } else { said.first().copied() }
+/// A variable inherited from an outer launcher may be wrong as long as another one is right.
+fn contradiction(variables: &[(&'static str, u32)], known: u32) -> Option<(&'static str, u32)> {
+    if variables.iter().any(|(_, number)| *number == known) { None } else { variables.first().copied() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(pairs: &'static [(&str, &str)]) -> Told {
-        told(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+    fn of(pairs: &'static [(&str, &str)]) -> LauncherEnv {
+        launcher_env(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
     }
 
     #[test]
-    fn a_launcher_that_says_another_number_of_ranks_is_named_and_an_inherited_variable_is_not() {
+    fn a_contradicting_launcher_variable_is_named_and_an_inherited_one_is_not() {
         for (pairs, ranks, expected) in [
             (&[][..], 1, None),
             (&[("OMPI_COMM_WORLD_SIZE", "4")][..], 1, Some(("OMPI_COMM_WORLD_SIZE", 4))),

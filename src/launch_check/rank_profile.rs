@@ -1,8 +1,8 @@
-//! What one rank knows of itself: texts to be compared by their hashes, and the few numbers that are weighed one by one.
+//! Description of one rank: texts that are compared by hash, and a few numbers that are checked individually.
 
 use super::fact::Fact;
+use super::launcher_env::{LauncherEnv, launcher_env};
 use super::place::short_hash;
-use super::told::{Told, told};
 use super::variables;
 use crate::record::line::RankFacts;
 use rustix::process::{Resource, getrlimit};
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// No text is longer; the rest says nothing that the hash does not.
-const LONGEST_TEXT_BYTES: usize = 16 * 1024;
-/// No list of cores is longer; a longer one counts as unknown.
-const LONGEST_CORES_BYTES: usize = 512;
+/// Longer texts are cut; the hash covers the whole text.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
+/// A longer list of cores counts as unknown.
+const MAX_CORES_BYTES: usize = 512;
 
-/// Everything that one rank brings to the comparison.
+/// Everything that one rank contributes to the comparison.
 #[derive(Clone, Debug, Default)]
-pub struct Sheet {
+pub struct RankProfile {
     pub(super) texts: BTreeMap<Fact, String>,
-    pub(super) told: Told,
+    pub(super) launcher_env: LauncherEnv,
     pub(super) cores: String,
     pub(super) cores_usable: u32,
     pub(super) cores_online: u32,
@@ -28,7 +28,7 @@ pub struct Sheet {
     pub(super) has_rdma: bool,
 }
 
-/// What travels of a sheet. Fields are in the order in which they are written, without their names.
+/// The part of a profile that is sent to rank 0. Fields are serialised in order, without their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compact(
     /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 where there is none.
@@ -39,40 +39,40 @@ pub(super) struct Compact(
     pub (Option<u64>, Option<u64>),
     /// Whether the host has RDMA adapters.
     pub bool,
-    /// What the launcher says that contradicts MPI: ranks of the launch, this rank's number.
+    /// Launcher variables that contradict MPI: ranks of the launch, this rank's number.
     pub (Option<u32>, Option<u32>),
-    /// What the launcher says of the ranks on this host, and of the number of hosts.
+    /// Launcher variables for the ranks on this host and the number of hosts.
     pub (Option<u32>, Option<u32>),
 );
 
-impl Sheet {
-    /// What the system says of this process.
-    pub fn of_this_process(facts: &RankFacts) -> Sheet {
+impl RankProfile {
+    /// Profile of this process, as the operating system describes it.
+    pub fn of_this_process(facts: &RankFacts) -> RankProfile {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-        let cores = if facts.cores.len() <= LONGEST_CORES_BYTES { facts.cores.clone() } else { String::new() };
-        let mut sheet = Sheet {
-            told: told(&|name| std::env::var(name).ok()),
+        let cores = if facts.cores.len() <= MAX_CORES_BYTES { facts.cores.clone() } else { String::new() };
+        let mut profile = RankProfile {
+            launcher_env: launcher_env(&|name| std::env::var(name).ok()),
             cores,
             cores_usable: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
             cores_online: online(),
             memory_lock_bytes: getrlimit(Resource::Memlock).current,
             open_files: getrlimit(Resource::Nofile).current,
             has_rdma: has_entries(Path::new("/sys/class/infiniband")),
-            ..Sheet::default()
+            ..RankProfile::default()
         };
-        sheet.set(Fact::Environment, variables::that_matter(environment));
-        sheet.set(Fact::Processor, facts.processor.clone());
-        sheet.set(Fact::Kernel, facts.kernel.clone());
-        sheet
+        profile.set(Fact::Environment, variables::relevant(environment));
+        profile.set(Fact::Processor, facts.processor.clone());
+        profile.set(Fact::Kernel, facts.kernel.clone());
+        profile
     }
 
-    /// Brings a text. Without text the fact is not compared on this rank.
+    /// Sets the text of a fact. A fact without text is not compared on this rank.
     pub fn set(&mut self, fact: Fact, text: impl Into<String>) {
         let mut text: String = text.into();
-        if text.len() > LONGEST_TEXT_BYTES {
+        if text.len() > MAX_TEXT_BYTES {
             let hash = short_hash(&text);
-            let end = (0..=LONGEST_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
             text.truncate(end);
             text += &format!("\n(cut here)={hash:016x}");
         }
@@ -83,10 +83,10 @@ impl Sheet {
         }
     }
 
-    /// Brings the settings, one line for each field, as far as they can be distinguished.
+    /// Sets the settings, one line for each field.
     pub fn set_settings(&mut self, settings: &dyn std::fmt::Debug, cases: usize) {
         let mut lines = vec![format!("cases={cases}")];
-        // The fields of a struct are indented once, what is in them further.
+        // Fields of the struct are indented once; nested values are indented further.
         for line in format!("{settings:#?}").lines().filter(|line| line.starts_with("    ")) {
             match (line.starts_with("     "), line.trim().split_once(": ")) {
                 (false, Some((name, value))) => lines.push(format!("{name}={}", value.trim_end_matches(','))),
@@ -106,15 +106,21 @@ impl Sheet {
         self.texts.get(&fact).map(String::as_str)
     }
 
-    /// What travels of it.
+    /// The part that is sent to rank 0.
     pub(super) fn compact(&self, rank: u32, ranks: u32) -> Compact {
         Compact(
             Fact::ALL.iter().map(|fact| self.text(*fact).map_or(0, short_hash)).collect(),
             (self.cores.clone(), self.cores_usable, self.cores_online),
             (self.memory_lock_bytes, self.open_files),
             self.has_rdma,
-            (self.told.contradiction(ranks).map(|said| said.1), self.told.wrong_rank(rank).map(|said| said.1)),
-            (self.told.ranks_here.first().map(|said| said.1), self.told.hosts.first().map(|said| said.1)),
+            (
+                self.launcher_env.contradiction(ranks).map(|variable| variable.1),
+                self.launcher_env.wrong_rank(rank).map(|variable| variable.1),
+            ),
+            (
+                self.launcher_env.ranks_here.first().map(|variable| variable.1),
+                self.launcher_env.hosts.first().map(|variable| variable.1),
+            ),
         )
     }
 }
@@ -142,15 +148,15 @@ mod tests {
     use crate::record::provenance;
 
     #[test]
-    fn what_travels_of_a_rank_is_short_and_comes_back_the_same() {
-        let mut sheet = Sheet::of_this_process(&provenance::rank_facts(0));
-        sheet.set(Fact::Settings, "x".repeat(100_000));
-        let compact = sheet.compact(0, 1);
+    fn a_compact_profile_is_short_and_round_trips() {
+        let mut profile = RankProfile::of_this_process(&provenance::rank_facts(0));
+        profile.set(Fact::Settings, "x".repeat(100_000));
+        let compact = profile.compact(0, 1);
         let bytes = serde_json::to_vec(&compact).unwrap();
         assert!(bytes.len() < 512, "{} bytes", bytes.len());
         assert_eq!(serde_json::from_slice::<Compact>(&bytes).unwrap(), compact);
         assert_ne!(compact.hash(Fact::Settings), 0);
         assert_eq!(compact.hash(Fact::DeviceUuid), 0, "no device, no hash");
-        assert!(sheet.text(Fact::Settings).unwrap().len() <= LONGEST_TEXT_BYTES + 40);
+        assert!(profile.text(Fact::Settings).unwrap().len() <= MAX_TEXT_BYTES + 40);
     }
 }
