@@ -1,7 +1,7 @@
 //! A batch of samples: the marks of this process, reduced to the samples that all ranks agree on. The buffers are kept from batch to batch.
 
 use crate::backend::{Call, Marks};
-use crate::sample::{Doubt, Sample};
+use crate::sample::{ExclusionReason, Sample};
 use crate::world::Located;
 
 /// The samples of one batch, the same on every process, and the marks they came from.
@@ -32,7 +32,7 @@ impl Batch {
         call.read_marks(&mut self.marks);
         self.marks_per_sample = marks_per_sample;
         self.aside.clear();
-        self.aside.extend((0..self.marks.local_ranks).map(|rank| call.stands_aside(rank)));
+        self.aside.extend((0..self.marks.local_ranks).map(|rank| call.is_idle_rank(rank)));
     }
 
     /// Values of the local ranks, of which those that stand aside have none and are never the largest.
@@ -43,7 +43,7 @@ impl Batch {
 
     /// The slowest times of the samples that count.
     pub(crate) fn valid_times(&self) -> impl Iterator<Item = f64> {
-        self.samples.iter().filter(|sample| sample.doubt.is_none()).map(|sample| sample.slowest_nanoseconds as f64)
+        self.samples.iter().filter(|sample| sample.exclusion.is_none()).map(|sample| sample.slowest_nanoseconds as f64)
     }
 }
 
@@ -53,10 +53,10 @@ pub(crate) const BELOW_RESOLUTION: f64 = 1.0;
 pub(crate) const MISSED_START: f64 = 2.0;
 
 /// The reason behind such a number.
-pub(crate) fn doubt_of(mark: f64) -> Option<Doubt> {
+pub(crate) fn doubt_of(mark: f64) -> Option<ExclusionReason> {
     match mark {
-        m if m >= MISSED_START => Some(Doubt::MissedStart),
-        m if m >= BELOW_RESOLUTION => Some(Doubt::BelowClockResolution),
+        m if m >= MISSED_START => Some(ExclusionReason::MissedStart),
+        m if m >= BELOW_RESOLUTION => Some(ExclusionReason::BelowClockResolution),
         _ => None,
     }
 }

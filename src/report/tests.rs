@@ -171,7 +171,7 @@ fn a_doubt_that_holds_for_many_cases_is_told_once() {
     for case in &mut record.cases {
         case.warnings = vec!["the machine is busy".to_owned()];
         if !case.samples.slowest_nanoseconds.is_empty() {
-            case.samples.doubtful = vec![(0, crate::sample::Doubt::MissedStart)];
+            case.samples.doubtful = vec![(0, crate::sample::ExclusionReason::MissedStart)];
         }
     }
     let doubts = View::new(&record).doubts;
@@ -251,7 +251,8 @@ fn exit_codes_are_those_of_the_gravest_trouble() {
         ("no sample counts", 7, &|record| {
             whole(record);
             for case in &mut record.cases {
-                case.samples.doubtful = (0..40).map(|index| (index, crate::sample::Doubt::MissedStart)).collect();
+                case.samples.doubtful =
+                    (0..40).map(|index| (index, crate::sample::ExclusionReason::MissedStart)).collect();
             }
         }),
         ("a case failed", 6, &|record| {

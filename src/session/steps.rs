@@ -198,7 +198,7 @@ impl Steps<'_> {
         };
         request.watch.begin(|| self.activity(place, deadline));
         let binding = binding(request, planned.case, geometry);
-        if let Some(reason) = waived_by_any(self.world, backend.waiver(&binding))? {
+        if let Some(reason) = waived_by_any(self.world, backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Waived { reason });
         }
         // Nothing is enqueued before all have their buffers: a rank without would leave the others waiting.
