@@ -226,7 +226,7 @@ fn experts_are_divided_by_ep_and_their_optimizer_by_their_own_replicas() {
         let (counts, used) = (step.rank_parameters(0), memory(step, 0));
         assert_eq!(counts.experts, 32 * 8 / 4 * 3 * 4096 * 14336);
         assert_eq!(used.parameters, Bytes(2 * counts.total()));
-        assert_eq!(used.optimizer, Bytes(12 * (counts.dense.div_ceil(8) + held.experts / 2)));
+        assert_eq!(used.optimizer, Bytes(12 * (counts.dense.div_ceil(8) + counts.experts / 2)));
     });
 }
 
