@@ -1,6 +1,6 @@
-//! The facts of each collective: names, what it needs, and the factor from bandwidth to bus bandwidth.
+//! The facts of each collective: names, requirements, and the factor from bandwidth to bus bandwidth.
 //!
-//! How many bytes each rank sends and receives is in [`crate::geometry`]; nothing here knows who carries it out.
+//! How many bytes each rank sends and receives is in [`crate::geometry`]; nothing here depends on the backend.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -116,17 +116,18 @@ impl Collective {
         }
     }
 
-    /// True where elements are combined, so that a [`ReduceOp`] is needed and 8-bit floats cannot be carried on host memory.
+    /// True if elements are combined, so that a [`ReduceOp`] is needed and 8-bit floats cannot be carried on host
+    /// memory.
     pub fn reduces(self) -> bool {
         matches!(self, AllReduce | ReduceScatter | Reduce | ReduceScatterV)
     }
 
-    /// True where one rank of the group is special.
+    /// True if one rank of the group is the root.
     pub fn has_root(self) -> bool {
         matches!(self, Broadcast | Reduce | Gather | Scatter)
     }
 
-    /// True where the ranks' blocks may differ in length.
+    /// True if the ranks' blocks may differ in length.
     pub fn has_splits(self) -> bool {
         matches!(self, AllGatherV | ReduceScatterV | AllToAllV)
     }
@@ -143,8 +144,8 @@ impl Collective {
         }
     }
 
-    /// True where running again in place gives the same result, so that the buffers left behind by timed
-    /// iterations can be checked; a reduction in place consumes its input.
+    /// True if repeating the call in place gives the same result, so that the buffers left behind by timed iterations
+    /// can be checked; a reduction in place consumes its input.
     pub fn repeatable_in_place(self) -> bool {
         matches!(self, AllGather | AllGatherV | Broadcast | Gather | Scatter)
     }
@@ -179,7 +180,7 @@ impl Collective {
 }
 
 impl ReduceOp {
-    /// Those that every backend has, in the order in which they are listed to users.
+    /// Those supported by every backend, in the order in which they are listed to users.
     pub const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
 
     /// The name in files, flags and tables; the same as in nccl-tests.
@@ -223,7 +224,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// What other tools add to the names of their programs: `osu_allreduce`, `all_reduce_perf`.
+/// Affixes that other tools add to the names of their programs: `osu_allreduce`, `all_reduce_perf`.
 const PREFIX_OF_OSU: &str = "osu_";
 const SUFFIX_OF_NCCL_TESTS: &str = "_perf";
 /// Names of other tools that are ours neither with nor without their underlines.

@@ -22,7 +22,7 @@ impl CommaSeparated {
     /// Adds a row.
     ///
     /// # Errors
-    /// As [`CommaSeparated::new`]; and where it has not as many cells as the row of names.
+    /// As [`CommaSeparated::new`]; and if the number of cells differs from the row of names.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<()> {
         self.writer.write_record(cells).map_err(|cause| failed(self.what, &cause.to_string()))
     }

@@ -1,4 +1,4 @@
-//! SHA-256 as records show it. What goes into a hash is said by whoever asks for one.
+//! SHA-256 as records show it. The caller decides what is hashed.
 
 use sha2::{Digest, Sha256};
 
@@ -7,7 +7,7 @@ pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hexadecimal(Sha256::new_with_prefix(bytes))
 }
 
-/// What a hash has come to, in lowercase hexadecimal.
+/// The digest in lowercase hexadecimal.
 pub fn hexadecimal(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_standard_comes_out_with_every_digit() {
+    fn the_example_of_the_standard_has_the_published_digest() {
         // FIPS 180-2, appendix B.1.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256("abc"), expected);

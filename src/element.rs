@@ -1,4 +1,4 @@
-//! The element types that collectives carry, and what a number in each can hold exactly.
+//! The element types that collectives carry, and the range of integers that each represents exactly.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ impl ElementType {
         matches!(self, Int8 | Uint8 | Int32 | Uint32 | Int64 | Uint64)
     }
 
-    /// True where a collective can only move this type, not reduce it.
+    /// True if a collective can only move this type, not reduce it.
     pub fn moves_only(self) -> bool {
         matches!(self, Fp8E4m3 | Fp8E5m2)
     }

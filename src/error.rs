@@ -1,13 +1,13 @@
 //! The families of errors and the exit code of each.
 //!
-//! Every text says what was found, where (file and key, or host, rank and call), and what would be right.
+//! Every text says what was found, where (file and key, or host, rank and call), and what would be valid.
 
 use std::path::Path;
 
 /// A result whose error is one pointer wide, so that it costs nothing in a timed loop.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, by the family that decides the exit code.
+/// The kind of an error, which determines the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.kind)]
 pub struct Error(Box<Inner>);
@@ -27,7 +27,7 @@ pub enum Kind {
     /// The machine, MPI, a device or the disk failed: exit 6.
     #[error("{0}")]
     Environment(String),
-    /// Ranks that do not belong together, or coverage that is missing: exit 7.
+    /// Ranks that do not form one launch, or missing coverage: exit 7.
     #[error("{0}")]
     Mismatch(String),
     /// Data arrived wrong: exit 4.
@@ -62,7 +62,7 @@ impl Error {
         Kind::Environment(format!("cannot {action} {}: {cause}", path.display())).into()
     }
 
-    /// Ranks that differ where they must agree.
+    /// Ranks that differ but must agree.
     pub fn mismatch(text: impl Into<String>) -> Self {
         Kind::Mismatch(text.into()).into()
     }
@@ -84,8 +84,8 @@ impl Error {
         }
     }
 
-    /// True where every process of the launch has this same error, so that all can end in order; false where the
-    /// others know nothing of it and the launch must be aborted.
+    /// True if every process of the launch has this same error, so that all can end in order; false if the others do
+    /// not know of it and the launch must be aborted.
     pub fn is_shared(&self) -> bool {
         self.0.shared
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_survive_the_way_between_ranks() {
+    fn exit_codes_survive_the_exchange_between_ranks() {
         for code in [2, 4, 5, 6, 7, 130, 143] {
             assert_eq!(Error::from_exit_code(code, "text".into()).exit_code(), code);
         }

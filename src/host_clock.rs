@@ -1,4 +1,4 @@
-//! The host's monotonic clock, the only clock that durations are taken from.
+//! The host's monotonic clock, the only clock used for durations.
 
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 
@@ -14,7 +14,7 @@ pub fn now_nanoseconds() -> u64 {
 pub struct Readings(Vec<u64>);
 
 impl Readings {
-    /// Makes room and forgets the old readings.
+    /// Reserves memory and drops the old readings.
     pub fn reserve(&mut self, readings: usize) {
         self.0.clear();
         self.0.reserve(readings);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_are_kept_in_order_and_forgotten_with_the_next_reservation() {
+    fn readings_are_stored_in_order_and_dropped_by_the_next_reservation() {
         let (mut readings, mut seen) = (Readings::default(), Vec::new());
         for count in [3, 1] {
             readings.reserve(count);

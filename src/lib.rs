@@ -1,8 +1,8 @@
-//! commgauge measures the communication that training and serving a large model really does on a cluster.
+//! commgauge measures the communication of training and serving large models on a real cluster.
 //!
-//! The way of the data: suite file -> `config` -> `layout` -> `workload` -> `backend` carried out by `measure`
-//! -> `record` -> `report`. Start reading at [`session`], then follow the names. The floors, and which room may
-//! import which, are listed in ARCHITECTURE.md and held by `tests/offline/layers.rs`.
+//! Data flow: suite file -> `config` -> `layout` -> `workload` -> `backend`, executed by `measure` -> `record` ->
+//! `report`. Start reading at [`session`], then follow the names. ARCHITECTURE.md lists the layers and which module
+//! may import which; `tests/offline/layers.rs` enforces it.
 
 pub mod comma_separated;
 pub mod digest;

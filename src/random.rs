@@ -1,5 +1,5 @@
-//! Numbers from random bits: mixed, uniform, normal. Where the bits come from, a generator or what they shall depend on, is the
-//! caller's.
+//! Numbers from random bits: mixed, uniform, normal. The caller chooses the source of the bits, such as a generator or
+//! a hash.
 
 /// The finaliser of SplitMix64: neighbouring numbers become unrelated ones, and no two the same (G. L. Steele, D. Lea and
 /// C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).

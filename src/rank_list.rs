@@ -1,6 +1,7 @@
-//! Ranks as text, short also where there are thousands: whole for programs, `0-3,8`, and cut for readers, `ranks 0-3, 8`.
+//! Ranks as text, short even for thousands: complete for programs, `0-3,8`, and abbreviated for readers, `ranks 0-3,
+//! 8`.
 
-/// Ranges that a reader is shown; of more, the number of ranks is told.
+/// Maximum number of ranges that are shown; beyond it only the number of ranks is.
 const SHOWN_RANGES: usize = 6;
 
 /// Ascending ranks, all of them: `0-3,8`.
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_of_ranks_are_told_by_their_ends() {
+    fn consecutive_ranks_are_written_as_ranges() {
         let all: Vec<u32> = (0..16_384).collect();
         for (ranks, text) in [
             (&[][..], ""),

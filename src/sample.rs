@@ -1,4 +1,4 @@
-//! One timed iteration as all ranks agree on it, and why it may be unreliable.
+//! One timed iteration with the values agreed by all ranks, and why it may be unreliable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,13 +45,13 @@ pub struct Sample {
     pub transfer_nanoseconds: u64,
     /// Isolated: world rank that arrived last. Streaming: equal to `slowest_rank`.
     pub last_rank: u32,
-    /// Why this sample does not count, if it does not.
-    pub doubt: Option<Doubt>,
+    /// Why the statistics leave this sample out; `None` if it counts.
+    pub exclusion: Option<ExclusionReason>,
 }
 
 impl Sample {
-    /// A sample of which only the slowest rank's time is known, not who came when.
-    pub fn without_arrivals(slowest: Located, doubt: Option<Doubt>) -> Sample {
+    /// A sample of which only the slowest rank's time is known, without arrival times.
+    pub fn without_arrivals(slowest: Located, exclusion: Option<ExclusionReason>) -> Sample {
         let (nanoseconds, rank) = (slowest.value.max(0.0) as u64, slowest.rank as u32);
         Sample {
             slowest_nanoseconds: nanoseconds,
@@ -59,7 +59,7 @@ impl Sample {
             arrival_spread_nanoseconds: 0,
             transfer_nanoseconds: nanoseconds,
             last_rank: rank,
-            doubt,
+            exclusion,
         }
     }
 }
@@ -67,14 +67,15 @@ impl Sample {
 /// Why a sample is kept but left out of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Doubt {
+#[schemars(rename = "Doubt")]
+pub enum ExclusionReason {
     /// A rank reached the waiting loop after the agreed start.
     MissedStart,
     /// The iteration took no measurable time on this clock.
     BelowClockResolution,
 }
 
-/// A value with the world rank that holds it.
+/// A value and the world rank it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Located {

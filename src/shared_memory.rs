@@ -1,14 +1,15 @@
-//! What the MPI of killed ranks leaves in the shared memory of this host: noted while they run, taken away when nobody uses it.
+//! Shared memory segments that the MPI of killed ranks leaves on this host: noted while they run, removed when no
+//! process uses them.
 //!
-//! Ranks that end in order, or whose launcher lives on, are cleaned up after by their MPI; a killed launcher does nothing more.
+//! If ranks end normally, or their launcher survives, their MPI cleans up; a killed launcher cannot.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the system keeps shared memory.
+/// Where the system has shared memory.
 const FOLDER: &str = "/dev/shm/";
-/// How segments of Open MPI 4 and 5, MPICH and NCCL are called. Nothing else is touched.
+/// Name prefixes of the segments of Open MPI 4 and 5, MPICH and NCCL. Others are not touched.
 const KNOWN: [&str; 4] = ["vader_segment.", "sm_segment.", "mpich_", "nccl-"];
 
 /// The segments that some processes had mapped.
@@ -16,7 +17,7 @@ const KNOWN: [&str; 4] = ["vader_segment.", "sm_segment.", "mpich_", "nccl-"];
 pub struct Segments(BTreeSet<PathBuf>);
 
 impl Segments {
-    /// Those of processes of this host.
+    /// The segments of processes of this host.
     pub fn of(pids: &[u32]) -> Segments {
         let mut noted = Segments::default();
         pids.iter().for_each(|pid| noted.note(*pid));
@@ -29,7 +30,7 @@ impl Segments {
         self.0.extend(segments(&maps));
     }
 
-    /// Removes those that nobody has mapped any more.
+    /// Removes the segments that no process maps any more.
     pub fn remove_left(&self) {
         let left: Vec<&PathBuf> = self.0.iter().filter(|path| path.exists()).collect();
         if left.is_empty() {
@@ -39,13 +40,13 @@ impl Segments {
         let maps = entries.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
         let used: BTreeSet<PathBuf> = maps.flat_map(|maps| segments(&maps)).collect();
         for path in left.into_iter().filter(|path| !used.contains(*path)) {
-            // Who may not remove it did not make it, and a library may have been quicker.
+            // An error is ignored: a segment of another user is not ours, and a library may have removed it first.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Of lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; one that is deleted says so behind its name.
+/// From lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; a deleted one has a note behind its name.
 fn segments(maps: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let name = &line[line.find(FOLDER)? + FOLDER.len()..];
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_removed_and_nothing_else() {
+    fn only_unused_segments_are_removed() {
         let name = format!("{FOLDER}mpich_commgauge_test_{}", std::process::id());
         if fs::write(&name, "x").is_err() {
             return;

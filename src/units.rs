@@ -1,6 +1,6 @@
-//! The units of everything commgauge says: bytes, seconds and rates as types, read and printed in one place.
+//! The units of all output: bytes, seconds and rates as types, read and printed in one place.
 //!
-//! Inside the program only base units travel; scaling to MiB, microseconds or GB/s happens in the `Display`
+//! Inside the program only base units are used; scaling to MiB, microseconds or GB/s happens in the `Display`
 //! implementations here and nowhere else. GB is 10^9 bytes, sizes are printed in binary units.
 
 use schemars::JsonSchema;
@@ -24,7 +24,7 @@ pub struct Seconds(pub f64);
 pub struct Rate(pub f64);
 
 impl Seconds {
-    /// From a count of nanoseconds, as clocks and records keep it.
+    /// From a count of nanoseconds, as in clocks and records.
     pub fn from_nanoseconds(nanoseconds: u64) -> Self {
         Seconds(nanoseconds as f64 * 1e-9)
     }
@@ -47,14 +47,14 @@ impl Rate {
     }
 }
 
-/// Units of a size, in small letters: what nccl-tests takes (1024 each), and the same spelled out.
+/// Units of a size, in small letters: those of nccl-tests (1024 each), and the same spelled out.
 const BINARY_UNITS: [(&str, &str, u32); 4] = [("k", "kib", 10), ("m", "mib", 20), ("g", "gib", 30), ("t", "tib", 40)];
 
 impl Bytes {
-    /// Reads the size of a message, in files and flags alike: `4096`, `64M` and `64MiB` (binary, as nccl-tests reads it), `1.5GiB`.
-    /// `64MB` is refused, since nccl-tests reads 64 MiB there and everybody else 64,000,000 bytes.
+    /// Reads the size of a message, in files and flags alike: `4096`, `64M` and `64MiB` (binary, as in nccl-tests),
+    /// `1.5GiB`. `64MB` is refused, since nccl-tests reads it as 64 MiB and other programs as 64,000,000 bytes.
     ///
-    /// The error says what was found and what would be accepted, ready to be put behind a file and a key.
+    /// The error states what was found and what would be accepted, to be appended to a file and a key.
     pub fn parse(text: &str) -> Result<Bytes, String> {
         let (digits, unit) = digits_and_unit(text);
         let decimal = BINARY_UNITS.iter().position(|(letter, ..)| unit == format!("{letter}b"));
@@ -188,7 +188,7 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// How many, with the noun.
+/// A number with its noun.
 pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_size_says_what_was_found_and_what_is_accepted() {
+    fn an_invalid_size_is_refused_with_the_accepted_forms() {
         for text in ["64MB", "-8", "8 furlongs", "", "KiB", "64Mi B", "nanKB", "-1MB"] {
             let message = Bytes::parse(text).unwrap_err();
             assert!(message.contains(&format!("found `{text}`")), "{message}");

@@ -1,5 +1,6 @@
-//! Nothing is allocated in the timed loop over NCCL, streaming and isolated: the same batch with more calls allocates as often. Alone
-//! in its program, because it counts every allocation of a thread; what the stand-ins allocate is theirs and not counted.
+//! Nothing is allocated in the timed loop over NCCL, streaming and isolated: the same batch with more calls allocates
+//! as often. Alone in its program, because it counts every allocation of a thread; allocations of the stand-ins are
+//! not counted.
 
 #![cfg(feature = "mpi")]
 

@@ -1,5 +1,6 @@
-//! Whole steps replayed on real ranks: every call carries right data, and the bytes are those of the list of ops, by axis. Needs
-//! the launcher of the MPI that was built with. The launched program is this file itself, told so by its environment.
+//! Whole steps replayed on real ranks: every call carries correct data, and the bytes are those of the list of ops, by
+//! axis. Needs the launcher of the MPI that was built with. The launched program is this file itself, selected by its
+//! environment.
 
 mod common;
 
@@ -91,7 +92,7 @@ fn too_large_is_refused() {
     let record = record_in(&folder);
     let mut command = launcher(4);
     command.arg(std::env::current_exe().unwrap()).env(SUITE, &suite).env(RECORD, &record);
-    Ran::of(&mut command, 90).ended_with(2).said("replaying a step of llama-3-405b needs 1.");
+    Ran::of(&mut command, 90).ended_with(2).printed_error("replaying a step of llama-3-405b needs 1.");
     assert!(!record.exists());
 }
 
@@ -125,7 +126,7 @@ fn replayed((model, training, layout, axes): &(&str, &str, &str, &[&str])) {
     }
     let slowest = replay["slowest_nanoseconds"].as_array().unwrap();
     assert_eq!(slowest.len() as u32, REPETITIONS, "{said}");
-    // Nobody is faster than the forward and backward computing of a layer; how much slower is a matter of the machine.
+    // No rank is faster than the forward and backward computing of a layer; how much slower depends on the machine.
     let least = (3.0 * FORWARD_SECONDS_PER_LAYER * 1e9) as u64;
     assert!(slowest.iter().all(|time| time.as_u64() >= Some(least)), "{said}");
     assert!(replay["computing_nanoseconds_median"].as_u64() >= Some(least), "{said}");

@@ -1,9 +1,9 @@
-//! The contract between measuring and carrying out.
+//! The contract between the measuring loop and the backends that execute calls.
 //!
-//! Everything is written for a stream of work: calls and marks are *enqueued* in order and the marks' times are read after
-//! [`Call::complete`]. On host memory enqueueing a call carries it out and a mark is a clock reading; on a GPU
-//! both go onto a stream and the mark is an event; the simulated backend advances virtual clocks.
-//! Buffers are filled and checked where they lie.
+//! The interface is written for a stream of work: calls and marks are *enqueued* in order, and the times of the marks
+//! are read after [`Call::complete`]. On host memory, enqueueing a call executes it and a mark is a clock reading. On
+//! a GPU both go onto a stream and the mark is an event. The simulated backend advances virtual clocks. Buffers are
+//! filled and checked in place, in the memory that the call uses.
 
 use super::{DeviceReader, Product};
 use crate::collective::Placement;
@@ -15,40 +15,40 @@ use crate::progress::Progress;
 use crate::units::{Bytes, Seconds};
 use crate::variant::{LibraryChoice, Variant};
 use crate::workload::replay::ReplayPlan;
-use crate::workload::{Op, ProductShape, of_nccl_alone};
+use crate::workload::{Op, ProductShape, nccl_only_reason};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a backend says of itself, for the record.
+/// Description of a backend, for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendFacts {
     /// The name by which it was requested.
     pub name: &'static str,
-    /// True where nothing real was measured. Travels as far as the report.
+    /// True if nothing real was measured. Passed on up to the report.
     pub synthetic: bool,
-    /// True where one process plays all ranks on a clock of its own, and nothing happens on this machine.
+    /// True if one process simulates all ranks on a virtual clock, without load on this machine.
     pub virtual_clock: bool,
     /// The library that carries the data and its version.
     pub library: String,
-    /// What the library says of its transports, where it says something.
+    /// Transports as reported by the library, if it reports any.
     pub transport: Option<String>,
-    /// How it carries out and times what it does, in sentences for the record.
+    /// How it executes and times calls, in sentences for the record.
     pub notes: Vec<String>,
-    /// Warnings that hold for everything that it measures.
+    /// Warnings that apply to everything this backend measures.
     pub warnings: Vec<String>,
 }
 
-/// All that a backend needs to carry a case out.
+/// Everything that a backend needs to run a case.
 #[derive(Clone, Debug)]
 pub struct Binding<'a> {
     /// The call.
     pub op: &'a Op,
     /// Whether the result replaces the input.
     pub placement: Placement,
-    /// How it is handed over.
+    /// How calls are submitted.
     pub variant: Variant,
-    /// The groups of the op's axis, all of which take part at once. Ranks in none of them stand aside.
+    /// The groups of the op's axis, which all take part at once. Ranks in none of them are idle.
     pub groups: &'a Groups,
     /// The number under which these groups were connected.
     pub groups_number: usize,
@@ -56,7 +56,8 @@ pub struct Binding<'a> {
     pub geometry: &'a Geometry,
     /// Seed of the data.
     pub seed: u64,
-    /// Use the same buffers in every iteration instead of rotating through more than the last-level cache holds.
+    /// Use the same buffers in every iteration instead of rotating through more bytes than the last-level cache can
+    /// store.
     pub warm_buffers: bool,
 }
 
@@ -90,13 +91,13 @@ impl<'a> Binding<'a> {
 /// The first wrong element of a checked buffer, and how many were wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// World rank that holds the buffer.
+    /// World rank that owns the buffer.
     pub rank: u32,
     /// Index of the first wrong element in the receive buffer.
     pub element: u64,
-    /// What it should be, as a number of the element type (hexadecimal bits where data is only moved).
+    /// The expected value, as a number of the element type (hexadecimal bits if data is only moved).
     pub expected: String,
-    /// What it is.
+    /// The value found.
     pub got: String,
     /// Wrong elements in this buffer.
     pub count: u64,
@@ -120,15 +121,16 @@ impl Marks {
 
 /// Carries ops out for the ranks that this process plays.
 pub trait Backend {
-    /// What it says of itself.
+    /// Description of this backend.
     fn facts(&self) -> BackendFacts;
 
-    /// The device of this process's rank, where it has one.
+    /// The device of this process's rank, if it has one.
     fn device(&self) -> Option<String> {
         None
     }
 
-    /// Reads the device of this process's rank beside the calls, where there is one. The same kind of answer on all ranks.
+    /// Reads the device of this process's rank during the calls, if there is one. All ranks must give the same kind of
+    /// answer.
     fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
         None
     }
@@ -136,8 +138,8 @@ pub trait Backend {
     /// World ranks that this process plays: one, or all of them when simulated.
     fn local_ranks(&self) -> Range<u32>;
 
-    /// Makes fresh communicators for groups, under a number by which bindings name them. Called by all processes, once for
-    /// each set of groups and replicate, also by those whose ranks are in none of the groups.
+    /// Creates new communicators for groups, under a number by which bindings refer to them. Called by all processes,
+    /// once for each set of groups and replicate, including those whose ranks are in none of the groups.
     fn connect(&mut self, number: usize, groups: &Groups) -> Result<()>;
 
     /// Frees all communicators. Called by all processes at the end of each replicate.
@@ -149,26 +151,27 @@ pub trait Backend {
     /// Bytes that the ranks of this process may use together.
     fn bytes_available(&self) -> Bytes;
 
-    /// Why the backend does not carry this case out, though it exists. It is then skipped on all ranks, whichever of them said so.
-    fn waiver(&self, binding: &Binding) -> Option<String> {
+    /// Why the backend cannot execute this case; `None` if it can. If any rank returns a reason, all ranks skip the
+    /// case.
+    fn skip_reason(&self, binding: &Binding) -> Option<String> {
         let (op, parts) = (binding.op, binding.variant.name_parts());
         if !parts.is_empty() {
             return Some(format!("{} is of --backend nccl, and this is {}", parts.join(", "), self.facts().name));
         }
-        of_nccl_alone(op)
+        nccl_only_reason(op)
     }
 
-    /// True where a plan with a case that does not fit is refused as a whole, so that a host is not driven out of memory; false
-    /// where such a case is skipped and the others go on.
-    fn refuses_what_does_not_fit(&self) -> bool {
+    /// True if a plan with a case that does not fit is refused as a whole, to protect the host from running out of
+    /// memory; false if such a case is skipped and the others run.
+    fn refuses_oversized_plans(&self) -> bool {
         true
     }
 
-    /// Reserves buffers and returns the call, ready to be filled. The axis must have been connected.
+    /// Reserves buffers and returns the call, ready to be filled. The axis must be connected.
     ///
     /// # Errors
-    /// Where memory does not suffice or the library cannot carry the call; the other ranks must then be told
-    /// (see [`crate::world::agree`]) before anything is enqueued.
+    /// If memory does not suffice or the library cannot execute the call. The other ranks must then be informed (see
+    /// [`crate::world::agree`]) before anything is enqueued.
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>>;
 
     /// Bytes of buffers that a replay would take on the neediest rank of this process.
@@ -180,10 +183,10 @@ pub trait Backend {
     /// As [`Backend::bind`].
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>>;
 
-    /// Reserves the matrices of a product that the rank computes for itself, filled with known data.
+    /// Reserves the matrices of a product that the rank computes by itself, filled with known data.
     ///
     /// # Errors
-    /// Where memory does not suffice, the type is not multiplied here, or nothing computes.
+    /// If memory does not suffice, the type is not supported, or the backend computes nothing.
     fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
         let name = self.facts().name;
         Err(Error::usage(format!(
@@ -192,16 +195,16 @@ pub trait Backend {
         )))
     }
 
-    /// Asked on every rank before anything is measured, where products are to be: whether what computes them is there, and multiplies
-    /// these types.
+    /// Called on every rank before measuring a plan with matrix products: checks that the library for them is present
+    /// and supports these element types.
     ///
     /// # Errors
-    /// What is missing, or not multiplied. Backends that find out when they bind a product say nothing here.
+    /// What is missing or not supported. Backends that find this out only in `bind_product` return no error here.
     fn prepare_products(&mut self, _shapes: &[ProductShape]) -> Result<()> {
         Ok(())
     }
 
-    /// What computes products, and its version; empty where nothing does.
+    /// Name and version of the library for products; empty if there is none.
     fn product_library(&self) -> &'static str {
         ""
     }
@@ -209,7 +212,7 @@ pub trait Backend {
     /// The clock of the marks, in nanoseconds, now.
     fn now_nanoseconds(&self) -> u64;
 
-    /// The smallest difference that marks can tell, in nanoseconds.
+    /// The smallest difference between two marks that can be resolved, in nanoseconds.
     fn clock_resolution_nanoseconds(&self) -> u64;
 }
 
@@ -229,17 +232,19 @@ pub trait Call {
         self.enqueue()
     }
 
-    /// Makes room for `marks` marks and forgets the old ones. Untimed.
+    /// Reserves memory for `marks` marks and drops the old ones. Untimed.
     fn reserve_marks(&mut self, marks: usize);
 
     /// Enqueues a reading of the clock. In the timed loop.
     fn mark(&mut self);
 
-    /// Enqueues a wait until the rank's clock shows `start_nanoseconds`. False where a rank came too late to wait.
+    /// Enqueues a wait until the rank's clock shows `start_nanoseconds`. False if that time has already passed on a
+    /// rank.
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool;
 
-    /// Whether the last hold ended after its time, because what was enqueued behind it was not there yet. Only after `complete`.
-    fn came_late(&self) -> bool {
+    /// Whether the last wait ended after its start time because the work behind it was not enqueued in time. Valid
+    /// only after `complete`.
+    fn started_late(&self) -> bool {
         false
     }
 
@@ -249,8 +254,9 @@ pub trait Call {
     /// Copies the times of all marks since `reserve_marks`. Only after `complete`.
     fn read_marks(&self, marks: &mut Marks);
 
-    /// The clock of the marks, now: [`Backend::now_nanoseconds`] while the case is bound. Where a process plays several
-    /// ranks, the clock of the one that is furthest, so that a start set after it can be kept by all.
+    /// The current time on the clock of the marks: [`Backend::now_nanoseconds`] while the case is bound. If one
+    /// process simulates several ranks, the clock that is furthest ahead, so that every rank can meet a start set
+    /// after it.
     fn now_nanoseconds(&self) -> u64;
 
     /// Copies of the buffers in the rotation; 1 where the same buffers are used in every iteration.
@@ -261,35 +267,36 @@ pub trait Call {
     /// (see [`Call::verifies`]).
     fn check(&mut self) -> Result<Option<Mismatch>>;
 
-    /// False where no data exists (simulated, barrier), so that results are "not verified", never "verified".
+    /// False if there is no data (simulated, barrier), so that results are "not verified", never "verified".
     fn verifies(&self) -> bool;
 
-    /// True where a local rank, counted from 0, is in none of the groups: it marks and waits with the others, moves nothing,
-    /// and its times say nothing.
-    fn stands_aside(&self, _local_rank: usize) -> bool {
+    /// True if a local rank, counted from 0, is in none of the groups. It marks and waits with the others, moves no
+    /// data, and its times are ignored.
+    fn is_idle_rank(&self, _local_rank: usize) -> bool {
         false
     }
 
-    /// Whether [`Call::enqueue`] returns only when the call is carried out; false where that is a stream's business.
+    /// Whether [`Call::enqueue`] returns only when the call is complete; false if it runs on a stream.
     fn blocks(&self) -> bool {
         true
     }
 
-    /// What the library itself estimates that one call takes; `None` where it estimates nothing. Untimed, and nothing is carried out.
+    /// The library's own estimate of the time of one call; `None` if it has no estimate. Untimed; executes nothing.
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {
         Ok(None)
     }
 
-    /// What the library chose for the calls of this binding, where it was asked and told this rank. Untimed.
+    /// The algorithm that the library chose for the calls of this binding, if it was configured to report it and
+    /// reports it on this rank. Untimed.
     fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
         Ok(None)
     }
 
-    /// Gives up what is enqueued, so that a later `complete` returns an error instead of waiting.
+    /// Aborts what is enqueued, so that a later `complete` returns an error instead of waiting.
     fn abort(&mut self);
 }
 
-/// All that a backend needs to replay a step.
+/// Everything that a backend needs to replay a step.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayBinding<'a> {
     /// The programs of this process's ranks, and the groups.
@@ -303,7 +310,7 @@ pub struct ReplayBinding<'a> {
 /// Times on one axis in one replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AxisTimes {
-    /// What the rank spent waiting for its calls.
+    /// Time for which the rank waited for its calls.
     pub waiting_nanoseconds: u64,
     /// Time in which at least one call was under way, as far as the rank saw it.
     pub under_way_nanoseconds: u64,
@@ -314,13 +321,13 @@ pub struct AxisTimes {
 pub struct RankTimes {
     /// From the common start to the rank's own end.
     pub total_nanoseconds: u64,
-    /// What it spent computing.
+    /// Time of its computing.
     pub computing_nanoseconds: u64,
     /// By index of the plan's groups.
     pub axes: [AxisTimes; Axis::ALL.len()],
 }
 
-/// What a rank moved on one axis in one replay, counted from what was handed to the library.
+/// Calls and bytes of a rank on one axis in one replay, counted from the calls made to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisBytes {
     /// The axis.
@@ -329,16 +336,16 @@ pub struct AxisBytes {
     pub calls: u64,
     /// Their size arguments, in the sense of [`crate::geometry`].
     pub payload: Bytes,
-    /// What of it went out, by the counts of bandwidth-optimal algorithms.
+    /// Bytes on the wire, as counted for bandwidth-optimal algorithms.
     pub wire: Bytes,
 }
 
 /// A bound step. Methods are called by all processes in the same order.
 pub trait Replayer {
-    /// Performs every call of the step once, one after another, on data that is known, and checks what arrives. Untimed.
+    /// Executes every call of the step once, one after another, on known data, and checks the results. Untimed.
     fn check(&mut self) -> Result<Option<Mismatch>>;
 
-    /// False where no data exists.
+    /// False if there is no data.
     fn verifies(&self) -> bool;
 
     /// Carries the step out once, from start to end. In it: no allocation, no lock.
@@ -347,9 +354,9 @@ pub trait Replayer {
     /// The times of the last run, by local rank.
     fn times(&self) -> &[RankTimes];
 
-    /// Stores how far each run comes, from now on. Where one process plays several ranks nobody has to be waited for.
+    /// Stores the progress of each later run in the given counter. Not needed if one process simulates all ranks.
     fn watch(&mut self, _progress: Arc<Progress>) {}
 
-    /// What a local rank moved in the last run.
+    /// Traffic of a local rank in the last run.
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;
 }

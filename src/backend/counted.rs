@@ -1,4 +1,4 @@
-//! What a rank moved in a replay: calls and bytes per op, summed up by axis.
+//! Traffic of a rank in a replay: calls and bytes per op, summed up by axis.
 
 use super::AxisBytes;
 use crate::collective::Collective;
@@ -22,7 +22,7 @@ pub(super) struct Counted {
 pub(super) struct CallBytes {
     /// The size argument.
     pub payload: u64,
-    /// Of an all_to_all_v: what the rank sends to others or receives from others, whichever is more.
+    /// For an all_to_all_v: the bytes that the rank sends to others or receives from others, whichever is more.
     pub crossing: u64,
 }
 
@@ -35,7 +35,8 @@ impl Counted {
     }
 }
 
-/// What a rank of a group sends to others in an all_to_all_v or receives from them, whichever is more; 0 in other collectives.
+/// Bytes that a rank of a group sends to others in an all_to_all_v or receives from them, whichever is more; 0 for
+/// other collectives.
 pub(super) fn crossing_bytes(op: &Op, geometry: &Geometry, me: u32) -> u64 {
     if op.collective != Collective::AllToAllV {
         return 0;

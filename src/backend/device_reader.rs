@@ -1,8 +1,8 @@
-//! What can be read of a rank's device beside the calls: what it is, and how it is at a moment.
+//! Readings of a rank's device during the calls: its identity, and its state at a moment.
 
 use serde::{Deserialize, Serialize};
 
-/// What a device is.
+/// Identity of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceIdentity {
     /// Name.
@@ -15,7 +15,7 @@ pub struct DeviceIdentity {
     pub numa_node: Option<u32>,
     /// Version of the driver.
     pub driver: Option<String>,
-    /// The newest CUDA that the driver serves.
+    /// The newest CUDA version that the driver supports.
     pub cuda: Option<String>,
     /// Power that it may draw.
     pub power_limit_watts: Option<f64>,
@@ -23,7 +23,7 @@ pub struct DeviceIdentity {
     pub nvlinks: Option<u32>,
 }
 
-/// How a device is at a moment; absent is what it does not tell.
+/// State of a device at one moment; values that the device does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceState {
     /// Clock of the multiprocessors, MHz.
@@ -34,9 +34,9 @@ pub struct DeviceState {
     pub power_watts: Option<f64>,
     /// Temperature.
     pub temperature_celsius: Option<f64>,
-    /// Why it is held back, by name.
+    /// Names of the active throttle reasons.
     pub throttle_reasons: Vec<String>,
-    /// True where it has nothing to do, so that its clocks may be low.
+    /// True if it has no work, so that its clocks may be low.
     pub is_idle: bool,
     /// NVLinks that are up.
     pub nvlinks_active: Option<u32>,
@@ -44,15 +44,15 @@ pub struct DeviceState {
 
 /// Reads a device. Never in the timed loop.
 pub trait DeviceReader {
-    /// What is asked, and its version.
+    /// Name and version of the library that answers.
     ///
     /// # Errors
-    /// Why nothing can be asked, as a sentence.
+    /// Why no library can be queried, as a sentence.
     fn source(&self) -> Result<String, String>;
 
-    /// What the device is; none where it cannot be asked.
+    /// Identity of the device; none if it cannot be queried.
     fn identity(&self) -> Option<DeviceIdentity>;
 
-    /// How it is now; none where it cannot be asked.
+    /// Current state of the device; none if it cannot be queried.
     fn read(&mut self) -> Option<DeviceState>;
 }

@@ -1,4 +1,4 @@
-//! Who carries an op out. The contract fits host memory, a simulated fleet, and streams of a GPU.
+//! Backends that execute ops: MPI on host memory, a simulated fleet, and NCCL on GPU streams behind one contract.
 
 mod contract;
 mod counted;

@@ -1,7 +1,7 @@
-//! Matrix products that a rank computes for itself: the contract.
+//! The contract of matrix products that a rank computes by itself.
 //!
-//! On a GPU the three matrices lie on the device, `run` enqueues the library's product between two events on the rank's stream and waits
-//! for the second, and `check` copies the few elements back that it looks at.
+//! On a GPU the three matrices are in device memory, `run` enqueues the library's product between two events on the
+//! rank's stream and waits for the second, and `check` copies the few elements that it compares to the host.
 
 #[cfg(feature = "mpi")]
 pub(super) mod host;
@@ -13,10 +13,11 @@ use crate::workload::ProductShape;
 
 /// A product with its matrices, filled with known data.
 pub trait Product {
-    /// Computes the product once, and gives its time on the clock of the device that computes. In it: no allocation.
+    /// Computes the product once and returns its time in nanoseconds on the clock of the computing device. Allocates
+    /// nothing.
     fn run(&mut self) -> Result<u64>;
 
-    /// Compares a few elements of the last result with sums of its own. The first that is wrong, if any.
+    /// Compares a few elements of the last result with independent sums. The first wrong one, if any.
     fn check(&self) -> Result<Option<Mismatch>>;
 }
 

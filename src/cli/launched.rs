@@ -296,7 +296,7 @@ fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Re
     let (plan, settings, suite) = work.plan_on(nodes)?;
     let plan = plan.in_variants(&arguments.nccl.variants())?;
     if arguments.backend != Backend::Nccl {
-        plan.refuse_what_is_of_nccl_alone()?;
+        plan.ensure_portable()?;
     }
     let interference = work.interference(world_size)?;
     if interference.is_some() {

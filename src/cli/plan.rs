@@ -265,7 +265,7 @@ impl PlanCommand {
                 "Curves with a held-out error over 10 % were planned on, because --allow-untrusted says so.".to_owned(),
             );
         }
-        notes.push(question.rates.hidden().and_then(Hidden::told).unwrap_or_else(|| NO_HIDDEN_DATA.to_owned()));
+        notes.push(question.rates.hidden().and_then(Hidden::describe).unwrap_or_else(|| NO_HIDDEN_DATA.to_owned()));
         notes.extend(computing.notes.iter().cloned());
         if let Some(best) = found.best.first() {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));

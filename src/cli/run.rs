@@ -121,7 +121,7 @@ fn run_in_process(
         )
     })?;
     let (plan, settings, suite) = wanted.work;
-    plan.refuse_what_is_of_nccl_alone()?;
+    plan.ensure_portable()?;
     let record = match &arguments.resume {
         Some(record) => record.clone(),
         None => places::record_path(arguments.record.as_deref())?,

@@ -1,4 +1,4 @@
-//! What the user's files say, read once and checked once; below here nobody looks at files, flags or environment.
+//! The user's files, read and checked once; lower layers do not read files, flags or environment.
 
 mod document;
 pub mod machine;

@@ -24,8 +24,8 @@ pub struct Calls {
 
 /// Above this OSU makes fewer calls: LARGE_MESSAGE_SIZE of its `util/osu_util.h`.
 const LARGE_OF_OSU: Bytes = Bytes(8192);
-/// IMB's most calls, the bytes that they may come to, and the least of its warm-up, of its `src_c/IMB_settings.h`: MSGSPERSAMPLE,
-/// OVERALL_VOL, MIN_WARMUP_ITERS.
+/// IMB's most calls, the maximum of their total bytes, and the minimum of its warm-up, from its
+/// `src_c/IMB_settings.h`: MSGSPERSAMPLE, OVERALL_VOL, MIN_WARMUP_ITERS.
 const MOST_OF_IMB: u64 = 1000;
 const VOLUME_OF_IMB: u64 = 40 << 20;
 const LEAST_WARM_UP_OF_IMB: u64 = 10;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_calls_are_those_of_each_tool_at_each_size() {
+    fn the_number_of_calls_matches_each_tool_at_each_size() {
         for (peer, bytes, warm_up, timed) in [
             (Peer::NcclTests, 8, 1, 20),
             (Peer::NcclTests, 1 << 30, 1, 20),

@@ -1,14 +1,14 @@
-//! How samples are taken: the checked form of a suite's `[measure]` table and of the flags that override it.
+//! Sampling settings: the checked form of a suite's `[measure]` table and of the flags that override it.
 
 use super::{Calibrate, Peer};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Seconds};
 use std::borrow::Cow;
 
-/// How samples are taken.
+/// Sampling settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSettings {
-    /// Asked half width of the median's 95 % interval, relative to the median.
+    /// Requested half width of the median's 95 % interval, relative to the median.
     pub precision: f64,
     /// Fewest samples of a case and replicate.
     pub minimum_samples: u32,
@@ -16,37 +16,40 @@ pub struct RunSettings {
     pub maximum_samples: u32,
     /// Take exactly this many calls instead of stopping by precision (`-n` of the sweep).
     pub fixed_iterations: Option<u32>,
-    /// Run exactly this many iterations before timing instead of waiting until the trend is gone (`-w` of the sweep).
+    /// Run exactly this many iterations before timing instead of waiting until times are stationary (`-w` of the
+    /// sweep).
     pub fixed_warm_up: Option<u32>,
-    /// Take and warm up with as many calls as this tool, which depends on the size, where the numbers above do not say.
+    /// Use the numbers of iterations and warm-up calls of this tool, which depend on the size, unless the fields above
+    /// set them.
     pub calls_like: Option<Peer>,
     /// Time budget of a case and replicate, warm-up and checks not counted.
     pub case_budget: Seconds,
     /// Independent repetitions, each with fresh communicators and a new order of the cases.
     pub replicates: u32,
-    /// One buffer for all iterations instead of a rotation that leaves the last-level cache.
+    /// One buffer for all iterations instead of a rotation that exceeds the last-level cache.
     pub warm_buffers: bool,
     /// Check data before and after timing.
     pub verify: bool,
     /// Seed of data and order.
     pub seed: u64,
-    /// How sizes are added to sweeps while the run goes on, where they are.
+    /// How sizes are added to sweeps during the run, if they are.
     pub calibrate: Option<Calibrate>,
     /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
     /// further rounds over those whose interval is widest.
     pub within: Option<Seconds>,
-    /// The last replicate goes in the order of the table instead of a shuffled one, so that its rows are done one after another.
+    /// The last replicate uses the order of the table instead of a shuffled one, so that its rows complete one after
+    /// another.
     pub rows_in_order: bool,
 }
 
-/// Rounds of a run with a budget for all cases, where nothing else is asked for: a short one and one in which the time is divided.
+/// Default number of rounds of a run with a time budget: a short one and one that divides the remaining time.
 pub const ROUNDS_WITHIN: u32 = 2;
 
 impl RunSettings {
-    /// The same with a budget for all cases together.
+    /// The same with a time budget for all cases together.
     ///
     /// # Errors
-    /// A usage error where the settings leave nothing to divide.
+    /// A usage error if the settings leave no choice to the budget.
     pub fn divided(self, within: Seconds) -> Result<RunSettings> {
         let refused = |why: &str| Err(Error::usage(format!("--within {within}: {why}")));
         if self.fixed_iterations.is_some() {
@@ -67,7 +70,7 @@ impl RunSettings {
 }
 
 impl RunSettings {
-    /// How samples of a case of this size are taken.
+    /// Settings for a case of this size.
     pub fn at(&self, bytes: Bytes) -> Cow<'_, RunSettings> {
         let Some(peer) = self.calls_like else { return Cow::Borrowed(self) };
         let calls = peer.calls(bytes);

@@ -19,40 +19,40 @@ use crate::sample::Cadence;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// What a suite file says, checked.
+/// A suite file, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suite {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the suite.
     pub description: String,
     /// The file.
     pub path: PathBuf,
     /// SHA-256, in hexadecimal, over the suite and every file that it names.
     pub sha256: String,
-    /// How samples are taken.
+    /// Sampling settings.
     pub settings: RunSettings,
-    /// Cadences of model ops, and of sweeps that do not say otherwise.
+    /// Cadences of model ops, and default of sweeps.
     pub cadences: Vec<Cadence>,
     /// Sweeps over sizes.
     pub sweeps: Vec<Sweep>,
-    /// How models are divided, and what is done with them; several may be measured in one run.
+    /// How models are divided, and the work on them; several may be measured in one run.
     pub layouts: Vec<LayoutTable>,
     /// The layout whose parallelisms are ranked at the end of a run, however many ranks there are.
     pub ranking: Option<LayoutTable>,
     /// Models whose matrix products are measured.
     pub compute: Vec<ComputeTable>,
-    /// Everybody with everybody, where that is requested.
+    /// Measurement of all pairs, if requested.
     pub pairs: Option<PairsTable>,
 }
 
 impl Suite {
-    /// Reads a suite and the files that it names. A bare name, such as `quick`, is found as [`Shipped::find`] says.
+    /// Reads a suite and the files that it names. A bare name, such as `quick`, is looked up by [`Shipped::find`].
     ///
     /// # Errors
     /// Usage errors that name file, line and key.
-    pub fn load(asked: &Path) -> Result<Suite> {
-        let path = Shipped::Suite.find(asked).ok_or_else(|| Error::usage(Shipped::Suite.unknown(asked)))?;
+    pub fn load(requested: &Path) -> Result<Suite> {
+        let path = Shipped::Suite.find(requested).ok_or_else(|| Error::usage(Shipped::Suite.unknown(requested)))?;
         let text = read_text(&path, &Place::flag("SUITE"))?;
         Suite::parse(&path, &text)
     }
@@ -99,9 +99,9 @@ impl Suite {
         if let Some(place) = calibrate_place.filter(|_| suite.sweeps.iter().all(|sweep| sweep.bytes.len() < 2)) {
             return Err(place.wrong("chooses sizes between those of a [[sweep]]; give one of at least two sizes"));
         }
-        let nothing =
+        let without_cases =
             suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none() && suite.ranking.is_none();
-        if nothing && suite.layouts.iter().all(|layout| layout.work.is_none()) {
+        if without_cases && suite.layouts.iter().all(|layout| layout.work.is_none()) {
             let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]] or a [ranking], or a [[compute]]";
             return Err(place.wrong(problem));
         }
@@ -109,7 +109,7 @@ impl Suite {
     }
 }
 
-/// The length goes first, so that no two lists of files can give the same bytes.
+/// The length comes first, so that no two lists of files can give the same bytes.
 pub(super) fn add_to_hash(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
@@ -126,7 +126,7 @@ mod tests {
     const MODEL: &str =
         "[model]\nconfig = 'tiny/config.json'\n[training]\nsequence = 128\nmicro_batches = 2\n[layout]\ntp = 2\n";
 
-    /// Reads a suite from a folder that has one good model, one that lacks a field and one that is not JSON.
+    /// Reads a suite from a folder with one valid model, one that lacks a field and one that is not JSON.
     fn read_suite(text: &str) -> Result<Suite> {
         let folder = tempfile::tempdir().unwrap();
         for (name, config) in [
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn an_embedded_suite_is_the_same_as_its_file_and_one_that_is_not_there_is_refused() {
-        let load = |asked: &str| Suite::load(Path::new(asked)).unwrap();
+        let load = |requested: &str| Suite::load(Path::new(requested)).unwrap();
         let (here, embedded) = (load("quick"), load("embedded:suites/quick.toml"));
         assert_eq!(
             (here.path.as_path(), embedded.path.as_path()),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_suite_says_arrives() {
+    fn all_suite_settings_are_read() {
         let text = format!(
             "name = 'mine'\n{MODEL}dp = 3\n[measure]\ncase_budget = '20ms'\niterations = 5\ncadences = 'isolated'\n\
              [[sweep]]\ncollectives = ['broadcast']\nroots = 'all'\nbytes = {{ from = '1KiB', to = '1MiB', factor = 32 }}\n"

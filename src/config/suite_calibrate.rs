@@ -5,10 +5,10 @@ use super::suite_sweep::MOST_SIZES;
 use crate::error::Result;
 use crate::units::Seconds;
 
-/// The longest that choosing sizes may go on.
+/// Upper limit on the time for choosing sizes.
 const LONGEST_SECONDS: f64 = 7.0 * 86_400.0;
 
-/// How sizes are added to a sweep: in rounds, each where the curve so far is least sure.
+/// How sizes are added to a sweep: in rounds, each where the curve is least certain so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibrate {
     /// A curve is left alone once it is expected to be no more wrong than this anywhere, and the size that was measured last was

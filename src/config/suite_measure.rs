@@ -1,4 +1,4 @@
-//! Reads a suite's `[measure]` table: how samples are taken, and in which cadences.
+//! Reads a suite's `[measure]` table: sampling settings and cadences.
 
 use super::RunSettings;
 use super::document::{Item, Table};

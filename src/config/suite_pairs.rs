@@ -7,12 +7,12 @@ use crate::units::Bytes;
 /// The largest message: MPI counts elements in 32 bits.
 pub const LARGEST_MESSAGE: Bytes = Bytes(i32::MAX as u64);
 
-/// Everybody meets everybody, in rounds of disjoint pairs.
+/// Measurement of all pairs, in rounds of disjoint pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairsTable {
     /// Where it was requested.
     pub place: Place,
-    /// Who meets whom.
+    /// What the pairs consist of.
     pub between: Between,
     /// Message whose one-way time is the latency.
     pub latency_bytes: Bytes,
@@ -22,7 +22,7 @@ pub struct PairsTable {
     pub one_at_a_time: bool,
 }
 
-/// Who meets whom.
+/// What the pairs consist of: ranks or nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     /// Every two nodes: each rank with the rank of the same place on the other node, all at once.

@@ -47,7 +47,7 @@ fn read_routed(mut table: Table) -> Result<Splits> {
         back: table.take("back").map(|item| item.truth()).transpose()?.unwrap_or(false),
     };
     table.finish()?;
-    // Whether the experts come out even is for the groups that carry it out.
+    // Whether the experts can be divided evenly is checked for the groups that run the case.
     routed.check(1).map_err(|problem| place.wrong(problem))?;
     Ok(Splits::Routed(routed))
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_routed_is_refused_with_what_can() {
+    fn invalid_routings_are_refused_with_the_valid_ones() {
         for (text, expected) in [
             ("routed:zipf:1", "experts=COUNT is missing"),
             ("routed:zipf:1,experts=8", "k=COUNT is missing"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_table_say_the_same() {
+    fn text_and_table_forms_are_equivalent() {
         let text = "routed:hot:0.25,experts=8,k=2,hidden=16,capacity=1.25,seed=7,back";
         let table = "{ routed = { routing = 'hot:0.25', experts = 8, experts_per_token = 2, hidden = 16, \
                      capacity_factor = 1.25, seed = 7, back = true } }";

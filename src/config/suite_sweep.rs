@@ -13,8 +13,7 @@ use crate::variant::{MOST_AGGREGATED, MOST_CTAS, Variants, parse_max_ctas};
 
 /// Most sizes in one sweep.
 pub const MOST_SIZES: usize = 1000;
-/// Largest size argument: more than any memory holds, and small enough that counting the bytes of all ranks
-/// together fits 64 bits.
+/// Largest size argument: more than any memory has, and small enough that the total bytes of all ranks fit 64 bits.
 pub const MOST_BYTES: Bytes = Bytes(1 << 46);
 /// The axes that a sweep can run on, as written in files.
 pub const AXES: [&str; 11] = ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp", "node", "nodes"];
@@ -27,13 +26,13 @@ pub struct Sweep {
     pub place: Place,
     /// Where the roots were given.
     pub roots_place: Place,
-    /// One of [`AXES`]: whose groups carry it out.
+    /// One of [`AXES`]: the groups of the calls.
     pub axis: &'static str,
     /// The calls.
     pub collectives: Vec<Collective>,
     /// Types of the elements.
     pub element_types: Vec<ElementType>,
-    /// How elements are combined, where a collective reduces.
+    /// How elements are combined, if a collective reduces.
     pub reduce_ops: Vec<ReduceOp>,
     /// Special ranks, where a collective has one.
     pub roots: Roots,
@@ -43,9 +42,9 @@ pub struct Sweep {
     pub placements: Vec<Placement>,
     /// Divisions of the elements, where a collective has them.
     pub splits: Vec<Splits>,
-    /// What is timed.
+    /// Cadences of the calls.
     pub cadences: Vec<Cadence>,
-    /// How calls are handed over.
+    /// How calls are submitted.
     pub variants: Variants,
 }
 

@@ -12,13 +12,13 @@ use sha2::Sha256;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the work of a suite: what stands at the top holds for every layout that does not say otherwise.
+/// Reads the work of a suite: tables at the top are the default of every layout.
 pub(super) struct WorkReader<'a> {
     pub path: &'a Path,
     pub hash: &'a mut Sha256,
 }
 
-/// The tables that say what is done with a model, each where it was given.
+/// The tables that describe the work of a model, each where it was given.
 #[derive(Clone, Default)]
 struct WorkTables {
     model: Option<Model>,
@@ -56,7 +56,7 @@ impl WorkReader<'_> {
         Ok(layout)
     }
 
-    /// A layout of a number of ranks of its own, since the ranks of the run need not hold it, and of a training step.
+    /// A layout with its own number of ranks, since the run may have fewer, and a training step.
     fn ranking(&mut self, table: Table, common: &WorkTables) -> Result<LayoutTable> {
         let layout = self.layout(table, common)?;
         if layout.dp.is_none() {
@@ -80,7 +80,8 @@ impl WorkReader<'_> {
     }
 }
 
-/// A layout's own tables before those at the top of the suite; one that only serves is not trained as well.
+/// A layout's own tables take precedence over those at the top of the suite; a layout that only serves is not trained
+/// as well.
 fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<ModelWork>> {
     let names_work = own.training.is_some() || own.serving.is_some();
     let (training, serving) = match names_work {

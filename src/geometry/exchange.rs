@@ -57,7 +57,7 @@ impl Matrix {
 }
 
 impl Exchange {
-    /// Every count so many times as large: copies of tokens become elements.
+    /// Every count multiplied by a factor: copies of tokens become elements.
     pub(super) fn times(self, factor: u64) -> Exchange {
         let all = |counts: Vec<u64>| counts.into_iter().map(|count| count * factor).collect();
         match self {
@@ -130,7 +130,7 @@ impl Exchange {
     /// What a rank receives from each, in the order of the senders.
     pub(super) fn arrivals_at(&self, rank: usize) -> Vec<Arrival> {
         let first_at = |sender: usize| (0..rank).map(|before| self.between(sender, before)).sum();
-        // The same at every sender, so that a large group does not take the square of its ranks.
+        // The same for every sender, so that a large group needs no quadratic memory.
         let shared: Option<u64> = matches!(self, Exchange::SameFromAll(_)).then(|| first_at(0));
         let arrival = |sender: usize| Arrival {
             elements: self.between(sender, rank),
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_rank_keeps_its_own_part() {
-        // Rank 2 sends 7 + 8 to others and keeps 9; it receives 3 + 6 from others.
+    fn the_part_of_the_busiest_rank_for_itself_is_not_sent() {
+        // Rank 2 sends 7 + 8 to others and 9 to itself; it receives 3 + 6 from others.
         let each = each();
         assert_eq!((each.busiest(), each.busiest_with_others(), each.largest_between()), (24, 15, 9));
     }

@@ -51,7 +51,7 @@ pub struct Geometry {
     /// Bytes of one element.
     pub element_bytes: u64,
     collective: Collective,
-    /// Who sends how much to whom, for all_to_all_v.
+    /// The bytes between each pair of ranks, for all_to_all_v.
     exchange: Option<Exchange>,
 }
 
@@ -195,7 +195,8 @@ impl Geometry {
         }
     }
 
-    /// What a rank receives from each rank in an all_to_all_v, and where it lies there; nothing of other collectives.
+    /// What a rank receives from each rank in an all_to_all_v, and its offset in the buffer; empty for other
+    /// collectives.
     pub fn arrivals(&self, rank: u32) -> Vec<Arrival> {
         self.exchange.as_ref().map_or_else(Vec::new, |exchange| exchange.arrivals_at(rank as usize))
     }
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn routed_calls_that_do_not_exist_say_why() {
+    fn impossible_routed_calls_are_refused_with_the_reason() {
         for (collective, bytes, ranks, splits, expected) in [
             (AllGatherV, 400, 4, hot(4, 1, false), "only all_to_all_v has them"),
             (AllToAllV, 400, 3, hot(4, 1, false), "4 experts do not come out even on 3 ranks; nearest that do: 3 or 6"),

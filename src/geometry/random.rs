@@ -4,7 +4,7 @@ use super::share::share_out;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Up to so many choices of a rank are drawn one by one, or so many for each expert.
+/// Up to this many choices of a rank, or this many for each expert, are drawn one by one.
 const DRAWN_CHOICES: u64 = 1 << 13;
 const DRAWN_CHOICES_PER_EXPERT: u64 = 32;
 
@@ -72,7 +72,7 @@ fn below(random: &mut Xoshiro256PlusPlus, end: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(end)) >> 64) as u64
 }
 
-/// About normal: twelve uniform numbers less their mean. Sums only, so that every machine gets the same bits.
+/// Approximately normal: twelve uniform numbers minus their mean. Sums only, so that every machine gets the same bits.
 fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     let uniform = |_| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     (0..12).map(uniform).sum::<f64>() - 6.0

@@ -1,9 +1,10 @@
-//! Who sends how many tokens to whom when a router chooses experts: the counts of dispatch and combine.
+//! Token counts between ranks when a router chooses experts: the counts of dispatch and combine.
 //!
-//! Experts lie on the ranks in equal, contiguous parts, as in Megatron-LM. Every token goes to as many *different* experts as
-//! there are choices, each of which takes a copy of it; a rank sends one copy for each choice even where several of the chosen
-//! experts lie on one rank. Sending a token once to a node and copying it there (DeepEP) is another algorithm and not counted
-//! here, and so limits on the nodes or groups of a token's experts do not change the counts.
+//! Experts are distributed over the ranks in equal, contiguous parts, as in Megatron-LM. Every token is sent to as
+//! many *different* experts as there are choices, one copy for each; a rank sends one copy for each choice even if
+//! several of the chosen experts are on one rank. Sending a token once to a node and copying it there (DeepEP) is
+//! another algorithm and not counted here, so limits on the nodes or groups of a token's experts do not change the
+//! counts.
 
 use super::exchange::{Blocks, Exchange, Matrix};
 use super::random::RandomCounts;
@@ -14,7 +15,7 @@ use std::fmt;
 
 /// Most experts of a layer.
 pub const MOST_EXPERTS: u64 = 1 << 16;
-/// Most experts, and most ranks, where every sender has counts of its own.
+/// Most experts, and most ranks, if every sender has different counts.
 const MOST_AT_RANDOM: u64 = 1 << 10;
 /// A share of all choices that is 1, in whole numbers.
 const WHOLE: f64 = (1u64 << 32) as f64;
@@ -100,7 +101,7 @@ impl Routed {
         parts.join("-")
     }
 
-    /// Most copies that an expert takes from each rank: ceil(tokens K / experts x factor).
+    /// Most copies that an expert accepts from each rank: ceil(tokens K / experts x factor).
     pub fn capacity(&self, tokens: u64) -> Option<u64> {
         let copies = tokens.saturating_mul(self.experts_per_token) as f64;
         self.capacity_factor.map(|factor| (copies / self.experts as f64 * factor).ceil() as u64)
@@ -154,8 +155,8 @@ impl Routed {
         }
     }
 
-    /// The experts' shares of all choices as whole numbers; `None` where they are drawn. Powers may differ in the last bit from
-    /// one machine to the next; at this coarseness they do not.
+    /// The experts' shares of all choices as whole numbers; `None` if they are drawn. Powers may differ in the last
+    /// bit between machines; at this coarseness they do not.
     fn weights(&self) -> Option<Vec<u64>> {
         let experts = self.experts;
         match self.routing {

@@ -1,4 +1,4 @@
-//! What routed exchanges promise: nothing is lost, nothing above the capacity, and shares are those that were requested.
+//! Properties of routed exchanges: all copies arrive, none exceeds the capacity, and shares are as requested.
 
 use super::*;
 use proptest::prelude::*;
@@ -26,7 +26,8 @@ fn counts_are_those_worked_out_by_hand() {
         // 1, 1/2, 1/3, 1/4 of 25/12: 48, 24, 16, 12 of 100.
         (Zipf(1.0), 4, 1, 100, 4, vec![48, 24, 16, 12]),
         (Zipf(1.0), 4, 2, 52, 4, vec![50, 25, 17, 12]),
-        // A token goes to an expert once: of 104 the first takes 52, the others 52 by 1/16 : 1/81 : 1/256, or 41.3, 8.2, 2.6.
+        // A token is sent to an expert once: of 104 the first receives 52, the others 52 by 1/16 : 1/81 : 1/256, or
+        // 41.3, 8.2, 2.6.
         (Zipf(4.0), 4, 2, 52, 4, vec![52, 41, 8, 3]),
     ] {
         let rows = rows(&routed(routing, experts, k), tokens, ranks);
@@ -35,11 +36,11 @@ fn counts_are_those_worked_out_by_hand() {
 }
 
 #[test]
-fn a_hot_expert_gets_the_share_that_was_asked_for() {
+fn a_hot_expert_gets_the_requested_share() {
     for (share, k, tokens) in [(0.125, 8, 4096), (0.5, 1, 1_000_003), (0.03, 8, 77), (0.999, 1, 1000)] {
         let row = rows(&routed(Routing::Hot(share), 64, k), tokens, 64).remove(0);
-        let asked = share * (tokens * k) as f64;
-        assert!((row[0] as f64 - asked).abs() <= 1.0, "{share} of {}: {}", tokens * k, row[0]);
+        let expected_count = share * (tokens * k) as f64;
+        assert!((row[0] as f64 - expected_count).abs() <= 1.0, "{share} of {}: {}", tokens * k, row[0]);
         let others = &row[1..];
         assert!(others.iter().max().unwrap() - others.iter().min().unwrap() <= 1, "{others:?}");
     }
@@ -52,7 +53,7 @@ fn capacity_is_that_of_megatron_lm() {
     hot.capacity_factor = Some(1.25);
     assert_eq!(hot.capacity(4096), Some(160));
     let row = rows(&hot, 4096, 256).remove(0);
-    // The hot one would take 3277; the others 29491 / 255 = 115 or 116.
+    // The hot expert would get 3277; the others 29491 / 255 = 115 or 116.
     assert_eq!((row[0], row[1], row.iter().sum::<u64>()), (160, 116, 160 + 32768 - 3277));
 }
 
@@ -82,7 +83,7 @@ fn random_counts_spread_as_those_of_independent_tokens() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_routings_are_refused() {
     for (routed, ranks, expected) in [
         (routed(Routing::Uniform, 8, 2), 3, "8 experts do not come out even on 3 ranks; nearest that do: 6 or 9"),
         (routed(Routing::Uniform, 4, 2), 8, "4 experts do not come out even on 8 ranks; nearest that do: 8"),
@@ -126,7 +127,7 @@ proptest! {
             prop_assert_eq!(sent.sent_by(i), (0..n).map(|j| sent.between(i, j)).sum::<u64>());
             prop_assert_eq!(sent.received_by(i), (0..n).map(|j| sent.between(j, i)).sum::<u64>());
             for j in 0..n {
-                // No token goes to an expert twice.
+                // No token is sent to an expert twice.
                 prop_assert!(sent.between(i, j) <= tokens * experts_on_rank);
                 prop_assert_eq!(sent.between(i, j), received.between(j, i));
             }

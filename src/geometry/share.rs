@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-/// Shares of `total` in proportion to `weights`, rounded by largest remainder, none above `most_each`; what is cut off there goes
-/// to the others in proportion. Of equal remainders those go first that `ties` names first; it names every index once. Whole
-/// numbers throughout: ranks that compute this apart must not differ by one.
+/// Shares of `total` in proportion to `weights`, rounded by largest remainder, none above `most_each`; the excess is
+/// distributed among the others in proportion. Equal remainders are served in the order of `ties`, which names every
+/// index once. Integers throughout: ranks that compute this independently must not differ by one.
 ///
-/// The shares add up to `total`, or to less where the weights above 0 are too few to take it.
+/// The shares add up to `total`, or to less if too few weights are above 0.
 pub(super) fn share_out(total: u64, weights: &[u64], most_each: u64, ties: &[usize]) -> Vec<u64> {
     let mut shares = vec![0; weights.len()];
     let mut is_full = vec![false; weights.len()];
@@ -51,9 +51,9 @@ mod tests {
         for (total, weights, most, expected) in [
             (10, vec![1, 1, 1], u64::MAX, vec![4, 3, 3]),
             (7, vec![4, 2, 1], u64::MAX, vec![4, 2, 1]),
-            // 3.33, 1.67: the larger remainder takes the last one.
+            // 3.33, 1.67: the larger remainder gets the last one.
             (5, vec![2, 1], u64::MAX, vec![3, 2]),
-            // 8 of 10 would go to the first; it takes 5, and the others share 5 evenly.
+            // 8 of 10 would be the share of the first; it gets 5, and the others share 5 evenly.
             (10, vec![8, 1, 1], 5, vec![5, 3, 2]),
             (10, vec![100, 9, 1], 4, vec![4, 4, 2]),
             (10, vec![1, 0], 4, vec![4, 0]),
@@ -67,7 +67,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_lost_and_nobody_gets_more_than_the_most(
+        fn shares_add_up_and_respect_the_maximum(
             total in 0u64..1 << 46,
             weights in proptest::collection::vec(1u64..1 << 50, 1..40),
             tight in 1u64..20,

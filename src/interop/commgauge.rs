@@ -1,7 +1,7 @@
-//! An older record of commgauge, checked line by line and brought to the current version of the format.
+//! An older record of commgauge, checked line by line and converted to the current version of the format.
 //!
-//! The measurements stay what they are, with the run they came from. What was left out is said in the header, and the number of
-//! lines that the run wrote stays in its end, so that a record that lacks some is never taken for a whole one.
+//! The measurements are unchanged. The header lists lines that were left out, and the end line still has the number of
+//! lines that the run wrote, so that an incomplete record is never taken for a complete one.
 
 use super::imported::BadLine;
 use crate::error::{Error, Result};
@@ -13,18 +13,18 @@ use std::path::Path;
 pub struct Renewed {
     /// Its lines, in the current version.
     pub lines: Vec<Line>,
-    /// Lines that cannot be read or do not belong to the others; a torn last line is one of them.
+    /// Lines that cannot be read or are inconsistent with the others, including a truncated last line.
     pub bad_lines: Vec<BadLine>,
     /// The version that the file was written in.
     pub version: u32,
-    /// True where the run never came to its end.
+    /// True if the run did not complete.
     pub cut_off: bool,
 }
 
-/// Reads a record. Lines that cannot be read come back with their number.
+/// Reads a record. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// Where the file is no record, is newer than this program, or is still being written.
+/// If the file is no record, is newer than this program, or is still being written.
 pub fn read(path: &Path) -> Result<Renewed> {
     let whole = Record::read(path);
     if whole.as_ref().is_ok_and(|record| record.running) {
@@ -37,7 +37,7 @@ pub fn read(path: &Path) -> Result<Renewed> {
         _ => None,
     });
     let Some(header) = header else {
-        // The reader says best what the first line is.
+        // The error of the reader describes the first line best.
         let no_record = || Error::usage(format!("{}: is not a commgauge record", path.display()));
         return Err(whole.err().unwrap_or_else(no_record));
     };
@@ -46,21 +46,21 @@ pub fn read(path: &Path) -> Result<Renewed> {
     let mut bad_lines: Vec<BadLine> =
         bad.into_iter().filter_map(|(number, line)| Some(BadLine { number, problem: line.err()? })).collect();
     let good: Vec<(u64, Line)> = good.into_iter().filter_map(|(number, line)| Some((number, line.ok()?))).collect();
-    let lines = that_belong(good, &mut bad_lines);
+    let lines = consistent_lines(good, &mut bad_lines);
     bad_lines.sort_by_key(|line| line.number);
-    // A run that went on has the end of its first launch further up.
+    // A resumed run has the end of its first launch further up.
     let cut_off = !matches!(lines.last(), Some(Line::End(_)));
     Ok(Renewed { lines, bad_lines, version, cut_off })
 }
 
 /// Every line that is not empty, with its number from 1 on.
 fn numbered(text: &[u8]) -> Vec<(u64, std::result::Result<Line, String>)> {
-    let torn = text.last().is_some_and(|byte| *byte != b'\n');
+    let truncated = text.last().is_some_and(|byte| *byte != b'\n');
     let all: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     let last = all.len();
     let numbers = (1u64..).zip(all).filter(|(_, line)| !line.is_empty());
     let read = |(number, line): (u64, &[u8])| {
-        let problem = |cause: serde_json::Error| match torn && number as usize == last {
+        let problem = |cause: serde_json::Error| match truncated && number as usize == last {
             true => "torn: the run was cut off while it wrote this line".to_owned(),
             false => format!("broken: {cause}"),
         };
@@ -69,17 +69,18 @@ fn numbered(text: &[u8]) -> Vec<(u64, std::result::Result<Line, String>)> {
     numbers.map(read).collect()
 }
 
-/// The lines that make a record together; the others go to the bad ones, each with why.
-fn that_belong(mut lines: Vec<(u64, Line)>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
-    // Each round names the first line that does not belong to those before it.
+/// The lines that form a consistent record; the others are added to the bad ones, each with the reason.
+fn consistent_lines(mut lines: Vec<(u64, Line)>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
+    // Each round removes the first line that is inconsistent with those before it.
     while let Err(error) = Record::from_lines(lines.iter().map(|(_, line)| line.clone())) {
         let text = error.to_string();
-        let told = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
-        let index =
-            told.and_then(|(index, _)| index.parse::<usize>().ok()).filter(|index| (2..=lines.len()).contains(index));
+        let located = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+        let index = located
+            .and_then(|(index, _)| index.parse::<usize>().ok())
+            .filter(|index| (2..=lines.len()).contains(index));
         let Some(index) = index else { break };
         let (number, _) = lines.remove(index - 1);
-        bad_lines.push(BadLine { number, problem: told.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
+        bad_lines.push(BadLine { number, problem: located.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
     }
     lines.into_iter().map(|(_, line)| line).collect()
 }
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_or_newer_is_refused() {
+    fn files_that_are_no_record_or_newer_are_refused() {
         for (text, expected) in [
             (String::new(), "holds no complete line"),
             ("size,count\n1,2\n".to_owned(), "is not a commgauge record"),
@@ -111,11 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_cannot_be_read_is_told_by_its_number() {
+    fn every_unreadable_line_is_reported_with_its_number() {
         let mut lines: Vec<String> = SAMPLE.lines().map(str::to_owned).collect();
-        let stranger = lines[5].replacen("\"case\":", "\"case\":4000", 1);
+        let foreign = lines[5].replacen("\"case\":", "\"case\":4000", 1);
         lines[4] = "{\"line\":\"case\",".to_owned();
-        lines[5] = stranger;
+        lines[5] = foreign;
         lines[7] = "poem".to_owned();
         let text = lines.join("\n") + "\n{\"line\":\"ca";
         let found = renewed(&text).unwrap();
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_record_comes_through_as_it_was() {
+    fn a_complete_record_is_unchanged() {
         let found = renewed(SAMPLE).unwrap();
         let original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&found.lines, found.version, found.cut_off), (&original, VERSION, false));

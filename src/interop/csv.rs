@@ -1,5 +1,5 @@
-//! Comma-separated values with one time in each row: `collective`, `dtype`, `ranks`, `bytes_total`, `latency_us`, optional
-//! `locality`; further columns are kept as labels.
+//! Comma-separated values with one time in each row: `collective`, `dtype`, `ranks`, `bytes_total`, `latency_us`,
+//! optional `locality`; further columns become labels.
 
 use super::imported::{BadLine, Imported, Known, Row};
 use crate::collective::Collective;
@@ -17,16 +17,16 @@ const LOCALITY: &str = "locality";
 /// Ten days; what is above it is a slip of units.
 const LONGEST_MICROSECONDS: f64 = 1e12;
 
-/// Reads a file. Lines that cannot be read come back with their number.
+/// Reads a file. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error where the file cannot be read, or lacks a column.
+/// A usage error if the file cannot be read, or lacks a column.
 pub fn read(path: &Path) -> Result<Imported> {
     let text = std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
     parse(&text, path)
 }
 
-/// Reads what a file holds, as [`read`] does; `path` is for the messages.
+/// Parses the content of a file, as [`read`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read`].
@@ -109,7 +109,7 @@ fn latency(text: &str) -> std::result::Result<Seconds, String> {
     let microseconds = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_MICROSECONDS);
     microseconds
         .map(|microseconds| Seconds(microseconds * 1e-6))
-        // The least numbers that text can hold become zero on the way.
+        // The smallest numbers that a text can express become zero in the conversion.
         .filter(|seconds| seconds.0 > 0.0)
         .ok_or_else(|| format!("latency_us: found `{text}`; accepted: microseconds above 0"))
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_parse_is_told_with_its_number() {
+    fn an_unparsable_line_is_reported_with_its_number() {
         for (line, problem) in [
             ("x,poem,half,2,512,8", "found collective `poem`"),
             ("x,alltoall,float3,2,512,8", "found element type `float3`"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_tools_are_understood_and_further_columns_kept() {
+    fn names_of_other_tools_are_understood_and_further_columns_become_labels() {
         let imported = parsed("h100,alltoall,half,8,512,5.31\nh100,AllReduce,bfloat16,2,512,1\n");
         assert!(imported.bad_lines.is_empty());
         assert_eq!(imported.rows[0].collective, Collective::AllToAll);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locality_says_how_the_group_lies() {
+    fn a_locality_column_sets_the_placement_of_the_group() {
         let text = "collective,dtype,ranks,bytes_total,latency_us,locality\nall_reduce,half,16,512,1,2n/4g/s8\n";
         let row = parse(text.as_bytes(), Path::new("t.csv")).unwrap().rows.remove(0);
         let expected = Locality { nodes_spanned: 2, ranks_per_node: 8, stride: 8, concurrent_groups_per_node: 4 };

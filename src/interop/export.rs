@@ -1,7 +1,7 @@
 //! A fit as the calibration files of other planners, each in the units that it expects.
 //!
-//! What a fit does not hold is never made up: it is a gap, told with what would have to be measured. One file for each foreign
-//! format; docs/export.md says how each is used.
+//! Values missing in the fit are never invented: each is a gap, reported with the measurement that would fill it. One
+//! file for each foreign format; docs/export.md describes how each is used.
 
 mod aiconfigurator;
 mod alpa;
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use pick::Curves;
 use serde_json::Value;
 
-/// Who is to read the files.
+/// The planner that reads the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Hetu-Galvatron: the folder `hardware_configs`.
@@ -39,18 +39,18 @@ pub enum Target {
     Csv,
 }
 
-/// What a fit does not say and a planner needs.
+/// Information that a planner needs and the fit does not contain.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
     /// Nodes of the machine that is planned on.
     pub nodes: u32,
     /// Ranks on each.
     pub ranks_per_node: Option<u32>,
-    /// Where groups lay whose records do not say it.
+    /// Placement of groups whose records do not contain it.
     pub unknown: Option<PlaceQuery>,
-    /// Type of the elements of calls that reduce, where several were fitted.
+    /// Type of the elements of calls that reduce, if several were fitted.
     pub element_type: Option<ElementType>,
-    /// The planner's own system file, whose other parts are kept.
+    /// The planner's own system file, whose other parts are copied unchanged.
     pub base: Option<Value>,
     /// Ranks and place of the groups of the axes `tp`, `dp`, `ep` and `pp`.
     pub axes: Vec<AxisPlace>,
@@ -63,7 +63,7 @@ pub struct AxisPlace {
     pub axis: String,
     /// Ranks of a group.
     pub ranks: u32,
-    /// Where they lie.
+    /// Placement of the groups.
     pub place: Place,
 }
 
@@ -72,14 +72,14 @@ pub struct AxisPlace {
 pub struct Export {
     /// Name and text of each.
     pub files: Vec<(String, String)>,
-    /// What the planner asks for and the fit does not hold, as sentences.
+    /// Values that the planner needs and the fit does not contain, as sentences.
     pub gaps: Vec<String>,
-    /// What should be known of the numbers, as sentences.
+    /// Remarks on the numbers, as sentences.
     pub notes: Vec<String>,
 }
 
 impl Target {
-    /// Whether it takes a folder, and not one file.
+    /// Whether the output is a folder, and not one file.
     pub fn is_folder(self) -> bool {
         matches!(self, Target::Galvatron | Target::AstraSim)
     }
@@ -88,7 +88,7 @@ impl Target {
 /// The files for a planner.
 ///
 /// # Errors
-/// A usage error where something is not said that the format needs, a mismatch where the fit holds nothing of what it needs.
+/// A usage error if an option that the format needs is missing, a mismatch if the fit contains nothing that it needs.
 pub fn export(fit: &Fit, target: Target, options: &ExportOptions) -> Result<Export> {
     let curves = Curves::new(fit, options);
     let done = match target {

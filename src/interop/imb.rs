@@ -1,8 +1,8 @@
 //! The Intel MPI Benchmarks: IMB-MPI1, versions 3 to 2021. <https://github.com/intel/mpi-benchmarks>
 //!
 //! Sizes: `#bytes` is one process's block for Allgather, Alltoall, Gather, Scatter and Reduce_scatter_block, so that
-//! `bytes_total` is that times the processes; for the others it is the same. Times are means over the repetitions; of the
-//! processes the slowest (`t_max`) is taken, as IMB does for its bandwidth.
+//! `bytes_total` is that times the processes; for the others it is the same. Times are means over the repetitions; the
+//! slowest process (`t_max`) is used, as IMB does for its bandwidth.
 
 use super::imported::{BadLine, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
@@ -16,15 +16,15 @@ use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Reads a file. Lines that cannot be read come back with their number.
+/// Reads a file. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error where the file cannot be read, or another tool wrote it.
+/// A usage error if the file cannot be read, or another tool wrote it.
 pub fn read(path: &Path) -> Result<Imported> {
     parse_bytes(&log_text::bytes_of(path)?, path)
 }
 
-/// Reads what a file holds, as [`read`] does; `path` is for the messages.
+/// Parses the content of a file, as [`read`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read`].
@@ -68,7 +68,7 @@ fn benchmark(name: &str) -> Option<Benchmark> {
     Some(Benchmark { collective, block_for_each_rank, cadence })
 }
 
-/// What the head of the file says of all benchmarks.
+/// Facts from the header of the file that apply to all benchmarks.
 #[derive(Default)]
 struct Head {
     moved_type: Option<std::result::Result<ElementType, String>>,
@@ -97,11 +97,11 @@ impl Head {
 
     /// IMB's own settings where the head is cut off.
     fn element_type(&self, collective: Collective) -> std::result::Result<ElementType, String> {
-        let (told, usual) = match collective.reduces() {
+        let (stated, usual) = match collective.reduces() {
             true => (&self.reduced_type, ElementType::Float32),
             false => (&self.moved_type, ElementType::Uint8),
         };
-        told.clone().unwrap_or(Ok(usual))
+        stated.clone().unwrap_or(Ok(usual))
     }
 }
 

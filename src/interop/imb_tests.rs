@@ -1,7 +1,7 @@
-//! What is read of IMB's output, and what is refused.
+//! Reading of IMB's output, and refusals.
 
 use super::*;
-use crate::interop::hostile;
+use crate::interop::corrupt_input;
 
 const SAMPLE: &str = include_str!("../../tests/data/foreign/imb-2021.txt");
 
@@ -32,7 +32,7 @@ fn blocks_become_totals_and_the_slowest_process_counts() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_line() {
+fn unreadable_lines_are_reported_with_their_number() {
     let bad: Vec<_> = parse(SAMPLE).bad_lines.into_iter().map(|line| (line.number, line.problem)).collect();
     let line_of = |words: &str| SAMPLE.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
     let expected = [
@@ -48,7 +48,7 @@ fn what_cannot_be_read_is_told_with_its_line() {
 }
 
 #[test]
-fn a_torn_file_is_told_where_it_is_torn() {
+fn a_truncated_file_is_reported_with_the_line_where_it_ends() {
     let head = "# Benchmarking Allreduce \n# #processes = 4 \n";
     let heading = "#bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n";
     for (text, line, words) in [
@@ -67,7 +67,7 @@ fn a_torn_file_is_told_where_it_is_torn() {
 }
 
 #[test]
-fn what_the_head_says_comes_along() {
+fn the_facts_of_the_file_header_are_imported() {
     let imported = parse(SAMPLE);
     let all_reduce = &imported.rows[4];
     assert_eq!((all_reduce.element_type, all_reduce.known.reduce_op), (ElementType::Float32, Some(ReduceOp::Sum)));
@@ -86,7 +86,7 @@ fn what_the_head_says_comes_along() {
 
 proptest::proptest! {
     #[test]
-    fn no_input_panics(text in hostile::torn(&[SAMPLE])) {
-        hostile::survives(&parse(&text));
+    fn no_input_panics(text in corrupt_input::corrupted(&[SAMPLE])) {
+        corrupt_input::assert_consistent(&parse(&text));
     }
 }

@@ -16,7 +16,7 @@ use crate::units::{Bytes, Seconds};
 use crate::workload::Style;
 use std::collections::BTreeMap;
 
-/// One time, as another tool gives it.
+/// One time reported by another tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The call.
@@ -29,15 +29,15 @@ pub struct Row {
     pub bytes_total: Bytes,
     /// Time of one call.
     pub latency: Seconds,
-    /// How the group lies, where the tool says so.
+    /// Placement of the group, if the tool reports it.
     pub locality: Locality,
-    /// What it says beyond that.
+    /// Optional facts.
     pub known: Known,
-    /// What else it says, by column.
+    /// Further columns, by name.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Facts of a time that not every tool gives; `None` where it does not.
+/// Facts that not every tool reports; `None` if missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Whether the result replaced the input.
@@ -48,7 +48,7 @@ pub struct Known {
     pub reduce_op: Option<ReduceOp>,
     /// Special rank of the group.
     pub root: Option<u32>,
-    /// Wrong elements that the tool counted; 0 where it checked and all were right.
+    /// Wrong elements that the tool counted; 0 if it checked and all were right.
     pub wrong_elements: Option<u64>,
     /// No data moved and no real time passed.
     pub synthetic: bool,
@@ -59,26 +59,26 @@ pub struct Known {
 pub struct BadLine {
     /// Number in its file, from 1.
     pub number: u64,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
-/// What a file gave.
+/// Content of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
     /// In the order of the file.
     pub rows: Vec<Row>,
     /// Lines that could not be read.
     pub bad_lines: Vec<BadLine>,
-    /// What the reader should know of them: how sizes were converted, what was assumed.
+    /// Remarks for the reader: how sizes were converted, what was assumed.
     pub notes: Vec<String>,
 }
 
 /// The lines of a record of these rows. Rows of the same call, size and labels are replicates.
 ///
-/// A record says more than other tools do: where they do not tell, streaming cadence and out-of-place buffers are assumed,
-/// and a warning says so; how samples were taken and on what processors stays empty. The times of calls that arrived wrong
-/// are withheld.
+/// A record has fields that other tools do not report: streaming cadence and out-of-place buffers are then assumed,
+/// and a warning says so; the sampling method and the processors stay empty. The times of calls with wrong data are
+/// left out.
 pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: Vec<String>) -> Vec<Line> {
     let mut cases: Vec<(&Row, Vec<&Row>)> = Vec::new();
     let mut index_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn name(row: &Row) -> String {
         Place::of(&row.locality),
         row.bytes_total.0
     );
-    // Groups that lie otherwise are other cases, however many ranks are on a host.
+    // Groups with another placement are other cases, however many ranks are on a host.
     if row.locality.is_known() {
         name += &format!("/{}", Place::of(&row.locality));
     }
@@ -281,5 +281,6 @@ fn samples(row: &Row) -> Samples {
     }
 }
 
-/// Other tools give a mean over calls to fractions of a nanosecond; told as the time of so many calls it keeps them.
+/// Other tools report a mean over calls with fractions of a nanosecond; stored as the time of this many calls it loses
+/// no digits.
 const CALLS_PER_SAMPLE: u32 = 1000;

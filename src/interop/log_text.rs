@@ -17,7 +17,7 @@ const NAMED_LINES: usize = 5;
 pub(super) struct LogLine<'a> {
     /// From 1.
     pub number: u64,
-    /// Without line end, surrounding blanks and the marks that launchers put before it.
+    /// Without line end, surrounding blanks and the prefixes that launchers add.
     pub text: &'a str,
 }
 
@@ -27,7 +27,7 @@ impl LogLine<'_> {
     }
 }
 
-/// The text of a file; bytes that are no UTF-8 are replaced, since only names of hosts and devices can hold them.
+/// The text of a file; bytes that are not UTF-8 are replaced, since they occur only in names of hosts and devices.
 pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(Error::usage(format!("{} is text in UTF-16; convert it to UTF-8", path.display())));
@@ -35,7 +35,7 @@ pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))
 }
@@ -58,7 +58,7 @@ fn unmarked(line: &str) -> &str {
     }
 }
 
-/// Whose output a file is.
+/// The tool that wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     NcclTests,
@@ -66,12 +66,12 @@ pub(super) enum Writer {
     Imb,
     Record,
     Csv,
-    /// A tool that is known by name only.
+    /// A tool of which only the name is known.
     Other(&'static str),
 }
 
 impl Writer {
-    /// By what only this tool writes.
+    /// Recognised by text that only this tool writes.
     fn of_line(text: &str) -> Option<Writer> {
         let has = |words: &[&str]| words.iter().all(|word| text.contains(word));
         let found = match text {
@@ -91,8 +91,8 @@ impl Writer {
         Some(found)
     }
 
-    /// The tool, and the flag that reads it.
-    fn told(self) -> String {
+    /// Name of the tool, and the flag that reads its files.
+    fn describe(self) -> String {
         match self {
             Writer::NcclTests => "nccl-tests; read it with --from nccl-tests".to_owned(),
             Writer::Osu => "the OSU micro-benchmarks; read it with --from osu".to_owned(),
@@ -104,7 +104,7 @@ impl Writer {
     }
 }
 
-/// Refuses a file in which nothing was written by the tool that the user named, and says who else wrote it.
+/// Refuses a file that contains no output of the requested tool, and names the tool that wrote it.
 pub(super) fn expect_writer(path: &Path, text: &str, wanted: Writer, name: &str) -> Result<()> {
     let mut first = None;
     for line in log_lines(text) {
@@ -113,11 +113,11 @@ pub(super) fn expect_writer(path: &Path, text: &str, wanted: Writer, name: &str)
             found => first = first.or(found),
         }
     }
-    let told = first.map_or_else(
+    let origin = first.map_or_else(
         || "nor of another tool that commgauge knows (nccl-tests, osu, imb, csv)".to_owned(),
-        |writer| format!("it seems to be written by {}", writer.told()),
+        |writer| format!("it seems to be written by {}", writer.describe()),
     );
-    Err(Error::usage(format!("{} holds no output of {name}: {told}", path.display())))
+    Err(Error::usage(format!("{} holds no output of {name}: {origin}", path.display())))
 }
 
 /// Lines outside of every table, which are not read but counted.
@@ -135,7 +135,7 @@ impl Unread {
         }
     }
 
-    /// As a sentence, where there are any.
+    /// As a sentence, if there are any.
     pub(super) fn note(&self) -> Option<String> {
         let more = if self.count as usize > self.first.len() { ", ..." } else { "" };
         (self.count > 0).then(|| {
@@ -149,7 +149,7 @@ pub(super) fn microseconds(column: &str, text: &str) -> std::result::Result<Seco
     let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_MICROSECONDS);
     value
         .map(|value| Seconds(value * 1e-6))
-        // The least numbers that text can hold become zero on the way.
+        // The smallest numbers that a text can express become zero in the conversion.
         .filter(|seconds| seconds.0 > 0.0)
         .ok_or_else(|| format!("{column}: found `{text}`; accepted: microseconds above 0"))
 }
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_of_launchers_are_taken_off() {
+    fn prefixes_of_launchers_are_removed() {
         for (line, text) in [
             ("[1,0]<stdout>:# Size   Latency (us)", "# Size   Latency (us)"),
             ("[1,12]<stdout>: 8    1.20", "8    1.20"),
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_tool_is_recognised() {
-        for (text, told) in [
+        for (text, expected) in [
             ("# OSU MPI Latency Test v7.4\n", "--from osu"),
             ("#bytes #repetitions  t[usec]\n", "--from imb"),
             ("# size count type time algbw busbw\n", "--from nccl-tests"),
@@ -202,7 +202,7 @@ mod tests {
             ("", "nor of another tool"),
         ] {
             let error = expect_writer(Path::new("f"), text, Writer::Other("x"), "x").unwrap_err().to_string();
-            assert!(error.contains(told), "{text:?}: {error}");
+            assert!(error.contains(expected), "{text:?}: {error}");
         }
     }
 

@@ -1,12 +1,12 @@
-//! Other tools' files: what they measured becomes a record. What a file does not say stays unknown.
+//! Other tools' files, converted to records. Facts that a file does not contain stay unknown.
 //!
-//! One file for each foreign format.
+//! One module for each foreign format.
 
 mod commgauge;
+#[cfg(test)]
+mod corrupt_input;
 mod csv;
 pub mod export;
-#[cfg(test)]
-mod hostile;
 mod imb;
 mod imported;
 mod log_text;

@@ -1,9 +1,9 @@
 //! The OSU micro-benchmarks (MPI point to point and blocking collectives, versions 3 to 7), and their NCCL variants.
 //! <https://mvapich.cse.ohio-state.edu/benchmarks/>
 //!
-//! Sizes: OSU prints the length of one block. Where each rank has a block of its own (allgather, alltoall, gather,
-//! scatter) that times the ranks is `bytes_total`; for the others it is the same. Times of collectives are means over
-//! iterations, each started after a barrier; with -f the slowest rank's mean is taken, without it the mean over ranks.
+//! Sizes: OSU prints the length of one block. If each rank has a separate block (allgather, alltoall, gather,
+//! scatter), that times the ranks is `bytes_total`; for the others it is the same. Times of collectives are means over
+//! iterations, each started after a barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
 
 use super::imported::{BadLine, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
@@ -16,16 +16,16 @@ use crate::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Reads a file. OSU does not print the number of ranks: it comes from `ranks`, or from the command line if the file
-/// shows it; without either the rows of collectives cannot be read.
+/// Reads a file. OSU does not print the number of ranks: it is taken from `ranks`, or from the command line if the
+/// file contains it; without either the rows of collectives cannot be read.
 ///
 /// # Errors
-/// A usage error where the file cannot be read, or another tool wrote it.
+/// A usage error if the file cannot be read, or another tool wrote it.
 pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
     parse_bytes(&log_text::bytes_of(path)?, path, ranks)
 }
 
-/// Reads what a file holds, as [`read`] does; `path` is for the messages.
+/// Parses the content of a file, as [`read`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read`].
@@ -166,10 +166,10 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Before version 7 nothing says it: reductions were of MPI_FLOAT then, all else of MPI_CHAR.
+    /// Before version 7 the output has no type: reductions used MPI_FLOAT then, everything else MPI_CHAR.
     fn element_type(&self, test: Test) -> std::result::Result<ElementType, String> {
         match &self.element_type {
-            Some(told) => told.clone(),
+            Some(stated) => stated.clone(),
             None if test.collective.reduces() => Ok(ElementType::Float32),
             None => Ok(ElementType::Int8),
         }
@@ -222,7 +222,7 @@ fn parse(text: &str, given: Option<u32>) -> Imported {
     let mut of_command = None;
     for line in log_text::log_lines(text) {
         if let Some(next) = Block::titled(line, given.or(of_command)) {
-            // A command line tells of the one test that it starts.
+            // A command line describes only the test that it starts.
             of_command = None;
             close(block.replace(next), &mut imported, &mut notes);
             table_open = false;

@@ -1,7 +1,7 @@
-//! What is read of OSU's output, and what is refused.
+//! Reading of OSU's output, and refusals.
 
 use super::*;
-use crate::interop::hostile;
+use crate::interop::corrupt_input;
 
 const POINT_TO_POINT: &str = include_str!("../../tests/data/foreign/osu-5.6.txt");
 const COLLECTIVES: &str = include_str!("../../tests/data/foreign/osu-7.5.txt");
@@ -37,7 +37,7 @@ fn blocks_become_totals_and_bandwidths_become_times() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_line() {
+fn unreadable_lines_are_reported_with_their_number() {
     let problems = |text, ranks| -> Vec<(u64, String)> {
         parse(text, ranks).bad_lines.into_iter().map(|line| (line.number, line.problem)).collect()
     };
@@ -84,7 +84,7 @@ fn what_cannot_be_read_is_told_with_its_line() {
 }
 
 #[test]
-fn what_is_known_of_a_test_comes_along() {
+fn the_facts_of_a_test_are_imported() {
     let imported = parse(POINT_TO_POINT, Some(8));
     let all_reduce = imported.rows.last().unwrap();
     assert_eq!((all_reduce.collective, all_reduce.element_type), (Collective::AllReduce, ElementType::Float32));
@@ -103,7 +103,7 @@ fn what_is_known_of_a_test_comes_along() {
 }
 
 #[test]
-fn a_launch_command_tells_the_ranks() {
+fn the_number_of_ranks_is_read_from_the_launch_command() {
     for (text, ranks) in [
         ("$ mpirun -np 8 ./osu_bcast", Some(8)),
         ("/usr/bin/mpiexec --np 16 --ppn 8 x", Some(16)),
@@ -120,7 +120,7 @@ fn a_launch_command_tells_the_ranks() {
 
 proptest::proptest! {
     #[test]
-    fn no_input_panics(text in hostile::torn(&[POINT_TO_POINT, COLLECTIVES]), ranks in proptest::option::of(1u32..)) {
-        hostile::survives(&parse(&text, ranks));
+    fn no_input_panics(text in corrupt_input::corrupted(&[POINT_TO_POINT, COLLECTIVES]), ranks in proptest::option::of(1u32..)) {
+        corrupt_input::assert_consistent(&parse(&text, ranks));
     }
 }

@@ -1,4 +1,5 @@
-//! Which degrees and which orders make a layout: the rules, each broken one said with the numbers and what would keep it.
+//! Which degrees and which orders make a valid layout: each violated rule is reported with the numbers and with what
+//! would satisfy it.
 
 use super::degrees::{either, nearest_divisors};
 use super::plan::Grid;
@@ -30,7 +31,7 @@ pub(super) fn check_degrees(d: &Degrees) -> Result<()> {
     )))
 }
 
-/// Every axis is named once; where it has degree 1 in both grids it may be left out, and comes last.
+/// Every axis is named once; an axis of degree 1 in both grids may be left out, and is appended.
 pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Axis>> {
     let written = || order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("-");
     let mut complete: Vec<Axis> = Vec::with_capacity(DEFAULT_ORDER.len());
@@ -57,7 +58,7 @@ pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Ax
             Axis::Dp if dense == 1 => "edp",
             _ => axis.name(),
         };
-        // Undivided experts lie as the dense layers do, so their grid asks for nothing more.
+        // Undivided experts are placed like the dense layers, so their grid adds no condition.
         let degree = if degrees.divides_experts() { dense.max(experts) } else { dense };
         if degree > 1 {
             let degree = if dense > 1 { dense } else { experts };
@@ -71,7 +72,7 @@ pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Ax
     Ok(complete)
 }
 
-/// Dense layers and experts of a rank belong to one stage: the pipelines of both grids are the same.
+/// Dense layers and experts of a rank are in one stage: the pipelines of both grids are the same.
 ///
 /// Megatron-LM asserts the same (`megatron/core/parallel_state.py`, `initialize_model_parallel`: "Pipeline parallel groups
 /// are expected to be the same"). Both grids have as many stages, so the pipelines are the same just where their strides
@@ -165,7 +166,7 @@ mod tests {
             (experts(2, 2, 2, 4, 4, 1), PP_BEFORE_DP),
             (experts(2, 1, 4, 2, 4, 2), [Axis::Pp, Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp]),
             (experts(2, 1, 4, 2, 4, 2), DEFAULT_ORDER),
-            // Without experts of their own there is one grid only, wherever cp stands.
+            // Without separate experts there is one grid only, wherever cp is in the order.
             (Degrees::dense(2, 4, 2, 2), PP_BEFORE_DP),
         ] {
             let layout = Layout::new(degrees, &order).unwrap();

@@ -43,16 +43,16 @@ impl Degrees {
         Degrees { pp: 1, ..*self }.world()
     }
 
-    /// Replicas of each expert: what is left of a stage's ranks once experts are divided; `None` where it does not come out
-    /// even.
+    /// Replicas of each expert: the ranks of a stage divided by the degrees of the experts; `None` if that is no
+    /// integer.
     pub fn edp(&self) -> Option<u32> {
         let divided = u64::from(self.etp) * u64::from(self.ep);
         let even = divided > 0 && self.ranks_of_stage().is_multiple_of(divided);
         even.then(|| u32::try_from(self.ranks_of_stage() / divided).ok()).flatten()
     }
 
-    /// True where experts are divided in a way of their own. Where they are not, they lie as the dense layers do, and
-    /// their replicas are the groups of `dp_cp`.
+    /// True if experts have their own division. Otherwise they are placed like the dense layers, and their replicas
+    /// are the groups of `dp_cp`.
     pub fn divides_experts(&self) -> bool {
         self.ep != 1 || self.etp != self.tp
     }
@@ -68,7 +68,7 @@ impl Degrees {
     }
 }
 
-/// The divisors of `number` next to `wanted`, the one below (or equal) first; for messages that say what would fit.
+/// The divisors of `number` next to `wanted`, the one below (or equal) first; for messages that suggest valid values.
 pub fn nearest_divisors(number: u64, wanted: u64) -> Vec<u64> {
     let (mut below, mut above) = (None, None);
     let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_tells_layouts_apart() {
+    fn the_name_identifies_the_layout() {
         let degrees = Degrees { tp: 8, cp: 1, dp: 4, pp: 2, ep: 8, etp: 8 };
         assert_eq!(degrees.name(), "tp 8 x dp 4 x pp 2 x ep 8");
         assert_eq!(Degrees { etp: 1, ..degrees }.name(), "tp 8 x dp 4 x pp 2 x ep 8 x etp 1");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn degrees_whose_product_passes_64_bits_are_multiplied_all_the_same() {
+    fn degrees_whose_product_exceeds_64_bits_are_still_multiplied() {
         let vast = Degrees { tp: u32::MAX, cp: u32::MAX, dp: u32::MAX, pp: u32::MAX, ep: 1, etp: 1 };
         assert_eq!((vast.world_exactly(), vast.world()), (u128::from(u32::MAX).pow(4), u64::MAX));
         assert_eq!(vast.edp(), None, "more replicas than 32 bits can count");

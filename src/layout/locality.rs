@@ -1,4 +1,4 @@
-//! How the groups of an axis lie on the hosts.
+//! Placement of the groups of an axis on the hosts.
 
 use super::Groups;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ pub struct Locality {
     pub concurrent_groups_per_node: u32,
 }
 
-/// What is counted on one host.
+/// Counters of one host.
 #[derive(Clone, Copy, Default)]
 struct Host {
     /// The last group, counted from 1, that had a rank here.
@@ -29,17 +29,17 @@ struct Host {
 }
 
 impl Locality {
-    /// What an imported record says that names no placement: zeros, which no group on hosts has.
+    /// The locality of an imported record without placement: zeros, which no group on hosts has.
     pub const UNKNOWN: Locality =
         Locality { nodes_spanned: 0, ranks_per_node: 0, stride: 0, concurrent_groups_per_node: 0 };
 
-    /// Whether it says how the group lies.
+    /// Whether the placement is known.
     pub fn is_known(&self) -> bool {
         self.nodes_spanned > 0
     }
 
-    /// The locality of an axis whose ranks lie on `host_of_rank` (any number that tells hosts apart). Time and memory are
-    /// linear in the ranks.
+    /// The locality of an axis whose ranks are on `host_of_rank` (any number that identifies a host). Time and memory
+    /// are linear in the ranks.
     pub fn of(groups: &Groups, host_of_rank: &[u32]) -> Locality {
         let host_of_rank = small_numbers(host_of_rank);
         let mut hosts = vec![Host::default(); host_of_rank.len()];
@@ -79,7 +79,7 @@ fn small_numbers(host_of_rank: &[u32]) -> Cow<'_, [u32]> {
     Cow::Owned(host_of_rank.iter().map(|host| hosts.partition_point(|other| other < host) as u32).collect())
 }
 
-/// 1 where no group has two ranks; 0 also where ranks descend, which only a mapping by hand can do.
+/// 1 if no group has two ranks; 0 also if ranks descend, which only a manual mapping can do.
 fn common_stride(groups: &Groups) -> u32 {
     let mut strides = groups.groups.iter().flat_map(|group| group.array_windows().map(|[a, b]| b.saturating_sub(*a)));
     let first = strides.next().unwrap_or(1);
@@ -105,7 +105,7 @@ mod tests {
         Groups { axis: Axis::Pp, groups }
     }
 
-    fn lies(nodes_spanned: u32, ranks_per_node: u32, stride: u32, concurrent_groups_per_node: u32) -> Locality {
+    fn locality_of(nodes_spanned: u32, ranks_per_node: u32, stride: u32, concurrent_groups_per_node: u32) -> Locality {
         Locality { nodes_spanned, ranks_per_node, stride, concurrent_groups_per_node }
     }
 
@@ -113,19 +113,19 @@ mod tests {
     fn a_pipeline_of_four_stages_over_two_hosts_spans_both() {
         let pipelines = groups((0..4).map(|first| vec![first, first + 4, first + 8, first + 12]).collect());
         let hosts: Vec<u32> = (0..16).map(|rank| rank / 8).collect();
-        assert_eq!(Locality::of(&pipelines, &hosts), lies(2, 2, 4, 4));
+        assert_eq!(Locality::of(&pipelines, &hosts), locality_of(2, 2, 4, 4));
         let named: Vec<u32> = hosts.iter().map(|host| u32::MAX - host).collect();
-        assert_eq!(Locality::of(&pipelines, &named), lies(2, 2, 4, 4), "hosts may have any number");
+        assert_eq!(Locality::of(&pipelines, &named), locality_of(2, 2, 4, 4), "hosts may have any number");
     }
 
     #[test]
-    fn the_busiest_group_counts_and_strides_that_differ_are_none() {
+    fn the_busiest_group_counts_and_differing_strides_give_no_stride() {
         for (ranks, hosts, expected) in [
-            (vec![vec![0, 1, 3], vec![2]], vec![0, 0, 0, 1], lies(2, 2, 0, 2)),
-            (vec![vec![1, 0], vec![3, 2]], vec![0, 0, 1, 1], lies(1, 2, 0, 1)),
-            (vec![vec![0], vec![1]], vec![0, 1], lies(1, 1, 1, 1)),
-            (vec![vec![0, 1, 2]], vec![0, 1, 0], lies(2, 2, 1, 1)),
-            (vec![], vec![], lies(1, 1, 1, 1)),
+            (vec![vec![0, 1, 3], vec![2]], vec![0, 0, 0, 1], locality_of(2, 2, 0, 2)),
+            (vec![vec![1, 0], vec![3, 2]], vec![0, 0, 1, 1], locality_of(1, 2, 0, 1)),
+            (vec![vec![0], vec![1]], vec![0, 1], locality_of(1, 1, 1, 1)),
+            (vec![vec![0, 1, 2]], vec![0, 1, 0], locality_of(2, 2, 1, 1)),
+            (vec![], vec![], locality_of(1, 1, 1, 1)),
         ] {
             assert_eq!(Locality::of(&groups(ranks.clone()), &hosts), expected, "{ranks:?}");
         }

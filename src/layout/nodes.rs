@@ -14,18 +14,18 @@ impl Nodes {
         Nodes { ranks_of: vec![(0..ranks).collect()] }
     }
 
-    /// Nodes filled one after the other; the last may hold fewer.
+    /// Nodes filled one after the other; the last may have fewer ranks.
     pub fn filled(ranks: u32, ranks_per_node: u32) -> Nodes {
         let all: Vec<u32> = (0..ranks).collect();
         Nodes { ranks_of: all.chunks(ranks_per_node.max(1) as usize).map(<[u32]>::to_vec).collect() }
     }
 
-    /// The nodes of ranks whose hosts are these, by anything that tells hosts apart.
+    /// The nodes of ranks on these hosts, by anything that identifies a host.
     pub fn of_hosts<Host: PartialEq>(host_of_rank: &[Host]) -> Nodes {
         let mut hosts: Vec<&Host> = Vec::new();
         let mut ranks_of: Vec<Vec<u32>> = Vec::new();
         for (rank, host) in (0u32..).zip(host_of_rank) {
-            // Ranks of a host are mostly neighbours, so the last host is looked at first.
+            // Ranks of a host are mostly neighbours, so the last host is checked first.
             match hosts.iter().rposition(|known| *known == host) {
                 Some(node) => ranks_of[node].push(rank),
                 None => {
@@ -52,7 +52,7 @@ impl Nodes {
         &self.ranks_of
     }
 
-    /// Ranks that every node has: work on equal groups leaves the others aside.
+    /// Ranks that every node has: with equal groups the further ranks of larger nodes are idle.
     pub fn ranks_on_each(&self) -> u32 {
         self.ranks_of.iter().map(|ranks| ranks.len() as u32).min().unwrap_or(0)
     }
@@ -62,7 +62,7 @@ impl Nodes {
         Groups { axis: Axis::Node, groups: self.blocks(1) }
     }
 
-    /// Groups of so many neighbouring nodes; nodes that are left over stand aside.
+    /// Groups of this many neighbouring nodes; remaining nodes are idle.
     pub fn together(&self, nodes: u32) -> Groups {
         Groups { axis: Axis::Nodes, groups: self.blocks(nodes) }
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_found_however_ranks_are_dealt_out() {
+    fn nodes_are_found_for_any_distribution_of_ranks() {
         let dealt = Nodes::of_hosts(&["a", "b", "a", "b", "a"]);
         assert_eq!(dealt.ranks_of(), [vec![0, 2, 4], vec![1, 3]]);
         assert_eq!((dealt.count(), dealt.ranks(), dealt.ranks_on_each()), (2, 5, 2));

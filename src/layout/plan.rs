@@ -16,8 +16,8 @@ pub const DEFAULT_ORDER: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Ax
 /// Most ranks of a layout: more than any machine has, and few enough that every group of every axis fits into memory.
 pub use crate::config::step::MOST_RANKS;
 
-/// Which rank does what: checked degrees, an order of the axes, and, where ranks were placed by hand, which rank stands at
-/// each position of the grid.
+/// The role of each rank: checked degrees, an order of the axes, and, if ranks were placed by hand, the rank at each
+/// position of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The degrees.
@@ -47,7 +47,7 @@ pub(super) enum Grid {
 }
 
 impl Grid {
-    /// The degree of one of the axes of an order in this grid; 1 where it has no such axis.
+    /// The degree of one of the axes of an order in this grid; 1 if it has no such axis.
     pub(super) fn degree(self, d: &Degrees, axis: Axis) -> u32 {
         match (axis, self) {
             (Axis::Tp, Grid::Dense) => d.tp,
@@ -68,7 +68,8 @@ impl Grid {
 }
 
 impl Layout {
-    /// The layout of these degrees, with `order` naming tp, cp, ep, dp and pp from the fastest varying on. Axes of degree 1
+    /// The layout of these degrees, with `order` naming tp, cp, ep, dp and pp from the fastest varying on. Axes of
+    /// degree 1
     /// may be missing; they are put at its end.
     ///
     /// # Errors
@@ -99,7 +100,7 @@ impl Layout {
                 Some(seen) => *seen = Some(position as u32),
             }
         }
-        // As many ranks as there are, none twice and none too large: every one is there.
+        // As many ranks as there are positions, none twice and none too large: so every rank is present.
         self.placed =
             Some(Placed { rank_at: rank_at.into(), position_of: position_of.into_iter().flatten().collect() });
         Ok(self)
@@ -135,26 +136,26 @@ impl Layout {
         Ok(self)
     }
 
-    /// The order of the axes, the fastest varying first; all five, also where some were left out.
+    /// The order of the axes, the fastest varying first; all five, including those that were left out.
     pub fn order(&self) -> &[Axis] {
         &self.order
     }
 
-    /// The order as it is written, such as `tp-cp-ep-dp-pp`.
+    /// The order in its text form, such as `tp-cp-ep-dp-pp`.
     pub fn order_name(&self) -> String {
         self.order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("-")
     }
 
-    /// True where ranks were placed by hand.
+    /// True if ranks were placed by hand.
     pub fn is_placed_by_hand(&self) -> bool {
         self.placed.is_some()
     }
 
-    /// True where the groups of tensor parallelism inside experts are others than those of the dense layers.
+    /// True if the groups of tensor parallelism inside experts differ from those of the dense layers.
     pub fn has_own_expert_tensor_groups(&self) -> bool {
         let shape = |grid: Grid| {
             let degree = grid.degree(&self.degrees, Axis::Tp);
-            // Groups of one rank are the same wherever their axis stands.
+            // Groups of one rank are the same wherever their axis is in the order.
             (degree, if degree == 1 { 1 } else { grid.stride(&self.degrees, &self.order, Axis::Tp) })
         };
         self.degrees.divides_experts() && shape(Grid::Dense) != shape(Grid::Experts)
@@ -218,7 +219,7 @@ impl Layout {
         Groups { axis, groups }
     }
 
-    /// The stage that a rank belongs to.
+    /// The stage of a rank.
     ///
     /// # Panics
     /// For a rank that the layout does not have.

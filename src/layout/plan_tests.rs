@@ -1,4 +1,4 @@
-//! The groups of every axis: the published examples, the expert grid, and what holds for any degrees.
+//! The groups of every axis: the published examples, the expert grid, and properties for any degrees.
 
 use super::*;
 use crate::layout::Locality;
@@ -121,7 +121,7 @@ fn ranks_placed_by_hand_take_the_positions_of_the_grid() {
 }
 
 #[test]
-fn shards_and_hybrid_context_divide_their_groups_or_say_what_would() {
+fn shards_and_hybrid_context_divide_their_groups_or_are_refused_with_what_would() {
     let plain = layout(Degrees::dense(1, 4, 6, 1), &DEFAULT_ORDER);
     let problem = plain.clone().with_replicas_of_shards(5).unwrap_err();
     assert_eq!(problem, "5 replicas of shards do not divide the 24 ranks of dp x cp; nearest that do: 4 or 6");

@@ -1,7 +1,8 @@
-//! How the groups of an axis lie on nodes of equally many neighbouring ranks, worked out from degrees and strides.
+//! Placement of the groups of an axis on nodes of equally many neighbouring ranks, computed from degrees and strides.
 //!
-//! The same answer as [`Locality::of`] on the listed groups, which a test holds; but without listing a world of ranks, so that
-//! a planner can ask it of thousands of layouts. Where nodes cut the grid unevenly, the groups are listed after all.
+//! The result equals [`Locality::of`] on the listed groups, which a test checks, but without listing a world of ranks,
+//! so that a planner can compute it for thousands of layouts. If nodes cut the grid unevenly, the groups are listed
+//! after all.
 
 use super::plan::Grid;
 use super::{Axis, Groups, Layout, Locality};
@@ -10,7 +11,7 @@ use super::{Axis, Groups, Layout, Locality};
 type Shape = (u32, u32);
 
 impl Layout {
-    /// How the groups of an axis lie on nodes of so many ranks each, neighbours in world rank.
+    /// Placement of the groups of an axis on nodes of this many ranks each, neighbours in world rank.
     ///
     /// # Panics
     /// For [`Axis::Pair`], as [`Layout::groups`].
@@ -32,15 +33,15 @@ impl Layout {
         if pp < 2 || !world.is_multiple_of(node) {
             return None;
         }
-        let lies = |nodes_spanned, ranks_per_node, concurrent_groups_per_node| {
+        let locality_of = |nodes_spanned, ranks_per_node, concurrent_groups_per_node| {
             Some(Locality { nodes_spanned, ranks_per_node, stride: (pp - 1) * stride, concurrent_groups_per_node })
         };
         if node.is_multiple_of(block) {
-            lies(1, 2, node / pp)
+            locality_of(1, 2, node / pp)
         } else if stride.is_multiple_of(node) {
-            lies(2, 1, node)
+            locality_of(2, 1, node)
         } else if node.is_multiple_of(stride) && block.is_multiple_of(node) {
-            lies(2, 1, stride)
+            locality_of(2, 1, stride)
         } else {
             None
         }
@@ -72,7 +73,7 @@ impl Layout {
     }
 }
 
-/// Where a node holds whole blocks of every axis, or is held by one.
+/// For nodes that contain whole blocks of every axis, or are contained in one.
 fn regular(members: &[Shape], world: u32, node: u32) -> Option<Locality> {
     if !world.is_multiple_of(node) {
         return None;
@@ -100,7 +101,7 @@ fn regular(members: &[Shape], world: u32, node: u32) -> Option<Locality> {
     })
 }
 
-/// The distance of neighbours where it is the same within an axis and from its end to the next one.
+/// The distance of neighbours, if it is the same within an axis and from its end to the next one.
 fn common_stride(members: &[Shape]) -> u32 {
     let follows = |pair: &[Shape]| u64::from(pair[1].1) == u64::from(pair[0].0) * u64::from(pair[0].1);
     match members.first() {
@@ -126,21 +127,21 @@ mod tests {
     fn sixteen_thousand_ranks_lie_as_the_llama_3_paper_has_them() {
         let order = [Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp];
         let layout = Layout::new(Degrees::dense(8, 1, 128, 16), &order).unwrap();
-        let lies = |axis| layout.locality(axis, 8);
+        let locality_of = |axis| layout.locality(axis, 8);
         assert_eq!(
-            lies(Axis::Tp),
+            locality_of(Axis::Tp),
             Locality { nodes_spanned: 1, ranks_per_node: 8, stride: 1, concurrent_groups_per_node: 1 }
         );
         assert_eq!(
-            lies(Axis::Pp),
+            locality_of(Axis::Pp),
             Locality { nodes_spanned: 16, ranks_per_node: 1, stride: 8, concurrent_groups_per_node: 8 }
         );
-        assert_eq!(lies(Axis::Dp).stride, 128);
+        assert_eq!(locality_of(Axis::Dp).stride, 128);
     }
 
     proptest::proptest! {
         #[test]
-        fn it_is_what_listing_says(
+        fn equals_the_locality_of_the_listed_groups(
             tp in 1u32..5, cp in 1u32..4, dp in 1u32..7, pp in 1u32..5, ep in 1u32..5, own in proptest::bool::ANY,
             node in 1u32..13, order in Just(DEFAULT_ORDER.to_vec()).prop_shuffle(),
         ) {

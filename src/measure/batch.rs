@@ -2,7 +2,7 @@
 //! reused from batch to batch.
 
 use crate::backend::{Call, Marks};
-use crate::sample::{Doubt, Sample};
+use crate::sample::{ExclusionReason, Sample};
 use crate::world::Located;
 
 /// Samples of one batch, the same on every process, and the marks from which they were computed.
@@ -33,7 +33,7 @@ impl Batch {
         call.read_marks(&mut self.marks);
         self.marks_per_sample = marks_per_sample;
         self.idle.clear();
-        self.idle.extend((0..self.marks.local_ranks).map(|rank| call.stands_aside(rank)));
+        self.idle.extend((0..self.marks.local_ranks).map(|rank| call.is_idle_rank(rank)));
     }
 
     /// Values of the active local ranks; idle ranks have none and never count as the largest.
@@ -47,7 +47,7 @@ impl Batch {
 
     /// The slowest times of the valid samples.
     pub(crate) fn valid_times(&self) -> impl Iterator<Item = f64> {
-        self.samples.iter().filter(|sample| sample.doubt.is_none()).map(|sample| sample.slowest_nanoseconds as f64)
+        self.samples.iter().filter(|sample| sample.exclusion.is_none()).map(|sample| sample.slowest_nanoseconds as f64)
     }
 }
 
@@ -57,10 +57,10 @@ pub(crate) const BELOW_RESOLUTION: f64 = 1.0;
 pub(crate) const MISSED_START: f64 = 2.0;
 
 /// Decodes the reason.
-pub(crate) fn invalid_reason(mark: f64) -> Option<Doubt> {
+pub(crate) fn invalid_reason(mark: f64) -> Option<ExclusionReason> {
     match mark {
-        m if m >= MISSED_START => Some(Doubt::MissedStart),
-        m if m >= BELOW_RESOLUTION => Some(Doubt::BelowClockResolution),
+        m if m >= MISSED_START => Some(ExclusionReason::MissedStart),
+        m if m >= BELOW_RESOLUTION => Some(ExclusionReason::BelowClockResolution),
         _ => None,
     }
 }

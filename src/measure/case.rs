@@ -194,7 +194,7 @@ mod tests {
     use crate::collective::Collective;
     use crate::config::RunSettings;
     use crate::element::ElementType;
-    use crate::sample::Doubt;
+    use crate::sample::ExclusionReason;
     use crate::stats::Histogram;
     use crate::workload::{Op, Style};
     use crate::world::{SoloWorld, World};
@@ -352,7 +352,7 @@ mod tests {
                 if me == 0 {
                     let doubtful = result.samples.doubtful.len();
                     assert!((2..20).contains(&doubtful), "{doubtful}");
-                    assert!(result.samples.doubtful.iter().all(|(_, doubt)| *doubt == Doubt::MissedStart));
+                    assert!(result.samples.doubtful.iter().all(|(_, doubt)| *doubt == ExclusionReason::MissedStart));
                     assert_eq!(result.samples.slowest_nanoseconds.len(), 40 + doubtful);
                     let on_time = result.samples.last_rank.iter().filter(|rank| **rank == 1).count();
                     assert_eq!(on_time, 40 + doubtful, "the delayed rank is the last one");

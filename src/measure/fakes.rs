@@ -248,7 +248,7 @@ impl Call for FakeCall<'_> {
     fn verifies(&self) -> bool {
         self.has_data
     }
-    fn stands_aside(&self, local_rank: usize) -> bool {
+    fn is_idle_rank(&self, local_rank: usize) -> bool {
         self.idle.contains(&(self.local_ranks.start + local_rank as u32))
     }
     fn abort(&mut self) {}

@@ -47,7 +47,7 @@ pub fn isolated_batch(
     let rank = context.local_ranks.start as i32;
     let mut starts = vec![(0u64, false); iterations];
     let mut missed = [Located { value: VALID, rank }];
-    let all_idle = (0..context.local_ranks.len()).all(|rank| call.stands_aside(rank));
+    let all_idle = (0..context.local_ranks.len()).all(|rank| call.is_idle_rank(rank));
     call.reserve_marks(2 * iterations);
     for start in &mut starts {
         // The barrier, which also reports whether any process missed the last start.
@@ -71,7 +71,7 @@ pub fn isolated_batch(
         call.mark();
         call.complete(context.completion_deadline)?;
         // Idle ranks are not waited for.
-        let in_time = (in_time && !call.came_late()) || all_idle;
+        let in_time = (in_time && !call.started_late()) || all_idle;
         *start = (agreed, !in_time);
         missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
     }
@@ -135,7 +135,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
             arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
             transfer_nanoseconds: (end.value - last.value).max(0.0) as u64,
             last_rank: last.rank as u32,
-            doubt: invalid_reason(doubt.value),
+            exclusion: invalid_reason(doubt.value),
         }
     }));
     batch.located = located;
@@ -147,7 +147,7 @@ mod tests {
     use super::super::ClockModel;
     use super::super::fakes::{FakeCall, on_threads, with_context};
     use super::*;
-    use crate::sample::Doubt;
+    use crate::sample::ExclusionReason;
     use crate::units::Seconds;
     use crate::world::{SoloWorld, World};
 
@@ -164,7 +164,7 @@ mod tests {
                     let mut batch = Batch::default();
                     isolated_batch(context, &mut call, 20, &mut Lead::default(), &mut batch).unwrap();
                     for sample in &batch.samples {
-                        assert_eq!((sample.last_rank, sample.doubt), (late, None));
+                        assert_eq!((sample.last_rank, sample.exclusion), (late, None));
                         let delay = sample.arrival_spread_nanoseconds as f64;
                         assert!((delay / 2e6 - 1.0).abs() < 0.1, "{delay}");
                         assert!((30_000..31_000).contains(&sample.transfer_nanoseconds), "{sample:?}");
@@ -187,7 +187,10 @@ mod tests {
                 let mut batch = Batch::default();
                 isolated_batch(context, &mut call, 5, &mut Lead::default(), &mut batch).unwrap();
                 for sample in &batch.samples {
-                    assert_eq!((sample.slowest_rank, sample.arrival_spread_nanoseconds, sample.doubt), (2, 0, None));
+                    assert_eq!(
+                        (sample.slowest_rank, sample.arrival_spread_nanoseconds, sample.exclusion),
+                        (2, 0, None)
+                    );
                     assert!((12_000..12_500).contains(&sample.slowest_nanoseconds), "{sample:?}");
                 }
             });
@@ -204,7 +207,8 @@ mod tests {
                 call.wait_overhead = if me == 1 { 500_000 } else { 0 };
                 let (mut batch, mut lead) = (Batch::default(), Lead::default());
                 isolated_batch(context, &mut call, 8, &mut lead, &mut batch).unwrap();
-                let missed: Vec<_> = batch.samples.iter().map(|s| s.doubt == Some(Doubt::MissedStart)).collect();
+                let missed: Vec<_> =
+                    batch.samples.iter().map(|s| s.exclusion == Some(ExclusionReason::MissedStart)).collect();
                 assert_eq!(missed, [true, true, false, false, false, false, false, false]);
                 assert!(lead.0 > 500_000, "{lead:?}");
             });
@@ -227,7 +231,7 @@ mod tests {
                     for sample in &batch.samples {
                         assert_ne!(sample.slowest_rank, idle);
                         assert_ne!(sample.last_rank, idle);
-                        assert_eq!((sample.arrival_spread_nanoseconds, sample.doubt), (0, None));
+                        assert_eq!((sample.arrival_spread_nanoseconds, sample.exclusion), (0, None));
                         assert_eq!(sample.slowest_nanoseconds, 10_000);
                     }
                 });
@@ -253,7 +257,7 @@ mod tests {
             let mut batch = Batch::default();
             isolated_batch(context, &mut call, 3, &mut Lead::default(), &mut batch).unwrap();
             let last = batch.samples[0];
-            assert_eq!((last.slowest_rank, last.doubt), (9_999, None));
+            assert_eq!((last.slowest_rank, last.exclusion), (9_999, None));
             assert!((5_000..5_100).contains(&last.slowest_nanoseconds), "{last:?}");
 
             context.injected_delay = Some(InjectedDelay { rank: 3, delay: Seconds(1e-3) });

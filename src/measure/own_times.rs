@@ -56,7 +56,7 @@ impl OwnTimes {
 
     /// Records the valid samples of a batch: for each rank from its own begin to its own end.
     pub(crate) fn record(&mut self, batch: &Batch) {
-        for (index, _) in batch.samples.iter().enumerate().filter(|(_, sample)| sample.doubt.is_none()) {
+        for (index, _) in batch.samples.iter().enumerate().filter(|(_, sample)| sample.exclusion.is_none()) {
             let (begins, ends) = batch.begin_and_end(index);
             let own_times = begins.iter().zip(ends).map(|(begin, end)| end.saturating_sub(*begin) as f64);
             for (rank, own) in self.local_ranks.clone().zip(batch.active_values(own_times)) {

@@ -9,7 +9,7 @@ use crate::backend::Call;
 use crate::error::Result;
 use crate::host_clock;
 use crate::record::line::{Samples, StopReason};
-use crate::sample::{Cadence, Doubt};
+use crate::sample::{Cadence, ExclusionReason};
 use crate::units::Seconds;
 
 /// Maximum number of marks of a batch, all local ranks together: 8 MiB.
@@ -121,7 +121,7 @@ impl Sampled {
         }
         self.valid.extend(batch.valid_times());
         for sample in &batch.samples {
-            if let Some(doubt) = sample.doubt {
+            if let Some(doubt) = sample.exclusion {
                 self.columns.doubtful.push((self.taken, doubt));
             }
             self.columns.slowest_nanoseconds.push(sample.slowest_nanoseconds);
@@ -137,7 +137,8 @@ impl Sampled {
 
     fn warn_of_invalid_samples(&mut self, fixed: Option<u32>) {
         let count = |doubt| self.columns.doubtful.iter().filter(|(_, found)| *found == doubt).count();
-        let (missed, unmeasurable) = (count(Doubt::MissedStart), count(Doubt::BelowClockResolution));
+        let (missed, unmeasurable) =
+            (count(ExclusionReason::MissedStart), count(ExclusionReason::BelowClockResolution));
         let taken = self.taken;
         if 2 * missed > taken as usize {
             self.warnings.push(format!(

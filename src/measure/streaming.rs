@@ -74,7 +74,7 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
 mod tests {
     use super::super::fakes::{FakeCall, on_threads, with_context};
     use super::*;
-    use crate::sample::Doubt;
+    use crate::sample::ExclusionReason;
     use crate::world::{SoloWorld, World};
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             for sample in &batch.samples {
                 assert_eq!((sample.slowest_nanoseconds, sample.slowest_rank), (9_000, 2));
                 assert_eq!((sample.transfer_nanoseconds, sample.last_rank), (9_000, 2));
-                assert_eq!((sample.arrival_spread_nanoseconds, sample.doubt), (0, None));
+                assert_eq!((sample.arrival_spread_nanoseconds, sample.exclusion), (0, None));
             }
         });
     }
@@ -121,7 +121,7 @@ mod tests {
             (call.mark_cost, call.idle) = (0, vec![1]);
             let mut batch = Batch::default();
             streaming_batch(context, &mut call, 3, 1, &mut batch).unwrap();
-            assert!(batch.samples.iter().all(|sample| sample.doubt.is_none() && sample.slowest_nanoseconds == 50));
+            assert!(batch.samples.iter().all(|sample| sample.exclusion.is_none() && sample.slowest_nanoseconds == 50));
         });
     }
 
@@ -132,8 +132,8 @@ mod tests {
             call.mark_cost = 0;
             let mut batch = Batch::default();
             streaming_batch(context, &mut call, 3, 1, &mut batch).unwrap();
-            let reasons: Vec<_> = batch.samples.iter().map(|sample| sample.doubt).collect();
-            assert_eq!(reasons, [None, Some(Doubt::BelowClockResolution), None]);
+            let reasons: Vec<_> = batch.samples.iter().map(|sample| sample.exclusion).collect();
+            assert_eq!(reasons, [None, Some(ExclusionReason::BelowClockResolution), None]);
         });
     }
 }

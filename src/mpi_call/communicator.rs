@@ -35,7 +35,7 @@ impl Communicator {
         Communicator::of(raw)
     }
 
-    /// The communicator of the ranks that come with the same colour, ordered by key; none for those that come without one.
+    /// The communicator of the ranks that pass the same colour, ordered by key; none for ranks that pass no colour.
     /// Collective.
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
         let mut raw = self.raw;
@@ -98,7 +98,7 @@ impl Communicator {
         check(unsafe { ffi::MPI_Barrier(self.raw) }, "MPI_Barrier")
     }
 
-    /// Gives rank 0's numbers to all; the same length everywhere.
+    /// Broadcasts rank 0's numbers; the same length everywhere.
     pub fn broadcast(&self, values: &mut [u64]) -> Result<()> {
         let count = int(values.len(), "numbers to broadcast")?;
         // SAFETY: the buffer has `count` elements of this type.
@@ -106,7 +106,7 @@ impl Communicator {
         check(code, "MPI_Bcast")
     }
 
-    /// Gives rank 0's bytes to all, replacing what the others came with.
+    /// Broadcasts rank 0's bytes, replacing the content on the others.
     pub fn broadcast_bytes(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut length = [bytes.len() as u64];
         self.broadcast(&mut length)?;
@@ -139,7 +139,7 @@ impl Communicator {
             })
             .collect();
         let mut all = vec![0u8; total as usize];
-        // SAFETY: the root has room for `lengths` bytes at `starts`, which lie end to end.
+        // SAFETY: the root has room for `lengths` bytes at `starts`, which are contiguous.
         let code = unsafe {
             let byte = ffi::RSMPI_UINT8_T;
             let (to, counts, displacements) = (start_mut(&mut all).cast(), lengths.as_ptr(), starts.as_ptr());
@@ -184,7 +184,7 @@ impl Communicator {
     pub fn receive(&self, rank: u32) -> Result<u64> {
         let mut value = 0u64;
         let buffer: *mut c_void = (&raw mut value).cast();
-        // SAFETY: one element of this type lives at `buffer`; the status is not wanted.
+        // SAFETY: one element of this type is at `buffer`; the status is not needed.
         let code = unsafe {
             let ignore = ffi::RSMPI_STATUS_IGNORE;
             ffi::MPI_Recv(buffer, 1, ffi::RSMPI_UINT64_T, rank as c_int, TAG, self.raw, ignore)
@@ -193,8 +193,8 @@ impl Communicator {
     }
 }
 
-/// Where the bytes lie; null where there are none. The address that Rust gives an empty slice of bytes is 1, and to Open MPI
-/// that is `MPI_IN_PLACE`.
+/// Address of the bytes; null if there are none. The address that Rust gives an empty slice of bytes is 1, and to Open
+/// MPI that is `MPI_IN_PLACE`.
 fn start(bytes: &[u8]) -> *const u8 {
     if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() }
 }
@@ -204,7 +204,7 @@ fn start_mut(bytes: &mut [u8]) -> *mut u8 {
     if bytes.is_empty() { std::ptr::null_mut() } else { bytes.as_mut_ptr() }
 }
 
-/// A length as the int that the C interface wants.
+/// A length as the int of the C interface.
 pub(super) fn int(length: usize, what: &str) -> Result<c_int> {
     c_int::try_from(length).map_err(|_| {
         Error::environment(format!("{length} {what}: this MPI interface counts to {} at most", c_int::MAX))

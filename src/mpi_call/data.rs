@@ -15,7 +15,7 @@ unsafe extern "C" {
 /// Tag of timed point-to-point messages, on communicators of their own.
 pub(super) const TAG: c_int = 0;
 
-/// Element counts and displacements as the C interface wants them.
+/// Element counts and displacements in the form of the C interface.
 #[derive(Clone, Debug)]
 pub struct Counts {
     pub(super) counts: Vec<c_int>,
@@ -23,7 +23,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Blocks that lie end to end.
+    /// Contiguous blocks.
     fn end_to_end(blocks: &[u64]) -> Result<Counts> {
         let mut next = 0u64;
         let mut counts = Vec::with_capacity(blocks.len());
@@ -72,7 +72,7 @@ impl Prepared {
     /// Prepares a call as one rank of a group sees it; the communicator must be that group's and outlive the result.
     ///
     /// # Errors
-    /// Where a count passes what the C interface can say.
+    /// If a count exceeds the range of the C interface.
     pub fn new(
         view: &View,
         communicator: &Communicator,
@@ -123,22 +123,22 @@ impl Prepared {
         })
     }
 
-    /// The communicator that the call goes over.
+    /// The communicator of the call.
     pub fn communicator(&self) -> ffi::MPI_Comm {
         self.communicator
     }
 
-    /// Carries the call out.
+    /// Executes the call.
     ///
     /// # Safety
-    /// `send` and `receive` must point to buffers of at least the elements that [`View::buffer_elements`] tells, aligned
-    /// for the element type, apart from each other, and not borrowed otherwise; the communicator must not be freed.
+    /// `send` and `receive` must point to buffers of at least [`View::buffer_elements`] elements, aligned for the
+    /// element type, disjoint, and not borrowed otherwise; the communicator must not be freed.
     #[inline]
     pub unsafe fn issue(&self, send: *const u8, receive: *mut u8) -> Result<()> {
         let (comm, kind, root) = (self.communicator, self.datatype, self.root);
         let receive: *mut c_void = receive.cast();
         let own: *const c_void = send.cast();
-        // MPI_IN_PLACE stands for the send buffer; in rooted reductions and gathers at the root only (MPI-3.1 5.2.1).
+        // MPI_IN_PLACE replaces the send buffer; in rooted reductions and gathers at the root only (MPI-3.1 5.2.1).
         let from = if self.in_place { commgauge_mpi_in_place().cast_const() } else { own };
         let from_rooted = if self.at_root { from } else { own };
         // SAFETY: buffers are promised by the caller, counts were checked when the call was prepared (MPI-3.1 chapters 3 and 5).

@@ -1,7 +1,7 @@
-//! Files that a process got from the one that started it. Launchers and MPI libraries leave theirs open for whoever is started by a
-//! rank, and then wait for ever for connections to close that somebody still holds.
+//! Files inherited from the parent process. Launchers and MPI libraries leave theirs open for processes started by a
+//! rank, and then wait forever for connections to close that such a process still has open.
 
-/// Where the system cannot close all at once: no launcher leaves files with higher numbers.
+/// Limit for systems that cannot close all files at once: no launcher leaves files with higher numbers.
 const HIGHEST: u32 = 4096;
 
 /// Closes every file but the three standard ones. To be called first of all, when nothing of this program is open.

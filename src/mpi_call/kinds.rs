@@ -46,7 +46,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The operation on an element type. `avg` is a sum here; who calls divides afterwards. 16-bit floats are
+    /// The operation on an element type. `avg` is a sum here; the caller divides afterwards. 16-bit floats are
     /// combined by our own function on one core, as no MPI standard has them.
     pub fn of(op: ReduceOp, element: ElementType) -> Result<Operation> {
         if op == ReduceOp::PreMulSum {

@@ -1,8 +1,8 @@
-//! The thin checked layer over the C interface of MPI: every return code is looked at.
+//! The thin checked layer over the C interface of MPI: every return code is checked.
 //!
-//! The `mpi` crate gives launch, bindings and handles; its safe calls drop the return codes, so the calls that carry data
-//! or agreement stand here. The few `unsafe` blocks of the project are in this room and in `backend::mpi`.
-//! Sections named `MPI-3.1 n.m` are those of the MPI standard, version 3.1.
+//! The `mpi` crate provides launch, bindings and handles; its safe calls drop the return codes, so the calls for data
+//! and agreement are here. The few `unsafe` blocks of the project are in this module and in `backend::mpi`. Sections
+//! named `MPI-3.1 n.m` are those of the MPI standard, version 3.1.
 
 mod communicator;
 mod data;
@@ -53,10 +53,10 @@ pub struct Session {
 }
 
 /// Initialises MPI. From here on a panic of any thread ends the whole launch with exit code 6, because a rank that
-/// unwinds would finalise and leave the others waiting for ever.
+/// unwinds would finalise and leave the others waiting forever.
 ///
 /// # Errors
-/// Where MPI was initialised before.
+/// If MPI was initialised before.
 pub fn initialize() -> Result<Session> {
     abort_on_panic();
     let started = mpi::initialize_with_threading(mpi::Threading::Funneled);
@@ -67,9 +67,9 @@ pub fn initialize() -> Result<Session> {
     Ok(Session { _universe: universe })
 }
 
-/// Says whether this process is to give its processor away while it waits for others, which ranks must do where they are more than the
-/// processors. It is on from the start; to be turned off before times are taken where each rank has a processor of its own. For MPICH,
-/// whose waiting knows no such thing (`yielding.c`); launchers tell Open MPI themselves.
+/// Sets whether this process yields its processor while it waits for others, which ranks must do if there are more
+/// ranks than processors. On at start; turned off before measuring if each rank has a processor of its own. For MPICH,
+/// which has no setting for it (`yielding.c`); launchers configure Open MPI themselves.
 pub fn yield_while_waiting(yields: bool) {
     #[cfg(not(commgauge_open_mpi))]
     {

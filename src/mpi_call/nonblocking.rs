@@ -1,5 +1,5 @@
-//! The same calls started without waiting, and messages between two ranks: for replaying a step, in which calls of many groups
-//! are under way at once (MPI-3.1 sections 3.7 and 5.12).
+//! The same calls started without waiting, and messages between two ranks: for replaying a step, in which calls of
+//! many groups are active at once (MPI-3.1 sections 3.7 and 5.12).
 
 use super::data::{Kind, TAG, count};
 use super::{Communicator, Datatype, Prepared, check};
@@ -30,18 +30,18 @@ impl Request {
         let mut all_done = true;
         for part in &mut self.parts {
             let mut done: c_int = 0;
-            // SAFETY: the handle is ours, null or of a call under way; the status is not wanted.
+            // SAFETY: the handle is ours, null or of an active call; the status is not needed.
             check(unsafe { ffi::MPI_Test(part, &mut done, ffi::RSMPI_STATUS_IGNORE) }, "MPI_Test")?;
             all_done &= done != 0;
         }
         Ok(all_done)
     }
 
-    /// Waits until the call is done; at once where nothing is under way.
+    /// Waits until the call is complete; returns at once without an active call.
     #[inline]
     pub fn wait(&mut self) -> Result<()> {
         for part in &mut self.parts {
-            // SAFETY: the handle is ours, null or of a call under way; the status is not wanted.
+            // SAFETY: the handle is ours, null or of an active call; the status is not needed.
             check(unsafe { ffi::MPI_Wait(part, ffi::RSMPI_STATUS_IGNORE) }, "MPI_Wait")?;
         }
         Ok(())
@@ -52,21 +52,22 @@ impl Prepared {
     /// Starts the call.
     ///
     /// # Errors
-    /// What MPI says, and a ping-pong, whose second half cannot be started before the first has come.
+    /// Those of MPI, and a ping-pong, whose second half cannot be started before the first has arrived.
     ///
     /// # Safety
-    /// As [`Prepared::issue`]; the buffers, this value and the communicator must stay until the request was waited for, and no
-    /// other call may write to the buffers meanwhile. The request must be of no call under way.
+    /// As [`Prepared::issue`]; the buffers, this value and the communicator must exist until the request was waited
+    /// for, and no other call may write to the buffers meanwhile. The request must not belong to an active call.
     #[inline]
     pub unsafe fn start(&self, send: *const u8, receive: *mut u8, request: &mut Request) -> Result<()> {
         let (comm, kind, root) = (self.communicator, self.datatype, self.root);
         let receive: *mut c_void = receive.cast();
         let own: *const c_void = send.cast();
-        // As in `issue`: MPI_IN_PLACE stands for the send buffer, in rooted calls at the root only (MPI-3.1 5.2.1).
+        // As in `issue`: MPI_IN_PLACE replaces the send buffer, in rooted calls at the root only (MPI-3.1 5.2.1).
         let from = if self.in_place { commgauge_mpi_in_place().cast_const() } else { own };
         let from_rooted = if self.at_root { from } else { own };
         let [first, second] = &mut request.parts;
-        // SAFETY: buffers are promised by the caller, counts were checked when the call was prepared and are kept in it.
+        // SAFETY: the caller guarantees the buffers; counts were checked when the call was prepared and are stored in
+        // it.
         unsafe {
             match &self.call {
                 Kind::AllReduce { count } => {
@@ -168,10 +169,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of so many elements to or from a rank of the communicator. Messages of one stream arrive in their order.
+    /// A message of this many elements to or from a rank of the communicator. Messages of one stream arrive in order.
     ///
     /// # Errors
-    /// Where a count passes what the C interface can say.
+    /// If a count exceeds the range of the C interface.
     pub fn new(
         elements: u64,
         datatype: Datatype,
@@ -180,7 +181,7 @@ impl Message {
         communicator: &Communicator,
     ) -> Result<Message> {
         let outside = || Error::usage(format!("stream {stream} between two stages is beyond what MPI can distinguish"));
-        // 32767 is the least that every MPI allows as a tag (MPI-3.1 8.1.2); the shift of a ring has a tag of its own.
+        // 32767 is the smallest limit of tags that MPI allows (MPI-3.1 8.1.2); the shift of a ring has a reserved tag.
         let tag = Some(stream).filter(|stream| *stream < 32_767 - TAG as u32 - 1).ok_or_else(outside)? as c_int;
         Ok(Message {
             count: count(elements)?,

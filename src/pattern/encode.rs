@@ -1,12 +1,13 @@
 //! Numbers to the bits of an element type and back, and arithmetic on buffers of any type.
 //!
-//! The arithmetic serves operations that MPI lacks (16-bit floats, avg) and the tests' own reductions.
+//! The arithmetic is used for operations that MPI lacks (16-bit floats, avg) and for the tests' own reductions.
 
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
 use half::{bf16, f16};
 
-/// The bits of a number that the type holds exactly, or rounded to nearest; the low bits are used where the type is narrower.
+/// The bits of a number that the type represents exactly, or rounded to nearest; the low bits are used if the type is
+/// narrower.
 pub fn bits(element: ElementType, value: f64) -> u64 {
     match element {
         ElementType::Int8 => value as i8 as u8 as u64,
@@ -29,7 +30,7 @@ pub fn divide(element: ElementType, sum: f64, ranks: u32) -> u64 {
     bits(element, sum / f64::from(ranks))
 }
 
-/// Bits as text: a number where the data are numbers, hexadecimal where they are only moved.
+/// Bits as text: a number if the data are numbers, hexadecimal if they are only moved.
 pub fn show(element: ElementType, is_number: bool, bits: u64) -> String {
     if !is_number {
         return format!("0x{bits:0width$x}", width = 2 * element.size() as usize);
@@ -67,7 +68,7 @@ pub fn value(element: ElementType, bits: u64) -> f64 {
     }
 }
 
-/// The least number beside 1, less 1: twice the largest relative error of rounding. `None` where numbers are whole.
+/// The distance from 1 to the next larger number: twice the largest relative rounding error. `None` for integers.
 pub fn unit(element: ElementType) -> Option<f64> {
     let bits = match element {
         ElementType::Float16 => 10,

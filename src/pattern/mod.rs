@@ -30,16 +30,16 @@ pub struct Pattern {
     table: Option<Table>,
 }
 
-/// What was wrong in a checked stretch of elements.
+/// The first wrong element of a checked stretch, and their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Wrong elements.
     pub count: u64,
     /// Index of the first within the stretch.
     pub first: u64,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
-    /// What it is.
+    /// The value found.
     pub got: String,
 }
 
@@ -67,8 +67,8 @@ impl Pattern {
         Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got: text(found.got) })
     }
 
-    /// The bits that a kernel chooses among at every element of reduced data (`kernels/pattern.h`), in device memory beside
-    /// the buffer; `None` for moved data, which need none.
+    /// The bits from which a kernel selects for every element of reduced data (`kernels/pattern.h`), in device memory
+    /// beside the buffer; `None` for moved data, which need none.
     pub fn column(&self, source: Source) -> Option<Vec<u64>> {
         match (source, &self.table) {
             (Source::Contribution { group_rank, .. }, Some(table)) => Some(table.contribution(group_rank)),
@@ -93,8 +93,8 @@ impl Pattern {
         }
     }
 
-    /// The bits of a table, of which all are made beforehand unless there are fewer elements: small buffers come in so many copies that
-    /// making them would take most of a launch.
+    /// The bits of a table, which are all computed beforehand unless there are fewer elements: small buffers have so
+    /// many copies that encoding each element would take most of a launch.
     fn visit_table<V: Visitor>(
         &self,
         one: impl Fn(&Table, usize) -> u64,
@@ -118,7 +118,7 @@ pub fn multiplier(group_rank: u32) -> u32 {
     2 - group_rank % 2
 }
 
-/// Something that wants the bits of every element; the low bits are used where the element is narrower.
+/// Processes the bits of every element; the low bits are used if the element is narrower.
 trait Visitor {
     type Answer;
     /// Length of the buffer.
@@ -203,7 +203,7 @@ fn moved_bits(salt: u64, index: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// Which of `length` entries of a column stands at an element of the data of a seed, where kernels filled it.
+/// Which of `length` entries of a column is at an element of the data of a seed, if kernels filled it.
 pub fn entry_at(seed: u64, index: u64, length: usize) -> usize {
     table_index(scramble(seed), index, length)
 }

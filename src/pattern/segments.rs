@@ -1,4 +1,4 @@
-//! Which part of which buffer holds which data before a call, and after it.
+//! Expected content of each part of each buffer before and after a call.
 
 use crate::collective::{Collective, Placement};
 use crate::geometry::Geometry;
@@ -12,7 +12,7 @@ pub enum Buffer {
     Receive,
 }
 
-/// Where the elements of a segment come from. `first` is the index of its first element in that data.
+/// Origin of a segment's elements. `first` is the index of its first element in that data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Data of a world rank, moved unchanged.
@@ -22,7 +22,7 @@ pub enum Source {
         /// Index of the first element.
         first: u64,
     },
-    /// What a group rank contributes to the reduction.
+    /// The contribution of a group rank to the reduction.
     Contribution {
         /// Rank in the group.
         group_rank: u32,
@@ -56,7 +56,7 @@ pub struct Segment {
     pub offset: u64,
     /// Number of elements.
     pub elements: u64,
-    /// Where they come from.
+    /// Origin of the elements.
     pub source: Source,
 }
 
@@ -73,13 +73,13 @@ pub struct View<'a> {
     pub group: &'a [u32],
     /// This rank within the group.
     pub me: u32,
-    /// Special rank of the group, where there is one.
+    /// Root of the group, if there is one.
     pub root: u32,
 }
 
 impl View<'_> {
-    /// The rank that this one pairs up with in ping-pong and bidirectional transfers: the lower half of the group with
-    /// the upper half. The last rank of an odd group has nobody.
+    /// The rank that this one is paired with in ping-pong and bidirectional transfers: the lower half of the group
+    /// with the upper half. The last rank of an odd group has no partner.
     pub fn partner(&self) -> Option<u32> {
         let half = self.group.len() as u32 / 2;
         match self.me {
@@ -109,7 +109,7 @@ impl View<'_> {
         }
     }
 
-    /// What the buffers must hold before a call whose data start at index `base`.
+    /// Required content of the buffers before a call whose data start at index `base`.
     pub fn inputs(&self, base: u64) -> Vec<Segment> {
         use Collective::*;
         let me = self.me;
@@ -138,7 +138,7 @@ impl View<'_> {
         }
     }
 
-    /// What the receive buffer must hold after a call whose data start at index `base`.
+    /// Expected content of the receive buffer after a call whose data start at index `base`.
     pub fn outputs(&self, base: u64) -> Vec<Segment> {
         use Collective::*;
         let me = self.me;
@@ -166,7 +166,7 @@ impl View<'_> {
         }
     }
 
-    /// One segment for each rank of the group: its offset, its source, and the rank whose block gives its length.
+    /// One segment for each rank of the group: its offset, its source, and the rank whose block determines its length.
     fn blocks(&self, describe: impl Fn(u32) -> (u64, Source, u32)) -> Vec<Segment> {
         let segment = |rank| {
             let (offset, source, length_of) = describe(rank);
@@ -176,7 +176,7 @@ impl View<'_> {
         (0..self.geometry.ranks()).map(segment).filter(|segment| segment.elements > 0).collect()
     }
 
-    /// One segment for each rank that sends something in an all_to_all_v, end to end.
+    /// One segment for each rank that sends something in an all_to_all_v, contiguous.
     fn arrivals(&self, base: u64) -> Vec<Segment> {
         let mut offset = 0;
         let mut segments = Vec::new();
@@ -195,7 +195,7 @@ impl View<'_> {
         let receive = self.geometry.receive_elements(self.me, self.root);
         match (self.collective, self.placement) {
             (Collective::Broadcast, _) => (0, receive),
-            // The root keeps what it scatters apart, others have no input: in place changes nothing but who copies.
+            // The root scatters from a separate buffer, others have no input: in place changes only which rank copies.
             (Collective::Scatter, _) => (send, receive),
             (Collective::Reduce | Collective::Gather, Placement::InPlace) if self.me == self.root => (0, receive),
             (Collective::Reduce | Collective::Gather, _) => (send, receive),
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// Carries an all_to_all_v out by hand on lists of (world rank, index) and compares with what the segments promise.
+    /// Executes an all_to_all_v by hand on lists of (world rank, index) and compares with the expected segments.
     #[test]
     fn what_arrives_in_an_all_to_all_v_is_what_was_sent() {
         let group = [3, 5, 4, 9];

@@ -22,19 +22,19 @@ const MOST_TWOS_IN_A_PRODUCT: u64 = 6;
 impl Table {
     pub(super) fn new(element: ElementType, op: ReduceOp, ranks: u32) -> Table {
         let n = u64::from(ranks);
-        // What is multiplied first is at most doubled.
+        // Pre-multiplied contributions are at most doubled.
         let limit = element.largest_exact_integer() / if op == ReduceOp::PreMulSum { 2 } else { 1 };
         let length = FEWEST_ENTRIES + 2 * n;
         let hashed = |index: u64| crate::random::scramble(index + 1) >> 8;
         let sparse = |index: u64, per_window: u64| u64::from(index.is_multiple_of(n / per_window + 1));
         // Of n neighbours in the ring at most one.
-        let is_lone = |index: u64| index.is_multiple_of(n) && index + n <= length;
+        let is_single = |index: u64| index.is_multiple_of(n) && index + n <= length;
         let entry = |index: u64| match op {
             // The sum of any n neighbours stays within the exact range; with more ranks than that range has numbers
             // only every so many ranks contribute a one (two fewer than would fit: the table is a ring).
             // MPI's sum is divided by n at the end; NCCL multiplies every contribution by 1 / n, rounded to the type, and adds.
             // A power of two among zeros is where the two agree, for every n.
-            ReduceOp::Avg if !element.is_whole_number() => u64::from(is_lone(index)) << (hashed(index) % 4),
+            ReduceOp::Avg if !element.is_whole_number() => u64::from(is_single(index)) << (hashed(index) % 4),
             ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum if limit / n >= 1 => {
                 hashed(index) % (limit / n).min(100).saturating_add(1)
             }
@@ -89,7 +89,8 @@ mod tests {
     use super::*;
     use half::{bf16, f16};
 
-    /// An average as NCCL makes it: 1 / ranks, rounded to the type, times what the one rank brings that brings anything.
+    /// An average as NCCL computes it: 1 / ranks, rounded to the type, times the contribution of the one rank that has
+    /// any.
     #[test]
     fn averages_of_floats_are_the_same_divided_at_the_end_and_multiplied_at_the_beginning() {
         for ranks in 1..=2048u32 {

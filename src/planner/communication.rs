@@ -1,7 +1,7 @@
-//! What the communication of a step costs, axis by axis: payload, wire bytes, seconds, and how much of it nothing hides.
+//! The communication cost of a step, axis by axis: payload, wire bytes, seconds, and the part that is not overlapped.
 //!
-//! Works from ops and the localities of their axes, whoever worked those out. Times of calls are added up one after another;
-//! what compute hides, and for how long, is for an event schedule to say.
+//! Input are ops and the localities of their axes, from any source. Times of calls are added up one after another; how
+//! long they are overlapped with computing is for an event schedule to decide.
 
 use super::rates::{RatedCall, Rates};
 use crate::cost::{Prediction, Status};
@@ -23,9 +23,9 @@ pub struct OpCost {
     pub calls: u64,
     /// Size arguments of all calls.
     pub payload_bytes: Bytes,
-    /// What one rank sends in all calls.
+    /// Bytes that one rank sends in all calls.
     pub wire_bytes: Bytes,
-    /// One call.
+    /// Prediction of one call.
     pub call: Prediction,
 }
 
@@ -46,26 +46,26 @@ pub struct Grounds {
     pub reason: Option<String>,
 }
 
-/// What an axis costs in a step, on the rank whose ops these are.
+/// Cost of an axis in a step, on the rank with these ops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisCost {
     /// The axis.
     pub axis: Axis,
     /// Ranks of a group.
     pub ranks: u32,
-    /// How its groups lie.
+    /// Placement of its groups.
     pub locality: Locality,
     /// Size arguments of all calls.
     pub payload_bytes: Bytes,
-    /// What a rank sends.
+    /// Bytes that a rank sends.
     pub wire_bytes: Bytes,
-    /// What of it nothing hides.
+    /// Exposed part of them.
     pub exposed_wire_bytes: Bytes,
     /// Seconds of all calls, one after another: the most that the axis can cost. Without those that have no answer.
     pub time: Span,
     /// Seconds of those that nothing hides: the least, where everything that can be hidden is.
     pub exposed: Span,
-    /// On what it stands.
+    /// Number of ops by status of their prediction.
     pub grounds: Grounds,
 }
 
@@ -83,14 +83,14 @@ impl Grounds {
         self.untrusted += u32::from(call.untrusted);
     }
 
-    /// True where every op has a time.
+    /// True if every op has a time.
     pub fn complete(&self) -> bool {
         self.refused == 0
     }
 }
 
 impl OpCost {
-    /// An op in a step of so many micro-batches, in groups of `ranks` ranks that lie so.
+    /// An op in a step with this many micro-batches, in groups of `ranks` ranks with this locality.
     ///
     /// # Errors
     /// Bytes or counts that pass 64 bits.
@@ -111,14 +111,14 @@ impl OpCost {
         })
     }
 
-    /// Seconds of all calls; nothing where there is no answer.
+    /// Seconds of all calls; none if there is no prediction.
     pub fn time(&self) -> Option<Span> {
         Some(span(&self.call)?.times(self.calls as f64))
     }
 }
 
-/// What every axis costs that the ops name, in their order. `place` tells the ranks of an axis's groups and how they lie;
-/// axes that it does not know are left out.
+/// The cost of every axis that the ops name, in their order. `place` returns the number of ranks and the locality of
+/// an axis's groups; axes unknown to it are left out.
 ///
 /// # Errors
 /// Bytes or counts that pass 64 bits.
@@ -174,13 +174,13 @@ impl AxisCost {
     }
 }
 
-/// Seconds of a call, with the ends where both are known; nothing where there is no answer.
+/// Seconds of a call, with the interval if both ends are known; none if there is no prediction.
 pub fn span(call: &Prediction) -> Option<Span> {
     let interval = call.low.zip(call.high).map(|(low, high)| Interval { low: low.0, high: high.0 });
     Some(Span { middle: call.seconds?.0, interval })
 }
 
-/// How the groups of some axes of a layout lie on nodes of so many ranks each, neighbours in world rank.
+/// Localities of the groups of some axes of a layout on nodes of this many ranks each, neighbours in world rank.
 pub fn localities(layout: &Layout, axes: &[Axis], ranks_per_node: u32) -> BTreeMap<Axis, Locality> {
     let ranks = layout.group_size(Axis::World);
     let nodes: Vec<u32> = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();

@@ -1,4 +1,4 @@
-//! Two layouts side by side: what is chosen otherwise, and which part of the step takes longer for it.
+//! Comparison of two layouts: which choices differ, and which part of the step takes longer because of them.
 
 use super::plan_document::PlannedLayout;
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
-//! From a model, a machine's rates and a layout to decisions: what communication costs, whether a layout fits into memory, how
-//! long its step takes, and which layout to take.
+//! Decisions from a model, a machine's rates and a layout: communication cost, whether a layout fits into memory, the
+//! time of its step, and which layout to choose.
 //!
-//! Only plain data goes in and comes out: no launch, no files. What a step communicates is told by `workload`, how long a call
-//! takes by `cost`.
+//! Only plain data goes in and out: no launch, no files. `workload` describes the communication of a step, `cost` the
+//! time of a call.
 
 pub mod communication;
 pub mod compute;

@@ -1,5 +1,5 @@
-//! The plan as a document: what was asked, how many layouts there were, and the best of them with what their step is made of.
-//! The published JSON Schema (`commgauge schema plan`) is made from these types.
+//! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
+//! published JSON Schema (`commgauge schema plan`) is made from these types.
 
 use super::price::Exposed;
 use super::search::{Found, Planned, Priced, Question};
@@ -203,7 +203,7 @@ impl PlannedLayout {
         parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
     }
 
-    /// As `--only` takes it.
+    /// The layout in the syntax of `--only`.
     pub fn name(&self) -> String {
         format!(
             "tp={},cp={},ep={},pp={},virtual_stages={},dp={},zero_stage={},micro_batch={},recompute={},order={}",

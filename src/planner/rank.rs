@@ -24,12 +24,12 @@ use crate::workload::{Crossing, Family, Measure, Op, Spending, crossing};
 use draws::Draws;
 use std::collections::BTreeMap;
 
-/// How sure an order is, is told from so many resamples; and what they start from.
+/// Number of resamples for the probability of an order, and their seed.
 #[derive(Clone, Copy, Debug)]
 pub struct RankOptions {
     /// Resamples; at least 1.
     pub resamples: u32,
-    /// The same seed gives the same answer.
+    /// The same seed gives the same result.
     pub seed: u64,
 }
 
@@ -46,31 +46,31 @@ pub struct Ranked {
     pub axes: Vec<RankedAxis>,
     /// One for each measure.
     pub orders: Vec<Order>,
-    /// Where pairs of parallelisms turn round: every pair that does, and those of TP, DP and PP in any case.
+    /// Crossings of pairs of parallelisms: every pair that crosses, and those of TP, DP and PP in any case.
     pub flips: Vec<Flip>,
-    /// What another order of the axes would change.
+    /// The effect of other orders of the axes.
     pub moves: Moves,
 }
 
-/// An axis, and what the time of its costliest call stands on.
+/// An axis, and the basis of the time of its costliest call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedAxis {
     /// What it costs.
     pub cost: AxisCost,
     /// The pipeline stage of the rank that it loads most.
     pub stage: u32,
-    /// What the time of its costliest call was read from.
+    /// Source of the time of its costliest call.
     pub ground: String,
 }
 
-/// Where two parallelisms turn round by one measure.
+/// Crossing of two parallelisms by one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flip {
     /// The two.
     pub families: (Family, Family),
-    /// By what.
+    /// The measure.
     pub measure: Measure,
-    /// Where.
+    /// The crossing.
     pub crossing: Crossing,
 }
 
@@ -82,10 +82,10 @@ struct Priced<'o> {
     locality: Locality,
 }
 
-/// Ranks the parallelisms of a step on nodes of so many ranks, neighbours in world rank.
+/// Ranks the parallelisms of a step on nodes of this many ranks, neighbours in world rank.
 ///
 /// # Errors
-/// What the step cannot be made into: ops, or bytes that pass 64 bits.
+/// If the ops of the step cannot be generated, or bytes pass 64 bits.
 pub fn rank(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOptions) -> Result<Ranked> {
     let chosen = step.ops(|_| true)?;
     let axes: Vec<Axis> = chosen.axes.iter().map(|totals| totals.axis).collect();
@@ -103,14 +103,14 @@ pub fn rank(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOp
     })
 }
 
-/// A call of a step, and where its groups lie.
+/// A call of a step, and the placement of its groups.
 #[derive(Clone, Debug)]
 pub struct PlacedCall {
-    /// The call; how often it comes does not depend on micro-batches.
+    /// The call; its number does not depend on micro-batches.
     pub op: Op,
     /// Ranks of a group.
     pub ranks: u32,
-    /// How its groups lie.
+    /// Placement of its groups.
     pub locality: Locality,
 }
 
@@ -157,7 +157,7 @@ fn ground(priced: &[&Priced], rates: &dyn Rates) -> String {
 }
 
 impl Priced<'_> {
-    /// What it counts by a measure; nothing where it has no time.
+    /// Amount by a measure; none if it has no time.
     fn amount(&self, measure: Measure) -> Option<Span> {
         match measure {
             Measure::PayloadBytes => Some(Span::exact(self.cost.payload_bytes.0 as f64)),
@@ -206,8 +206,8 @@ fn spending(step: &Step, priced: &[Priced], family: Family, measure: Measure) ->
     Some(Spending { family, every_micro_batch: sum(true)?, once: sum(false)? })
 }
 
-/// Whether there are more such calls where there are more micro-batches. Of messages between stages all are; those that nothing
-/// hides only where the schedule has no steady state, since they come while the pipeline fills and drains.
+/// Whether the number of such calls grows with the number of micro-batches. All messages between stages do; exposed
+/// messages only if the schedule has no steady state, since they occur while the pipeline fills and drains.
 fn grows(step: &Step, op: &Op, measure: Measure) -> bool {
     use crate::config::step::ScheduleKind::{GPipe, Naive};
     match op.when {
@@ -220,7 +220,7 @@ fn grows(step: &Step, op: &Op, measure: Measure) -> bool {
     }
 }
 
-/// Whether a group of the axis lies on one node.
+/// Whether a group of the axis is on one node.
 fn is_inside(layout: &Layout, axis: Axis, ranks_per_node: u32) -> bool {
     localities(layout, &[axis], ranks_per_node).get(&axis).is_some_and(|locality| locality.nodes_spanned == 1)
 }

@@ -1,7 +1,6 @@
-//! What a call takes, from whatever is known of the machine: a fit, a machine file, or a fit with a machine file for what it
-//! does not hold.
+//! The time of a call, from a fit, a machine file, or a fit with a machine file for what it lacks.
 //!
-//! Every answer says on what ground it stands. What nobody measured and no file tells is refused.
+//! Every answer states its basis. Calls that were not measured and are in no file are refused.
 
 mod both;
 mod fitted;
@@ -30,7 +29,7 @@ use crate::workload::Op;
 /// A call to be priced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatedCall {
-    /// What is called.
+    /// The collective.
     pub collective: Collective,
     /// Type of the elements.
     pub element_type: ElementType,
@@ -38,43 +37,43 @@ pub struct RatedCall {
     pub ranks: u32,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
-    /// How the groups lie on the hosts, all at work at the same time.
+    /// Placement of the groups on the hosts, all active at the same time.
     pub locality: Locality,
-    /// What is timed; streaming where both are known and nothing is said.
+    /// Cadence of the measurement; streaming if both are known and none is requested.
     pub cadence: Option<Cadence>,
 }
 
-/// What a call takes.
+/// Predicted times of calls.
 pub trait Rates: Sync {
-    /// Seconds of one call, or why there is no answer. Takes about a microsecond, and allocates only to say why not.
+    /// Seconds of one call, or why there is no answer. Takes about a microsecond, and allocates only for the reason.
     fn price(&self, call: &RatedCall) -> Prediction;
 
-    /// How many times as long a message between stages that lie so takes while another comes the opposite way; `None` where
-    /// nobody measured it.
+    /// Slowdown of a message between stages with this locality while another is sent in the opposite direction; `None`
+    /// if it was not measured.
     fn both_ways(&self, _locality: &Locality) -> Option<Coefficient> {
         None
     }
 
-    /// On what the answer to a call stands, in words: the curve it was read from and how it was carried over, or the links.
+    /// The basis of the answer to a call, in words: the curve and how it was extrapolated, or the links.
     fn ground(&self, call: &RatedCall) -> String;
 
-    /// How much slower calls are while something hides them, where anything is known of that.
+    /// Slowdowns of overlapped calls, if any are known.
     fn hidden(&self) -> Option<&Hidden> {
         None
     }
 
-    /// True where every answer comes from measurements; false where some come from published rates.
+    /// True if every answer comes from measurements; false if some come from published rates.
     fn calibrated(&self) -> bool;
 
-    /// True where the measurements were synthetic, and with them everything that follows.
+    /// True if the measurements were synthetic, and with them everything derived from them.
     fn synthetic(&self) -> bool;
 
-    /// What is asked, for headings: a file or a machine.
+    /// The source of the rates, for headings: a file or a machine.
     fn name(&self) -> String;
 }
 
 impl RatedCall {
-    /// The call of an op in groups of `ranks` ranks that lie so.
+    /// The call of an op in groups of `ranks` ranks with this locality.
     ///
     /// An uneven exchange is priced by its busiest rank: as the even one in which every rank moves as much.
     pub fn of(op: &Op, ranks: u32, locality: &Locality) -> RatedCall {

@@ -4,8 +4,8 @@ use crate::config::Suite;
 use crate::workload::step::{Step, TrainingStep};
 use std::path::Path;
 
-/// Calls `check` with the step of a shipped model. `training` are lines of `[training]`, to which a sequence of 2048 and one
-/// micro-batch are added where they name none.
+/// Calls `check` with the step of a shipped model. `training` are lines of `[training]`, to which a sequence of 2048
+/// and one micro-batch are added unless they are set.
 pub(crate) fn with_step<T>(
     preset: &str,
     training: &str,

@@ -1,6 +1,6 @@
 //! The samples of a case line, and the distribution of every rank's own times.
 
-use crate::sample::Doubt;
+use crate::sample::ExclusionReason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Samples {
     pub last_rank: Vec<u32>,
     /// Samples that do not count, with the reason: index and warning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub doubtful: Vec<(u32, Doubt)>,
+    pub doubtful: Vec<(u32, ExclusionReason)>,
 }
 
 /// A mergeable histogram of own times.

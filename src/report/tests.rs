@@ -171,7 +171,7 @@ fn a_warning_that_applies_to_many_cases_is_reported_once() {
     for case in &mut record.cases {
         case.warnings = vec!["the machine is busy".to_owned()];
         if !case.samples.slowest_nanoseconds.is_empty() {
-            case.samples.doubtful = vec![(0, crate::sample::Doubt::MissedStart)];
+            case.samples.doubtful = vec![(0, crate::sample::ExclusionReason::MissedStart)];
         }
     }
     let warnings = View::new(&record).warnings;
@@ -251,7 +251,8 @@ fn the_exit_code_is_that_of_the_most_severe_trouble() {
         ("no sample counts", 7, &|record| {
             whole(record);
             for case in &mut record.cases {
-                case.samples.doubtful = (0..40).map(|index| (index, crate::sample::Doubt::MissedStart)).collect();
+                case.samples.doubtful =
+                    (0..40).map(|index| (index, crate::sample::ExclusionReason::MissedStart)).collect();
             }
         }),
         ("a case failed", 6, &|record| {

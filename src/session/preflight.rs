@@ -99,7 +99,7 @@ pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [
 
 /// Rejects a plan whose largest case does not fit into memory, before anything is measured.
 pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
-    if !backend.refuses_what_does_not_fit() {
+    if !backend.refuses_oversized_plans() {
         return Ok(());
     }
     let available = backend.bytes_available();

@@ -199,7 +199,7 @@ impl Steps<'_> {
         };
         request.watch.begin(|| self.activity(slot, deadline));
         let binding = binding(request, planned.case, geometry);
-        if let Some(reason) = common_skip_reason(self.world, backend.waiver(&binding))? {
+        if let Some(reason) = common_skip_reason(self.world, backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Waived { reason });
         }
         // Nothing is enqueued before all ranks have their buffers: the others would wait for a rank that failed to

@@ -1,4 +1,5 @@
-//! What a library chose for a call where nothing was forced: algorithm, protocol, channels; and how NCCL's log says it.
+//! The algorithm, protocol and channels that a library chose for a call when none was forced, and their form in NCCL's
+//! log.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,8 +28,8 @@ pub struct LibraryChoice {
 }
 
 impl LibraryChoice {
-    /// What a line of NCCL's log says of a call, where it says anything (`src/enqueue.cc` and `src/scheduler/symmetric_sched.cc` of
-    /// NCCL, subsystem TUNING).
+    /// Parses a line of NCCL's log; none if it does not describe a choice (`src/enqueue.cc` and
+    /// `src/scheduler/symmetric_sched.cc` of NCCL, subsystem TUNING).
     pub fn of_log_line(line: &str) -> Option<LibraryChoice> {
         let (before, chosen) = line.split_once(" Bytes -> ")?;
         let after = |word: &str| {
@@ -57,7 +58,7 @@ impl LibraryChoice {
     }
 }
 
-/// By its number, or by its name however that is written; what is not known stays as it is, in small letters.
+/// By its number, or by its name in any case; an unknown name is returned in small letters.
 fn named(word: &str, names: &[&str]) -> String {
     let plain = |text: &str| text.replace(['-', '_'], "").to_lowercase();
     let by_number = word.parse::<usize>().ok().and_then(|number| names.get(number));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Calls in a graph where nobody says how many: as many as nccl-tests captures by default.
+/// Default number of calls in a graph: as many as nccl-tests captures by default.
 pub const CALLS_IN_A_GRAPH: u32 = 20;
 /// Most calls in one graph.
 pub const MOST_CALLS_IN_A_GRAPH: u32 = 1024;
@@ -21,7 +21,7 @@ pub const MOST_CTAS: u32 = 64;
 /// The labels by which variants are distinguished in records, in the order in which tables show them.
 pub const LABELS: [&str; 7] = ["algorithm", "protocol", "buffers", "submit", "aggregate", "min_ctas", "max_ctas"];
 
-/// What the library is told of buffers before they are used.
+/// How buffers are registered with the library before they are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Buffers {
     /// Nothing.
@@ -29,29 +29,29 @@ pub enum Buffers {
     Plain,
     /// That they will be used: `ncclCommRegister`.
     Registered,
-    /// That they lie alike on all ranks: memory of `ncclMemAlloc`, `ncclCommWindowRegister`.
+    /// Registered as symmetric on all ranks: memory of `ncclMemAlloc`, `ncclCommWindowRegister`.
     Symmetric,
 }
 
-/// How calls get to the device.
+/// How calls are submitted to the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Submit {
-    /// Each is put on the stream by itself.
+    /// Each is enqueued on the stream separately.
     #[default]
     Stream,
-    /// So many are captured in a CUDA graph once, and the graph is launched. Without a number: [`CALLS_IN_A_GRAPH`] when streaming, one
-    /// when isolated.
+    /// This many calls are captured in a CUDA graph once, and the graph is launched. Without a number:
+    /// [`CALLS_IN_A_GRAPH`] when streaming, one when isolated.
     Graph(Option<u32>),
 }
 
-/// One way to hand a call over.
+/// One way to submit a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// Which buffers.
     pub buffers: Buffers,
     /// From a stream or a graph.
     pub submit: Submit,
-    /// Calls in one group (`ncclGroupStart`, `ncclGroupEnd`), each on buffers of its own.
+    /// Calls in one group (`ncclGroupStart`, `ncclGroupEnd`), each on separate buffers.
     pub aggregate: u32,
     /// Most thread blocks of its kernels; the library's own choice without.
     pub max_ctas: Option<u32>,
@@ -102,13 +102,13 @@ impl Variants {
         all
     }
 
-    /// How many there are, before they are made.
+    /// Number of variants, before they are created.
     pub fn count(&self) -> usize {
         let lengths = [self.buffers.len(), self.submit.len(), self.aggregate.len(), self.max_ctas.len()];
         lengths.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Which of the lists say something else than the default, by name.
+    /// Names of the lists that differ from the default.
     pub fn named(&self) -> Vec<&'static str> {
         let usual = Variants::default();
         let lists = [
@@ -122,8 +122,8 @@ impl Variants {
 }
 
 impl Variant {
-    /// The same with the number of calls in a graph settled: where each call has its own start, a graph holds one.
-    pub fn settled(self, one_at_a_time: bool) -> Variant {
+    /// The same with the number of calls in a graph resolved: if each call has its own start, a graph has one call.
+    pub fn resolved(self, one_at_a_time: bool) -> Variant {
         let usual = if one_at_a_time { 1 } else { CALLS_IN_A_GRAPH };
         match self.submit {
             Submit::Graph(calls) => Variant { submit: Submit::Graph(Some(calls.unwrap_or(usual))), ..self },
@@ -158,7 +158,7 @@ impl Variant {
         parts
     }
 
-    /// What sets a case apart from the same case handed over in the usual way.
+    /// Labels that distinguish a case from the same case in the default variant.
     pub fn labels(self) -> BTreeMap<String, String> {
         let set = [
             ("buffers", (self.buffers != Buffers::Plain).then(|| self.buffers.name().to_owned())),
@@ -170,7 +170,7 @@ impl Variant {
     }
 }
 
-/// What the labels of a case say of its variant, short: `ring ll128 registered graph:20 x8`.
+/// The labels of a case that describe its variant, in short form: `ring ll128 registered graph:20 x8`.
 pub fn shown(labels: &BTreeMap<String, String>) -> String {
     let part = |name: &&str| {
         let text = labels.get(*name)?;
@@ -232,10 +232,10 @@ impl FromStr for Submit {
     }
 }
 
-/// Reads how many calls go into a group.
+/// Reads the number of calls in a group.
 ///
 /// # Errors
-/// What was found, and what would be right.
+/// What was found, and what would be accepted.
 pub fn parse_aggregate(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(calls @ 1..=MOST_AGGREGATED) => Ok(calls),
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_variant_is_refused_with_what_is_one() {
+    fn invalid_variants_are_refused_with_the_valid_ones() {
         for (error, words) in [
             ("pinned".parse::<Buffers>().unwrap_err(), "plain, registered, symmetric"),
             ("graph:0".parse::<Submit>().unwrap_err(), "stream, graph, or graph:CALLS with 1 to 1024"),
@@ -273,19 +273,19 @@ mod tests {
     }
 
     #[test]
-    fn names_and_labels_say_what_is_unusual_and_nothing_else() {
+    fn names_and_labels_contain_only_what_differs_from_the_default() {
         assert!(Variant::default().name_parts().is_empty() && Variant::default().labels().is_empty());
         let variant =
             Variant { buffers: Buffers::Symmetric, submit: Submit::Graph(None), aggregate: 8, max_ctas: Some(4) };
-        let parts = variant.settled(false).name_parts();
+        let parts = variant.resolved(false).name_parts();
         assert_eq!(parts, ["symmetric", "graph-20", "aggregate-8", "max-ctas-4"]);
-        assert_eq!(variant.settled(true).name_parts()[1], "graph-1");
+        assert_eq!(variant.resolved(true).name_parts()[1], "graph-1");
         assert_eq!(shown(&variant.labels()), "symmetric graph:20 x8 ctas<=4");
         assert_eq!((variant.calls_at_once(), Variant::default().calls_at_once()), (160, 1));
     }
 
     #[test]
-    fn every_combination_of_the_lists_comes_once() {
+    fn every_combination_of_the_lists_occurs_once() {
         let lists = Variants {
             buffers: vec![Buffers::Plain, Buffers::Registered, Buffers::Plain],
             submit: vec![Submit::Stream, Submit::Graph(Some(1))],

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::Machine;
 use crate::record::Line;
 use crate::record::line::{CaseLine, ClockMethod, EndStatus, Outcome};
-use crate::sample::Doubt;
+use crate::sample::ExclusionReason;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
 
@@ -47,7 +47,7 @@ pub(super) const HARMS: [Harm; 14] = [
         cases(lines).next().unwrap().warnings.push("times were still falling".to_owned());
     }),
     ("a third of a replicate's samples do not count", 3, |lines| {
-        cases(lines).nth(1).unwrap().samples.doubtful.push((0, Doubt::MissedStart));
+        cases(lines).nth(1).unwrap().samples.doubtful.push((0, ExclusionReason::MissedStart));
     }),
     ("a replicate took no time", 7, |lines| {
         cases(lines).next().unwrap().samples.slowest_nanoseconds.fill(0);

@@ -121,8 +121,8 @@ impl Call for WatchedCall<'_> {
         self.call.verifies()
     }
 
-    fn stands_aside(&self, local_rank: usize) -> bool {
-        self.call.stands_aside(local_rank)
+    fn is_idle_rank(&self, local_rank: usize) -> bool {
+        self.call.is_idle_rank(local_rank)
     }
 
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {

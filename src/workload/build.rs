@@ -1,7 +1,7 @@
 //! Makes the plan of a run: checked files and a number of ranks -> groups and cases.
 
 use super::case::Use;
-use super::pairs::{cases_of, cases_of_a_round, meetings};
+use super::pairs::{cases_of, cases_of_a_round, pair_rounds};
 use super::step::{Step, layout_on, ranks_of};
 use super::{Case, Op, RankedStep, StepFacts, WorkPlan, products, sweep};
 use crate::collective::{Collective, Placement};
@@ -25,12 +25,12 @@ impl WorkPlan {
         WorkPlan::from_suite_on(suite, &Nodes::single(world_size))
     }
 
-    /// The plan of a suite on these nodes: the ops of its models first, then the sweeps, then the pairs. What a suite says of
-    /// nodes and of pairs of them is left out where there are too few.
+    /// The plan of a suite on these nodes: the ops of its models first, then the sweeps, then the pairs. Cases for
+    /// several nodes are left out if there are too few.
     ///
     /// # Errors
-    /// Usage errors that name file, line and key: degrees that do not fit the ranks or the model, roots outside
-    /// their group, too many cases, or none.
+    /// Usage errors that name file, line and key: degrees that do not fit the ranks or the model, roots outside their
+    /// group, too many cases, or none.
     pub fn from_suite_on(suite: &Suite, nodes: &Nodes) -> Result<WorkPlan> {
         let world_size = nodes.ranks();
         let mut planner = Planner::default();
@@ -118,12 +118,12 @@ impl Planner {
         }
     }
 
-    /// What ranking a layout needs: its step where the ranks hold it, with more replicas where there are more ranks; else every
-    /// call of it by itself, in groups as large as there can be.
+    /// The cases for ranking a layout: its step if the ranks suffice, with more replicas on more ranks; else every
+    /// call of it separately, in the largest possible groups.
     fn add_ranking(&mut self, table: &LayoutTable, world_size: u32) -> Result<()> {
         let filled = LayoutTable { dp: None, ..table.clone() };
-        let holds = |layout: &Layout| table.dp.is_some_and(|dp| layout.degrees.dp >= dp);
-        if layout_on(&filled, world_size).is_ok_and(|layout| holds(&layout)) {
+        let fits = |layout: &Layout| table.dp.is_some_and(|dp| layout.degrees.dp >= dp);
+        if layout_on(&filled, world_size).is_ok_and(|layout| fits(&layout)) {
             for step in Step::all_of(&filled, world_size)? {
                 self.add_step(&step, &filled, &[Cadence::Streaming])?;
             }
@@ -137,12 +137,12 @@ impl Planner {
             for call in &ranked.calls {
                 for (group_size, bytes) in call.measured_as(world_size) {
                     let groups = self.use_named_groups(call.groups(group_size, world_size), || "apart".to_owned());
-                    let ways = Ways {
+                    let modes = MeasurementModes {
                         placements: &placements,
                         cadences: &[Cadence::Streaming],
                         variants: &[Variant::default()],
                     };
-                    self.add(Op { bytes_total: bytes, ..call.op() }, groups, None, ways, &table.place)?;
+                    self.add(Op { bytes_total: bytes, ..call.op() }, groups, None, modes, &table.place)?;
                 }
             }
             self.ranking = Some(ranked);
@@ -176,13 +176,13 @@ impl Planner {
                 overlap: op.overlap,
                 why: op.why.clone(),
             };
-            let ways = Ways { placements: &placements, cadences, variants: &[Variant::default()] };
-            self.add(op, groups, Some(use_), ways, &table.place)?;
+            let modes = MeasurementModes { placements: &placements, cadences, variants: &[Variant::default()] };
+            self.add(op, groups, Some(use_), modes, &table.place)?;
         }
         Ok(())
     }
 
-    /// Index of the groups, which are made once. Further ones of the same axis get a label.
+    /// Index of the groups, which are created once. Further ones of the same axis get a label.
     fn use_groups(&mut self, groups: Groups, layout: &Layout) -> usize {
         self.use_named_groups(groups, || layout.degrees.name().replace(" x ", "-").replace(' ', ""))
     }
@@ -206,7 +206,7 @@ impl Planner {
         let axis = sweep::axis_of(sweep);
         match axis {
             Axis::World => return self.add_sweep(sweep, Groups::world(nodes.ranks())),
-            // Of one rank nothing can be swept.
+            // A sweep needs more than one rank.
             Axis::Node if nodes.ranks_on_each() < 2 => return Ok(()),
             Axis::Node => return self.add_sweep(sweep, nodes.inside()),
             Axis::Nodes => {
@@ -237,7 +237,7 @@ impl Planner {
         sweep::refuse(cases > MOST_CASES as u64, &pairs.place, || {
             format!("with all pairs of {} the run has {cases} cases, more than {MOST_CASES}", players.len())
         })?;
-        for (label, groups) in meetings(&players, pairs.one_at_a_time) {
+        for (label, groups) in pair_rounds(&players, pairs.one_at_a_time) {
             self.groups.push(groups);
             self.labels.push(label.clone());
             let messages = (pairs.latency_bytes, pairs.bandwidth_bytes);
@@ -259,15 +259,15 @@ impl Planner {
             self.groups.len() - 1
         });
         let variants = sweep.variants.all();
-        let ways = Ways { placements: &sweep.placements, cadences: &sweep.cadences, variants: &variants };
-        ops.into_iter().try_for_each(|op| self.add(op, index, None, ways, &sweep.place))
+        let modes = MeasurementModes { placements: &sweep.placements, cadences: &sweep.cadences, variants: &variants };
+        ops.into_iter().try_for_each(|op| self.add(op, index, None, modes, &sweep.place))
     }
 
-    /// Adds the cases of an op. One that is there already is run once, and serves one use more.
-    fn add(&mut self, op: Op, groups: usize, use_: Option<Use>, ways: Ways, place: &Place) -> Result<()> {
-        for placement in placements_of(op.collective, ways.placements) {
-            for (&cadence, &variant) in ways.cadences.iter().flat_map(|c| ways.variants.iter().map(move |v| (c, v))) {
-                let variant = variant.settled(cadence == Cadence::Isolated);
+    /// Adds the cases of an op. An existing case is run once, and gets one more use.
+    fn add(&mut self, op: Op, groups: usize, use_: Option<Use>, modes: MeasurementModes, place: &Place) -> Result<()> {
+        for placement in placements_of(op.collective, modes.placements) {
+            for (&cadence, &variant) in modes.cadences.iter().flat_map(|c| modes.variants.iter().map(move |v| (c, v))) {
+                let variant = variant.resolved(cadence == Cadence::Isolated);
                 let groups_label = self.labels[groups].clone();
                 let uses = use_.iter().cloned().collect();
                 let case =
@@ -288,9 +288,9 @@ impl Planner {
     }
 }
 
-/// The ways in which each op of a table is measured.
+/// The modes in which each op of a table is measured.
 #[derive(Clone, Copy)]
-struct Ways<'a> {
+struct MeasurementModes<'a> {
     placements: &'a [Placement],
     cadences: &'a [Cadence],
     variants: &'a [Variant],
@@ -307,7 +307,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     once
 }
 
-/// The wanted placements that the collective offers; all that it offers where none was wanted of it.
+/// The wanted placements that the collective supports; all that it supports if none was wanted.
 fn placements_of(collective: Collective, wanted: &[Placement]) -> Vec<Placement> {
     let offered = collective.placements();
     let both: Vec<_> = offered.iter().copied().filter(|placement| wanted.contains(placement)).collect();

@@ -1,4 +1,4 @@
-//! What a plan promises: which cases a suite comes to on so many ranks, and what is refused.
+//! Properties of plans: the cases of a suite on a number of ranks, and what is refused.
 
 use super::*;
 use crate::workload::Style;
@@ -11,7 +11,7 @@ fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("suites").join(file)
 }
 
-/// A suite that lies beside the shipped ones, so that it finds their models.
+/// A suite in the folder of the shipped ones, so that it finds their models.
 fn suite(text: &str) -> Suite {
     Suite::parse(&shipped("test.toml"), text).unwrap()
 }
@@ -64,7 +64,7 @@ fn degrees_that_do_not_fit_are_refused_with_the_nearest_that_do() {
 }
 
 #[test]
-fn layouts_that_want_different_groups_of_one_axis_get_cases_of_their_own() {
+fn layouts_with_different_groups_of_one_axis_get_separate_cases() {
     let text = "[model]\npreset = 'llama-2-7b'\n[training]\nsequence = 512\nmicro_batches = 2\n[[layout]]\ntp = 2\n[[layout]]\ntp = 4\nstyles = ['tensor']\n";
     let plan = WorkPlan::from_suite(&suite(text), 8).unwrap();
     assert_eq!(plan.layout.as_deref(), Some("tp 2 x dp 4; tp 4 x dp 2"));
@@ -75,7 +75,7 @@ fn layouts_that_want_different_groups_of_one_axis_get_cases_of_their_own() {
 }
 
 #[test]
-fn a_call_that_serves_two_steps_is_measured_once_and_knows_both() {
+fn a_call_shared_by_two_steps_is_measured_once_and_lists_both() {
     let text = "[model]\npreset = 'llama-2-7b'\n[training]\nsequence = 512\nmicro_batches = 2\n[[layout]]\ntp = 2\n[[layout]]\ntp = 2\npp = 4\nstyles = ['tensor']\n";
     let plan = WorkPlan::from_suite(&suite(text), 8).unwrap();
     let tensor = plan.cases.iter().find(|case| case.op.style == Style::Tensor).unwrap();
@@ -94,7 +94,7 @@ fn the_ops_of_llama_3_8b_under_tp_2_and_pp_2() {
 }
 
 #[test]
-fn what_a_suite_leaves_out_of_the_model_is_in_its_name() {
+fn a_reduced_model_of_a_suite_is_named_as_such() {
     let text =
         "[model]\npreset = 'llama-3-8b'\nlayers = 2\n[training]\nsequence = 512\nmicro_batches = 2\n[layout]\ntp = 2\n";
     let plan = WorkPlan::from_suite(&suite(text), 4).unwrap();
@@ -171,7 +171,7 @@ fn the_examples_of_the_readme_make_a_suite() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_numbers_are_written_there_is_a_plan_or_a_message(
+    fn any_numbers_give_a_plan_or_an_error_message(
         degrees in proptest::collection::vec((0u32..4).prop_map(|bits| 1u64 << bits), 4),
         numbers in proptest::collection::vec((0u32..63).prop_map(|bits| 1u64 << bits), 4),
         sequence in 1u64..5000,

@@ -1,5 +1,5 @@
-//! The curves of a plan: cases that differ in their size only, and further cases of the same curve. Which size comes next is not
-//! decided here.
+//! The curves of a plan: cases that differ only in size, and further cases of the same curve. The next size is chosen
+//! elsewhere.
 
 use super::{Case, Style, WorkPlan};
 use crate::geometry::Splits;

@@ -1,4 +1,4 @@
-//! One call at one size with one placement and one cadence: the unit that is measured, and the steps that it serves.
+//! One call at one size with one placement and one cadence: the unit of measurement, and the steps that use it.
 
 use super::when::{Overlap, When};
 use super::{Op, Style};
@@ -15,17 +15,17 @@ pub struct Case {
     pub op: Op,
     /// Index of the groups in the plan.
     pub groups: usize,
-    /// Tells these groups from others of the same axis in the plan; empty for the first.
+    /// Distinguishes these groups from others of the same axis in the plan; empty for the first.
     pub groups_label: String,
     /// Whether the result replaces the input.
     pub placement: Placement,
     /// What is timed.
     pub cadence: Cadence,
-    /// How it is handed over.
+    /// How it is submitted.
     pub variant: Variant,
-    /// What the call is for: the steps of the plan that perform it. Empty for sweeps.
+    /// The steps of the plan that perform the call. Empty for sweeps.
     pub uses: Vec<Use>,
-    /// Index in the plan of the same case on all groups at once, where one group is at work alone here.
+    /// Index in the plan of the same case on all groups at once, if this case runs on one group alone.
     pub solo_of: Option<usize>,
 }
 
@@ -34,22 +34,22 @@ pub struct Case {
 pub struct Use {
     /// Index of the step in the plan.
     pub step: usize,
-    /// Who asks for it there.
+    /// The style that issues the call.
     pub style: Style,
-    /// How often and where in the step.
+    /// Position and number in the step.
     pub when: When,
     /// Calls in a step on the rank that the axis loads most.
     pub count_per_step: u64,
-    /// What that rank sends in a step.
+    /// Bytes that that rank sends in a step.
     pub wire_bytes_per_step: Bytes,
     /// Whether anything useful is done meanwhile.
     pub overlap: Overlap,
-    /// Where the bytes come from.
+    /// Formula of the bytes.
     pub why: String,
 }
 
 impl Case {
-    /// The name, built from the parts so that it cannot lie; unique within a run.
+    /// The name, built from the parts so that it is always consistent; unique within a run.
     ///
     /// `tp/all_reduce/sum/bfloat16/67108864/in-place/streaming`
     pub fn name(&self) -> String {

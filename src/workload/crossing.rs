@@ -1,9 +1,10 @@
-//! At how many tokens of a replica the order of two parallelisms turns round.
+//! The number of tokens of a replica at which the order of two parallelisms changes.
 //!
-//! Calls that come in every micro-batch grow with the tokens T of a replica in a step, calls that come once in a step do not. With
-//! a1, a0 what a parallelism spends on the one and on the other in a step of T_d tokens, it spends a0 + a1 T/T_d at T; two of them
-//! are equal at T* = T_d (b0 - a0)/(a1 - b1). Where only the one comes in every micro-batch and only the other once, that is
-//! T_d b0/a1. Exact for as long as only the number of micro-batches changes. A crossing below one micro-batch is none.
+//! The time of calls in every micro-batch grows with the tokens T of a replica in a step, that of calls once per step
+//! does not. If a parallelism spends a1 and a0 on them in a step of T_d tokens, it spends a0 + a1 T/T_d at T; two of
+//! them are equal at T* = T_d (b0 - a0)/(a1 - b1). If one has only calls in every micro-batch and the other only calls
+//! once per step, that is T_d b0/a1. Exact as long as only the number of micro-batches changes. A crossing below one
+//! micro-batch is ignored.
 
 use super::Family;
 use crate::stats::Span;
@@ -11,31 +12,31 @@ use crate::stats::Span;
 /// Where two lines cross.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Crossing {
-    /// At so many tokens; above it the named one is the larger.
+    /// At this many tokens; above it the named one is the larger.
     At {
         /// Tokens of a replica in a step.
         tokens: Span,
         /// The larger above it.
         larger_above: Family,
     },
-    /// Nowhere from one micro-batch on: the named one is the larger whatever the tokens.
+    /// Nowhere from one micro-batch on: the named one is the larger for any number of tokens.
     Never(Family),
-    /// Both are equal, or nothing is known of one of them.
+    /// Both are equal, or one of them is unknown.
     Unknown,
 }
 
-/// What a parallelism spends in a step, in bytes or seconds.
+/// Cost of a parallelism in a step, in bytes or seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spending {
     /// Which.
     pub family: Family,
-    /// On calls that come in every micro-batch.
+    /// Time of calls in every micro-batch.
     pub every_micro_batch: Span,
-    /// On calls that come once in a step, or a few times.
+    /// Time of calls once in a step, or a few times.
     pub once: Span,
 }
 
-/// Where two parallelisms are equal, from a step of so many tokens.
+/// The crossing of two parallelisms, from a step of this many tokens.
 pub fn crossing(a: &Spending, b: &Spending, tokens: u64, tokens_per_micro_batch: u64) -> Crossing {
     let (a1, b1) = (a.every_micro_batch, b.every_micro_batch);
     let (steeper, slope, head_start) = match a1.middle >= b1.middle {
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_cross_where_they_were_worked_out_to() {
+    fn lines_cross_where_computed_by_hand() {
         let tensor = |slope| spending(Family::Tensor, slope, 0.0);
         let data = |once| spending(Family::Data, 0.0, once);
         let at = |tokens, larger_above| Crossing::At { tokens: Span::exact(tokens), larger_above };

@@ -1,11 +1,11 @@
-//! What a plan will cost, said before it runs.
+//! Estimated run time of a plan, reported before it runs.
 
 use super::replay::ReplayProgram;
 use super::{Case, Op, WorkPlan};
 use crate::config::RunSettings;
 use crate::units::{Bytes, Seconds};
 
-/// Time beside sampling that a case takes in each replicate: buffers, checks, warm-up, agreement.
+/// Time of a case in each replicate apart from sampling: buffers, checks, warm-up, agreement.
 const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
 /// Cautious figures of host memory, for runs whose number of iterations is fixed.
 const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
@@ -17,20 +17,20 @@ impl WorkPlan {
         self.cases.iter().map(|case| case.op.bytes_total).max().unwrap_or_default()
     }
 
-    /// About how long the run takes at most: where the stop rule decides, every case spends its whole budget; where the
-    /// number of iterations is fixed, it is a guess from cautious figures of host memory; a budget for all cases is spent whole.
+    /// Estimated upper bound of the run time. With the stop rule every case uses its whole budget; with a fixed number
+    /// of iterations it is a guess from cautious figures of host memory; a budget for all cases is used completely.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
         settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings))
     }
 
-    /// The same of some cases, which need not be in the plan.
+    /// The same for some cases, which need not be in the plan.
     pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
         let replicate: f64 = cases.iter().map(|case| estimated_case_seconds(case, settings).0).sum();
         Seconds(replicate * f64::from(settings.replicates))
     }
 }
 
-/// About how long a case takes at most in one replicate.
+/// Estimated upper bound of the time of a case in one replicate.
 pub fn estimated_case_seconds(case: &Case, settings: &RunSettings) -> Seconds {
     let sampling = match settings.at(case.op.bytes_total).fixed_iterations {
         Some(iterations) => f64::from(iterations) * cautious_seconds(case),
@@ -39,7 +39,7 @@ pub fn estimated_case_seconds(case: &Case, settings: &RunSettings) -> Seconds {
     Seconds(sampling + SECONDS_BESIDE_SAMPLING)
 }
 
-/// About how long a rank takes at most to carry a program out so often: what it computes, and every call by itself.
+/// Estimated upper bound of the time of a rank for repeated replays of a program: its computing, and every call alone.
 pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Seconds {
     let starts = program.starts_per_op();
     let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds_of(op)).sum();

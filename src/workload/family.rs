@@ -23,8 +23,8 @@ impl Family {
     /// The rule of thumb that is checked: TP > DP > PP.
     pub const RULE: [Family; 3] = [Family::Tensor, Family::Data, Family::Pipeline];
 
-    /// The family of an axis. Axes that several families share (all ranks, a whole replica), and the ends of the pipeline, which
-    /// tie an embedding, belong to none.
+    /// The family of an axis. Axes shared by several families (all ranks, a whole replica), and the ends of the
+    /// pipeline, which tie an embedding, have none.
     pub fn of(axis: Axis) -> Option<Family> {
         match axis {
             Axis::Tp | Axis::Etp => Some(Family::Tensor),
@@ -36,7 +36,7 @@ impl Family {
         }
     }
 
-    /// As the rule writes it.
+    /// In the notation of the rule.
     pub fn name(self) -> &'static str {
         match self {
             Family::Tensor => "TP",
@@ -48,12 +48,12 @@ impl Family {
     }
 }
 
-/// By what parallelisms are ranked.
+/// Measures by which parallelisms are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Size arguments of all calls.
     PayloadBytes,
-    /// What a rank sends.
+    /// Bytes that a rank sends.
     WireBytes,
     /// Time of all calls.
     Time,

@@ -27,10 +27,10 @@ pub struct Interference {
 }
 
 impl Interference {
-    /// The largest call of each of two axes of a step, by what one call sends.
+    /// The largest call of each of two axes of a step, by the bytes of one call.
     ///
     /// # Errors
-    /// Usage errors where both axes are the same, where one has no call in the step, and where it leaves ranks without a group.
+    /// Usage errors if both axes are the same, if one has no call in the step, and if it leaves ranks without a group.
     pub fn of(step: &Step, step_index: u32, axes: [Axis; 2], wanted: impl Fn(Style) -> bool) -> Result<Interference> {
         let place = format!("--interfere {},{}", axes[0], axes[1]);
         if axes[0] == axes[1] {
@@ -51,8 +51,8 @@ impl Interference {
         Ok(Interference { step: step_index, ops, groups, geometries })
     }
 
-    /// How many calls of the other are started so that alone they would take as long as one of `timed`; less where they would
-    /// take too much memory.
+    /// Number of calls of the other axis that together take as long as one of `timed`; fewer if they would need too
+    /// much memory.
     pub fn calls_beside(&self, timed: usize, alone_nanoseconds: [u64; 2]) -> u32 {
         let other = 1 - timed;
         let wanted = alone_nanoseconds[timed].div_ceil(alone_nanoseconds[other].max(1));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_cannot_meet_are_refused() {
+    fn axes_that_cannot_overlap_are_refused() {
         for (axes, expected) in [
             ([Axis::Tp, Axis::Tp], "--interfere tp,tp: both are the same axis"),
             ([Axis::Tp, Axis::Pp], "--interfere tp,pp: pp has no call in this step (tp 2 x dp 2); accepted: two of dp"),

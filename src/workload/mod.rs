@@ -34,4 +34,4 @@ pub use pairs::{PairsRequest, rounds};
 pub use plan::{StepFacts, WorkPlan};
 pub use products::ProductShape;
 pub use ranking::{RankedCall, RankedStep, size_on};
-pub use reducible::of_nccl_alone;
+pub use reducible::nccl_only_reason;

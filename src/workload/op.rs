@@ -69,7 +69,7 @@ impl Style {
     }
 }
 
-/// One communication call: what, how much, in which groups, how often and why.
+/// One communication call: collective, size, groups, number and formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     /// The style that performs it.
@@ -80,7 +80,7 @@ pub struct Op {
     pub collective: Collective,
     /// Type of the elements.
     pub element: ElementType,
-    /// How elements are combined, where the collective reduces.
+    /// How elements are combined, if the collective reduces.
     pub reduce_op: Option<ReduceOp>,
     /// Rank within the group that is special, where the collective has one.
     pub root: u32,
@@ -88,7 +88,7 @@ pub struct Op {
     pub bytes_total: Bytes,
     /// How the vector forms divide their elements.
     pub splits: Splits,
-    /// How often in a step, and where in it.
+    /// Number and position in a step.
     pub when: When,
     /// Whether anything useful is done meanwhile.
     pub overlap: Overlap,

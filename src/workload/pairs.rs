@@ -1,6 +1,6 @@
-//! All pairs of ranks: who meets whom in which round, and the cases of every round.
+//! All pairs of ranks: the pairs of each round, and the cases of every round.
 //!
-//! What the rounds find out is put together in `report`.
+//! `report` combines the results of the rounds.
 
 use super::build::MOST_CASES;
 use super::{Case, Op, Style, WorkPlan};
@@ -52,7 +52,7 @@ impl WorkPlan {
         }
         let mut plan = WorkPlan::default();
         let alone: Vec<Vec<u32>> = (0..world_size).step_by(stride as usize).map(|rank| vec![rank]).collect();
-        for (label, groups) in meetings(&alone, request.one_at_a_time) {
+        for (label, groups) in pair_rounds(&alone, request.one_at_a_time) {
             plan.groups.push(groups);
             let messages = (request.latency_bytes, request.bandwidth_bytes);
             plan.cases.extend(cases_of_a_round(plan.groups.len() - 1, &label, messages));
@@ -61,25 +61,25 @@ impl WorkPlan {
     }
 }
 
-/// Cases that all pairs of so many make.
+/// Number of cases for all pairs of this many players.
 pub(super) fn cases_of(players: usize, one_at_a_time: bool) -> u64 {
     let count = players as u64;
-    let meetings =
-        if one_at_a_time { count * count.saturating_sub(1) / 2 } else { count.saturating_sub(1) + count % 2 };
-    meetings.saturating_mul(CASES_OF_A_ROUND as u64)
+    let rounds = if one_at_a_time { count * count.saturating_sub(1) / 2 } else { count.saturating_sub(1) + count % 2 };
+    rounds.saturating_mul(CASES_OF_A_ROUND as u64)
 }
 
-/// The rounds in which every two of `players` meet, each with its label: the first rank of one with the first of the other, the
-/// second with the second, and so on as far as both have ranks. One pair of players after the other where that is requested.
-pub(super) fn meetings(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(String, Groups)> {
+/// The rounds that cover every pair of `players`, each with its label. In a pair the first rank of one player is
+/// paired with the first of the other, the second with the second, and so on as far as both have ranks. One pair of
+/// players after the other if requested.
+pub(super) fn pair_rounds(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(String, Groups)> {
     let pairs = |[one, other]: &[usize; 2]| -> Vec<Vec<u32>> {
         players[*one].iter().zip(&players[*other]).map(|(a, b)| vec![*a, *b]).collect()
     };
     let mut found = Vec::new();
     for (number, round) in rounds(players.len()).iter().enumerate() {
         if one_at_a_time {
-            for meeting in round {
-                let groups = pairs(meeting);
+            for pair in round {
+                let groups = pairs(pair);
                 let label = groups.first().map_or_else(String::new, |pair| format!("{}-{}", pair[0], pair[1]));
                 found.push((label, Groups { axis: Axis::Pair, groups }));
             }
@@ -126,29 +126,30 @@ fn check_messages(request: &PairsRequest) -> Result<()> {
     Ok(())
 }
 
-/// The rounds of a tournament of `players`: everybody meets everybody once, and nobody has two meetings in a round. An even
-/// number takes one round less than players; with an odd one there are as many, and in each another one stands aside.
+/// The rounds of a round-robin tournament of `players`: every pair occurs once, and no player twice in a round. An
+/// even number needs one round less than players; with an odd number there are as many rounds, and one player is idle
+/// in each.
 ///
-/// The circle method (E. Lucas, "Les jeux de demoiselles", Récréations mathématiques II, 1883): the last player stays, the others
-/// move on by one place round a circle; those opposite each other meet.
+/// The circle method (E. Lucas, "Les jeux de demoiselles", Récréations mathématiques II, 1883): the last player stays
+/// in place, the others move by one place round a circle; opposite players form a pair.
 pub fn rounds(players: usize) -> Vec<Vec<[usize; 2]>> {
     if players < 2 {
         return Vec::new();
     }
-    // An odd number is completed by one who is not there; whoever meets him stands aside.
+    // An odd number is completed by a dummy player; its partner is idle.
     let even = players + players % 2;
     let circle = even - 1;
-    let meetings_of = |round: usize| {
+    let pairs_of = |round: usize| {
         let opposite = (1..even / 2).map(move |step| [(round + step) % circle, (round + circle - step) % circle]);
-        let mut meetings: Vec<[usize; 2]> = std::iter::once([round, circle])
+        let mut pairs: Vec<[usize; 2]> = std::iter::once([round, circle])
             .chain(opposite)
             .map(|[a, b]| [a.min(b), a.max(b)])
             .filter(|[_, later]| *later < players)
             .collect();
-        meetings.sort_unstable();
-        meetings
+        pairs.sort_unstable();
+        pairs
     };
-    (0..circle).map(meetings_of).collect()
+    (0..circle).map(pairs_of).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Every pair once, nobody twice in a round, and the cases of the rounds.
+//! Every pair once, no rank twice in a round, and the cases of the rounds.
 
 use super::*;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ fn refusal(request: &PairsRequest, ranks: u32) -> String {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_flag() {
+fn invalid_requests_are_refused_with_the_flag() {
     assert_eq!(refusal(&request(), 1), "a pair needs two ranks; this launch has 1");
     let wide = PairsRequest { rank_stride: 4, ..request() };
     assert_eq!(refusal(&wide, 4), "--rank-stride 4 leaves one of 4 ranks; a pair needs two");
@@ -34,7 +34,7 @@ fn what_makes_no_sense_is_refused_with_the_flag() {
 }
 
 #[test]
-fn every_pair_meets_exactly_once_and_nobody_twice_in_a_round() {
+fn every_pair_is_measured_once_and_no_rank_twice_in_a_round() {
     for players in 2..=65 {
         let rounds = rounds(players);
         assert_eq!(rounds.len(), if players % 2 == 0 { players - 1 } else { players }, "{players}");

@@ -1,4 +1,4 @@
-//! All that a run will do: the groups of every axis in use, the cases on them, and the steps that the cases belong to.
+//! Everything that a run will do: the groups of every axis in use, the cases on them, and the steps of the cases.
 
 use super::step::Step;
 use super::{Case, ProductShape, RankedStep};
@@ -13,9 +13,9 @@ pub struct WorkPlan {
     pub groups: Vec<Groups>,
     /// Every case, in the order in which it is shown. Names are unique.
     pub cases: Vec<Case>,
-    /// The steps that cases belong to.
+    /// The steps that use the cases.
     pub steps: Vec<StepFacts>,
-    /// The step whose parallelisms are to be ranked, where the ranks do not hold its layout.
+    /// The step whose parallelisms are ranked, if the ranks are too few for its layout.
     pub ranking: Option<RankedStep>,
     /// Matrix products that every rank computes for itself.
     pub products: Vec<ProductShape>,

@@ -30,7 +30,7 @@ pub(super) fn of(tables: &[ComputeTable]) -> Result<Vec<ProductShape>> {
         for (element, tp, micro_batch) in choices(table) {
             let tokens = micro_batch.checked_mul(table.sequence).ok_or_else(|| too_large(&table.model))?;
             for (layer, m, n, k) in linears(&table.model, tp, tokens) {
-                // Whoever asks how large the matrices are may multiply these.
+                // Callers that compute the size of the matrices multiply these.
                 let elements = [(m, n), (n, k), (m, k)].map(|(a, b)| a.checked_mul(b)?.checked_mul(8));
                 if elements.contains(&None) {
                     return Err(too_large(&table.model));
@@ -66,7 +66,8 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
     let mut linears = Vec::new();
     match &model.latent_attention {
         None => {
-            // A rank has at least one head of keys and values: fewer than ranks are held several times.
+            // A rank has at least one head of keys and values: if there are fewer heads than ranks, several ranks have
+            // copies.
             let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
             linears.push(("qkv", tokens, heads * model.head_dimension + keys_and_values, h));
             linears.push(("attention output", tokens, h, heads * model.head_dimension));
@@ -74,13 +75,13 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
         Some(latent) => linears.extend(latent_linears(latent, h, heads, model.head_dimension, tokens)),
     }
     let gate_and_up = if model.family.gated() { 2 } else { 1 };
-    // Layers of a kind are alike; the first of each kind stands for them.
+    // Layers of a kind are equal; the first of each kind represents them.
     if (0..model.layers).any(|layer| !model.has_experts_in(layer)) {
         linears.push(("mlp up", tokens, gate_and_up * model.feed_forward / t, h));
         linears.push(("mlp down", tokens, h, model.feed_forward / t));
     }
     if let Some(mixture) = &model.mixture {
-        // Evenly routed over all experts, as ranks that hold one each see it.
+        // Evenly routed over all experts, as on ranks with one expert each.
         let each = (tokens * mixture.experts_per_token).div_ceil(mixture.experts);
         let width = (mixture.expert_feed_forward / t).max(1);
         linears.push(("expert up", each, gate_and_up * width, h));

@@ -1,5 +1,5 @@
-//! A step whose parallelisms are ranked although the ranks at hand do not hold its layout: its calls as data, and how each is
-//! measured by itself in groups that the ranks do hold.
+//! A step whose parallelisms are ranked although the available ranks are too few for its layout: its calls as data,
+//! and how each is measured separately in groups that fit the ranks.
 
 use super::step::Step;
 use super::when::{Moment, Overlap, When};
@@ -13,7 +13,7 @@ use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many times smaller than the group of a call the group may be in which it is measured.
+/// Maximum ratio between the group of a call and the smaller group in which it is measured.
 const FARTHEST: u32 = 2;
 
 /// A step and its calls.
@@ -55,7 +55,8 @@ pub struct RankedCall {
 }
 
 impl RankedStep {
-    /// The calls of the wanted styles on axes of one parallelism; small calls of the whole model belong to none.
+    /// The calls of the wanted styles on axes of one parallelism; small calls of the whole model belong to no
+    /// parallelism.
     ///
     /// # Errors
     /// As [`Step::ops`].
@@ -84,7 +85,7 @@ impl RankedCall {
         }
     }
 
-    /// The call as an op of a step. Where in the step it stands is no longer known, only how often it comes.
+    /// The call as an op of a step. Its position in the step is no longer known, only its number.
     pub fn op(&self) -> Op {
         let overlap = if self.exposed { Overlap::Exposed } else { Overlap::Backward };
         Op {
@@ -102,9 +103,9 @@ impl RankedCall {
         }
     }
 
-    /// As what it is measured on so many ranks: ranks of a group and bytes. Itself, where groups of its size divide the ranks; else in
-    /// the largest groups that do, with the chunks of a ring and with the buffer as it is, between which the answer lies
-    /// ([`size_on`]). Nothing where that is too far off.
+    /// The group sizes and bytes at which it is measured on this many ranks. Unchanged, if groups of its size divide
+    /// the ranks; else in the largest groups that do, once with the chunks of a ring and once with the buffer
+    /// unchanged; the true time is between the two ([`size_on`]). Empty if that is too far off.
     pub fn measured_as(&self, ranks: u32) -> Vec<(u32, Bytes)> {
         if ranks.is_multiple_of(self.group_size) {
             return vec![(self.group_size, self.bytes_total)];
@@ -123,7 +124,8 @@ impl RankedCall {
         }
     }
 
-    /// Groups of so many ranks that divide all ranks, with neighbours as far apart as in the layout, or as far as the ranks allow.
+    /// Groups of this many ranks that divide all ranks, with neighbours as far apart as in the layout, or as far as
+    /// the ranks allow.
     pub fn groups(&self, group_size: u32, ranks: u32) -> Groups {
         let size = group_size.max(1);
         let fits = |stride: &u32| ranks.is_multiple_of(size * stride);

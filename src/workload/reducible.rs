@@ -6,7 +6,7 @@ use crate::element::ElementType;
 use crate::error::{Error, Result};
 
 /// Why only NCCL carries an op out; none where others do too.
-pub fn of_nccl_alone(op: &Op) -> Option<String> {
+pub fn nccl_only_reason(op: &Op) -> Option<String> {
     if !op.collective.reduces() {
         return None;
     }
@@ -29,12 +29,12 @@ pub fn of_nccl_alone(op: &Op) -> Option<String> {
 }
 
 impl WorkPlan {
-    /// Refuses a plan of which another backend than NCCL could carry nothing out.
+    /// Refuses a plan if no case of it can run on any other backend than NCCL.
     ///
     /// # Errors
-    /// A usage error that says what is NCCL's alone.
-    pub fn refuse_what_is_of_nccl_alone(&self) -> Result<()> {
-        let mut reasons = self.cases.iter().map(|case| of_nccl_alone(&case.op));
+    /// A usage error that names the feature only NCCL has.
+    pub fn ensure_portable(&self) -> Result<()> {
+        let mut reasons = self.cases.iter().map(|case| nccl_only_reason(&case.op));
         match reasons.next().flatten() {
             Some(first) if self.products.is_empty() && reasons.all(|reason| reason.is_some()) => {
                 Err(Error::usage(first))
@@ -51,7 +51,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_plan_that_nothing_but_nccl_could_carry_out_is_refused_elsewhere_and_one_in_part_is_not() {
+    fn a_plan_that_only_nccl_can_run_is_refused_by_other_backends_unless_a_part_runs() {
         for (sweep, words) in [
             (
                 "collectives = 'all_reduce'\nelement_types = 'fp8_e4m3'",
@@ -62,7 +62,7 @@ mod tests {
             ("collectives = 'all_reduce'\nreduce_ops = ['sum', 'mulsum']", None),
         ] {
             let suite = Suite::parse(Path::new("test.toml"), &format!("[[sweep]]\nbytes = '1KiB'\n{sweep}\n")).unwrap();
-            let refused = WorkPlan::from_suite(&suite, 4).unwrap().refuse_what_is_of_nccl_alone();
+            let refused = WorkPlan::from_suite(&suite, 4).unwrap().ensure_portable();
             match words {
                 None => assert!(refused.is_ok(), "{sweep}"),
                 Some(words) => {

@@ -1,19 +1,19 @@
-//! One group alone beside all groups at once: the cases from which contention between the groups of an axis follows.
+//! One group alone compared with all groups at once: cases that show contention between the groups of an axis.
 
 use super::build::MOST_CASES;
 use super::{Case, WorkPlan};
 use crate::error::{Error, Result};
 use crate::layout::Groups;
 
-/// What tells the groups of these cases from the whole axis.
+/// Label that distinguishes the groups of these cases from the whole axis.
 const LABEL: &str = "solo";
 
 impl WorkPlan {
-    /// The same plan, and for every axis of several groups each of its cases once more on the first group alone, while the
-    /// ranks of the others stand aside.
+    /// The same plan with one addition: for every axis of several groups each of its cases once more on the first
+    /// group alone, with the ranks of the others idle.
     ///
     /// # Errors
-    /// Where no axis has several groups, and where the cases become too many.
+    /// If no axis has several groups, or if there are too many cases.
     pub fn with_solo(mut self) -> Result<WorkPlan> {
         let alone: Vec<Option<usize>> = (0..self.groups.len()).map(|index| self.add_solo_groups(index)).collect();
         for index in 0..self.cases.len() {

@@ -26,7 +26,7 @@ pub(super) fn ops(sweep: &Sweep, ranks: u32, most: usize) -> Result<Vec<Op>> {
         let roots = if collective.has_root() { roots_of(sweep, ranks) } else { vec![0] };
         let splits = if collective.has_splits() { sweep.splits.clone() } else { vec![Splits::Equal] };
         let sizes = if collective == Collective::Barrier { vec![Bytes(0)] } else { sweep.bytes.clone() };
-        // A barrier has no elements; one type stands for all.
+        // A barrier has no elements, so one type suffices.
         let elements = if collective == Collective::Barrier { &sweep.element_types[..1] } else { &sweep.element_types };
         let combinations = [elements.len(), reduce_ops.len(), roots.len(), splits.len(), sizes.len()];
         let count = combinations.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
@@ -54,7 +54,7 @@ pub(super) fn ops(sweep: &Sweep, ranks: u32, most: usize) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// A usage error at a place where a condition holds.
+/// A usage error at a place if a condition is true.
 pub(super) fn refuse(condition: bool, place: &Place, problem: impl FnOnce() -> String) -> Result<()> {
     if condition { Err(place.wrong(problem())) } else { Ok(()) }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_multiply_only_where_they_mean_something() {
+    fn lists_multiply_only_where_they_apply() {
         for (collective, expected) in [
             (Collective::AllGather, 2 * 2),
             (Collective::AllReduce, 2 * 2 * 2),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_group_is_refused() {
+    fn sweeps_that_do_not_fit_the_group_are_refused() {
         let mut rooted = sweep(&[Collective::Broadcast]);
         rooted.roots = Roots::These(vec![0, 4]);
         let message = ops(&rooted, 4, 1000).unwrap_err().to_string();

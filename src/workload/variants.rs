@@ -1,4 +1,4 @@
-//! A whole plan in several variants: flags that hold for every case of a launch.
+//! A whole plan in several variants, from flags that apply to every case of a launch.
 
 use super::build::MOST_CASES;
 use super::{Case, WorkPlan};
@@ -10,7 +10,7 @@ impl WorkPlan {
     /// The same plan with every case once in each variant.
     ///
     /// # Errors
-    /// Usage errors: where a suite varies the same thing itself, and where the cases become too many.
+    /// Usage errors: if a suite varies the same property itself, and if there are too many cases.
     pub fn in_variants(mut self, variants: &Variants) -> Result<WorkPlan> {
         let named = variants.named();
         let varies = |what: &str| self.cases.iter().any(|case| case.variant.labels().contains_key(what));
@@ -28,7 +28,7 @@ impl WorkPlan {
         }
         let each = all.len();
         let varied = |(number, variant): (usize, &Variant), case: &Case| Case {
-            variant: combined(case.variant, *variant).settled(case.cadence == Cadence::Isolated),
+            variant: combined(case.variant, *variant).resolved(case.cadence == Cadence::Isolated),
             solo_of: case.solo_of.map(|index| index * each + number),
             ..case.clone()
         };
@@ -39,7 +39,7 @@ impl WorkPlan {
     }
 }
 
-/// What a suite says of a case, and the flags of the rest.
+/// The variant of a case: the settings of the suite, and the flags for the rest.
 fn combined(of_suite: Variant, of_flags: Variant) -> Variant {
     let usual = Variant::default();
     Variant {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_suite_cannot_mean_is_refused_with_its_place() {
+    fn contradictory_suite_settings_are_refused_with_their_place() {
         for (more, words) in [
             ("buffers = 'pinned'", "test.toml:5: sweep[0].buffers"),
             ("submit = ['graph:5000']", "graph:CALLS with 1 to 1024"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_a_suite_and_of_flags_multiply_and_every_case_has_a_name_of_its_own() {
+    fn lists_of_a_suite_and_of_flags_multiply_and_case_names_are_unique() {
         let usual = plan("").unwrap();
         assert_eq!(usual.clone().in_variants(&Variants::default()).unwrap(), usual);
         let varied = plan("submit = ['stream', 'graph']\naggregate = [1, 8]\nmax_ctas = ['any', 2]").unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_alone_is_held_against_all_groups_in_the_same_variant() {
+    fn a_single_group_is_compared_with_all_groups_in_the_same_variant() {
         let text = "[model]\npreset = 'llama-2-7b'\nlayers = 4\n[training]\nsequence = 512\nmicro_batches = 2\n[layout]\ntp = 2\n";
         let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
         let plan = WorkPlan::from_suite(&Suite::parse(&suites, text).unwrap(), 4).unwrap().with_solo().unwrap();

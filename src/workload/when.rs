@@ -1,6 +1,6 @@
-//! Where in a step a call stands, how often it comes, and whether anything useful is done meanwhile.
+//! The position of a call in a step, how often it occurs, and whether it is overlapped.
 //!
-//! Counts and the replay of a step are both made from this, so that they cannot disagree.
+//! Counts and the replay of a step are both derived from this, so that they agree.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub enum When {
 }
 
 impl When {
-    /// Calls in each layer in which it comes.
+    /// Calls in each layer of its kind.
     pub fn count_per_layer(&self) -> Option<u64> {
         match self {
             When::Layer { calls_per_layer, .. } => Some(*calls_per_layer),
@@ -110,7 +110,7 @@ impl When {
         }
     }
 
-    /// Calls in a micro-batch, where it comes in every one.
+    /// Calls in a micro-batch, if it occurs in every one.
     pub fn count_per_micro_batch(&self) -> Option<u64> {
         match self {
             When::Layer { calls_per_layer, layers, .. } => calls_per_layer.checked_mul(*layers),
@@ -119,7 +119,7 @@ impl When {
         }
     }
 
-    /// Calls in a step of so many micro-batches; `None` outside of steps, and where the number passes 64 bits.
+    /// Calls in a step of this many micro-batches; `None` outside of steps, and if the number passes 64 bits.
     pub fn count_per_step(&self, micro_batches: u64) -> Option<u64> {
         match self {
             When::Outside => None,
@@ -156,12 +156,12 @@ pub enum Overlap {
 }
 
 impl Overlap {
-    /// True where everybody waits.
+    /// True if the ranks wait for it.
     pub fn is_exposed(self) -> bool {
         self == Overlap::Exposed
     }
 
-    /// What hides it, in words; `exposed` where nothing does.
+    /// The computing that hides it, in words; `exposed` if none does.
     pub fn name(self) -> &'static str {
         match self {
             Overlap::Exposed => "exposed",

@@ -8,8 +8,8 @@ use super::Op;
 use crate::collective::Collective;
 
 impl Op {
-    /// Bytes that one rank of a group of `ranks` sends in `count` calls: the busiest rank where they differ. `None` where the
-    /// number passes 64 bits.
+    /// Bytes that one rank of a group of `ranks` sends in `count` calls: the busiest rank if they differ. `None` if
+    /// the number passes 64 bits.
     pub fn wire_bytes(&self, ranks: u32, count: u64) -> Option<u64> {
         use Collective::*;
         let n = u128::from(ranks.max(1));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uneven_exchange_counts_the_busiest_rank_without_what_it_keeps() {
+    fn an_uneven_exchange_counts_the_busiest_rank_without_its_own_part() {
         let given = |weights: &[u64]| Op {
             splits: Splits::Given(weights.to_vec()),
             ..Op::new(Style::Sweep, Axis::World, Collective::AllToAllV, ElementType::Int8, 1000)

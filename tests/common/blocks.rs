@@ -40,7 +40,7 @@ pub enum How {
     Other(String),
 }
 
-/// A block of a page that holds commands.
+/// A block of commands in a page.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The page, from the root of the repository.
@@ -53,11 +53,11 @@ pub struct Block {
     pub commands: Vec<String>,
 }
 
-/// What the comment above a block says.
+/// Content of the comment above a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub how: How,
-    /// Exit codes of the commands in their order; the last one holds for the rest, and 0 without any.
+    /// Exit codes of the commands in their order; the last one applies to the rest, and the default is 0.
     pub exits: Vec<i32>,
     /// What must be in the folder beforehand.
     pub with: Vec<String>,

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 /// No command of a page takes longer on an idle machine, as it is swapped for tests.
 const LONGEST_SECONDS: u64 = 60;
 
-/// Runs the blocks of one page, one after the other in the same folder, and says what ended otherwise than the page has it.
-/// `make` puts into the folder what a mark names behind `with`.
+/// Runs the blocks of one page, one after the other in the same folder, and returns the differences to what the page
+/// documents. `make` creates the files that a mark names behind `with`.
 pub fn carry_out(blocks: &[Block], make: fn(&str, &Path)) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -56,8 +56,8 @@ pub fn shell(command: &str, folder: &Path, path: &str) -> Command {
     shell
 }
 
-/// A folder with the programs, before those of the machine. `mpirun` there is that of the MPI that was built with, and puts more
-/// ranks than cores on this host.
+/// A folder with the programs, to be searched before those of the machine. Its `mpirun` is that of the MPI used for
+/// the build, and allows more ranks than cores on this host.
 pub fn programs(folder: &Path) -> String {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).expect("a folder");

@@ -1,11 +1,11 @@
-//! The stand-ins for libcuda and libnccl (`tests/doubles/`): builds them, once, and puts them in the way of a program.
+//! The stand-ins for libcuda and libnccl (`tests/doubles/`): builds them once, and makes a program load them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// The NCCL that is played unless a test asks for another.
+/// The simulated NCCL version unless a test requests another.
 pub const NCCL_VERSION: &str = "2.30.7";
 
 /// A folder with `libcuda.so`, `libcuda.so.1` and `libnccl.so.2`, for `LD_LIBRARY_PATH`.
@@ -13,12 +13,12 @@ pub fn folder() -> PathBuf {
     folder_with_nccl(NCCL_VERSION)
 }
 
-/// The same, with a libnccl of another version: what came later has no symbols in it.
+/// The same, with a libnccl of another version: later functions have no symbols in it.
 pub fn folder_with_nccl(version: &str) -> PathBuf {
     static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/doubles");
     let folder = base.join(format!("with-nccl-{version}"));
-    // Held while building, so that the tests of one program wait for one another; cargo does so among programs.
+    // Locked while building, so that the tests of one program wait for one another; cargo does so among programs.
     let mut built = BUILT.lock().unwrap_or_else(|broken| broken.into_inner());
     if built.insert(version.to_owned()) {
         let driver = base.join("cuda");
@@ -33,7 +33,7 @@ pub fn folder_with_nccl(version: &str) -> PathBuf {
     folder
 }
 
-/// Puts the doubles in the way of a program: this host then has `devices` devices that are none.
+/// Makes a program load the doubles: this host then has `devices` simulated devices.
 pub fn with_doubles(command: &mut Command, devices: u32) -> &mut Command {
     with_nccl(command, devices, NCCL_VERSION)
 }
@@ -46,7 +46,7 @@ pub fn with_nccl<'a>(command: &'a mut Command, devices: u32, version: &str) -> &
     command.env("LD_LIBRARY_PATH", paths).env("COMMGAUGE_DOUBLE_DEVICES", devices.to_string())
 }
 
-/// Puts a stand-in for libcublas in the way too, of which hosts have none otherwise.
+/// Adds a stand-in for libcublas, which hosts have none of otherwise.
 pub fn with_cublas(command: &mut Command) -> &mut Command {
     static BUILT: Mutex<bool> = Mutex::new(false);
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/doubles/cublas");

@@ -1,5 +1,5 @@
-//! Hosts made of network namespaces, with links of a known rate between them, for tests of what crosses hosts.
-//! `scripts/virtual-cluster` makes them; where this machine cannot, tests are skipped and say so.
+//! Hosts made of network namespaces, with links of a known rate between them, for tests of traffic between hosts.
+//! `scripts/virtual-cluster` creates them; if this machine cannot, tests are skipped with a message.
 
 use super::{FAMILY, skipped};
 use std::path::Path;
@@ -9,9 +9,11 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/virtual-clust
 /// Exit code of the script where privileges or tools lack.
 const SKIPPED: i32 = 77;
 
-/// The script with a verb. Its state lies with the results of the build, so that nobody's own clusters are met.
+/// The script with a verb. Its state is stored with the results of the build, so that clusters of users are not
+/// affected.
 pub fn script(words: &[&str]) -> Command {
-    // What a script starts in the background ignores SIGINT, and a shell cannot catch what it was told to ignore.
+    // Processes that a script starts in the background ignore SIGINT, and a shell cannot catch a signal that it was
+    // started to ignore.
     let mut command = Command::new("env");
     command
         .args(["--default-signal=INT", SCRIPT])
@@ -43,14 +45,17 @@ impl VirtualCluster {
         let mut command = script(&["up", "--name", name, "--hosts", &hosts, "--rate", rate]);
         command.args(links.iter().flat_map(|link| ["--link", link])).args(flags);
         let output = command.output().expect("bash is there");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output_text = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
             Some(0) => Some(VirtualCluster { name: name.to_owned() }),
             Some(SKIPPED) => {
-                skipped(name, said.trim_start_matches("virtual-cluster: skipped: ").trim_end().trim_end_matches(" ()"));
+                skipped(
+                    name,
+                    output_text.trim_start_matches("virtual-cluster: skipped: ").trim_end().trim_end_matches(" ()"),
+                );
                 None
             }
-            code => panic!("virtual-cluster up ended with {code:?}: {said}"),
+            code => panic!("virtual-cluster up ended with {code:?}: {output_text}"),
         }
     }
 

@@ -37,16 +37,18 @@ pub fn launcher(ranks: u32) -> Command {
     command
 }
 
-/// Keeps other launches of the tests out for as long as the value lives: ranks that share their cores measure nothing.
+/// Locks out other launches of the tests for as long as the value exists: ranks that share their cores measure
+/// nothing.
 ///
-/// [`Ran::alone`] takes it itself, so whoever holds it must let go first; so does [`Ran::of`] with [`beside`].
+/// [`Ran::alone`] takes the lock itself, so a caller that has it must release it first; so does [`Ran::of`] with
+/// [`beside`].
 pub fn alone() -> File {
     let lock = launches();
     lock.lock().expect("the folder of the tests has locks");
     lock
 }
 
-/// Keeps out only those who must be [`alone`]: for launches of which no time counts.
+/// Locks out only tests that must run [`alone`]: for launches whose times do not count.
 pub fn beside() -> File {
     let lock = launches();
     lock.lock_shared().expect("the folder of the tests has locks");
@@ -58,7 +60,7 @@ fn launches() -> File {
     File::create(&path).expect("the folder of the tests is writable")
 }
 
-/// Says that what `name` stands for was not tested, and why. `scripts/test` collects these lines for its last one.
+/// Reports that `name` was not tested, and why. `scripts/test` collects these lines for its summary.
 pub fn skipped(name: &str, reason: &str) {
     let reason: Vec<&str> = reason.split_whitespace().collect();
     // Past the harness, which shows what a test prints through the macros only if it fails.
@@ -79,7 +81,8 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Runs a command that takes at most `seconds` on an idle machine to its end. Others may run at the same time.
+    /// Runs a command that takes at most `seconds` on an idle machine to its end. Other tests may run at the same
+    /// time.
     pub fn of(command: &mut Command, seconds: u64) -> Ran {
         let _beside = beside();
         ending(start(command), seconds)
@@ -107,9 +110,9 @@ impl Ran {
         self
     }
 
-    /// Fails the test unless the program said this on stderr.
+    /// Fails the test unless the program wrote this to stderr.
     #[track_caller]
-    pub fn said(self, text: &str) -> Ran {
+    pub fn printed_error(self, text: &str) -> Ran {
         assert!(self.stderr.contains(text), "`{text}` is not in stderr:\n{}", self.stderr);
         self
     }
@@ -146,11 +149,12 @@ pub fn of_kind<'a>(lines: &'a [serde_json::Value], kind: &str) -> Vec<&'a serde_
     lines.iter().filter(|line| line["line"] == kind).collect()
 }
 
-/// How many times longer than on an idle machine anything may take before a test gives it up. Waiting costs a test that passes
-/// nothing, and one that hangs is still found; a machine that has eight times as much to do as it has processors is no reason to fail.
+/// Factor on the time limits of an idle machine before a test gives up. Waiting costs a passing test nothing, and one
+/// that hangs is still found; a machine with eight times as much work as processors is no reason to fail.
 const PATIENCE: u32 = 10;
 
-/// Waits until something holds that takes at most `seconds` on an idle machine, and fails the test where it does not come.
+/// Waits for a condition that takes at most `seconds` on an idle machine, and fails the test if it does not become
+/// true.
 #[track_caller]
 pub fn wait_until(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
     let limit = Duration::from_secs(seconds) * PATIENCE;
@@ -199,8 +203,8 @@ pub fn start(command: &mut Command) -> Started {
     Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")))
 }
 
-/// A program that runs beside the test. A test that fails meanwhile ends it, or its ranks would go on for ever and take the
-/// processors from the tests that follow.
+/// A program that runs beside the test. If the test fails meanwhile, the program is ended, or its ranks would run
+/// forever and take the processors from the following tests.
 pub struct Started(Option<Child>);
 
 impl Started {
@@ -219,7 +223,7 @@ impl Drop for Started {
     }
 }
 
-/// Waits for a program that was started and takes at most `seconds` on an idle machine, and fails the test where it does not end.
+/// Waits for a started program that takes at most `seconds` on an idle machine, and fails the test if it does not end.
 pub fn ending(mut started: Started, seconds: u64) -> Ran {
     let limit = Duration::from_secs(seconds) * PATIENCE;
     let begun = Instant::now();

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The deadline of a trial.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
-/// What a rank says when it begins to misbehave.
+/// Message of a rank when its fault begins.
 const MARK: &str = "misbehaves now";
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Debug)]
 pub struct Trial {
     pub code: Option<i32>,
@@ -100,13 +100,13 @@ pub fn trial(mut command: Command, record: &Path, dies: bool) -> Trial {
     }
 }
 
-/// What MPI libraries keep in shared memory.
+/// Segments of MPI libraries in shared memory.
 fn shared_memory() -> BTreeSet<PathBuf> {
     let of = |folder: &str| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     of("/dev/shm").collect()
 }
 
-/// What was not there before and nobody uses: other launches on this machine come and go.
+/// New segments that no process uses: other launches on this machine start and end.
 fn left_since(before: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let limit = Instant::now() + Duration::from_secs(3);
     loop {

@@ -1,7 +1,8 @@
-//! No input makes a parser panic, loop or eat memory: each reads its samples harmed in many ways, the same ones every time.
+//! No input makes a parser panic, loop or exhaust memory: each reads its samples damaged in many ways, the same ones
+//! every time.
 //!
-//! Brief here. `scripts/fuzz PARSER EXECUTIONS` runs it long, optimised and with a limit on memory; there an input that
-//! takes over a second fails too, which a debug build on a busy machine cannot promise.
+//! Brief here. `scripts/fuzz PARSER EXECUTIONS` runs it long, optimised and with a limit on memory; there an input
+//! that takes over a second fails too, which a debug build on a busy machine cannot guarantee.
 
 mod mutate;
 mod parsers;
@@ -19,12 +20,12 @@ use std::time::{Duration, Instant};
 const BRIEF: u64 = 2_000;
 /// Longest that one input may take.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The process may hold this much at its worst moment: inputs have at most 64 KiB.
+/// Memory limit of the process: inputs have at most 64 KiB.
 const MOST_MEMORY_KIB: u64 = 1 << 20;
 
 thread_local! {
-    /// What the last panic of this thread said.
-    static SAID: Cell<Option<String>> = const { Cell::new(None) };
+    /// Message of the last panic of this thread.
+    static PANIC_MESSAGE: Cell<Option<String>> = const { Cell::new(None) };
 }
 
 /// What to do, from the environment that `scripts/fuzz` sets.
@@ -36,7 +37,7 @@ struct Work {
 }
 
 impl Work {
-    fn asked() -> Work {
+    fn from_arguments() -> Work {
         let number = |name: &str| {
             std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: no number")))
         };
@@ -59,7 +60,7 @@ struct Slowest {
 
 fn fuzz(name: &str) {
     let parser = PARSERS.iter().find(|parser| parser.name == name).expect("a parser of that name");
-    let work = Work::asked();
+    let work = Work::from_arguments();
     remember_panics();
     let samples = parser.samples();
     assert!(!samples.is_empty(), "no samples in tests/corpus/{name}");
@@ -114,37 +115,37 @@ fn again(parser: &Parser, mutator: &Mutator, slowest: Slowest) -> Slowest {
     Slowest { took: least, ..slowest }
 }
 
-/// Lets the parser read; a panic keeps the input in a file and fails.
+/// Runs the parser; a panic stores the input in a file and fails.
 fn execute(parser: &Parser, input: &[u8], which: &str) -> Duration {
     let begun = Instant::now();
     if catch_unwind(AssertUnwindSafe(|| (parser.read)(input))).is_err() {
-        let kept = keep(parser.name, input);
-        let said = SAID.take().unwrap_or_default();
+        let stored = store_input(parser.name, input);
+        let message = PANIC_MESSAGE.take().unwrap_or_default();
         panic!(
-            "{} broke at {which}: {said}\n  the input is in {}; once fixed, it belongs into tests/corpus/{}/",
+            "{} broke at {which}: {message}\n  the input is in {}; once fixed, it belongs into tests/corpus/{}/",
             parser.name,
-            kept.display(),
+            stored.display(),
             parser.name
         );
     }
     begun.elapsed()
 }
 
-fn keep(name: &str, input: &[u8]) -> PathBuf {
+fn store_input(name: &str, input: &[u8]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}"));
     std::fs::write(&path, input).expect("the folder of the tests is writable");
     path
 }
 
-/// Panics are told with the input that caused them, not one by one.
+/// Panics are reported with the input that caused them, not one by one.
 fn remember_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let said = info.to_string();
-            if !said.contains("tests/fuzz/main.rs") {
-                SAID.set(Some(said));
+            let message = info.to_string();
+            if !message.contains("tests/fuzz/main.rs") {
+                PANIC_MESSAGE.set(Some(message));
             } else {
                 usual(info);
             }
@@ -152,7 +153,7 @@ fn remember_panics() {
     });
 }
 
-/// The most memory that the process ever held.
+/// Peak memory of the process.
 fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -71,7 +71,7 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    /// With the words of the samples themselves beside those that hurt everybody.
+    /// Uses the words of the samples themselves in addition to those that often break parsers.
     pub fn new(samples: Vec<Vec<u8>>, seed: u64) -> Mutator {
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
         let own: BTreeSet<&[u8]> = samples
@@ -83,7 +83,7 @@ impl Mutator {
         Mutator { samples, words, seed }
     }
 
-    /// The input of a number, put into `input`.
+    /// Writes the input with this number into `input`.
     pub fn make(&self, number: u64, input: &mut Vec<u8>) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed.rotate_left(40) ^ number);
         input.clear();

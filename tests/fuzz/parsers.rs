@@ -1,7 +1,7 @@
-//! Every parser of what users and other tools write: how it reads bytes, what must hold of what it read, and its samples.
+//! Every parser of user files and of other tools' files: its input, the properties of its result, and its samples.
 //!
-//! Samples are the shipped and recorded files and, for a parser NAME, those of `tests/corpus/NAME/`, among them whatever
-//! once broke it.
+//! Samples are the shipped and recorded files and, for a parser NAME, those of `tests/corpus/NAME/`, among them inputs
+//! that broke it earlier.
 
 use commgauge::cli::layout::parse_ranks;
 use commgauge::config::machine::{Fault, lint};
@@ -96,18 +96,19 @@ fn text(input: &[u8]) -> Option<&str> {
 }
 
 /// Errors are made to text too: making one may break as well.
-fn told<T>(answer: commgauge::error::Result<T>) -> Option<T> {
+fn check_error<T>(answer: commgauge::error::Result<T>) -> Option<T> {
     answer.map_err(|error| assert!(!error.to_string().is_empty() && error.exit_code() > 0)).ok()
 }
 
 fn suite(input: &[u8]) {
     // The folder of the models that suites name.
     let Some(text) = text(input) else { return };
-    told(Suite::parse(Path::new("suites/fuzzed.toml"), text));
+    check_error(Suite::parse(Path::new("suites/fuzzed.toml"), text));
 }
 
 fn model(input: &[u8]) {
-    let Some(model) = text(input).and_then(|text| told(Model::read(Path::new("config.json"), "fuzzed", text))) else {
+    let Some(model) = text(input).and_then(|text| check_error(Model::read(Path::new("config.json"), "fuzzed", text)))
+    else {
         return;
     };
     assert!(model.parameters() >= model.parameters_active());
@@ -115,7 +116,7 @@ fn model(input: &[u8]) {
 
 fn machine(input: &[u8]) {
     let Some(text) = text(input) else { return };
-    let Some(machine) = told(Machine::parse(text, Path::new("fuzzed.toml"))) else { return };
+    let Some(machine) = check_error(Machine::parse(text, Path::new("fuzzed.toml"))) else { return };
     lint(std::slice::from_ref(&machine), "2026-01-01");
 }
 
@@ -126,14 +127,14 @@ fn line(input: &[u8]) {
 }
 
 fn record(input: &[u8]) {
-    let Some(record) = told(Record::parse(input, "fuzzed.jsonl")) else { return };
+    let Some(record) = check_error(Record::parse(input, "fuzzed.jsonl")) else { return };
     let view = View::new(&record);
     assert_eq!(view.rows.len(), record.plan.cases.len());
 }
 
 fn fit(input: &[u8]) {
     let Some(text) = text(input) else { return };
-    told(Fit::parse(text, Path::new("fuzzed.json")));
+    check_error(Fit::parse(text, Path::new("fuzzed.json")));
 }
 
 fn fault(input: &[u8]) {
@@ -143,21 +144,21 @@ fn fault(input: &[u8]) {
 }
 
 fn hosts(input: &[u8]) {
-    let Some(hosts) = text(input).and_then(|text| told(parse_hosts(text))) else { return };
+    let Some(hosts) = text(input).and_then(|text| check_error(parse_hosts(text))) else { return };
     assert!(hosts.iter().all(|(name, slots)| !name.is_empty() && *slots > 0));
 }
 
 fn ranks(input: &[u8]) {
     for world in [4, 16] {
-        let Some(mut ranks) = told(parse_ranks(input, Path::new("ranks.txt"), world)) else { continue };
+        let Some(mut ranks) = check_error(parse_ranks(input, Path::new("ranks.txt"), world)) else { continue };
         ranks.sort_unstable();
         assert!(ranks.into_iter().eq(0..world));
     }
 }
 
-/// Every row makes sense, every bad line has a number, and all rows together make a record.
+/// Every row is valid, every bad line has a number, and all rows together form a record.
 fn imported(answer: commgauge::error::Result<Imported>) {
-    let Some(imported) = told(answer) else { return };
+    let Some(imported) = check_error(answer) else { return };
     for row in &imported.rows {
         assert!(row.ranks > 0 && row.latency.0 > 0.0 && row.latency.0.is_finite(), "{row:?}");
     }

@@ -17,7 +17,7 @@ use common::{Ran, STEP, SUITE, words};
 use std::process::Command;
 use std::time::Duration;
 
-/// How curves are measured. Data is not checked, as a build that is not optimized takes longer for that than for the rest.
+/// Sampling of curves. Data is not checked, since in a build without optimization that takes longer than the rest.
 const MEASURE: &str = "[measure]\nprecision = 0.05\nminimum_samples = 5\nmaximum_samples = 40\ncase_budget = '200ms'\nreplicates = 2\n\
     warm_buffers = true\nverify = false\ncadences = 'streaming'\n";
 
@@ -59,7 +59,7 @@ const PIPELINE: Known = Known {
     sends_at_once: false,
 };
 
-/// Other pipelines, whose replays tell how messages of both directions get on with each other: of 2 MiB and of 8 MiB.
+/// Other pipelines, whose replays measure the slowdown of messages in both directions: of 2 MiB and of 8 MiB.
 const OTHER_PIPELINES: [&str; 2] =
     ["--pp 2 --sequence 256 --micro-batches 6", "--pp 2 --sequence 1024 --micro-batches 4"];
 
@@ -83,8 +83,8 @@ const DATA: Known = Known {
     sends_at_once: true,
 };
 
-/// Whole messages are sent at once. Announced ones wait for an answer, and over TCP that answer stands in line behind the data that goes
-/// the same way: a call of 2 MiB then takes 90, 135 or 180 ms at 200 Mbit/s, by how far apart the two ranks happen to come.
+/// Whole messages are sent at once. With a rendezvous the reply waits over TCP behind data in the same direction: a
+/// call of 2 MiB then takes 90, 135 or 180 ms at 200 Mbit/s, depending on the arrival times of the two ranks.
 const AT_ONCE: [&str; 3] = ["eager_limit", "rndv_eager_limit", "max_send_size"];
 
 /// The launch of a program on a rank of each host.
@@ -112,7 +112,7 @@ fn fitted(records: &[Record]) -> Fit {
     fit(&measurements, FitOptions::default()).expect("a fit")
 }
 
-/// Bytes per second of the longest message that went back and forth.
+/// Bytes per second of the longest message of the ping-pong.
 fn of_ping_pong(record: &Record) -> f64 {
     let view = View::new(record);
     let longest = view.rows.iter().filter(|row| row.facts.collective == Collective::PingPong);

@@ -1,5 +1,5 @@
-//! Virtual hosts come and go without a trace: after failures, after signals, beside each other; and their script answers.
-//! Needs the right to make namespaces; skipped without.
+//! Virtual hosts leave nothing behind: after failures, after signals, beside each other; and their script validates
+//! its arguments. Needs the right to create namespaces; skipped without.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a cluster of two hosts around a shell script, which finds in `$0` a file that holds the network namespaces meanwhile.
+/// Runs a cluster of two hosts around a shell script, which finds in `$0` a file with the current network namespaces.
 struct Around {
     name: &'static str,
     folder: tempfile::TempDir,
@@ -61,7 +61,7 @@ impl Around {
     }
 }
 
-/// Whether hosts can be made here at all; if not, it says why.
+/// Whether hosts can be created here at all; if not, prints the reason.
 fn possible(name: &str) -> bool {
     VirtualCluster::up(name, 1, "1gbit", &[]).is_some()
 }
@@ -78,7 +78,7 @@ fn nothing_is_left_of_a_cluster_whose_command_failed() {
 }
 
 #[test]
-fn nothing_runs_on_of_a_cluster_that_was_asked_to_end_or_killed() {
+fn nothing_keeps_running_of_a_cluster_that_was_stopped_or_killed() {
     if !possible("killed-probe") {
         return;
     }
@@ -96,7 +96,7 @@ fn nothing_runs_on_of_a_cluster_that_was_asked_to_end_or_killed() {
 }
 
 #[test]
-fn two_clusters_stand_side_by_side_and_each_goes_alone() {
+fn two_clusters_coexist_and_end_independently() {
     let Some(one) = VirtualCluster::up("beside-one", 2, "1gbit", &[]) else { return };
     let other = VirtualCluster::up("beside-other", 3, "100mbit", &[]).expect("what went once goes twice");
     let name_and_neighbour =
@@ -109,13 +109,13 @@ fn two_clusters_stand_side_by_side_and_each_goes_alone() {
     let ran = Ran::of(one.on("host1", "sh").args(["-c", "hostname; ls /tmp/only.* 2>&1"]), 20);
     assert!(ran.stdout.starts_with("host1\n") && ran.stdout.contains("No such file"), "{}", ran.stdout);
     let again = Ran::of(&mut script(&["up", "--name", "beside-one", "--hosts", "2"]), 20).ended_with(2);
-    again.said("beside-one is up already");
+    again.printed_error("beside-one is up already");
 }
 
 #[test]
 fn a_link_that_is_down_carries_nothing_until_it_is_up() {
     let Some(cluster) = VirtualCluster::up("cut", 3, "1gbit", &[]) else { return };
-    // Nothing listens there: a refusal came over the link, silence (124) did not.
+    // No server listens there: a refusal arrived over the link, a timeout (124) did not.
     let answers = |from: &str, to: &str| {
         let dial = format!("timeout 1 bash -c '</dev/tcp/{to}/9' 2>/dev/null; [ $? -ne 124 ]");
         cluster.on(from, "sh").args(["-c", &dial]).status().unwrap().success()
@@ -129,7 +129,7 @@ fn a_link_that_is_down_carries_nothing_until_it_is_up() {
 }
 
 #[test]
-fn wrong_words_end_with_2_and_say_what_is_right() {
+fn invalid_arguments_end_with_2_and_list_the_valid_ones() {
     let table: [(&[&str], &str); 12] = [
         (&[], "a verb is missing; known are up, run"),
         (&["start"], "unknown verb start; known are up, run"),
@@ -146,7 +146,7 @@ fn wrong_words_end_with_2_and_say_what_is_right() {
     ];
     for (words, answer) in table {
         let ran = Ran::of(&mut script(words), 10).ended_with(2);
-        ran.said(answer).said("--help");
+        ran.printed_error(answer).printed_error("--help");
     }
     let help = Ran::of(&mut script(&["--help"]), 10).ended_with(0);
     assert!(help.stdout.contains("usage: virtual-cluster up"));

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// Every two hosts, at rates so low that whatever else runs on this machine hardly counts: 1 MiB takes 42 ms at 200 Mbit/s.
+/// Every two hosts, at rates so low that other load on this machine hardly counts: 1 MiB takes 42 ms at 200 Mbit/s.
 const PAIRS_OF_HOSTS: &str = "name = \"pairs-of-hosts\"\n[measure]\niterations = 3\nwarm_up_iterations = 1\nreplicates = 3\n\
     verify = false\nwarm_buffers = true\n[pairs]\nbetween = \"nodes\"\nbandwidth_bytes = \"1MiB\"\n";
 
-/// What `locate` says of a record, as a document and as text, and its exit code.
+/// Result of `locate` for a record, as a document and as text, and its exit code.
 fn located(record: &Path) -> (Value, String, i32) {
     let locate = |format: &str| {
         let mut command = Command::new(COMMGAUGE);
@@ -24,9 +24,9 @@ fn located(record: &Path) -> (Value, String, i32) {
     (document, locate("table").stdout, json.code.unwrap_or(-1))
 }
 
-/// Runs the pairs on 4 hosts and looks whom they accuse: this one alone, or nobody.
+/// Runs the pairs on 4 hosts and checks the suspects: exactly this one, or none.
 #[track_caller]
-fn assert_accused(cluster: &VirtualCluster, expected: &[Value]) {
+fn assert_suspects(cluster: &VirtualCluster, expected: &[Value]) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (suite, record) = (folder.path().join("pairs.toml"), record_in(&folder));
     std::fs::write(&suite, PAIRS_OF_HOSTS).unwrap();
@@ -37,17 +37,17 @@ fn assert_accused(cluster: &VirtualCluster, expected: &[Value]) {
     let suspects = document["suspects"].as_array().expect("suspects");
     let culprits: Vec<Value> = suspects.iter().map(|suspect| suspect["culprit"].clone()).collect();
     assert_eq!(culprits, expected, "{text}");
-    // Where nobody is accused, a measure that spoke alone keeps the answer from being "good".
+    // Without a suspect, a measure that differed alone is enough to prevent the answer "good".
     assert!(if expected.is_empty() { code == 0 || code == 3 } else { code == 1 }, "{code}: {text}");
 }
 
 #[test]
-fn a_slowed_host_and_a_slowed_link_are_told_apart_and_healthy_hosts_accuse_nobody() {
+fn a_slowed_host_and_a_slowed_link_are_distinguished_and_healthy_hosts_give_no_suspect() {
     let Some(cluster) = VirtualCluster::up_for_ranks("locate", 4, "200mbit", &[]) else { return };
-    assert_accused(&cluster, &[]);
+    assert_suspects(&cluster, &[]);
     cluster.link("2", "50mbit");
-    assert_accused(&cluster, &[json!({ "class": "node", "node": 2 })]);
+    assert_suspects(&cluster, &[json!({ "class": "node", "node": 2 })]);
     cluster.link("2", "200mbit");
     cluster.link("0-3", "50mbit");
-    assert_accused(&cluster, &[json!({ "class": "link", "nodes": [0, 3] })]);
+    assert_suspects(&cluster, &[json!({ "class": "link", "nodes": [0, 3] })]);
 }

@@ -1,5 +1,5 @@
-//! Which parallelism belongs inside a host: the placement that bytes and rates predict to be quicker is the one that is
-//! measured to be quicker, also where it is not that of the rule of thumb. Needs virtual hosts; skipped without.
+//! Which parallelism should be inside a host: the placement predicted to be faster from bytes and rates is the one
+//! measured to be faster, even if the rule of thumb differs. Needs virtual hosts; skipped without.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// 1 Gbit/s, which the groups of the axis that lies across the hosts share, as two ranks of each host send at a time.
+/// 1 Gbit/s, shared by the groups of the axis across the hosts, as two ranks of each host send at a time.
 const BETWEEN_HOSTS: f64 = 0.125e9;
 const GROUPS_AT_ONCE: f64 = 2.0;
 
@@ -21,7 +21,7 @@ const MODEL: &str = r#"{"model_type": "llama", "hidden_size": 768, "num_attentio
 const STEP_FLAGS: &str = "--tp 2 --dp 2 --sequence 160 --activation-type fp32 -n 4 -w 1 --replicates 1 --warm-buffers \
     --check 0 --format json";
 
-/// What of one axis a rank sends in a step, and how long that takes.
+/// Bytes that a rank sends in a step on one axis, and how long that takes.
 struct Axis {
     wire_bytes: f64,
     seconds: f64,
@@ -48,7 +48,7 @@ fn report(command: &mut Command) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", ran.stdout))
 }
 
-/// Measures a step with one axis inside the hosts and the other across, and makes sure that they lie so.
+/// Measures a step with one axis inside the hosts and the other across, and checks the placement.
 fn placed(cluster: &VirtualCluster, model: &Path, micro_batches: u32, inside: &str, across: &str) -> Placement {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let record = record_in(&folder);

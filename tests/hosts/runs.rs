@@ -32,18 +32,18 @@ fn bus_bandwidth(row: &Value) -> f64 {
     row["busbw_bytes_per_second"].as_f64().expect("a rate")
 }
 
-/// Bytes per second of messages that go back and forth. One takes 134 ms on a link of the rate that is expected: so much that
-/// the few ms for which a rank of a busy machine waits for a processor, at both ends of each message, do not count.
-/// The data is not checked, as a build that is not optimized takes longer for that than for the rest.
+/// Bytes per second of a ping-pong. One message takes 134 ms on a link of the expected rate: long enough that the few
+/// ms for which a rank of a busy machine waits for a processor, at both ends of each message, do not count. The data
+/// is not checked, since in a build without optimization that takes longer than the rest.
 fn ping_pong(mut command: Command, expected: f64) -> f64 {
     let bytes = (16 << 20) as f64 * (expected / GIGABIT);
     let flags = "ping_pong --iters 3 --warmup_iters 1 --replicates 1 --cadence streaming --warm-buffers --check 0";
     bus_bandwidth(&rows(&mut command, &format!("{flags} -b {bytes} -e {bytes}"), "not verified")[0])
 }
 
-/// Fails the test unless a rate is found within limits. Other work on this machine takes processors from the ranks and from
-/// the kernel that plays the network, and makes links slower, never faster. So one that is wrong is looked at again, five
-/// times in all, after pauses that grow up to 8 s, in which other work may come to its end.
+/// Fails the test unless a rate is within limits. Other load on this machine takes processors from the ranks and from
+/// the kernel that simulates the network, and makes links slower, never faster. So a wrong rate is measured again,
+/// five times in all, after pauses of up to 8 s in which other load may end.
 #[track_caller]
 fn assert_found(what: &str, limits: RangeInclusive<f64>, measure: impl Fn() -> f64) -> f64 {
     let mut found = Vec::new();
@@ -63,7 +63,7 @@ fn within_a_tenth(rate: f64) -> RangeInclusive<f64> {
     0.9 * rate..=1.1 * rate
 }
 
-/// Whether each case lies on that many nodes, with that many of its group's ranks on each.
+/// Whether each case is on that many nodes, with that many of its group's ranks on each.
 #[track_caller]
 fn assert_localities(record: &[Value], axis: &str, nodes_spanned: u64, ranks_per_node: u64) {
     let plan = of_kind(record, "plan")[0]["cases"].as_array().expect("cases");
@@ -97,7 +97,7 @@ fn localities_are_found_from_the_launch() {
 }
 
 #[test]
-fn tensor_groups_inside_hosts_and_data_groups_across_them_are_told_apart() {
+fn tensor_groups_inside_hosts_and_data_groups_across_them_are_distinguished() {
     const SUITE_TEXT: &str = "name = \"axes\"\n[measure]\niterations = 5\nreplicates = 1\n[layout]\ntp = 2\n\
         [[sweep]]\ncollectives = \"all_reduce\"\nbytes = \"4KiB\"\naxis = \"tp\"\n\
         [[sweep]]\ncollectives = \"all_reduce\"\nbytes = \"4KiB\"\naxis = \"dp\"\n";

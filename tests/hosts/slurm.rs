@@ -12,10 +12,10 @@ fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm").join(file)
 }
 
-/// A suite that takes seconds, with replicates enough for a verdict.
+/// A suite that takes seconds, with enough replicates for a verdict.
 const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 5\nminimum_samples = 5\ncase_budget = '300ms'\n\
     [[sweep]]\ncollectives = ['all_reduce']\nbytes = '64KiB'\ncadences = 'streaming'\n";
-/// A suite that takes about three quarters of a minute, and more than the half minute that it is given at a time.
+/// A suite that takes about three quarters of a minute, more than the time limit of half a minute.
 const TURNS: &str = "name = 'turns'\n[measure]\nreplicates = 6\nminimum_samples = 5\ncase_budget = '1200ms'\nprecision = 1e-6\n\
     [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = '64KiB'\ncadences = 'streaming'\n";
 /// A suite that takes minutes.
@@ -65,7 +65,7 @@ impl Slurm {
         ending(start(&mut command), seconds)
     }
 
-    /// Gives a shipped file to Slurm; the job's number.
+    /// Submits a shipped file to Slurm; returns the job's number.
     #[track_caller]
     fn submit(&self, file: &str, flags: &str, environment: &str) -> String {
         let path = shipped(file);
@@ -82,7 +82,7 @@ impl Slurm {
         self.ask(&format!("scontrol show job {job}"), 30).stdout
     }
 
-    /// Waits for a job's end; its facts, as scontrol tells them, and what it printed.
+    /// Waits for a job's end; returns its facts from scontrol, and its output.
     #[track_caller]
     fn ended(&self, job: &str, seconds: u64) -> (String, String) {
         let mut facts = String::new();
@@ -144,10 +144,13 @@ fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
 
     let alone_each = slurm.at("copies.jsonl");
     let copies = format!("srun -N2 -n4 --mpi=none {SUITE} smoke --record {}", alone_each.display());
-    slurm.ask(&copies, 60).ended_with(2).said("srun started 4 copies with nothing to join them by (--mpi=none)");
+    slurm
+        .ask(&copies, 60)
+        .ended_with(2)
+        .printed_error("srun started 4 copies with nothing to join them by (--mpi=none)");
     assert!(!alone_each.exists());
     let twice = format!("srun -N2 -n2 {COMMGAUGE} run smoke");
-    slurm.ask(&twice, 60).ended_with(2).said("srun started `commgauge run` 2 times");
+    slurm.ask(&twice, 60).ended_with(2).printed_error("srun started `commgauge run` 2 times");
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn the_state_of_a_job_is_the_verdict() {
         assert_eq!(end_of(&slurm.record(&job)).0, "complete");
     }
     let (facts, out) = {
-        // Without limits nothing can be judged, and a pair takes a host's only job.
+        // Without limits no verdict is possible, and a pair takes a host's only job.
         let line = "--array=0-1 --ntasks-per-node=1";
         let job = slurm.submit("commgauge-pairs.sbatch", line, "COMMGAUGE_BYTES=64KiB");
         slurm.ended(&format!("{job}_0"), 180);
@@ -257,22 +260,22 @@ fn a_run_takes_what_the_allocation_gives_and_refuses_more() {
     let Some(slurm) = Slurm::up("slurm-allocation") else { return };
     let job = "salloc --quiet -N2 --ntasks-per-node=2";
     let run = format!("{COMMGAUGE} run {} --dry-run", slurm.at("short.toml").display());
-    let shown = slurm.ask(&format!("{job} {run}"), 60).ended_with(0).said("4 ranks on 2 hosts (host[0-1])");
+    let shown = slurm.ask(&format!("{job} {run}"), 60).ended_with(0).printed_error("4 ranks on 2 hosts (host[0-1])");
     assert!(shown.stdout.starts_with("srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix "), "{}", shown.stdout);
     let mpirun = slurm.ask(&format!("{job} {run} --launcher mpirun -n 2"), 60).ended_with(0);
     assert!(mpirun.stdout.starts_with("mpirun --allow-run-as-root -n 2 "), "{}", mpirun.stdout);
-    mpirun.said("2 of its 4 ranks");
+    mpirun.printed_error("2 of its 4 ranks");
     the_launch_is_checked(&slurm, job);
     for (flags, words) in [
         ("-n 5", "-n 5: Slurm job"),
         ("--hosts host0:2,host2:2", "host2 is not of Slurm job"),
         ("--hosts host0:3,host1:1", "has 2 ranks on host0, not 3"),
     ] {
-        slurm.ask(&format!("{job} {run} {flags}"), 60).ended_with(2).said(words);
+        slurm.ask(&format!("{job} {run} {flags}"), 60).ended_with(2).printed_error(words);
     }
 }
 
-/// What the check of a launch says of the allocation: by srun itself, and through `commgauge run`.
+/// Result of the launch check in the allocation: by srun itself, and through `commgauge run`.
 #[track_caller]
 fn the_launch_is_checked(slurm: &Slurm, job: &str) {
     let suite = slurm.at("short.toml");
@@ -302,7 +305,9 @@ fn the_launch_is_checked(slurm: &Slurm, job: &str) {
 #[test]
 fn slurm_ends_by_its_own_pid_files_and_comes_again() {
     let Some(slurm) = Slurm::up("slurm-life") else { return };
-    Ran::of(&mut script(&["slurm", "up", "--name", slurm.name]), 30).ended_with(2).said("runs on slurm-life already");
+    Ran::of(&mut script(&["slurm", "up", "--name", slurm.name]), 30)
+        .ended_with(2)
+        .printed_error("runs on slurm-life already");
     let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join("virtual-clusters").join(slurm.name);
     let daemons = || {
         let mark = state.join("slurm").display().to_string();
@@ -316,14 +321,14 @@ fn slurm_ends_by_its_own_pid_files_and_comes_again() {
             .count()
     };
     assert_eq!(daemons(), 4, "munged, slurmctld and two slurmd");
-    // Also with a job that would go on.
+    // Also with a job that would run on.
     slurm.ask("sbatch --quiet -N2 --output=/dev/null --wrap='sleep 1000'", 30).ended_with(0);
     Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 60).ended_with(0);
     assert_eq!(daemons(), 0);
     assert_eq!(fs::read_dir(state.join("slurm")).expect("a folder").count(), 0);
-    Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 30).ended_with(0).said("no Slurm runs");
+    Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 30).ended_with(0).printed_error("no Slurm runs");
     Ran::of(&mut script(&["slurm", "up", "--name", slurm.name]), 60).ended_with(0);
-    // A cluster that goes takes Slurm with it.
+    // Removing the cluster ends Slurm with it.
     Ran::of(&mut script(&["down", "--name", slurm.name]), 60).ended_with(0);
     assert_eq!(daemons(), 0);
 }

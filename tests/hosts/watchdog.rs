@@ -1,6 +1,6 @@
-//! A collector that hears of 16,384 ranks on 2,048 hosts, over real connections: it stays small, and names the one that hangs.
-//! One process plays the other hosts, and tells how long their ranks have stood still, so that no clock of a busy machine counts.
-//! Strangers on its port cost it nothing.
+//! A collector with 16,384 ranks on 2,048 hosts, over real connections: its memory stays small, and it names the one
+//! that hangs. One process simulates the other hosts, and reports how long their ranks have made no progress, so that
+//! the clock of a busy machine does not count. Foreign connections to its port have no effect.
 
 use crate::common;
 
@@ -103,7 +103,7 @@ fn streams_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
     streams_of_ranks(answer).into_iter().chain(others).collect()
 }
 
-/// What every rank says, over its connection and in one piece.
+/// Sends a message of every rank over its connection, in one piece.
 fn send<const N: usize>(streams: &mut [(TcpStream, Vec<u32>)], frames: impl Fn(u32) -> [Frame; N]) {
     for (stream, ranks) in streams {
         let mut bytes = Vec::new();
@@ -112,19 +112,19 @@ fn send<const N: usize>(streams: &mut [(TcpStream, Vec<u32>)], frames: impl Fn(u
     }
 }
 
-/// Every rank's state: `steps` of the one that hangs, one more of the others once they stand still.
-fn tell(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, stuck: Duration) {
+/// Sends every rank's state: `steps` for the one that hangs, one more for the others once they are blocked.
+fn send_states(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, stuck: Duration) {
     let waits = |rank| u64::from(!stuck.is_zero() && rank != HUNG);
     send(streams, |rank| [state(rank, steps + waits(rank), stuck, DEADLINE)]);
 }
 
-/// The answer of a rank that is asked what it does.
+/// The reply of a rank to a query of what it does.
 fn detail(rank: u32, does: &str) -> Frame {
     Frame::Detail(rank, false, does.into())
 }
 
-/// Reads until the collector says this.
-fn hear(stream: &mut TcpStream, wanted: &Frame) {
+/// Reads until the collector sends this.
+fn read_until(stream: &mut TcpStream, wanted: &Frame) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (mut heard, mut some) = (Vec::new(), [0; 64]);
     loop {
@@ -153,7 +153,7 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut collector = Collector::start(HOSTS, folder.path().join("run.jsonl"));
     collector.begin();
-    // All hosts come in one moment, in which nobody is let in: there must be room to wait in.
+    // All hosts connect at one time, at which no connection is accepted: the backlog must be large enough.
     signal(collector.child.id(), "STOP");
     let mut streams = streams_of_all(&collector.answer);
     signal(collector.child.id(), "CONT");
@@ -162,12 +162,12 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     Frame::Activity(1, r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#.into()).encode(&mut activity);
     streams[0].0.write_all(&activity).unwrap();
     for steps in [200, 202, 204, 206, 208] {
-        tell(&mut streams, steps, Duration::ZERO);
+        send_states(&mut streams, steps, Duration::ZERO);
     }
-    tell(&mut streams, 210, Duration::from_secs(1));
-    tell(&mut streams, 210, DEADLINE + Duration::from_secs(1));
+    send_states(&mut streams, 210, Duration::from_secs(1));
+    send_states(&mut streams, 210, DEADLINE + Duration::from_secs(1));
     let since = Instant::now();
-    hear(&mut streams[0].0, &Frame::Query);
+    read_until(&mut streams[0].0, &Frame::Query);
     send(&mut streams, |rank| [detail(rank, "its thread runs, 99 % busy")]);
     let report = folder.path().join("run.hang.txt");
     wait_until(60, "a report", || report.exists());
@@ -179,14 +179,14 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     let begins = text.starts_with("no progress within 60.0 s: rank 9999 on node-1249 never entered all_reduce");
     assert!(begins && text.contains("its thread runs, 99 % busy"), "{}", &text[..300]);
     assert!(text.lines().count() > 16_384);
-    // All are told to end, and when they do the collector is gone.
-    hear(&mut streams[2_000].0, &Frame::Abort(5));
+    // All are told to end, and then the collector exits.
+    read_until(&mut streams[2_000].0, &Frame::Abort(5));
     drop(streams);
     assert!(collector.child.wait().unwrap().success());
 }
 
 #[test]
-fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
+fn ranks_that_were_silent_too_long_but_continue_are_not_ended() {
     const SHORT: Duration = Duration::from_millis(300);
     let _alone = common::alone();
     let folder = tempfile::tempdir().unwrap();
@@ -198,8 +198,8 @@ fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
         send(ranks, |rank| [state(rank, steps, stuck, deadline), detail(rank, does)]);
     };
     says(&mut ranks, 200, Duration::ZERO, SHORT, "nobody has asked");
-    // Silent for longer than they may stand still, so that they are asked; then on with what they do.
-    hear(&mut ranks[0].0, &Frame::Query);
+    // Silent for longer than the limit, so that they are queried; then they make progress again.
+    read_until(&mut ranks[0].0, &Frame::Query);
     says(&mut ranks, 202, Duration::ZERO, DEADLINE, "it was away");
     let mut said = String::new();
     let mut errors = BufReader::new(collector.child.stderr.take().expect("piped"));
@@ -208,11 +208,11 @@ fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
     assert_eq!(said, wanted);
     let report = folder.path().join("run.hang.txt");
     assert!(!report.exists());
-    // The watch goes on as well, and an answer to the earlier question is none to the next.
+    // The watchdog continues as well, and a reply to the earlier query is none to the next.
     says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "too early");
-    hear(&mut ranks[0].0, &Frame::Query);
+    read_until(&mut ranks[0].0, &Frame::Query);
     says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "it stands still");
-    hear(&mut ranks[0].0, &Frame::Abort(5));
+    read_until(&mut ranks[0].0, &Frame::Abort(5));
     let text = std::fs::read_to_string(&report).unwrap();
     assert!(text.contains("it stands still") && !text.contains("it was away"), "{text}");
     drop(ranks);
@@ -220,7 +220,7 @@ fn ranks_that_were_not_heard_of_for_too_long_and_go_on_are_not_ended() {
 }
 
 #[test]
-fn strangers_on_the_port_are_shown_out_and_a_rank_still_gets_in() {
+fn foreign_connections_are_closed_and_a_rank_still_connects() {
     let folder = tempfile::tempdir().unwrap();
     let mut collector = Collector::start(1, folder.path().join("run.jsonl"));
     collector.begin();

@@ -1,5 +1,5 @@
-//! Ranks that are in no group of an axis stand aside on real ranks: they are never slowest, late or unreliable, and the data of the
-//! others are checked. Needs the launcher of the MPI that was built with.
+//! Idle ranks, which are in no group of an axis, on real ranks: they are never slowest, late or unreliable, and the
+//! data of the others are checked. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ const TIED: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512, "tie_word_embeddings": true}"#;
 
 #[test]
-fn the_inner_stages_stand_aside_while_the_first_and_the_last_share_an_embedding() {
+fn inner_stages_are_idle_while_the_first_and_the_last_share_an_embedding() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("tiny")).unwrap();
     std::fs::write(folder.path().join("tiny/config.json"), TIED).unwrap();

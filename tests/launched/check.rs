@@ -9,7 +9,7 @@ use std::process::Command;
 
 const SMALL: &str = "all_reduce -b 8 -e 8 -n 2 -w 0 --replicates 1 --warm-buffers";
 
-/// A rank for each shell command, in which `"$@"` stands for the program and its words.
+/// A rank for each shell command, in which `"$@"` is replaced by the program and its arguments.
 fn ranks(scripts: &[&str], flags: &str) -> Command {
     let mut command = launcher(1);
     for (index, script) in scripts.iter().enumerate() {
@@ -21,7 +21,7 @@ fn ranks(scripts: &[&str], flags: &str) -> Command {
     command
 }
 
-/// The document of `--check-launch --format json`, once it is known to be what the schema says.
+/// The document of `--check-launch --format json`, after validation against the schema.
 fn document(text: &str) -> Value {
     let schema: Value = serde_json::from_str(include_str!("../../docs/launch.schema.json")).unwrap();
     let document: Value = serde_json::from_str(text).expect("one JSON document");
@@ -32,7 +32,7 @@ fn document(text: &str) -> Value {
 }
 
 /// The sentences of one kind, joined.
-fn said(document: &Value, kind: &str) -> String {
+fn messages(document: &Value, kind: &str) -> String {
     document[kind].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
@@ -44,8 +44,8 @@ fn ranks_with_another_environment_are_refused_by_variable_and_may_be_allowed() {
     let mixed =
         [r#"NCCL_ALGO=Ring exec "$@""#, r#"OMP_NUM_THREADS=3 NCCL_ALGO=Tree exec "$@""#, r#"NCCL_ALGO=Ring exec "$@""#];
     let ran = Ran::of(&mut ranks(&mixed, &to), 20).ended_with(7);
-    let ran = ran.said("the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 2; Tree on rank 1");
-    let ran = ran.said("OMP_NUM_THREADS  not set  0, 2").said("--allow-mixed");
+    let ran = ran.printed_error("the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 2; Tree on rank 1");
+    let ran = ran.printed_error("OMP_NUM_THREADS  not set  0, 2").printed_error("--allow-mixed");
     assert_eq!((ran.stdout.as_str(), record.exists()), ("", false));
 
     Ran::of(&mut ranks(&mixed, &format!("--allow-mixed --quiet {to}")), 30).ended_with(0);
@@ -54,7 +54,7 @@ fn ranks_with_another_environment_are_refused_by_variable_and_may_be_allowed() {
 }
 
 #[test]
-fn a_check_of_the_launch_measures_nothing_and_tells_what_the_ranks_share() {
+fn a_launch_check_measures_nothing_and_reports_what_the_ranks_share() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let mut command = Command::new(COMMGAUGE);
@@ -81,10 +81,10 @@ fn a_launcher_that_says_another_number_of_ranks_is_refused_where_it_is_not_an_in
     let ran = Ran::of(&mut ranks(&[lie, lie], "--check-launch --format json"), 20);
     if FAMILY == "open-mpi" {
         let ran = ran.ended_with(7);
-        let refusals = said(&document(&ran.stdout), "refusals");
+        let refusals = messages(&document(&ran.stdout), "refusals");
         assert!(refusals.contains("the launcher reports 8 ranks (OMPI_COMM_WORLD_SIZE), MPI reports 2"), "{refusals}");
     } else {
-        // MPICH's own launcher says 2, and that is right.
+        // MPICH's own launcher reports 2, which is correct.
         document(&ran.ended_with(0).stdout);
     }
 }
@@ -97,7 +97,7 @@ fn two_hosts_of_one_machine(folder: &Path, flags: &str) -> Option<Command> {
         command.env("MPIR_CVAR_NOLOCAL", "1");
         return Some(command);
     }
-    // Open MPI's remote shell, which gives each host a name of its own instead of going anywhere.
+    // Open MPI's remote shell, which gives each host a separate name instead of connecting anywhere.
     let agent = folder.join("agent");
     let text =
         "#!/bin/sh\nhost=$1; shift\nexec unshare --uts sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$host\" \"$@\"\n";
@@ -131,7 +131,7 @@ fn hosts_of_one_machine_are_told_apart_and_doubted_and_a_low_limit_is_named_with
     let document = document(&Ran::of(&mut command, 30).ended_with(0).stdout);
     let hosts: Vec<&str> =
         document["hosts"].as_array().unwrap().iter().map(|host| host["host"].as_str().unwrap()).collect();
-    let warnings = said(&document, "warnings");
+    let warnings = messages(&document, "warnings");
     if FAMILY == "mpich" {
         assert!(hosts[0].ends_with("#1") && hosts[1].ends_with("#2"), "{hosts:?}");
         assert!(warnings.contains("MPI finds no shared memory between some ranks"), "{warnings}");
@@ -148,13 +148,13 @@ fn two_ranks_on_one_device_are_refused_by_its_uuid_and_another_nccl_by_its_versi
     let rank = r#"exec "$@""#;
     let mut shared = ranks(&[rank, rank], &format!("{flags} --device-map 0,0"));
     let ran = Ran::of(doubles::with_doubles(&mut shared, 2), 60).ended_with(7);
-    let refusals = said(&document(&ran.stdout), "refusals");
+    let refusals = messages(&document(&ran.stdout), "refusals");
     assert!(refusals.contains("ranks 0, 1 of host ") && refusals.contains("are on one device ("), "{refusals}");
 
     let older = doubles::folder_with_nccl("2.27.3");
     let other = format!(r#"LD_LIBRARY_PATH={}:$LD_LIBRARY_PATH exec "$@""#, older.display());
     let mut mixed = ranks(&[rank, &other], flags);
     let ran = Ran::of(doubles::with_doubles(&mut mixed, 2), 60).ended_with(7);
-    let refusals = said(&document(&ran.stdout), "refusals");
+    let refusals = messages(&document(&ran.stdout), "refusals");
     assert!(refusals.contains("the same version of NCCL: 2.30.7") && refusals.contains("2.27.3"), "{refusals}");
 }

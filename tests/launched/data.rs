@@ -9,7 +9,7 @@ use common::{Ran, SWEEP, launcher, lines, of_kind, record_in, words};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Runs a sweep and gives the facts of the measured cases, after holding every case line against what it must be.
+/// Runs a sweep and returns the facts of the measured cases, after checking every case line.
 fn sweep(ranks: u32, flags: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -26,7 +26,7 @@ fn sweep(ranks: u32, flags: &str) -> Vec<Value> {
     for case in cases {
         let facts = &planned[case["case"].as_u64().unwrap() as usize];
         if case["outcome"]["status"] == "waived" {
-            assert_rightly_waived(facts, case["outcome"]["reason"].as_str().unwrap());
+            assert_skipped_for_a_reason(facts, case["outcome"]["reason"].as_str().unwrap());
             continue;
         }
         assert_eq!(case["outcome"]["status"], "measured", "{case}");
@@ -37,7 +37,7 @@ fn sweep(ranks: u32, flags: &str) -> Vec<Value> {
 }
 
 /// The one thing that cannot be run here is a reduction of an 8-bit float.
-fn assert_rightly_waived(facts: &Value, reason: &str) {
+fn assert_skipped_for_a_reason(facts: &Value, reason: &str) {
     let collective: Collective = facts["collective"].as_str().unwrap().parse().unwrap();
     let element: ElementType = facts["element_type"].as_str().unwrap().parse().unwrap();
     assert!(collective.reduces() && element.moves_only(), "{facts}: {reason}");

@@ -1,5 +1,6 @@
-//! Faults of a machine under a launch: whatever dies, stops or fails, every rank ends, what was measured is kept, and nothing is left
-//! behind. docs/faults.md lists them all. Needs the launcher of the MPI that was built with, and a C compiler.
+//! Machine faults during a launch: whatever dies, stops or fails, every rank ends, what was measured is stored, and
+//! nothing is left behind. docs/faults.md lists them all. Needs the launcher of the MPI that was built with, and a C
+//! compiler.
 
 use crate::common;
 
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A sweep that would go on for minutes.
+/// A sweep that would run for minutes.
 const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'broadcast']\nbytes = ['64B', '1KiB']\n";
 
@@ -28,7 +29,7 @@ struct Running {
     record: PathBuf,
     ranks: Vec<u32>,
     shared: BTreeSet<String>,
-    /// Keeps others out until the end.
+    /// Locks out other tests until the end.
     _alone: std::fs::File,
     _folder: tempfile::TempDir,
 }
@@ -91,13 +92,13 @@ fn a_rank_that_crashes_is_named_with_its_signal() {
     let (ran, ranks) = run.ends_with(6);
     // MPICH's launcher now and then names a rank that it ended itself. Then none is blamed for the signal but the right one.
     if FAMILY == "open-mpi" {
-        ran.said(&format!("rank 1 (process {} on ", ranks[1])).said("was killed by SIGSEGV");
+        ran.printed_error(&format!("rank 1 (process {} on ", ranks[1])).printed_error("was killed by SIGSEGV");
     } else {
         let blamed = |line: &&str| line.contains("(process ") && line.contains("was killed by SIGSEGV");
         let wrong =
             ran.stderr.lines().filter(blamed).find(|line| !line.contains(&format!("(process {} on ", ranks[1])));
         assert_eq!(wrong, None, "{}", ran.stderr);
-        ran.said("died");
+        ran.printed_error("died");
     }
 }
 
@@ -108,7 +109,7 @@ fn without_rank_0_the_others_end_and_the_record_can_be_gone_on_with() {
     let record = run.record.clone();
     let ranks = run.ranks.clone();
     let ran = ending(run.child, 20).ended_with(6);
-    ran.said(&format!("rank 0 (process {} on ", ranks[0])).said("go on with: commgauge run --resume");
+    ran.printed_error(&format!("rank 0 (process {} on ", ranks[0])).printed_error("go on with: commgauge run --resume");
     wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
     drop(run._alone);
     let mut again = Command::new(COMMGAUGE);
@@ -124,14 +125,14 @@ fn ranks_end_where_their_launcher_was_killed() {
     let run = running();
     signal(run.launcher(), "KILL");
     let (ran, _) = run.ends_with(6);
-    // Whether somebody was left to end the record depends on who dies first.
-    let told = ["and its ranks with it; ", "and the record has no end line; "]
+    // Whether a process is left to end the record depends on which one dies first.
+    let output_text = ["and its ranks with it; ", "and the record has no end line; "]
         .map(|end| format!("the launcher was ended by SIGKILL, {end}"));
     let first = ran.stderr.lines().find(|line| line.starts_with("commgauge: ")).unwrap_or_default();
-    assert!(told.iter().any(|words| first.contains(words)), "{}", ran.stderr);
+    assert!(output_text.iter().any(|words| first.contains(words)), "{}", ran.stderr);
 }
 
-/// A group of processes that may use no more memory than it has; none where this user cannot make one. Taken away with the value.
+/// A control group with a memory limit of its present use; none if this user cannot create one. Removed on drop.
 struct NoMemory(PathBuf);
 
 impl NoMemory {
@@ -170,9 +171,9 @@ fn a_rank_that_the_system_kills_for_want_of_memory_is_named_with_that_reason() {
     let run = running_suite(LARGE);
     std::fs::write(group.0.join("cgroup.procs"), run.ranks[1].to_string()).unwrap();
     let (ran, ranks) = run.ends_with(6);
-    let ran = ran.said(&format!("rank 1 (process {} on ", ranks[1]));
+    let ran = ran.printed_error(&format!("rank 1 (process {} on ", ranks[1]));
     if FAMILY == "open-mpi" {
-        ran.said("ran out of memory meanwhile: the system killed 1 of its processes");
+        ran.printed_error("ran out of memory meanwhile: the system killed 1 of its processes");
     }
 }
 
@@ -182,7 +183,7 @@ fn a_cancelled_run_with_a_stopped_rank_never_ends_as_if_nothing_had_happened() {
     signal(run.ranks[2], "STOP");
     signal(run.child.id(), "TERM");
     let (ran, _) = run.ends_with(143);
-    ran.said("stopped by SIGTERM");
+    ran.printed_error("stopped by SIGTERM");
 }
 
 /// A sweep on which a rank has a fault.
@@ -206,12 +207,12 @@ fn a_rank_that_leaves_early_or_a_disk_that_fails_or_a_clock_that_steps_is_met() 
     assert_ne!(ran.code, Some(0), "{}", ran.stderr);
     assert!(!Record::read(&record).is_ok_and(|record| record.is_finished()));
 
-    // A file that cannot be brought to the disk is told, with the code of the environment.
+    // A file that cannot be synced to the disk is reported, with the exit code of the environment.
     for (errno, text) in [("28", "No space left on device"), ("5", "Input/output error")] {
         let record = place(&format!("sync-{errno}.jsonl"));
         let ran = Ran::of(&mut faulty(2, (&shim, &record), ("FAULT_SYNC_ERRNO", errno), 0, SHORT), 40).ended_with(6);
-        ran.said("cannot bring to the disk the record").said(text);
-        // How far it came until the disk was asked depends on how busy the machine is.
+        ran.printed_error("cannot bring to the disk the record").printed_error(text);
+        // How far the run had progressed at the sync depends on how busy the machine is.
         assert!(!lines(&record).is_empty());
     }
 

@@ -1,5 +1,5 @@
-//! A rank that hangs, loops, is stopped or killed: the launch ends, the rank is named, what was measured is kept, nothing is left.
-//! Needs the launcher of the MPI that was built with.
+//! A rank that hangs, loops, is stopped or killed: the launch ends, the rank is named, what was measured is stored,
+//! nothing is left. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 use crate::trial;
@@ -21,8 +21,8 @@ const FAULTS: [(&str, &str, i64); 5] = [
     ("exit", "died", 6),
 ];
 
-/// Whether a list of ranks such as `2` or `0,2-3` is the rank. Where a rank dies, the launcher of MPICH kills all others, and on a machine
-/// that has more to do than processors some of them before the watchdog has asked who is left; then the rank is one of the list.
+/// Whether a list of ranks such as `2` or `0,2-3` is the rank. If a rank dies, the launcher of MPICH kills all others,
+/// on a busy machine some of them before the watchdog has asked which are left; then the rank is one of the list.
 fn names(list: &Value, rank: u32, code: i64) -> bool {
     let Some(list) = list.as_str() else { return false };
     let within = |range: &str| {
@@ -79,14 +79,14 @@ fn rank_0_may_be_the_one_that_is_stopped_and_commgauge_run_passes_the_deadline_o
     let trial = trial(run, &record, false);
     assert_eq!(trial.code, Some(5), "{}", trial.stderr);
     assert_eq!(trial.hang()["suspects"], "0", "{}", trial.stderr);
-    // What is said on standard error last, a launcher may not pass on; the file has it.
+    // A launcher may not forward the last output on standard error; the file has it.
     assert!(trial.report.contains("its process is stopped"), "{}", trial.report);
     assert_eq!((&trial.end()["status"], &trial.end()["exit_code"]), (&"failed".into(), &5.into()));
     assert!(trial.left.is_empty(), "{:?}", trial.left);
 }
 
 #[test]
-fn a_step_that_hangs_in_its_replay_names_the_rank_that_is_on_its_own() {
+fn a_step_that_hangs_in_its_replay_names_the_rank_that_differs() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _alone = alone();
@@ -106,7 +106,7 @@ fn a_step_that_hangs_in_its_replay_names_the_rank_that_is_on_its_own() {
 }
 
 #[test]
-fn a_stopped_rank_that_the_launcher_wakes_when_it_is_told_to_end_makes_no_normal_ending() {
+fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _alone = alone();

@@ -43,7 +43,7 @@ fn a_rank_delayed_by_2_ms_is_named_with_2_ms_in_the_record_and_in_the_findings()
     skipped("the median of a late rank", "ranks of this machine are late by themselves, as it has other work");
 }
 
-/// Whether ranks of which none is delayed come together.
+/// Whether ranks arrive together if none is delayed.
 fn is_quiet(folder: &Path) -> bool {
     let spreads: Vec<f64> = samples(&measure(&folder.join("quiet.jsonl"), None)).iter().map(|one| one.1).collect();
     std::fs::remove_file(folder.join("quiet.jsonl")).unwrap();

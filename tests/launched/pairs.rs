@@ -33,7 +33,7 @@ fn a_single_rank_and_senseless_messages_are_refused() {
         let record = record_in(&folder);
         let mut command = launcher(ranks);
         command.arg(PAIRS).arg("--record").arg(&record).args(words(flags));
-        Ran::of(&mut command, 20).ended_with(2).said(expected);
+        Ran::of(&mut command, 20).ended_with(2).printed_error(expected);
         assert!(!record.exists(), "{flags}: nothing was measured, so there is no record");
     }
 }

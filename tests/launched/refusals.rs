@@ -1,5 +1,5 @@
-//! Bad launches and bad input end within seconds, with the documented exit code and one clear message. Needs the launcher of
-//! the MPI that was built with.
+//! Bad launches and bad input end within seconds, with the documented exit code and one clear message. Needs the
+//! launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -8,14 +8,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A small sweep; what a test adds goes after it.
+/// A small sweep; the flags of a test are appended.
 const SMALL: &str = "all_reduce -b 8 -e 8 -n 2 -w 0 --replicates 1 --warm-buffers";
 
-/// Everything that is wrong for all ranks ends with the code, is said once, and quickly.
+/// Checks that a mistake common to all ranks ends with the code, is reported once, and quickly.
 #[track_caller]
-fn refused(command: &mut Command, code: i32, said: &[&str]) -> Ran {
+fn refused(command: &mut Command, code: i32, expected_error: &[&str]) -> Ran {
     let ran = Ran::of(command, 20).ended_with(code);
-    for text in said {
+    for text in expected_error {
         assert_eq!(ran.stderr.matches(text).count(), 1, "`{text}` is to be said once:\n{}", ran.stderr);
     }
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
@@ -30,7 +30,7 @@ fn a_program_that_no_launcher_started_is_refused() {
     let mut single = Command::new(SWEEP);
     single.args(words(SMALL)).arg("--record").arg(&record);
     refused(&mut single, 2, &["a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`"]);
-    // Four by hand are four times alone, and each says so.
+    // Four started by hand are four single ranks, and each reports it.
     let by_hand = "for n in 1 2 3 4; do \"$0\" \"$@\" & list=\"$list $!\"; done; for p in $list; do wait $p || code=$?; done; exit $code";
     let mut four = Command::new("sh");
     four.args(["-c", by_hand, SWEEP]).args(words(SMALL)).arg("--record").arg(&record);
@@ -46,7 +46,7 @@ fn a_program_that_no_launcher_started_is_refused() {
 fn flags_that_cannot_be_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    for (flags, said) in [
+    for (flags, expected_error) in [
         ("all_reduce -b 64T -e 64T", &["needs 128 TiB of buffers on each rank; host ", "choose smaller sizes"][..]),
         ("broadcast -b 8 -e 8 -r 4", &["-r/--root: found root 4; on axis world a group has 4 ranks, accepted: 0 to 3"]),
         (
@@ -70,7 +70,7 @@ fn flags_that_cannot_be_are_refused_by_name() {
     ] {
         let mut command = launcher(4);
         command.arg(SWEEP).args(words(flags)).arg("--record").arg(&record);
-        refused(&mut command, 2, said);
+        refused(&mut command, 2, expected_error);
         assert!(!record.exists(), "{flags}");
     }
 }
@@ -80,7 +80,7 @@ fn a_place_that_cannot_take_the_record_is_refused_and_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let taken = folder.path().join("taken");
     fs::write(&taken, "mine").unwrap();
-    for (path, said) in [
+    for (path, expected_error) in [
         (folder.path().join("missing/run.jsonl"), "there is no folder"),
         (taken.join("run.jsonl"), "there is no folder"),
         (taken.clone(), "exists already and records are never overwritten"),
@@ -90,7 +90,7 @@ fn a_place_that_cannot_take_the_record_is_refused_and_left_as_it_was() {
     ] {
         let mut command = launcher(3);
         command.arg(SWEEP).args(words(SMALL)).arg("--record").arg(&path);
-        refused(&mut command, 2, &[said]);
+        refused(&mut command, 2, &[expected_error]);
     }
     assert_eq!(fs::read(&taken).unwrap(), b"mine");
 }
@@ -116,7 +116,7 @@ fn suites_and_models_with_mistakes_are_refused_with_file_and_key() {
     write("no-json.json", "hidden_size: 4096");
     let quick = concat!(env!("CARGO_MANIFEST_DIR"), "/suites/quick.toml");
     let own = |name: &str| folder.path().join(name).display().to_string();
-    for (suite, ranks, said) in [
+    for (suite, ranks, expected_error) in [
         (own("unknown-key.toml"), 2, &["unknown-key.toml:3", "`replicates`"][..]),
         (own("unit.toml"), 2, &["unit.toml:4", "1KX"]),
         (own("lacks-field.toml"), 2, &["lacks-field.json", "hidden_size"]),
@@ -128,7 +128,7 @@ fn suites_and_models_with_mistakes_are_refused_with_file_and_key() {
         let mut command = launcher(ranks);
         command.args([SUITE, suite.as_str(), "--record"]).arg(&record);
         let ran = Ran::of(&mut command, 20).ended_with(2);
-        said.iter().for_each(|text| assert!(ran.stderr.contains(text), "`{text}` in {}", ran.stderr));
+        expected_error.iter().for_each(|text| assert!(ran.stderr.contains(text), "`{text}` in {}", ran.stderr));
         assert_eq!(ran.stderr.matches("commgauge: ").count(), 1, "said once: {}", ran.stderr);
         assert!(!record.exists());
     }
@@ -161,7 +161,7 @@ fn ranks_that_do_not_belong_together_are_named() {
         assert!(ran.stderr.contains(" on rank 0; ") && ran.stderr.contains(" on rank 1"), "{}", ran.stderr);
         assert!(!record.exists());
     }
-    // With a limit on one rank only, the others would wait for it to tell them whether there is time.
+    // With a limit on one rank only, the others would wait for its decision whether there is time left.
     let limited = line(SWEEP, &format!("{SMALL} --time-limit 5m"));
     refused(&mut two_programs(&line(SWEEP, SMALL), &limited), 7, &["rank 1 was not given the same --resume"]);
     assert!(!record.exists());

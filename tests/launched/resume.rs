@@ -1,4 +1,4 @@
-//! A launch that was killed, told to stop, or out of time is gone on with, and loses nothing that it had written down. Needs the
+//! A launch that was killed, stopped, or out of time is resumed, and loses nothing that it had written. Needs the
 //! launcher of the MPI that was built with.
 
 use crate::common;
@@ -20,7 +20,7 @@ const SMALL: &str = "name = 'small'\n[measure]\nminimum_samples = 3\nmaximum_sam
     bytes = ['64B', '1KiB', '4KiB']\n";
 const RANKS: usize = 4;
 
-/// `commgauge run` with more flags. Ranks that share their cores are told to yield.
+/// `commgauge run` with more flags. Ranks that share their cores are configured to yield.
 fn commgauge_run(folder: &Path, flags: &str) -> Command {
     let suite = folder.join("small.toml");
     if !suite.exists() {
@@ -28,7 +28,7 @@ fn commgauge_run(folder: &Path, flags: &str) -> Command {
     }
     let mut command = Command::new(COMMGAUGE);
     command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1");
-    // The words of the first launch hold for those that go on.
+    // The arguments of the first launch apply to resumed ones too.
     let unbound = if FAMILY == "open-mpi" { "--bind-to" } else { "-bind-to" };
     command.stdin(Stdio::null()).current_dir(folder).arg("run").args(words(flags));
     if !flags.contains("--resume") {
@@ -37,7 +37,7 @@ fn commgauge_run(folder: &Path, flags: &str) -> Command {
     command
 }
 
-/// All processes below one, by the parents that `/proc` tells.
+/// All descendants of a process, by the parents in `/proc`.
 fn family_of(ancestor: u32) -> Vec<u32> {
     let parent_of = |pid: u32| -> Option<u32> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -65,7 +65,7 @@ fn kill_whole_job(child: Started) {
     }
     ending(child, 10);
     wait_until(10, "no rank runs", || still_running(&family).is_empty());
-    // Nobody of the job is left to do it.
+    // No process of the job is left to do it.
     shared.iter().for_each(|path| drop(std::fs::remove_file(path)));
 }
 
@@ -93,7 +93,7 @@ fn assert_whole(record: &Path) {
     assert!(read.is_finished());
 }
 
-/// Kills a job at so many moments of its life, and has it gone on with each time until it is complete.
+/// Kills a job at this many moments of its life, and resumes it each time until it is complete.
 fn killed_at(moments: u32, seed: u64) -> (u32, u32) {
     let folder = tempfile::tempdir().unwrap();
     let (mut random, mut without_record, mut kills_of_resumed) = (seed, 0, 0);
@@ -124,7 +124,7 @@ fn killed_at(moments: u32, seed: u64) -> (u32, u32) {
             reported = now;
             match Record::read(&record) {
                 Ok(_) => command = commgauge_run(folder.path(), &format!("--resume {}", record.display())),
-                // Killed before the first line was written: there is nothing to go on with.
+                // Killed before the first line was written: there is nothing to resume.
                 Err(error) => {
                     assert!(reported.is_empty(), "{error}");
                     let empty = std::fs::metadata(&record).map_or(0, |facts| facts.len());
@@ -142,14 +142,14 @@ fn killed_at(moments: u32, seed: u64) -> (u32, u32) {
 }
 
 #[test]
-fn a_job_killed_at_any_moment_goes_on_and_loses_no_case() {
+fn a_job_killed_at_any_moment_resumes_and_loses_no_case() {
     killed_at(3, 7);
 }
 
 /// The figure of docs/resuming.md: `cargo test --test launched resume:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
-fn a_job_killed_at_a_hundred_random_moments_goes_on_and_loses_no_case() {
+fn a_job_killed_at_a_hundred_random_moments_resumes_and_loses_no_case() {
     let (without_record, resumed) = killed_at(100, 20_261_121);
     eprintln!(
         "100 kills: {without_record} before the first line, {resumed} of a launch that had resumed or measured before"
@@ -166,8 +166,8 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     wait_until(120, "three cases are measured", || count_so_far(&record, "case") >= 3);
     let ranks = pids(&record);
     signal(child.id(), "TERM");
-    let ran = ending(child, 15).ended_with(143).said("stopped by SIGTERM");
-    let ran = ran.said(&format!("go on with: commgauge run --resume {}", record.display()));
+    let ran = ending(child, 15).ended_with(143).printed_error("stopped by SIGTERM");
+    let ran = ran.printed_error(&format!("go on with: commgauge run --resume {}", record.display()));
     wait_until(3, "no rank runs", || still_running(&ranks).is_empty());
     let last = lines(&record).pop().unwrap();
     assert_eq!(
@@ -180,11 +180,11 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     let before = Record::read(&record).unwrap().measured_lines();
     drop(beside);
     let ran = Ran::of(&mut commgauge_run(folder.path(), &format!("--resume {}", record.display())), 180).ended_with(0);
-    ran.said(&format!("holds {before} of ")).said("--resume");
+    ran.printed_error(&format!("holds {before} of ")).printed_error("--resume");
     assert_whole(&record);
     Ran::of(&mut commgauge_run(folder.path(), &format!("--resume {}", record.display())), 20)
         .ended_with(0)
-        .said("is complete: nothing is left to measure");
+        .printed_error("is complete: nothing is left to measure");
 }
 
 #[test]
@@ -206,16 +206,18 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
     };
     let changed = ("UCX_TLS", "tcp");
     let ran = Ran::of(&mut again("", changed), 40).ended_with(7);
-    let ran = ran.said("this launch is not as the run that wrote").said("--allow-changed");
+    let ran = ran.printed_error("this launch is not as the run that wrote").printed_error("--allow-changed");
     let table: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["what", "in", "the", "record", "now"], "{table:?}");
     assert_eq!(table[1].split_whitespace().collect::<Vec<_>>(), ["transport", "none", "UCX_TLS=tcp"], "{table:?}");
-    Ran::of(&mut again("--precision 5%", ("A", "b")), 40).ended_with(7).said("precision");
-    Ran::of(&mut again("--cadence isolated --allow-changed", ("A", "b")), 40).ended_with(7).said("cannot go on with");
+    Ran::of(&mut again("--precision 5%", ("A", "b")), 40).ended_with(7).printed_error("precision");
+    Ran::of(&mut again("--cadence isolated --allow-changed", ("A", "b")), 40)
+        .ended_with(7)
+        .printed_error("cannot go on with");
     assert_eq!(std::fs::read_to_string(&record).unwrap(), cut, "refused, so untouched");
     let ran = Ran::of(&mut again("--allow-changed", changed), 40).ended_with(0);
-    let told = words(&ran.stdout).join(" ");
-    assert!(told.contains("transport was none, is UCX_TLS=tcp"), "{told}");
+    let output_text = words(&ran.stdout).join(" ");
+    assert!(output_text.contains("transport was none, is UCX_TLS=tcp"), "{output_text}");
     assert_whole(&record);
     let resume = &of_kind(&lines(&record), "resume")[0].clone();
     assert_eq!(
@@ -235,13 +237,13 @@ fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
     wait_until(120, "a case is measured", || count_so_far(&record, "case") >= 1);
     let second = ending(start(&mut commgauge_run(folder.path(), &resume)), 20).ended_with(2);
-    second.said("the run that writes it is still going on");
+    second.printed_error("the run that writes it is still going on");
     signal(child.id(), "TERM");
     ending(child, 15).ended_with(143);
     drop(beside);
     // 5 ms are over before the launch is.
     let limited = Ran::of(&mut commgauge_run(folder.path(), &format!("{resume} --time-limit 5ms")), 40).ended_with(75);
-    limited.said("the time limit of").said("go on with: commgauge run --resume");
+    limited.printed_error("the time limit of").printed_error("go on with: commgauge run --resume");
     let last = lines(&record).pop().unwrap();
     assert_eq!((&last["status"], &last["exit_code"]), (&"out_of_time".into(), &75.into()));
     Ran::of(&mut commgauge_run(folder.path(), &format!("{resume} --time-limit 10m")), 180).ended_with(0);

@@ -1,5 +1,5 @@
-//! Tokens that a router sends to experts, and what comes back, arrive unchanged between real ranks, however unevenly they are
-//! divided. Needs the launcher of the MPI that was built with.
+//! Tokens that a router sends to experts, and the results, arrive unchanged between real ranks, however unevenly they
+//! are divided. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const HOW: &str = "all_to_all_v -n 2 -w 0 --replicates 1 --cadence streaming --warm-buffers";
 
-/// Runs a sweep in which every case must come out verified, and gives the facts of its cases.
+/// Runs a sweep in which every case must be verified, and returns the facts of its cases.
 fn sweep(ranks: u32, flags: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -39,12 +39,12 @@ fn every_routing_arrives_there_and_back_on_2_3_and_4_ranks() {
 
 #[test]
 fn ranks_that_get_nothing_and_tokens_that_are_dropped_do_no_harm() {
-    // Two copies among four experts: two ranks get none from anybody, and on the way back send none.
+    // Two copies among four experts: two ranks receive none, and on the way back send none.
     for back in ["", ",back"] {
         let few = sweep(4, &format!("-b 8 -e 8 --splits routed:uniform,experts=4,k=2{back}"));
         assert_eq!(few[0]["bytes_total"], 8);
     }
-    // 48 of 96 copies of 10 floats would go to the first of 4; it takes ceil(24 x 1.25) = 30 from each.
+    // 48 of 96 copies of 10 floats would be sent to the first of 4; it accepts ceil(24 x 1.25) = 30 from each.
     let capped = sweep(4, "-b 3840 -e 3840 --splits routed:hot:0.5,experts=4,k=2,hidden=10,capacity=1.25");
     assert_eq!(capped[0]["bytes_accounted"], 4 * 30 * 40);
     let name = capped[0]["name"].as_str().unwrap();
@@ -56,5 +56,7 @@ fn ranks_that_get_nothing_and_tokens_that_are_dropped_do_no_harm() {
 fn experts_that_do_not_come_out_even_are_refused_before_anything_runs() {
     let mut command = launcher(3);
     command.arg(SWEEP).args(words(&format!("{HOW} -b 1K -e 1K --splits routed:uniform,experts=8,k=2")));
-    Ran::of(&mut command, 60).ended_with(2).said("8 experts do not come out even on 3 ranks; nearest that do: 6 or 9");
+    Ran::of(&mut command, 60)
+        .ended_with(2)
+        .printed_error("8 experts do not come out even on 3 ranks; nearest that do: 6 or 9");
 }

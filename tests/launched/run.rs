@@ -113,15 +113,15 @@ fn ranks_that_find_different_files_for_a_name_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = launcher(1);
     fs::write(folder.path().join("smoke.toml"), SUITE_TEXT).unwrap();
-    // The second rank starts where there is no such file, and takes the embedded one.
+    // The second rank starts in a folder without such a file, and uses the embedded one.
     let elsewhere = folder.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     command.args(["-wdir", folder.path().to_str().unwrap(), common::SUITE, "smoke", "--check-launch"]);
     command.args([":", if FAMILY == "open-mpi" { "-np" } else { "-n" }, "1", "-wdir", elsewhere.to_str().unwrap()]);
     command.args([common::SUITE, "smoke", "--check-launch"]);
     let refused = Ran::of(&mut command, 30).ended_with(7);
-    let said = format!("{}{}", refused.stdout, refused.stderr);
-    assert!(said.contains("the ranks do not run the same suite"), "{said}");
+    let output_text = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(output_text.contains("the ranks do not run the same suite"), "{output_text}");
 }
 
 /// Two hosts on this one: the launcher's remote shell is a new host name on the same machine.
@@ -144,7 +144,7 @@ exec unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' "$host" "$@"
 }
 
 #[test]
-fn ranks_on_two_hosts_are_told_apart() {
+fn ranks_on_two_hosts_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let Some(agent) = remote_shell(folder.path()) else { return };
     let record = record_in(&folder);

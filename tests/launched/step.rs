@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// A model of a few thousand parameters, so that neither gradients nor a whole replay take memory to speak of.
+/// A model of a few thousand parameters, so that gradients and a whole replay need hardly any memory.
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 const QUICK: &str = "-n 3 -w 1 --replicates 2 --warm-buffers --format json";
@@ -17,14 +17,14 @@ const QUICK: &str = "-n 3 -w 1 --replicates 2 --warm-buffers --format json";
 fn model() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launched-step");
     std::fs::create_dir_all(&folder).unwrap();
-    // Written aside and renamed, as the tests of this file run at the same time.
+    // Written to another file and renamed, as the tests of this file run at the same time.
     let (config, new) = (folder.join("config.json"), tempfile::NamedTempFile::new_in(&folder).unwrap());
     std::fs::write(new.path(), TINY).unwrap();
     new.persist(&config).unwrap();
     format!("--model {} --sequence 16 --micro-batches 4", config.display())
 }
 
-/// Runs `commgauge-step` and gives its report and the lines of its record.
+/// Runs `commgauge-step` and returns its report and the lines of its record.
 fn step(ranks: u32, flags: &str) -> (Value, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -154,8 +154,8 @@ fn calls_of_two_axes_are_timed_at_once_and_the_step_is_replayed_as_a_whole() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_exit_code_2() {
-    for (ranks, flags, said) in [
+fn invalid_requests_are_refused_with_exit_code_2() {
+    for (ranks, flags, expected_error) in [
         (2, "--tp 4", "a multiple of 4 ranks, but there are 2"),
         (2, "--tp 2 --solo", "every axis has a single group, so there is nothing to compare"),
         (2, "--tp 2 --style pipeline", "so there is nothing to measure"),
@@ -164,6 +164,6 @@ fn what_makes_no_sense_is_refused_with_exit_code_2() {
     ] {
         let mut command = launcher(ranks);
         command.arg(STEP).args(words(&model())).args(words(flags));
-        Ran::of(&mut command, 30).ended_with(2).said(said);
+        Ran::of(&mut command, 30).ended_with(2).printed_error(expected_error);
     }
 }

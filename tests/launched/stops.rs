@@ -1,5 +1,5 @@
-//! Whatever stops a launch (Ctrl-C, a killed rank, a panic) ends all ranks within seconds, keeps what was measured, and leaves
-//! nothing behind. Needs the launcher of the MPI that was built with.
+//! Whatever stops a launch (Ctrl-C, a killed rank, a panic) ends all ranks within seconds, stores what was measured,
+//! and leaves nothing behind. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A sweep that would go on for minutes.
+/// A sweep that would run for minutes.
 const LONG: &str = "name = \"long\"\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\ncase_budget = \"200ms\"\nreplicates = 40\n[[sweep]]\ncollectives = [\"all_reduce\", \"broadcast\"]\nbytes = [\"64B\", \"1KiB\"]\n";
 
 /// `commgauge run` of a long suite.
@@ -48,7 +48,8 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     let ranks = pids(&record);
     let shared = shared_memory_of(&ranks);
     signal(child.id(), "INT");
-    let ran = ending(child, 15).ended_with(130).said("stopped by SIGINT").said("measured cases are kept");
+    let ran =
+        ending(child, 15).ended_with(130).printed_error("stopped by SIGINT").printed_error("measured cases are kept");
     assert!(ran.stdout.contains(" verified, 0 failed"), "the summary is shown: {}", ran.stdout);
     assert_reads_and_nothing_is_left(&record, &ranks, &shared);
     let last = lines(&record).pop().unwrap();
@@ -88,7 +89,7 @@ fn a_killed_rank_is_named_with_its_host_and_the_others_end() {
     signal(ranks[2], "KILL");
     let ran = ending(child, 15).ended_with(6);
     let host = lines(&record)[0]["ranks"][2]["host"].as_str().unwrap().to_owned();
-    ran.said(&format!("rank 2 (process {} on {host}) was killed by SIGKILL", ranks[2]));
+    ran.printed_error(&format!("rank 2 (process {} on {host}) was killed by SIGKILL", ranks[2]));
     wait_until(3, "no rank runs", || still_running(&ranks).is_empty());
     assert!(count_so_far(&record, "case") >= 3);
 }
@@ -102,13 +103,13 @@ fn a_panicking_rank_ends_the_launch_and_is_named_with_its_host() {
     run.args(["run", "suites/smoke.toml", "-n", "4", "--record"]).arg(&record).args(["--", "--inject-panic", "2"]);
     let ran = Ran::of(&mut run, 20).ended_with(6);
     let host = lines(&record)[0]["ranks"][2]["host"].as_str().unwrap().to_owned();
-    let ran = ran.said(&format!("commgauge: rank 2: a broken assumption on host {host}"));
-    ran.said("requested by --inject-panic");
-    // The launcher ends when it has told them to; the system takes a moment to bury them.
+    let ran = ran.printed_error(&format!("commgauge: rank 2: a broken assumption on host {host}"));
+    ran.printed_error("requested by --inject-panic");
+    // The launcher ends when it has signalled them; the system needs a moment to reap them.
     wait_until(3, "no rank runs", || still_running(&pids(&record)).is_empty());
 
     let mut direct = launcher(4);
     direct.arg(SWEEP).args(words("all_reduce -b 8 -e 8 --inject-panic 0 --record"));
     let ran = Ran::of(direct.arg(folder.path().join("direct.jsonl")), 20).ended_with(6);
-    ran.said("rank 0: a broken assumption on host");
+    ran.printed_error("rank 0: a broken assumption on host");
 }

@@ -1,5 +1,5 @@
-//! A sweep that talks and ends: rows while it goes on, a budget for all cases, and the launch that `commgauge run` builds for it.
-//! Needs the launcher of the MPI that was built with. No test looks at how long anything took.
+//! Output and end of a sweep: rows during the run, a budget for all cases, and the launch that `commgauge run` builds
+//! for it. Needs the launcher of the MPI that was built with. No test depends on how long anything took.
 
 use crate::common;
 
@@ -48,10 +48,10 @@ fn however_short_the_time_is_every_case_has_a_row_that_is_verified() {
     let rows = rows(&ran.stdout);
     assert_eq!(rows.len(), of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().len(), "{}", ran.stdout);
     assert!(rows.iter().all(|row| row.last() == Some(&"verified")), "{}", ran.stdout);
-    // A row says how precise it is, and whether that is what was requested.
+    // A row states its precision, and whether that is the requested one.
     assert!(rows.iter().any(|row| row.iter().any(|cell| cell.ends_with('*'))), "{}", ran.stdout);
     assert!(ran.stdout.contains("did not reach the requested +-2.00 % within 10.0 ms"), "{}", ran.stdout);
-    ran.said(&format!("record: {}", record.display()));
+    ran.printed_error(&format!("record: {}", record.display()));
 }
 
 #[test]
@@ -75,11 +75,12 @@ fn with_time_enough_cases_get_a_second_replicate_and_longer_ones_stand_in_for_sh
 }
 
 #[test]
-fn rows_come_while_the_sweep_goes_on() {
+fn rows_appear_during_the_sweep() {
     for (format, row) in [("table", "all_reduce"), ("nccl-tests", "           8  ")] {
         let folder = tempfile::tempdir().unwrap();
         let record = record_in(&folder);
-        // The second size would take minutes, so what comes of the first comes before the end however busy this machine is.
+        // The second size would take minutes, so the rows of the first appear before the end however busy this machine
+        // is.
         let flags = "all_reduce -b 8 -e 32M -f 4194304 -n 20000 -w 0 --replicates 1 --cadence streaming --placement out --format";
         let _beside = common::beside();
         let mut command = launcher(2);
@@ -137,7 +138,7 @@ fn commgauge_run_builds_the_launch_of_a_sweep() {
     let lines = assert_every_case_is_verified(&record);
     assert_eq!(rows(&ran.stdout).len(), of_kind(&lines, "case").len(), "{}", ran.stdout);
     assert_eq!(of_kind(&lines, "header")[0]["program"], "commgauge-sweep");
-    ran.said(&format!("record: {}", record.display()));
+    ran.printed_error(&format!("record: {}", record.display()));
     let both = Command::new(COMMGAUGE).args(["run", "suites/quick.toml", "--sweep", "all_reduce"]).output().unwrap();
     assert_eq!(both.status.code(), Some(2));
 }

@@ -1,5 +1,6 @@
-//! `--backend nccl` between real ranks, on stand-ins for CUDA and NCCL: every call carries the right bytes, the record says that it is
-//! synthetic, and what is missing or goes wrong is named. Needs the launcher of the MPI that was built with.
+//! `--backend nccl` between real ranks, on stand-ins for CUDA and NCCL: every call carries the right bytes, the record
+//! is marked as synthetic, and whatever is missing or fails is named. Needs the launcher of the MPI that was built
+//! with.
 
 use crate::common;
 
@@ -22,7 +23,7 @@ fn nccl(ranks: u32, devices: u32, program: &str, flags: &str, record: &Path) -> 
     command
 }
 
-/// A sweep that comes to its end: its plan, and its case lines.
+/// A sweep that completes: its plan, and its case lines.
 fn swept(ranks: u32, flags: &str) -> (Vec<Value>, Vec<Value>, Value) {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -136,7 +137,7 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     let refused = |ranks, devices, flags: &str, variable: (&str, &str), code, said: &[&str]| {
         let mut command = nccl(ranks, devices, SWEEP, &format!("{sweep} {flags}"), &record);
         let ran = Ran::of(command.env(variable.0, variable.1), 60).ended_with(code);
-        said.iter().fold(ran, |ran, words| ran.said(words));
+        said.iter().fold(ran, |ran, words| ran.printed_error(words));
         assert!(!record.exists(), "{flags}");
     };
     let nothing = ("COMMGAUGE_TEST_NOTHING", "");
@@ -165,10 +166,10 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
 
     let mut command = nccl(2, 1, SWEEP, &format!("{sweep} --share-gpu"), &record);
     with_nccl(&mut command, 1, "2.27.3");
-    Ran::of(&mut command, 60).ended_with(2).said("--share-gpu needs NCCL 2.30, found 2.27.3");
+    Ran::of(&mut command, 60).ended_with(2).printed_error("--share-gpu needs NCCL 2.30, found 2.27.3");
     let mut command = nccl(2, 2, SWEEP, &format!("{sweep} --buffers symmetric"), &record);
     with_nccl(&mut command, 2, "2.17.1");
-    Ran::of(&mut command, 60).ended_with(2).said("ncclCommWindowRegister needs NCCL 2.27, found 2.17.1");
+    Ran::of(&mut command, 60).ended_with(2).printed_error("ncclCommWindowRegister needs NCCL 2.27, found 2.17.1");
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn ranks_that_share_a_gpu_are_verified_and_marked_and_what_stand_ins_measured_is
     assert!(cases.iter().all(|case| case["outcome"]["verified"] == true));
     let warnings = header["warnings"].to_string();
     assert!(warnings.contains("2 ranks share a GPU (--share-gpu, NCCL_MULTI_RANK_GPU_ENABLE=1"), "{warnings}");
-    // Of three ranks on two devices, the cache of one is shared: all go through as many copies of their buffers.
+    // Of three ranks on two devices, two share a cache: all use as many copies of their buffers.
     let uneven = folder.path().join("uneven.jsonl");
     let flags =
         "all_reduce -b 64K -e 64K --share-gpu --cadence streaming -n 12 -w 1 --replicates 1 --buffers plain,symmetric";
@@ -244,7 +245,7 @@ fn memory_that_a_case_does_not_get_fails_that_case_alone() {
     let record = record_in(&folder);
     let flags = format!("all_reduce -b 1K -e 1M -f 1024 --placement out {QUICKLY}");
     let mut command = nccl(2, 2, SWEEP, &flags, &record);
-    // The first allocation is the hold's word; the fourth is made for a buffer.
+    // The first allocation is the word of the hold kernel; the fourth is for a buffer.
     Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "out_of_memory rank=1 allocation=4"), 60).ended_with(6);
     let (_, cases, _) = read(&record);
     let status: BTreeSet<&str> = cases.iter().map(|case| case["outcome"]["status"].as_str().unwrap()).collect();

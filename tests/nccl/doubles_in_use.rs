@@ -1,4 +1,4 @@
-//! The stand-ins for libcuda and libnccl do what their page says, and the kernels what the host reference says.
+//! The stand-ins for libcuda and libnccl behave as documented, and the kernels agree with the host reference.
 //!
 //! Needs no launcher: the ranks are this program, started again.
 
@@ -104,7 +104,7 @@ fn a_rank_that_is_killed_leaves_the_others_waiting_and_nothing_in_shared_memory(
     assert_eq!(codes, [Some(0), None, Some(0)]);
     let new: Vec<_> =
         common::doubles::left_in_shared_memory().into_iter().filter(|path| !before.contains(path)).collect();
-    // Other tests of this program may be making communicators; what they have made is gone a moment later.
+    // Other tests of this program may be creating communicators; their files are removed a moment later.
     common::wait_until(20, "shared memory is clean", || new.iter().all(|path| !path.exists()));
 }
 
@@ -112,13 +112,13 @@ fn a_rank_that_is_killed_leaves_the_others_waiting_and_nothing_in_shared_memory(
 fn settings_that_cannot_be_read_end_the_process() {
     for (faults, told) in [("hnag rank=1", "hnag"), ("hang rank=one", "rank=one"), ("hang op=0", "op=0")] {
         for ran in Launch::with_faults("memory", 1, &[("COMMGAUGE_DOUBLE_FAULTS", faults)]).run() {
-            ran.ended_with(2).said(told);
+            ran.ended_with(2).printed_error(told);
         }
     }
 }
 
 #[test]
-fn ranks_share_a_device_only_where_nccl_is_asked_to_and_new_enough() {
+fn ranks_share_a_device_only_where_nccl_is_configured_so_and_new_enough() {
     Launch::with_faults("shared device", 2, &[]).succeeds();
     Launch::with_faults("shared device", 2, &[("NCCL_MULTI_RANK_GPU_ENABLE", "1")]).succeeds();
 }

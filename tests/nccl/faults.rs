@@ -1,5 +1,6 @@
-//! What may go wrong under `--backend nccl`, played by the stand-ins: every fault ends the launch by its deadline with its code, names
-//! rank, host, device and call, and leaves what was measured before. Needs the launcher of the MPI that was built with.
+//! Faults under `--backend nccl`, injected by the stand-ins: every fault ends the launch by its deadline with its
+//! code, names rank, host, device and call, and retains what was measured before. Needs the launcher of the MPI that
+//! was built with.
 
 use crate::common;
 
@@ -26,7 +27,7 @@ const STEP_FLAGS: &str = "--tp 2 --sequence 16 --micro-batches 4 --replay --repl
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 
-/// What is played, and what must come of it.
+/// An injected fault and its expected result.
 struct Row {
     fault: &'static str,
     flags: &'static str,
@@ -52,7 +53,7 @@ const FAULTS: [Row; 15] = [
         5,
         &["no progress within 2.00 s", "none stands out", OP, "rank 1 on ", PLACE],
     ),
-    // Which of the two gives up first is chance.
+    // Which of the two aborts first is chance.
     row(
         "hang rank=1 op=20",
         "--timeout 2 --no-watchdog",
@@ -106,7 +107,7 @@ fn launch(program: &str, flags: &str, fault: &str, record: &Path) -> Started {
     start(with_doubles(&mut command, 2).env("COMMGAUGE_DOUBLE_FAULTS", fault))
 }
 
-/// Two lines have the numbers of the first replicate; what is said names the place; no rank runs on.
+/// Two lines have the numbers of the first replicate; the message names the place; no rank keeps running.
 #[track_caller]
 fn check(row: &Row, ran: &Ran, record: &Path) {
     let what = format!("{} {}: {:?}\n{}", row.fault, row.flags, ran.code, ran.stderr);
@@ -118,7 +119,8 @@ fn check(row: &Row, ran: &Ran, record: &Path) {
         assert!(ran.stderr.contains(words), "`{words}` is not in {what}");
     }
     wait_until(5, "no rank runs", || still_running(&pids(record)).is_empty());
-    // Who writes the end after a rank was lost is the watchdog, a moment later; without one, whoever ended first.
+    // The end of the record after a lost rank is written by the watchdog, a moment later; without one, by the rank
+    // that ended first.
     if !row.flags.contains("--no-watchdog") && row.code != 6 {
         wait_until(5, "the record has its end", || count_so_far(record, "end") == 1);
         let end: Value = lines(record).pop().unwrap();
@@ -162,7 +164,7 @@ fn a_replayed_step_that_hangs_on_a_gpu_ends_with_and_without_a_watchdog() {
         let record = folder.path().join(format!("{name}.jsonl"));
         let flags = format!("--model {} {STEP_FLAGS} {flags}", model.display());
         let ran = ending(launch(STEP, &flags, "hang rank=1 op=400-", &record), LIMIT_SECONDS).ended_with(5);
-        let ran = said.iter().fold(ran, |ran, words| ran.said(words));
+        let ran = said.iter().fold(ran, |ran, words| ran.printed_error(words));
         let cases = count_so_far(&record, "case");
         assert!(cases > 3, "{}", ran.stderr);
     }

@@ -1,5 +1,5 @@
-//! scripts/gpu-check through the stand-ins: one report, which says what it was made on and never passes there; wrong data and what
-//! found no time are named. Needs python3 and the launcher of the MPI that was built with.
+//! scripts/gpu-check through the stand-ins: one report, which states that it was made on stand-ins and never passes
+//! there; wrong data and skipped checks are named. Needs python3 and the launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -95,7 +95,7 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
     ] {
         assert_says(&report, &[&format!("| {part} | ok |")]);
     }
-    // The law of the stand-in.
+    // The time model of the stand-in.
     assert_says(&report, &["65536 B: ring simple x4"]);
     for peer in ["nccl-tests", "torch.distributed"] {
         assert_says(&report, &[&format!("| comparison with {peer} | ok |"), "65536 B: ours / theirs"]);
@@ -126,7 +126,7 @@ fn what_found_no_time_is_missing_and_so_is_a_pass() {
     );
 }
 
-/// Puts played programs in the way, which keep a log.
+/// Puts fake programs first in the path, which write a log.
 fn play(command: &mut Command, folder: &Path, log: &Path) {
     for (name, text) in PLAYED {
         let path = folder.join(name);
@@ -156,7 +156,7 @@ fn where_mps_starts_and_does_not_serve_ranks_take_turns() {
 }
 
 #[test]
-fn a_bundle_for_other_gpus_or_a_newer_driver_is_told_before_anything_runs() {
+fn a_bundle_for_other_gpus_or_a_newer_driver_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bundle.json"), r#"{"arch": 80, "nccl": "2.30.7", "cuda": 13}"#).unwrap();
     let look = "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import bundle; folder = pathlib.Path(sys.argv[2]); \

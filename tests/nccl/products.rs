@@ -1,5 +1,6 @@
-//! `[[compute]]` on GPUs, on stand-ins for CUDA and cuBLAS: products come out right in every type, the record names the library and
-//! serves a plan, and what is missing or goes wrong is named. Needs the launcher of the MPI that was built with.
+//! `[[compute]]` on GPUs, on stand-ins for CUDA and cuBLAS: products are correct in every type, the record names the
+//! library and can be used by a plan, and whatever is missing or fails is named. Needs the launcher of the MPI that
+//! was built with.
 
 use crate::common;
 

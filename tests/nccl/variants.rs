@@ -1,6 +1,7 @@
-//! The same calls handed over in several ways, between real ranks on stand-ins for CUDA and NCCL: from streams and graphs, alone and in
-//! groups, on plain, registered and symmetric buffers. Every case carries the right bytes under a name of its own, and what cannot be
-//! is skipped with its reason. Needs the launcher of the MPI that was built with.
+//! The same calls submitted in several ways, between real ranks on stand-ins for CUDA and NCCL: from streams and
+//! graphs, alone and in groups, on plain, registered and symmetric buffers. Every case carries the right bytes under a
+//! separate name, and unsupported cases are skipped with the reason. Needs the launcher of the MPI that was built
+//! with.
 
 use crate::common;
 
@@ -21,7 +22,7 @@ fn nccl(ranks: u32, program: &str, flags: &str, record: &Path) -> Command {
     command
 }
 
-/// The cases of a record with what came of them, by name.
+/// The cases of a record with their results, by name.
 fn by_name(record: &Path) -> BTreeMap<String, (Value, Value)> {
     let lines = lines(record);
     let plan = of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().clone();
@@ -34,7 +35,8 @@ fn status(of: &(Value, Value)) -> &str {
     of.1["outcome"]["status"].as_str().unwrap()
 }
 
-/// Everything is verified but what no variant of that kind can be; gives the labels of what was measured by collective.
+/// Checks that everything is verified that can be in these variants; returns the labels of the measured cases by
+/// collective.
 fn verified(flags: &str) -> BTreeMap<String, BTreeSet<String>> {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
@@ -107,7 +109,7 @@ const SUITE_OF_VARIANTS: &str = "[measure]\nminimum_samples = 1\nmaximum_samples
     buffers = [\"plain\", \"symmetric\"]\nsubmit = [\"stream\", \"graph\"]\n";
 
 #[test]
-fn what_a_version_or_a_backend_does_not_have_is_waived_with_its_reason_and_the_rest_is_measured() {
+fn unsupported_cases_are_skipped_with_a_reason_and_the_rest_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("variants.toml");
     std::fs::write(&suite, SUITE_OF_VARIANTS).unwrap();
@@ -126,7 +128,9 @@ fn what_a_version_or_a_backend_does_not_have_is_waived_with_its_reason_and_the_r
     }
     let record = folder.path().join("flags.jsonl");
     let flags = format!("{} --submit graph", suite.display());
-    Ran::of(&mut nccl(2, SUITE, &flags, &record), 60).ended_with(2).said("--submit: the suite varies `submit` itself");
+    Ran::of(&mut nccl(2, SUITE, &flags, &record), 60)
+        .ended_with(2)
+        .printed_error("--submit: the suite varies `submit` itself");
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn rows_of_different_variants_are_never_the_same_row_of_a_comparison() {
 }
 
 #[test]
-fn what_nccl_estimates_stands_beside_what_was_measured_and_is_absent_where_it_estimates_nothing() {
+fn the_estimate_of_nccl_is_recorded_beside_the_measurement_where_there_is_one() {
     for (version, estimate) in [("2.30.7", Some(10.0 + 1024e-4)), ("2.20.5", None)] {
         let folder = tempfile::tempdir().unwrap();
         let record = record_in(&folder);
@@ -157,7 +161,7 @@ fn what_nccl_estimates_stands_beside_what_was_measured_and_is_absent_where_it_es
         Ran::of(with_nccl(&mut command, 2, version), 60).ended_with(0);
         for (name, (_, line)) in by_name(&record) {
             let told = line["library_estimate_seconds"].as_f64();
-            // The law of the stand-in is 10 us and 0.1 ns a byte for a group, of which each call has its share.
+            // The time model of the stand-in is 10 us and 0.1 ns a byte for a group, of which each call has its share.
             let expected = estimate.map(|alone| if name.contains("aggregate-2") { 5.0 + 1024e-4 } else { alone });
             assert_eq!(
                 told.map(|seconds| (seconds * 1e10).round()),
@@ -189,7 +193,7 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
     let record = record_in(&folder);
     let sweep = |more: &str| format!("all_reduce -b 1K -e 1K --placement out --cadence streaming {QUICKLY} {more}");
     Ran::of(nccl(2, SWEEP, &sweep("--min-ctas 2"), &record).env("NCCL_DEBUG", "WARN"), 60).ended_with(0);
-    // Its log is kept away from our data.
+    // Its log is not mixed with our output.
     assert_eq!(lines(&record)[0]["environment"]["NCCL_DEBUG_FILE"], "/dev/stderr");
     assert!(by_name(&record).values().all(|case| case.1["outcome"]["verified"] == true));
 
@@ -219,7 +223,7 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
         ("", "NCCL_COMM_BLOCKING", "the environment has NCCL_COMM_BLOCKING=0"),
     ] {
         let mut command = nccl(2, SWEEP, &sweep(flags), &folder.path().join("none.jsonl"));
-        Ran::of(command.env(variable, "0"), 60).ended_with(2).said(said);
+        Ran::of(command.env(variable, "0"), 60).ended_with(2).printed_error(said);
     }
 }
 
@@ -243,7 +247,7 @@ fn buffers_of_which_nccl_makes_nothing_are_not_measured_under_their_name() {
         told.iter().all(|(status, reason)| status == "failed" && reason.contains("ncclCommRegister registers nothing")),
         "{told:?}"
     );
-    // Older versions give something else than a window where they make none.
+    // Older versions return something other than a window if they create none.
     for version in ["2.30.7", "2.28.9", "2.27.3"] {
         let told = of("symmetric", "NCCL_WIN_ENABLE", version, 0);
         let waived = |reason: &str| reason.contains("makes no symmetric windows");
@@ -255,7 +259,8 @@ fn buffers_of_which_nccl_makes_nothing_are_not_measured_under_their_name() {
 fn windows_are_as_long_on_all_ranks_whatever_cases_each_has_had_before() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    // Of three ranks one has no partner in each round. In this order a rank with long buffers meets one that has not had any.
+    // Of three ranks one has no partner in each round. In this order a rank with long buffers is paired with one that
+    // has not had any.
     let flags = "--bandwidth-bytes 64K -n 2 -w 0 --replicates 1 --warm-buffers --buffers symmetric --seed 4";
     Ran::of(&mut nccl(3, PAIRS, flags, &record), 120).ended_with(0);
     let cases = by_name(&record);
@@ -263,7 +268,7 @@ fn windows_are_as_long_on_all_ranks_whatever_cases_each_has_had_before() {
 }
 
 #[test]
-fn what_nccl_chooses_is_read_from_its_log_for_every_case_that_has_a_choice_and_the_times_count_as_doubtful() {
+fn the_choice_of_nccl_is_read_from_its_log_and_the_times_get_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let logs = folder.path().join("logs");
@@ -272,7 +277,7 @@ fn what_nccl_chooses_is_read_from_its_log_for_every_case_that_has_a_choice_and_t
         format!("all_reduce send_recv all_gather -b 1K -e 1M -f 1024 --placement out --submit stream,graph {QUICKLY}");
     let mut command = nccl(3, SWEEP, &format!("{flags} --record-algorithm"), &record);
     Ran::of(command.env("TMPDIR", &logs), 60).ended_with(0);
-    // The law of the stand-in.
+    // The time model of the stand-in.
     let expected =
         |bytes: &Value| if bytes.as_u64().unwrap() <= 1024 { ("tree", "ll", 1) } else { ("ring", "simple", 4) };
     let cases = by_name(&record);
@@ -296,7 +301,7 @@ fn what_nccl_chooses_is_read_from_its_log_for_every_case_that_has_a_choice_and_t
     assert!(header["warnings"].to_string().contains("(--record-algorithm): times are longer"), "{header}");
     assert!(!header["notes"].to_string().contains("NCCL_DEBUG"), "the same settings on all ranks: {header}");
     let mut command = nccl(2, SWEEP, "all_reduce -b 1K -e 1K --record-algorithm", &folder.path().join("a.jsonl"));
-    Ran::of(command.env("NCCL_DEBUG", "WARN"), 60).ended_with(2).said("the environment has NCCL_DEBUG");
+    Ran::of(command.env("NCCL_DEBUG", "WARN"), 60).ended_with(2).printed_error("the environment has NCCL_DEBUG");
 }
 
 #[test]
@@ -329,12 +334,12 @@ fn sums_of_what_is_multiplied_first_and_reductions_of_eight_bit_floats_come_out_
     ] {
         let mut command = launcher(2);
         command.arg(SWEEP).args(words(&format!("all_reduce -b 1K -e 1K {flags} {QUICKLY}")));
-        Ran::of(&mut command, 60).ended_with(2).said(said);
+        Ran::of(&mut command, 60).ended_with(2).printed_error(said);
     }
 }
 
 #[test]
-fn algorithms_and_protocols_are_launched_one_by_one_and_compared_and_what_nccl_refuses_is_told() {
+fn algorithms_and_protocols_are_launched_one_by_one_and_refusals_of_nccl_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("one.toml");
     let end = SUITE_OF_VARIANTS.find("buffers").unwrap();
@@ -350,7 +355,9 @@ fn algorithms_and_protocols_are_launched_one_by_one_and_compared_and_what_nccl_r
     ]);
     run.args(["--protocol", "ll,simple", "--record"]).arg(folder.path().join("a.jsonl"));
     let ran = Ran::of(with_doubles(&mut run, 2), 120).ended_with(0);
-    let ran = ran.said("NCCL refuses nvls ll, and the others go on").said("no algorithm/protocol available");
+    let ran = ran
+        .printed_error("NCCL refuses nvls ll, and the others go on")
+        .printed_error("no algorithm/protocol available");
     let table = ran.stdout.split("Algorithms and protocols").nth(1).expect("a table at the end");
     for words in
         ["world/all_reduce/sum/float32/1024", "*", "any ll", "ring ll", "ring simple", "nvls simple", "SYNTHETIC"]

@@ -23,7 +23,7 @@ fn fitted() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = fitted();
     let at = |name: &str| folder.path().join(name);
     let heading = "collective,dtype,ranks,bytes_total,latency_us\n";
@@ -58,7 +58,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
 }
 
 #[test]
-fn lines_that_are_left_out_when_asked_are_listed_in_the_record() {
+fn lines_left_out_on_request_are_listed_in_the_record() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows = "collective,dtype,ranks,bytes_total,latency_us\nall_reduce,half,2,512,1\nall_reduce,half,2,1024,-3\n";
     fs::write(folder.path().join("bad.csv"), rows).expect("written");
@@ -132,7 +132,7 @@ fn a_single_call_that_is_refused_ends_with_7() {
     assert!(text(&refused.stdout).contains("on 64 ranks: groups of 64 ranks"));
 }
 
-/// A record and a fit of rows of CSV; gives what `fit` printed.
+/// A record and a fit of rows of CSV; returns the output of `fit`.
 fn fit_of(folder: &Path, rows: &str, flags: &[&str]) -> (Option<i32>, String) {
     fs::write(folder.join("rows.csv"), rows).expect("written");
     let _ = fs::remove_file(folder.join("rows.jsonl"));
@@ -160,7 +160,7 @@ fn rows(of: &[(&str, f64)]) -> String {
 }
 
 #[test]
-fn what_cannot_be_told_from_a_record_is_said() {
+fn facts_missing_in_a_record_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let heading = "collective,dtype,ranks,bytes_total,latency_us\n";
     let equal: String = (10..20).map(|power| format!("all_gather,half,8,{},7\n", 1u64 << power)).collect();

@@ -13,7 +13,7 @@ use std::path::Path;
 const FILES: [&str; 4] =
     ["a100_sxm-nccl-2.27.3.csv", "b200_sxm-nccl-2.27.5.csv", "b200_sxm-nccl-2.28.9.csv", "h100_sxm-nccl-2.29.2.csv"];
 
-/// A measured time: curve with element type (also where a fit does not tell types apart), bytes, seconds.
+/// A measured time: curve with element type (also if a fit does not distinguish types), bytes, seconds.
 type Row = ((String, u32), Query, f64);
 
 /// A system: what a fit sees of it, and its rows.
@@ -166,7 +166,7 @@ fn a_group_size_that_was_left_out_is_predicted_from_its_neighbours() {
     assert!(model.median <= 0.03 && model.p95_or_maximum() <= 0.15, "{model:?}");
 }
 
-/// The constants of the interpolation were chosen for the sizes above; this holds them against the other ones.
+/// The constants of the interpolation were chosen for the sizes above; this compares them with the other ones.
 #[test]
 fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
     let (mut own, mut interpolated) = (Vec::new(), Vec::new());
@@ -204,10 +204,10 @@ fn relative_errors(trials: &[Trial], shape: Shape) -> Vec<(f64, f64)> {
     trials.iter().flat_map(of_one).collect()
 }
 
-/// The four constants of the interpolation were chosen in sight of the curves. Here they are chosen by what the kept half of the
-/// sizes says alone: every second one of them left out, in two turns. The left-out half has no say.
+/// The four constants of the interpolation were chosen with the curves in view. Here they are chosen from the retained
+/// half of the sizes alone: every second one of them left out, in two turns. The left-out half has no influence.
 #[test]
-fn with_constants_chosen_on_the_kept_sizes_alone_the_left_out_ones_are_predicted_almost_as_well() {
+fn constants_chosen_on_half_of_the_sizes_predict_the_other_half_almost_as_well() {
     let (mut inner, mut outer): (Vec<Trial>, Vec<Trial>) = (Vec::new(), Vec::new());
     for file in FILES {
         let (mut measurements, rows) = system(file);

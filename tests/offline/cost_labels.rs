@@ -1,4 +1,4 @@
-//! What imported records say of algorithm, protocol or statistic keeps their curves apart. Needs nothing.
+//! Labels of imported records for algorithm, protocol or statistic separate their curves. Needs nothing.
 
 use commgauge::collective::Collective;
 use commgauge::cost::{FitOptions, Labels, Measurements, Predictor, Query, Status, fit};
@@ -57,7 +57,7 @@ fn unlike_things_are_never_one_curve() {
 }
 
 #[test]
-fn what_tells_repetitions_apart_or_is_always_the_same_makes_no_curves() {
+fn columns_that_number_repetitions_or_never_change_make_no_curves() {
     for (heading, columns) in
         [(",run", &[",1", ",2", ",3"][..]), (",algorithm", &[",ring"]), (",date,note", &[",monday,x", ",friday,y"])]
     {

@@ -1,4 +1,4 @@
-//! Whether the cost model finds what synthetic measurements were made from, within the intervals that it gives.
+//! Whether the cost model finds the parameters of synthetic measurements, within the intervals that it reports.
 
 use commgauge::collective::Collective;
 use commgauge::cost::{
@@ -32,7 +32,7 @@ fn family(groups: u32) -> FamilyKey {
     }
 }
 
-/// Two lines that meet between 256 KiB and 4 MiB.
+/// Two lines that intersect between 256 KiB and 4 MiB.
 struct Truth {
     alpha: f64,
     steep: f64,

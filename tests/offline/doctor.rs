@@ -58,7 +58,7 @@ fn the_doctor_works_where_nothing_is_there_and_a_backend_that_cannot_run_ends_wi
 }
 
 #[test]
-fn devices_and_nccl_are_asked_and_stand_ins_are_called_so() {
+fn devices_and_nccl_are_queried_and_stand_ins_are_marked() {
     let document = doctor(
         |command| {
             doubles::with_cublas(doubles::with_doubles(command, 2));

@@ -1,5 +1,5 @@
-//! What README and docs print as commands: every block says how it is tested, those that need no launcher are run, and every flag
-//! that a page names exists. Blocks that start ranks are run in `tests/launched/documented.rs`.
+//! The commands in README and docs: every block states how it is tested, those that need no launcher are run, and
+//! every flag that a page names exists. Blocks that start ranks are run in `tests/launched/documented.rs`.
 
 use crate::blocks::{Block, How, Mark, OURS, blocks, blocks_of, mark, pages};
 use crate::common::skipped;
@@ -179,7 +179,7 @@ fn misread(words: &[String]) -> Option<String> {
     let program = ProgramName::value_variants().iter().find(|program| name(program))?;
     let words: Vec<String> =
         words.iter().filter(|word| *word != "..." && !word.starts_with(['[', '('])).cloned().collect();
-    // What stands behind `--` is for the program that `commgauge run` starts.
+    // Everything behind `--` is for the program that `commgauge run` starts.
     if let Some(behind) =
         words.iter().position(|word| word == "--").filter(|_| words.get(1).is_some_and(|word| word == "run"))
     {

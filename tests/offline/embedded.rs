@@ -1,5 +1,5 @@
-//! What a program promises that was copied somewhere without its source tree: it has its suites, models and machines within itself, a
-//! file that lies here wins, and the output says which was taken.
+//! A program copied without its source tree has its suites, models and machines embedded, a file in the working
+//! directory takes precedence, and the output names the one in use.
 
 use crate::offline::{commgauge, text};
 use std::fs;
@@ -72,7 +72,7 @@ fn a_copy_that_is_shown_is_the_file_itself_and_runs_as_it_does() {
         let (out, _) = answer(folder.path(), &["simulate", suite, "--machine", machine, "--nodes", "2", "-o", record]);
         let lines = fs::read_to_string(folder.path().join(record)).unwrap();
         let header: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-        // What it is, what is broken, and how long it takes; below stand the records' own names.
+        // The title, the problem, and the duration; below are the records' own names.
         let out = out.lines().take(5).collect::<Vec<_>>().join("\n");
         (out, header["suite"]["sha256"].clone(), header["suite"]["path"].clone())
     };

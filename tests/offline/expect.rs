@@ -19,7 +19,7 @@ fn ended(folder: &Path, arguments: &[&str], code: i32, words: &str) -> String {
 }
 
 #[test]
-fn lint_tells_contradictions_from_advice_and_reads_on_past_a_broken_file() {
+fn lint_distinguishes_contradictions_from_advice_and_continues_past_a_broken_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("written");

@@ -6,7 +6,7 @@ use offline::{commgauge, text};
 use std::fs;
 use std::path::Path;
 
-/// A folder with `fit.json`, of one node of which it is not said where the groups lay, and `synthetic.json`, the same marked.
+/// A folder with `fit.json`, of one node without the placement of its groups, and `synthetic.json`, the same marked.
 fn fitted() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -31,7 +31,7 @@ fn run(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn what_cannot_be_exported_is_told_and_nothing_is_written() {
+fn an_impossible_export_is_reported_and_writes_nothing() {
     let folder = fitted();
     fs::create_dir(folder.path().join("taken")).expect("made");
     for (flags, code, expected) in [
@@ -46,7 +46,7 @@ fn what_cannot_be_exported_is_told_and_nothing_is_written() {
         ("--to simai --fit fit.json --axis tp=8 -o out", 2, "found `tp=8`; accepted: an axis"),
         ("--to simai --fit fit.json --axis xp=8@1n -o out", 2, "found `xp=8@1n`"),
         ("--to calculon --fit fit.json --base h100.csv --ranks-per-node 8 -o out", 2, "is not JSON"),
-        // Without a word on where the groups lay, nothing lies inside a host.
+        // Unless the placement of the groups is stated, none is inside a host.
         ("--to aiconfigurator --fit fit.json -o out", 7, "all_gather inside a host was not measured"),
         ("--to astra-sim --fit fit.json --ranks-per-node 16 --unknown-locality 1n -o out", 7, "all_reduce on 16 ranks"),
         (
@@ -63,7 +63,7 @@ fn what_cannot_be_exported_is_told_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_missing_is_told_beside_what_is_written() {
+fn missing_parts_of_an_export_are_reported() {
     let folder = fitted();
     let flags =
         "export --to galvatron --fit fit.json --ranks-per-node 8 --unknown-locality 1n --partial -o hardware_configs";
@@ -76,7 +76,7 @@ fn what_is_missing_is_told_beside_what_is_written() {
 }
 
 #[test]
-fn a_synthetic_fit_goes_out_marked_where_that_was_asked_for() {
+fn a_synthetic_fit_is_exported_with_a_mark_on_request() {
     let folder = fitted();
     let flags =
         "export --to aiconfigurator --fit synthetic.json --unknown-locality 1n --allow-synthetic -o nccl_perf.txt";

@@ -146,7 +146,7 @@ fn a_slow_while_within_a_run_is_named_with_its_place_and_is_not_taken_for_a_slow
     let suite = "name = 'small'\n[measure]\nminimum_samples = 10\nmaximum_samples = 10\ncase_budget = '1s'\nreplicates = 6\n\
         [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = ['256KiB', '512KiB', '1MiB', '2MiB']\n\
         cadences = 'streaming'\n";
-    // What happens, the decision on the expected row and its code, and whether a while is told.
+    // The fault, the decision on the expected row and its code, and whether a transient slowdown is reported.
     for (name, when, decision, told) in [
         ("never", "never", "inconclusive", false),
         ("while", "from = '300ms'\nuntil = '600ms'\n", "inconclusive", true),
@@ -247,7 +247,7 @@ fn tests_in(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_fault_has_a_row_that_names_a_test_that_is_there_or_says_that_it_is_not_held() {
+fn every_documented_fault_names_an_existing_test_or_is_marked_untested() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/faults.md")).unwrap();
     let mut tests = BTreeSet::new();

@@ -25,7 +25,7 @@ axis = "dp"
 cadences = ["streaming"]
 "#;
 
-/// Puts what a page's commands need into their folder.
+/// Creates the files that a page's commands need in their folder.
 pub fn make(name: &str, folder: &Path) {
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("the folder is writable");
     let data = |from: &str, to: &str| {

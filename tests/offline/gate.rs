@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-/// What `faults.md` of every tool's history asks for: markup, quotes, terminal escapes, line breaks, formulas, pipes.
+/// Hostile texts from the history of many tools: markup, quotes, terminal escapes, line breaks, formulas, pipes.
 const HOSTILE: [&str; 8] = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>\"'&amp;]]>",
@@ -124,7 +124,7 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
     ended(&gate("newer.jsonl", &newer), 2, "is a record of version 9");
     ended(&gate("none.jsonl", "size,count\n1,2\n"), 2, "is not a commgauge record");
     ended(&folder.run(&["gate", "nothing.jsonl", "--machine", "m.toml"]), 2, "nothing.jsonl");
-    // A report of an edited record says so, and does not end well.
+    // A report of an edited record says so, and ends with an error.
     let report = folder.run(&["report", "edited.jsonl"]);
     assert!(text(&report.stdout).contains("changed after it was written"), "{}", text(&report.stdout));
 }
@@ -255,11 +255,11 @@ fn hostile_texts_get_through_no_format_of_gate_compare_and_report() {
     }
 }
 
-/// As TOML's basic string; what it cannot hold is left out.
+/// As TOML's basic string, without the characters that it cannot contain.
 fn toml_string(word: &str) -> String {
     let escaped: String = word.chars().filter(|c| *c != '\0').flat_map(char::escape_unicode).collect();
     let escaped = escaped.replace("\\u{", "\\U{");
-    // \U takes eight digits.
+    // \U has eight digits.
     let mut out = String::from("\"");
     for part in escaped.split("\\U{").skip(1) {
         out += &format!("\\U{:0>8}", part.trim_end_matches('}'));

@@ -1,5 +1,5 @@
-//! scripts/gpu-bundle.d/keep-one-arch leaves the device code of one architecture in a library and everything else where it was. Needs
-//! python3 alone. What the whole bundle is made of comes over the network and is not fetched here.
+//! scripts/gpu-bundle.d/keep-one-arch leaves the device code of one architecture in a library and everything else in
+//! place. Needs python3 alone. The other parts of the bundle are downloaded and not fetched here.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! `commgauge history` and `commgauge compare` of one record as a user meets them: folders that are none, records without a
-//! say, runs that changed.
+//! `commgauge history` and `commgauge compare` of one record as a user sees them: missing folders, unusable records,
+//! runs that changed.
 
 use crate::offline;
 
@@ -7,8 +7,8 @@ use offline::{commgauge, text};
 use serde_json::Value;
 use std::path::Path;
 
-/// The sample record as one of many runs: with another name and day, and every sample so many times as long. Warnings and
-/// trouble are taken out, so that all rows count.
+/// The sample record as one of many runs: with another name and day, and every sample scaled by the factor. Warnings
+/// and errors are removed, so that all rows count.
 fn run(day: u32, factor: f64) -> String {
     let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample-record.jsonl"));
     let mut lines = String::new();
@@ -45,7 +45,7 @@ fn scale(samples: &mut Value, factor: f64) {
 }
 
 #[test]
-fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("empty")).expect("made");
     std::fs::write(folder.path().join("run.jsonl"), run(1, 1.0)).expect("written");
@@ -67,7 +67,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
 }
 
 #[test]
-fn runs_that_became_slower_end_with_1_and_files_without_a_say_are_listed() {
+fn runs_that_became_slower_end_with_1_and_unusable_files_are_listed() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path().join("runs");
     std::fs::create_dir(&runs).expect("made");
@@ -93,7 +93,7 @@ fn runs_that_became_slower_end_with_1_and_files_without_a_say_are_listed() {
 }
 
 #[test]
-fn a_record_alone_is_held_against_itself() {
+fn a_single_record_is_compared_with_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("run.jsonl"), run(1, 1.0)).expect("written");
     let output = commgauge(folder.path(), &["compare", "run.jsonl", "--format", "json"]);

@@ -41,7 +41,7 @@ placements = ["out-of-place"]
 bytes = { from = "1KiB", to = "64MiB", factor = 8 }
 "#;
 
-/// Four of eight on each host, and one expectation that holds and one that does not.
+/// Four of eight on each host, and one expectation that is met and one that is not.
 const MACHINE: &str = r#"
 name = "page-test"
 ranks_per_node = 4
@@ -87,7 +87,7 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// Opens a page and gives what the browser wrote: the page as it became, and what it logged.
+/// Opens a page and returns the browser's output: the page after loading, and its log.
 fn open(browser: &str, page: &Path, folder: &Path, more: &[&str]) -> (String, String) {
     let (out, err) = (folder.join("dom.html"), folder.join("log.txt"));
     let file = |path: &Path| File::create(path).expect("a file for the browser's words");
@@ -115,7 +115,8 @@ fn open(browser: &str, page: &Path, folder: &Path, more: &[&str]) -> (String, St
     (read(&out), read(&err))
 }
 
-/// A copy that the test may put its script into: without the policy, which would not let it, and as on paper if asked.
+/// A copy into which the test may insert its script: without the policy, which would forbid it, and as on paper if
+/// requested.
 fn probed(page: &str, on_paper: bool) -> String {
     let (before, rest) = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").expect("a policy");
     let after = rest.split_once('>').expect("its end").1;
@@ -126,7 +127,7 @@ fn probed(page: &str, on_paper: bool) -> String {
     whole.replace("@media print", "@media all").replace("@media (prefers-color-scheme:dark)", "@media not all")
 }
 
-/// A page around it that is as wide as asked: browsers do not make windows as narrow as a telephone.
+/// A page around it with the requested width: browser windows cannot be as narrow as a telephone.
 fn frame(width: u32) -> String {
     format!(
         "<!doctype html><title>waiting</title><body><iframe src=\"probed.html\" width=\"{width}\" height=\"900\"></iframe>\
@@ -211,7 +212,7 @@ fn the_probe_sees_what_is_wrong() {
     }
 }
 
-/// The figures of large records; with `--release --nocapture` under a clock they tell how long a page takes.
+/// The figures of large records; with `--release --nocapture` under a clock they show how long a page takes.
 #[test]
 #[ignore = "writes records of hundreds of megabytes"]
 fn pages_of_many_rows_and_many_ranks_are_small() {

@@ -10,7 +10,7 @@ fn data(name: &str) -> String {
     format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Exit code of a report on calls that failed: which element was wrong on which rank, nccl-tests does not say.
+/// Exit code of a report on calls that failed; nccl-tests does not report which element was wrong on which rank.
 const FAILED: i32 = 6;
 
 /// The rows of a report in the columns of nccl-tests, without its comments.
@@ -34,7 +34,7 @@ fn our_own_nccl_tests_report_reads_back() {
     let import = ["import", "--from", "nccl-tests", "report.txt", "--skip-bad-lines", "-o", "back.jsonl"];
     let output = commgauge(folder, &import);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // A row without a time (not run, or wrong) is told and left out.
+    // A row without a time (not run, or wrong) is reported and left out.
     let timed =
         |row: &String| row.split_whitespace().nth(5) != Some("N/A") || row.split_whitespace().nth(9) != Some("N/A");
     let before: Vec<String> = rows(folder, &sample).into_iter().filter(timed).collect();
@@ -75,7 +75,7 @@ fn other_tools_files_become_records_that_reports_read() {
 }
 
 #[test]
-fn a_mistake_is_told_and_nothing_is_written() {
+fn a_mistake_is_reported_and_nothing_is_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| data(&format!("foreign/{name}"));
     let (osu, imb, json) = (file("osu-5.6.txt"), file("imb-2021.txt"), file("nccl-tests.json"));
@@ -103,7 +103,7 @@ fn broken_record() -> String {
 }
 
 #[test]
-fn records_of_commgauge_are_renewed_one_by_one_and_bad_lines_told_by_number() {
+fn records_of_commgauge_are_converted_and_bad_lines_reported_by_number() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     let sample = include_str!("../data/sample-record.jsonl");

@@ -148,10 +148,12 @@ fn workers_whose_names_come_late_are_waited_for_and_those_that_never_come_are_na
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let at = folder.path();
     let ran = ending(start(&mut waiting(at, &shim, "1")), 60).ended_with(6);
-    ran.said("after 1 s 2 of 2 hosts are not ready: late-0 (its name is not known), late-1 (its name is not known)");
+    ran.printed_error(
+        "after 1 s 2 of 2 hosts are not ready: late-0 (its name is not known), late-1 (its name is not known)",
+    );
     fs::write(at.join("named"), "").expect("written");
     let ran = ending(start(&mut waiting(at, &shim, "1")), 60).ended_with(6);
-    ran.said("2 of 2 hosts are not ready: late-0 (ssh does not reach it), late-1 (ssh does not reach it)");
+    ran.printed_error("2 of 2 hosts are not ready: late-0 (ssh does not reach it), late-1 (ssh does not reach it)");
     fs::remove_file(at.join("named")).expect("it was there");
     assert!(!at.join("launched").exists(), "nothing is launched on hosts that are not there");
 
@@ -163,7 +165,9 @@ fn workers_whose_names_come_late_are_waited_for_and_those_that_never_come_are_na
     }
     // What was launched then measures nothing, which is no success.
     let ran = ending(late, 60).ended_with(6);
-    ran.said("commgauge: waits for 2 hosts, 60.0 s at most").said("commgauge: 2 hosts ready after").said("+ mpirun ");
+    ran.printed_error("commgauge: waits for 2 hosts, 60.0 s at most")
+        .printed_error("commgauge: 2 hosts ready after")
+        .printed_error("+ mpirun ");
     assert!(at.join("launched").exists());
     let _ = fs::remove_file(shim);
 }

@@ -1,5 +1,5 @@
-//! Real launchers and small shell programs: the words that we give them are understood, a dead rank is named, and nothing
-//! outlives an interrupted launch. Needs Open MPI and MPICH; a launcher that is missing is said and passed over.
+//! Real launchers and small shell programs: the launchers accept our arguments, a dead rank is named, and nothing
+//! outlives an interrupted launch. Needs Open MPI and MPICH; a missing launcher is reported and skipped.
 
 use commgauge::launch::{
     Cause, Death, Ending, Flavor, GRACE, Launcher, LauncherContext, Request, Watch, build, deaths, find, host, probe,
@@ -54,7 +54,7 @@ const RANK: &str = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; ";
 fn fewer_and_more_ranks_than_cores_are_started() {
     for launcher in launchers() {
         for ranks in [1, host::cores(), 2 * host::cores() + 1] {
-            // MPICH's launcher dies of SIGPIPE where its ranks are gone before it has told them that there is no more input.
+            // MPICH's launcher dies of SIGPIPE if its ranks have exited before it could close their input.
             let (ending, mut lines) = launch(&launcher, ranks, &format!("{RANK} echo rank $rank; sleep 1"), None);
             lines.sort();
             lines.dedup();
@@ -73,7 +73,7 @@ fn a_killed_rank_is_named_and_the_others_end() {
         assert_ne!(ending.code, Some(0));
         let pids: Vec<u32> = lines.iter().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect();
         let found: Vec<Death> = deaths(&ending.output);
-        // MPICH tells no rank, and may tell the process of the rank that it ended itself.
+        // MPICH names no rank, and may report that it ended the process of the rank itself.
         let named = found.iter().any(|death| {
             let known =
                 death.rank == Some(1) || death.rank.is_none() && death.pid.is_some_and(|pid| pids.contains(&pid));

@@ -1,5 +1,5 @@
-//! Holds who may import whom, where `unsafe` may stand, what the offline program may reach, and how long a file may be.
-//! The tables below are the rule; ARCHITECTURE.md explains it.
+//! Checks which modules import which, where `unsafe` is allowed, what the offline program may use, and how long a file
+//! may be. The tables below are the rule; ARCHITECTURE.md explains it.
 
 mod scan;
 
@@ -60,9 +60,9 @@ const SIDEWAYS: [(&str, &str, &str); 7] = [
     ("bin", "cli", "a program is its flags"),
 ];
 
-/// Places that talk to C. Their rooms exist only with the feature `mpi`, so that `commgauge` can do without libmpi.
+/// Modules that call C. They exist only with the feature `mpi`, so that `commgauge` works without libmpi.
 const LAUNCHED_ONLY: [&[&str]; 4] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"], &["backend", "nccl"]];
-/// Files in which `unsafe` may stand.
+/// Files that may contain `unsafe`.
 const UNSAFE_ALLOWED: [&str; 5] =
     ["src/mpi_call/", "src/backend/mpi/", "src/backend/mpi", "src/backend/nccl/", "src/device_probe/"];
 /// Programs that are started by a launcher; every other program works without MPI.
@@ -174,8 +174,8 @@ fn check_offline(path: &str, source: &str, clean: &str) -> Vec<(usize, String)> 
     ungated.map(|(at, what)| (at, format!("reaches `{what}` without the feature mpi"))).collect()
 }
 
-/// Whether the file belongs to a room that is there only with the feature: by the table, or because the line that
-/// declares it, or its parent, says so.
+/// Whether the module of the file exists only with the feature: by the table, or because the line that declares it, or
+/// its parent, is gated.
 fn is_launched_only(sources: &Sources, path: &str) -> bool {
     let stem = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
     let segments: Vec<String> = stem.split('/').map(str::to_owned).collect();

@@ -1,5 +1,6 @@
-//! `commgauge simulate` and `commgauge locate`: planted faults are found by class and name, and nobody else is accused; what
-//! is healthy accuses nobody. The rates are counted with 100 seeds by the ignored test, in a build that is optimized.
+//! `commgauge simulate` and `commgauge locate`: injected faults are found by class and name, without other suspects; a
+//! healthy fleet has no suspects. The rates are counted with 100 seeds by the ignored test, in a build that is
+//! optimized.
 
 use crate::offline;
 
@@ -23,7 +24,7 @@ fn suite() -> String {
     Path::new(ROOT).join("suites/qualify.toml").display().to_string()
 }
 
-/// The faults of a scenario, and whom they should have accused.
+/// The faults of a scenario, and the expected suspects.
 type Scenario = (&'static str, &'static [&'static str], fn() -> Vec<Value>);
 
 const SCENARIOS: [Scenario; 6] = [
@@ -39,7 +40,7 @@ const SCENARIOS: [Scenario; 6] = [
     ("healthy", &[], Vec::new),
 ];
 
-/// Rehearses a qualification of 64 nodes with so many seeds and gives the answer.
+/// Rehearses a qualification of 64 nodes with this many seeds and returns the answer.
 fn rehearsed(faults: &[&str], seeds: u32) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let (machine, suite, seeds) = (machine(folder.path()), suite(), seeds.to_string());
@@ -108,7 +109,7 @@ fn simulate(folder: &Path, more: &[&str]) -> Output {
 }
 
 #[test]
-fn what_cannot_be_rehearsed_is_refused_with_what_is_accepted() {
+fn invalid_rehearsals_are_refused_with_what_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     for (more, words) in [
         (&["--fault", "noode:1:rate=0.5"][..], "there is no kind `noode`; accepted: node:17:rate=0.6"),
@@ -127,7 +128,7 @@ fn what_cannot_be_rehearsed_is_refused_with_what_is_accepted() {
 }
 
 #[test]
-fn a_record_that_was_rehearsed_is_looked_at_like_any_other_and_stays_synthetic() {
+fn a_rehearsed_record_is_analysed_like_any_other_and_stays_synthetic() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let output = simulate(at, &["--fault", "node:3:rate=0.5", "-o", "r.jsonl"]);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("lacking.json"), r#"{"model_type": "llama", "hidden_size": 64}"#)
         .expect("written");

@@ -14,7 +14,7 @@ const RAMBLE_AVERAGE: &str = r"\s*Avg bus bandwidth\s+:\s+([0-9]+\.?[0-9]+)";
 /// ReFrame's sanity and performance.
 const REFRAME_SANITY: &str = r"Out of bounds values\s*:\s*0\s*OK";
 const REFRAME_AVERAGE: &str = r"Avg bus bandwidth\s*:\s*(\S+)";
-/// What SuperBench takes for the beginning of a row.
+/// SuperBench's pattern for the beginning of a row.
 const SUPERBENCH_ROW: &str = r"^\d+";
 
 /// What SuperBench makes of an output: bus bandwidth by size, out of place or in place.
@@ -70,7 +70,7 @@ fn reported(sweep: &str) -> (String, BTreeMap<(String, u64), f64>) {
 fn programs_that_read_nccl_tests_find_every_row_and_its_value_and_nothing_else() {
     let [reframe_average, reframe_sanity, ramble_average, ramble_row] =
         [REFRAME_AVERAGE, REFRAME_SANITY, RAMBLE_AVERAGE, RAMBLE_ROW].map(|pattern| Regex::new(pattern).unwrap());
-    // A sweep, its measured rows out of place and in place, and whether notes tell of what was skipped.
+    // A sweep, its measured rows out of place and in place, and whether notes mention skipped cases.
     for (sweep, out_of_place, in_place, notes) in [
         ("collectives = 'all_reduce'\nbytes = { from = '1KiB', to = '1MiB' }", 11, 11, false),
         ("collectives = 'all_gather'\nbytes = { from = '1KiB', to = '1MiB' }", 11, 11, false),
@@ -113,7 +113,7 @@ fn programs_that_read_nccl_tests_find_every_row_and_its_value_and_nothing_else()
 }
 
 #[test]
-fn wrong_data_is_told_where_those_programs_look_for_it() {
+fn wrong_data_is_reported_where_those_programs_look_for_it() {
     let output = commgauge(
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")),
         &["report", "tests/data/sample-record.jsonl", "--format", "nccl-tests"],
@@ -126,7 +126,7 @@ fn wrong_data_is_told_where_those_programs_look_for_it() {
     assert!(superbench(gathered, false).is_err());
 }
 
-/// What Ramble takes for the heading of OSU's times, and for a row; its row of IMB's times, and what tells it that IMB came to its end.
+/// Ramble's patterns for the heading of OSU's times, for a row, for a row of IMB's times, and for the end of IMB.
 const RAMBLE_OSU_HEADING: &str = r"(?m)^#\s+Size\s+Avg Latency\(us\)\s*$";
 const RAMBLE_OSU_ROW: &str = r"^\s*(?P<msg_size>[0-9]+)\s+(?P<avg_lat>[0-9\.]+)\s*$";
 const RAMBLE_IMB_ROW: &str =

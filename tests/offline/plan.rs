@@ -25,7 +25,7 @@ fn plan(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = folder();
     let machine = "--machine machine.toml";
     for (flags, expected) in [
@@ -68,7 +68,7 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     let document: Value = serde_json::from_str(&stdout).expect("JSON");
     let schema: Value = serde_json::from_str(include_str!("../../docs/plan.schema.json")).expect("the schema");
     assert!(jsonschema::is_valid(&schema, &document), "{stdout}");
-    // Nobody knows the errors of published rates; that two layouts take just as long can be told all the same.
+    // The errors of published rates are unknown; that two layouts take equally long can be decided all the same.
     let verdict = if document["order"]["relative_difference"] == 0.0 { "tie" } else { "unknown" };
     assert_eq!((&document["calibrated"], &document["order"]["verdict"]), (&Value::from(false), &Value::from(verdict)));
     assert!(document["order"]["probability"].is_null(), "{stdout}");
@@ -87,7 +87,7 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     assert!(table.starts_with("NOT CALIBRATED"), "{table}");
 }
 
-/// A record with two products in float32, 1 and 2 TFLOP/s, and one that came out wrong.
+/// A record with two products in float32, 1 and 2 TFLOP/s, and one with a wrong result.
 fn record_with_products(folder: &Path) {
     let sample = include_str!("../data/sample-record.jsonl");
     let product = |n: u64, nanoseconds: u64, outcome: &str| {

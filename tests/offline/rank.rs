@@ -9,7 +9,7 @@ use std::path::Path;
 
 const STEP: &str = "--model llama-3-8b --tp 8 --sequence 8192 --global-batch 16";
 
-/// A folder with `fit.json`, of one node of which it is not said where the groups lay, and `machine.toml`.
+/// A folder with `fit.json`, of one node without the placement of its groups, and `machine.toml`.
 fn fitted() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -32,7 +32,7 @@ fn rank(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_mistake_is_told_on_stderr_and_ends_with_2() {
+fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = fitted();
     fs::write(folder.path().join("newer.json"), r#"{"format": "commgauge-fit", "version": 99}"#).expect("written");
     for (flags, expected) in [
@@ -59,7 +59,7 @@ fn a_mistake_is_told_on_stderr_and_ends_with_2() {
 }
 
 #[test]
-fn what_the_fit_does_not_hold_is_refused_and_never_made_up() {
+fn queries_outside_the_fit_are_refused_and_never_invented() {
     let folder = fitted();
     let flags = format!("{STEP} --fit fit.json --ranks-per-node 8 --format json");
     let (code, out, told) = rank(folder.path(), &flags);
@@ -72,7 +72,7 @@ fn what_the_fit_does_not_hold_is_refused_and_never_made_up() {
 }
 
 #[test]
-fn a_vouched_place_is_answered_and_the_rest_comes_from_the_machine_where_it_is_named() {
+fn a_user_stated_place_is_priced_and_the_rest_comes_from_the_named_machine() {
     let folder = fitted();
     let vouched = format!("{STEP} --fit fit.json --unknown-locality 1n --ranks-per-node 8 --format json");
     let (_, out, _) = rank(folder.path(), &vouched);

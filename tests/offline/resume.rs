@@ -1,4 +1,5 @@
-//! A simulated run that was cut off anywhere, gone on with, leaves the record of a run that was not; every reader takes it as such.
+//! A simulated run that was cut off anywhere and resumed leaves the same record as an uninterrupted one; every reader
+//! treats it as such.
 //!
 //! Times of a simulation without noise follow from the plan alone, so the two can be compared to the last digit.
 
@@ -88,7 +89,7 @@ fn essence(record: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_was_cut_off_at_any_line_and_gone_on_with_equals_one_that_was_not() {
+fn a_run_cut_off_at_any_line_and_resumed_equals_an_uninterrupted_one() {
     let place = Place::new();
     for run in ["grow.toml -n 4".to_owned(), format!("--step -n 8 -- {STEP}")] {
         let lines = place.whole(&run);
@@ -150,7 +151,7 @@ fn a_run_that_was_cut_off_again_and_again_comes_to_its_end() {
     for _ in 0..3 {
         place.ended("run --resume run.jsonl --format csv", 0);
         let text = fs::read_to_string(place.record()).unwrap();
-        // Of what it added some is kept, of the last line a half.
+        // Some of the added lines remain, the last one by half.
         let kept: Vec<String> = text.lines().map(str::to_owned).collect();
         let resumed = kept.iter().rposition(|line| line.starts_with("{\"line\":\"resume\"")).unwrap();
         place.cut(&kept[..resumed + 5], "{\"line\":\"case\",\"ca");
@@ -185,7 +186,7 @@ fn every_reader_takes_a_resumed_record_as_one_that_was_never_cut_off() {
     for ((line, before), (_, after)) in before.into_iter().zip(answers()) {
         let text = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            // Only what tells of the clocks' comparisons differs: there was one more.
+            // Only the comparisons of clocks differ: there was one more.
             text.lines().filter(|line| !line.contains("clock")).map(|line| format!("{line}\n")).collect::<String>()
         };
         assert_eq!(after.status.code(), before.status.code(), "{line}: {}", text(&after.stderr));
@@ -206,7 +207,7 @@ fn a_run_with_nothing_left_says_so_and_leaves_its_record_alone() {
 }
 
 #[test]
-fn what_cannot_be_gone_on_with_is_refused_and_left_as_it_was() {
+fn a_record_that_cannot_be_resumed_is_refused_and_left_unchanged() {
     let place = Place::new();
     let lines = place.whole("grow.toml -n 4");
     let cut = lines[..8].iter().map(|line| format!("{line}\n")).collect::<String>();
@@ -227,7 +228,7 @@ fn what_cannot_be_gone_on_with_is_refused_and_left_as_it_was() {
         7,
         &["this launch is not as the run", "--allow-changed", "what", "in the record", "now", "version of the program"],
     );
-    // A suite that asks for other cases cannot be allowed.
+    // A suite with other cases cannot be allowed.
     fs::write(place.0.path().join("grow.toml"), GROWING.replace("'32KiB', ", "")).unwrap();
     refused(
         &cut,
@@ -257,7 +258,7 @@ fn what_changed_and_was_allowed_is_recorded_and_makes_every_verdict_careful() {
 }
 
 #[test]
-fn a_time_limit_stops_before_the_next_case_and_the_run_goes_on_later() {
+fn a_time_limit_stops_before_the_next_case_and_the_run_can_be_resumed() {
     let place = Place::new();
     let common = "--backend simulated --machine machine.toml --record run.jsonl";
     let (_, stderr) = place.ended(&format!("run grow.toml -n 4 {common} --time-limit 1ms"), 75);

@@ -11,7 +11,7 @@ use std::fs;
 const SMALL: [&str; 7] = ["selftest", "--comparisons", "8", "--rows", "10", "--replicates", "5"];
 
 #[test]
-fn the_answer_is_the_same_every_time_and_valid_by_the_published_schema() {
+fn the_answer_is_deterministic_and_fits_the_published_schema() {
     let folder = tempfile::tempdir().expect("a folder");
     let json = [&SMALL[..], &["--format", "json"]].concat();
     let (once, again) = (commgauge(folder.path(), &json), commgauge(folder.path(), &json));
@@ -50,7 +50,7 @@ fn the_table_states_level_interval_and_what_is_not_promised_within_its_width() {
 }
 
 #[test]
-fn ones_own_runs_are_held_against_each_other_and_what_is_unreadable_is_told() {
+fn runs_of_the_user_are_compared_with_each_other_and_unreadable_ones_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, seed) in [("a", 1), ("b", 2), ("c", 3)] {
         Made::steady(name, 4, 6, seed).write(&folder.path().join(format!("{name}.jsonl")));

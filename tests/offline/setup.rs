@@ -1,5 +1,5 @@
-//! scripts/setup decides rightly what is missing, what to install and what to say, on machines that are folders of empty files and small
-//! scripts. What it installs for real is tried by scripts/test-fresh.
+//! scripts/setup decides correctly what is missing, what to install and what to print, on machines that are folders of
+//! empty files and small scripts. scripts/test-fresh tests real installations.
 
 mod machine;
 

@@ -28,7 +28,7 @@ fn rehearsed(faults: &[&str]) -> Vec<Line> {
 }
 
 fn code(lines: &[Line]) -> i32 {
-    // Lines that do not belong together are refused, which is never better.
+    // Inconsistent lines are refused, which is never better.
     let Ok(record) = Record::from_lines(lines.to_vec()) else { return 2 };
     locate(&[LoadedRecord { path: "r.jsonl".into(), record }], &LocateOptions::default())
         .map_or_else(|error| error.exit_code(), |suspects| suspects.exit_code)
@@ -38,7 +38,7 @@ fn gravity(code: i32) -> usize {
     [0, 3, 1, 7, 6, 5, 4].iter().position(|known| *known == code).unwrap_or(7)
 }
 
-/// What can go wrong with the line of a case.
+/// A way to damage the line of a case.
 type Harm = (&'static str, fn(&mut Vec<Line>, usize));
 
 fn outcome(lines: &mut [Line], at: usize, outcome: Outcome) {

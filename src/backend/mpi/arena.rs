@@ -1,4 +1,5 @@
-//! Page-aligned, touched buffers that grow and are kept between cases, and the rotation through copies of them.
+//! Page-aligned buffers, already touched, that grow and are reused between cases, and the rotation through copies of
+//! them.
 
 use crate::error::{Error, Result};
 
@@ -13,12 +14,13 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// At least `bytes` bytes. What they hold is left over from before, or zeroes that were written.
+    /// At least `bytes` bytes. Their content is left over from earlier use, or zero.
     ///
     /// # Errors
-    /// Where the system refuses the memory.
+    /// If the system has not enough memory.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
-        // Never nothing: the address that Rust gives an empty vector of bytes is 1, and to Open MPI that is `MPI_IN_PLACE`.
+        // Never empty: the address that Rust gives an empty vector of bytes is 1, and to Open MPI that is
+        // `MPI_IN_PLACE`.
         let bytes = bytes.max(1);
         if self.bytes().len() >= bytes {
             return Ok(());
@@ -65,7 +67,7 @@ pub struct Rotation {
     pub copies: u64,
     /// Bytes from one copy to the next.
     pub stride_bytes: u64,
-    /// Copies to go on by: coprime to `copies` and about 0.618 of them, so that no prefetcher follows.
+    /// Step from one copy to the next: coprime to `copies` and about 0.618 of them, so that no prefetcher can follow.
     step: u64,
     current: u64,
 }
@@ -73,7 +75,8 @@ pub struct Rotation {
 impl Rotation {
     /// Copies of `buffer_bytes` bytes that together fill at least `cold_bytes`, or a single one.
     ///
-    /// Copies lie whole cache lines apart, whole pages where they are at least a page, so that neighbours share no line.
+    /// The distance between copies is a whole number of cache lines, or of pages if a copy has at least a page, so
+    /// that neighbours share no line.
     pub fn new(buffer_bytes: u64, cold_bytes: u64) -> Rotation {
         let grain = if buffer_bytes >= PAGE as u64 { PAGE as u64 } else { CACHE_LINE };
         let stride_bytes = buffer_bytes.max(1).next_multiple_of(grain);
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_page_aligned_and_kept_when_it_suffices() {
+    fn memory_is_page_aligned_and_reused_when_large_enough() {
         let mut arena = Arena::default();
         arena.reserve(10_000).unwrap();
         let first = arena.bytes().as_ptr();
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rotation_visits_every_copy_once_before_it_comes_back() {
+    fn the_rotation_visits_every_copy_once_before_repeating() {
         for (bytes, cold) in [(8, 1000), (64, 6400), (5000, 100_000), (1, 0), (4096, 3 * 4096)] {
             let mut rotation = Rotation::new(bytes, cold);
             let mut offsets: Vec<usize> = (0..rotation.copies).map(|_| rotation.advance()).collect();

@@ -19,8 +19,8 @@ pub struct MpiCall<'b> {
     send: &'b mut Arena,
     receive: &'b mut Arena,
     divide: Option<Divide>,
-    /// More ranks than processors: give way while waiting, or the one waited for may not run.
-    gives_way: bool,
+    /// More ranks than processors: yield while waiting, or the rank that is waited for may not be scheduled.
+    yields_while_waiting: bool,
     marks: Readings,
     pattern: Pattern,
     inputs: Vec<Segment>,
@@ -30,13 +30,13 @@ pub struct MpiCall<'b> {
     has_data: bool,
 }
 
-/// What another caller needs to make the same call on the same buffers.
+/// What another caller needs to make the same call on the same buffers, for comparisons.
 pub struct Parts<'a> {
     /// First of the copies that are read.
     pub send: *const u8,
     /// First of the copies that are written.
     pub receive: *mut u8,
-    /// Which copy is next; whoever calls turns it on.
+    /// The next copy; the caller advances it.
     pub rotation: &'a mut Rotation,
     /// The communicator of the call.
     pub communicator: mpi::ffi::MPI_Comm,
@@ -61,7 +61,7 @@ impl<'b> MpiCall<'b> {
         rotation: Rotation,
         send: &'b mut Arena,
         receive: &'b mut Arena,
-        gives_way: bool,
+        yields_while_waiting: bool,
     ) -> Result<MpiCall<'b>> {
         let op = binding.op;
         let ranks = view.group.len() as u32;
@@ -82,7 +82,7 @@ impl<'b> MpiCall<'b> {
             send,
             receive,
             divide,
-            gives_way,
+            yields_while_waiting,
             marks: Readings::default(),
             pattern: Pattern::new(op.element, reduce_op, ranks, seed),
             inputs: with_elements(view.inputs(0)),
@@ -128,13 +128,13 @@ impl<'b> MpiCall<'b> {
     }
 }
 
-/// Waits until the host's clock shows a time; false where that time is past.
-pub(super) fn hold_until(start_nanoseconds: u64, gives_way: bool) -> bool {
+/// Waits until the host's clock shows a time; false if that time has passed.
+pub(super) fn hold_until(start_nanoseconds: u64, yields_while_waiting: bool) -> bool {
     if host_clock::now_nanoseconds() >= start_nanoseconds {
         return false;
     }
     while host_clock::now_nanoseconds() < start_nanoseconds {
-        if gives_way {
+        if yields_while_waiting {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
@@ -143,7 +143,7 @@ pub(super) fn hold_until(start_nanoseconds: u64, gives_way: bool) -> bool {
     true
 }
 
-/// The segments that hold anything. A rank without a share of a vector form has no buffer to look at.
+/// The non-empty segments. A rank whose share of a vector collective is empty has no buffer to check.
 fn with_elements(mut segments: Vec<Segment>) -> Vec<Segment> {
     segments.retain(|segment| segment.elements > 0);
     segments
@@ -189,7 +189,7 @@ impl Call for MpiCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        hold_until(start_nanoseconds, self.gives_way)
+        hold_until(start_nanoseconds, self.yields_while_waiting)
     }
 
     /// Blocking calls are complete when they return.
@@ -236,6 +236,6 @@ impl Call for MpiCall<'_> {
         u32::try_from(self.rotation.copies).unwrap_or(u32::MAX)
     }
 
-    /// Blocking calls cannot be given up; the launch as a whole is aborted instead.
+    /// Blocking calls cannot be aborted; the launch as a whole is aborted instead.
     fn abort(&mut self) {}
 }

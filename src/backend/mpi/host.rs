@@ -1,8 +1,8 @@
-//! What the host says of its caches, memory and MPI transports.
+//! Caches, memory and MPI transports of the host, as the system and the MPI library report them.
 
 use std::fs;
 
-/// Where no cache can be read: more than most last-level caches hold.
+/// Used if no cache size can be read: larger than most last-level caches.
 const ASSUMED_CACHE_BYTES: u64 = 64 << 20;
 
 /// Bytes of the largest cache of the first processor, from sysfs.
@@ -26,7 +26,7 @@ pub fn available_memory_bytes() -> u64 {
     host.min(limit.map_or(u64::MAX, |(most, used)| most.saturating_sub(used)))
 }
 
-/// Processors that are switched on, whoever may use them.
+/// Processors that are online, whichever processes may use them.
 pub fn processors() -> u32 {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let span = |range: &str| {

@@ -1,4 +1,4 @@
-//! The call of a rank that is in none of the groups: it marks and waits as the others do, and moves nothing.
+//! The call of a rank that is in none of the groups: it marks and waits like the others, and moves no data.
 
 use super::call::hold_until;
 use crate::backend::{Call, Marks, Mismatch};
@@ -6,17 +6,18 @@ use crate::error::Result;
 use crate::host_clock::{self, Readings};
 use std::time::Duration;
 
-/// A rank that stands aside.
+/// The call of an idle rank, which is in none of the groups.
 pub struct IdleCall {
     marks: Readings,
-    /// Whether the ranks at work have data to check. All ranks must say the same, since they agree on what was found.
+    /// Whether the working ranks have data to check. All ranks must answer alike, since they agree on the result of
+    /// the check.
     others_have_data: bool,
-    gives_way: bool,
+    yields_while_waiting: bool,
 }
 
 impl IdleCall {
-    pub(in crate::backend) fn new(others_have_data: bool, gives_way: bool) -> IdleCall {
-        IdleCall { marks: Readings::default(), others_have_data, gives_way }
+    pub(in crate::backend) fn new(others_have_data: bool, yields_while_waiting: bool) -> IdleCall {
+        IdleCall { marks: Readings::default(), others_have_data, yields_while_waiting }
     }
 }
 
@@ -38,7 +39,7 @@ impl Call for IdleCall {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        hold_until(start_nanoseconds, self.gives_way)
+        hold_until(start_nanoseconds, self.yields_while_waiting)
     }
 
     fn complete(&mut self, _: Duration) -> Result<()> {
@@ -66,7 +67,7 @@ impl Call for IdleCall {
         1
     }
 
-    fn stands_aside(&self, _: usize) -> bool {
+    fn is_idle_rank(&self, _: usize) -> bool {
         true
     }
 
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_that_stands_aside_marks_and_waits_but_finds_nothing_and_says_so() {
+    fn an_idle_rank_marks_and_waits_but_moves_no_data() {
         let mut call = IdleCall::new(true, true);
         call.reserve_marks(2);
         call.mark();
@@ -88,7 +89,7 @@ mod tests {
         let mut marks = Marks::default();
         call.read_marks(&mut marks);
         assert!(marks.at(1, 0) - marks.at(0, 0) >= 1_000_000 - 100_000, "{marks:?}");
-        assert!(call.stands_aside(0) && call.verifies());
+        assert!(call.is_idle_rank(0) && call.verifies());
         assert_eq!(call.check().unwrap(), None);
     }
 }

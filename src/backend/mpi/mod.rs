@@ -53,7 +53,7 @@ impl MpiBackend {
         })
     }
 
-    /// [`Backend::bind`] with the type of the call kept.
+    /// Like [`Backend::bind`], but returns the concrete type of the call.
     ///
     /// # Errors
     /// Those of `bind`.
@@ -64,24 +64,24 @@ impl MpiBackend {
         for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
             arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
         }
-        let gives_way = self.gives_way();
+        let yields_while_waiting = self.yields_while_waiting();
         let communicator = communicator(&self.communicators, binding.groups_number, binding.groups)?;
-        MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, gives_way)
+        MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, yields_while_waiting)
     }
 
-    /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
-    fn gives_way(&self) -> bool {
+    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
+    fn yields_while_waiting(&self) -> bool {
         self.ranks_on_host > host::processors()
     }
 
-    /// Where a replay's calls have their buffers.
+    /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
         Regions::of(replay::program_of(binding, rank)?, replay::place(binding, rank))
     }
 
-    /// The rotation that a binding asks for. The same on all ranks of a group, so that their data lie at the same
-    /// index: the stride follows the largest buffer of any of them.
+    /// The buffer rotation for a binding. It is the same on all ranks of a group, so that their data start at the same
+    /// index: the stride follows the largest buffer of any rank.
     fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
         // Twice the cache, shared by the ranks of the host, each of which rotates through two buffers.
         let cold = 2 * self.last_level_cache_bytes / u64::from(self.ranks_on_host) / 2;
@@ -163,8 +163,8 @@ impl Backend for MpiBackend {
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
         if binding.groups.place_of(self.world.rank()).is_none() {
-            let gives_way = self.gives_way();
-            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, gives_way)));
+            let yields_while_waiting = self.yields_while_waiting();
+            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, yields_while_waiting)));
         }
         Ok(Box::new(self.bind_call(binding)?))
     }
@@ -176,12 +176,12 @@ impl Backend for MpiBackend {
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
         let regions = self.regions(binding)?;
-        let gives_way = self.gives_way();
+        let yields_while_waiting = self.yields_while_waiting();
         self.send.reserve(regions.send_bytes as usize)?;
         self.receive.reserve(regions.receive_bytes as usize)?;
         let arenas = (&mut self.send, &mut self.receive);
         let rank = self.world.rank();
-        Ok(Box::new(MpiReplayer::new(binding, rank, &regions, &self.communicators, arenas, gives_way)?))
+        Ok(Box::new(MpiReplayer::new(binding, rank, &regions, &self.communicators, arenas, yields_while_waiting)?))
     }
 
     fn now_nanoseconds(&self) -> u64 {

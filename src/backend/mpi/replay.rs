@@ -1,7 +1,7 @@
-//! A whole step on host memory: calls that are started and go on while the rank computes or does something else.
+//! Replay of a whole step on host memory: started calls progress while the rank computes or does other work.
 //!
-//! Computing is a loop on the clock. MPI moves data only while somebody calls it, so the loop tests one of the calls under way
-//! every few microseconds, as a library with a thread of its own would have to.
+//! Computing is a busy loop on the clock. MPI moves data only inside its calls, so the loop tests one of the active
+//! requests every few microseconds, as a progress thread of the library would.
 
 use super::arena::Arena;
 use super::replay_data::SlotData;
@@ -29,12 +29,12 @@ pub(super) struct MpiReplayer<'b> {
     pub(super) slots: Vec<SlotCall>,
     pub(super) send: &'b mut Arena,
     pub(super) receive: &'b mut Arena,
-    /// Slots under way that nobody has seen done.
+    /// Active slots that have not been seen complete.
     under_way: Vec<u32>,
-    /// By axis: how many are under way, and since when there was any.
+    /// By axis: number of active calls, and since when there is at least one.
     busy: [(u32, u64); Axis::ALL.len()],
     cursor: usize,
-    gives_way: bool,
+    yields_while_waiting: bool,
     counted: Vec<Counted>,
     progress: Arc<Progress>,
     times: [RankTimes; 1],
@@ -69,7 +69,7 @@ struct Divide {
     bytes: usize,
 }
 
-/// Where this rank stands in the groups of a plan.
+/// The group and place of this rank in the groups of a plan.
 pub(super) fn place<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
     let places: Vec<Option<(&'a [u32], u32)>> = binding
         .plan
@@ -87,14 +87,14 @@ pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&
 }
 
 impl<'b> MpiReplayer<'b> {
-    /// Prepares every slot; the arenas hold the regions.
+    /// Prepares every slot; the arenas contain the regions.
     pub(super) fn new(
         binding: &ReplayBinding<'b>,
         rank: u32,
         regions: &Regions,
         communicators: &HashMap<usize, Option<Communicator>>,
         (send, receive): (&'b mut Arena, &'b mut Arena),
-        gives_way: bool,
+        yields_while_waiting: bool,
     ) -> Result<MpiReplayer<'b>> {
         let program = program_of(binding, rank)?;
         let place = place(binding, rank);
@@ -125,7 +125,7 @@ impl<'b> MpiReplayer<'b> {
             receive,
             busy: [(0, 0); Axis::ALL.len()],
             cursor: 0,
-            gives_way,
+            yields_while_waiting,
             progress: Arc::default(),
             times: [RankTimes::default()],
         })
@@ -143,9 +143,10 @@ impl<'b> MpiReplayer<'b> {
             busy.1 = begin;
         }
         busy.0 += 1;
-        // SAFETY: the arenas are borrowed for as long as this value lives (and are given up for ever if it dies with calls under
-        // way) and hold all regions; regions that are written to are shared only by slots that are never under way together;
-        // the program waits for a slot before it starts it again; the communicators are the backend's, which is borrowed.
+        // SAFETY: the arenas are borrowed for as long as this value exists (and are leaked if it is dropped with
+        // active calls) and contain all regions; regions that are written to are shared only by slots that are never
+        // active together; the program waits for a slot before it starts it again; the communicators are the
+        // backend's, which is borrowed.
         unsafe {
             match &call.kind {
                 SlotKind::Together(prepared) if call.at_once => prepared.issue(send, receive)?,
@@ -207,7 +208,7 @@ impl<'b> MpiReplayer<'b> {
             if now >= next_test && !self.under_way.is_empty() {
                 self.test_one(now)?;
                 next_test = now + NANOSECONDS_BETWEEN_TESTS;
-            } else if self.gives_way {
+            } else if self.yields_while_waiting {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -272,7 +273,7 @@ fn prepare(
     let (named, crossing) = match &kind {
         SlotKind::Together(prepared) => {
             let crossing = prepared.elements_exchanged_with_others(me);
-            // Tokens that are dropped are named and not sent: no count that MPI sees says how many there were.
+            // Dropped tokens are part of the nominal size but are not sent, so no count that MPI sees includes them.
             let named = crossing.map_or_else(|| prepared.elements_named(group.len() as u32), |_| elements);
             (named, crossing.unwrap_or(0))
         }

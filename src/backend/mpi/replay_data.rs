@@ -10,7 +10,7 @@ use crate::pattern::{Buffer, Pattern, Segment, Source};
 use crate::workload::replay::ReplayProgram;
 use std::ops::Range;
 
-/// What the buffers of a slot hold before its call, and after it.
+/// The expected content of a slot's buffers before and after its call.
 pub(super) struct SlotData {
     pattern: Pattern,
     inputs: Vec<Segment>,

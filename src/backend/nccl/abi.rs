@@ -22,13 +22,14 @@ pub const SYMMETRIC: c_int = 1;
 /// `NCCL_SPLIT_NOCOLOR`: the rank takes part in the split and gets no communicator.
 pub const NO_COLOR: c_int = -1;
 
-/// `ncclUniqueId`: where the ranks of a communicator meet.
+/// `ncclUniqueId`: identifies the communicator that a set of ranks creates together.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId(pub [u8; 128]);
 
-/// `ncclConfig_t` as of version 2.18, the first with all members that are used here. A library takes as many bytes as both
-/// know, and fills in the rest by `version`, which must therefore be that of this layout and not the library's own.
+/// `ncclConfig_t` as of version 2.18, the first with all members used here. A library reads as many bytes as both
+/// sides know and fills in the rest by `version`, which must therefore be the version of this layout and not the
+/// library's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -79,12 +80,12 @@ pub struct SimulationInfo {
     size: usize,
     magic: c_uint,
     version: c_uint,
-    /// Microseconds; below zero where it has no estimate.
+    /// Microseconds; negative if there is no estimate.
     pub estimated_microseconds: f32,
 }
 
 impl SimulationInfo {
-    /// As `NCCL_SIM_INFO_INITIALIZER` has it.
+    /// Initialised like `NCCL_SIM_INFO_INITIALIZER`.
     pub fn empty() -> SimulationInfo {
         SimulationInfo {
             size: size_of::<SimulationInfo>(),
@@ -112,8 +113,8 @@ pub fn name_of(code: Code) -> String {
     name.map_or_else(|| format!("ncclResult_t {code}"), |name| (*name).to_owned())
 }
 
-/// `ncclDataType_t`. Eight-bit floats that are only moved travel as bytes: 2.24 to 2.27 refuse the type on devices before compute
-/// capability 9.0 even where nothing is reduced.
+/// `ncclDataType_t`. Eight-bit floats that are only moved are sent as bytes: 2.24 to 2.27 refuse the type on devices
+/// before compute capability 9.0 even without a reduction.
 pub fn datatype(element: ElementType, reduced: bool) -> c_int {
     match element {
         ElementType::Int8 => 0,
@@ -135,7 +136,7 @@ pub fn datatype(element: ElementType, reduced: bool) -> c_int {
 /// `ncclScalarHostImmediate`: a number in host memory, read before the call returns.
 pub const SCALAR_ON_HOST: c_int = 1;
 
-/// `ncclRedOp_t`; none where it has to be made first.
+/// `ncclRedOp_t`; none if the operation has to be created first.
 pub fn operation(op: ReduceOp) -> Option<c_int> {
     Some(match op {
         ReduceOp::Sum => 0,
@@ -177,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn results_that_no_header_knows_have_a_name_too() {
+    fn unknown_result_codes_have_a_name_too() {
         assert_eq!(name_of(2), "ncclSystemError");
         assert_eq!(name_of(99), "ncclResult_t 99");
         assert_eq!(name_of(-1), "ncclResult_t -1");
     }
 
     #[test]
-    fn eight_bit_floats_travel_as_bytes_and_are_reduced_as_what_they_are() {
+    fn eight_bit_floats_are_moved_as_bytes_and_reduced_in_their_own_type() {
         assert_eq!((datatype(ElementType::Fp8E5m2, false), datatype(ElementType::Fp8E5m2, true)), (1, 11));
     }
 }

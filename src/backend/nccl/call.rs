@@ -23,17 +23,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Between two looks at what happened in the background while waiting.
-const NANOSECONDS_BETWEEN_LOOKS: u64 = 200_000;
-/// For writing and poisoning whole buffers, as the watchdog allows it too.
+const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
+/// Time limit for writing and poisoning whole buffers, equal to that of the watchdog.
 const FILLING: Duration = Duration::from_secs(120);
 
-/// Buffers lie whole cache lines apart.
+/// Buffers start at multiples of a cache line.
 const CACHE_LINE: u64 = 64;
-/// Graphs hold the addresses of buffers, so that going through many copies takes many of them; never more than so many.
+/// Graphs contain the addresses of buffers, so rotating through many copies takes many graphs; this is the maximum.
 const MOST_GRAPHS: u64 = 64;
 
-/// Copies of the buffers that together leave the cache, as far as the graphs of a case go through them. One copy is of all calls of a
-/// group.
+/// Rotation through copies of the buffers that together exceed the cache, limited by the number of graphs of a case.
+/// One copy serves all calls of a group.
 pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> Rotation {
     let stride_bytes = Rotation::new(buffer_bytes, 0).stride_bytes;
     let copy_bytes = stride_bytes.saturating_mul(u64::from(variant.aggregate));
@@ -41,13 +41,13 @@ pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> 
     Rotation::new(copy_bytes, cold_bytes.min(copy_bytes.saturating_mul(most_copies)))
 }
 
-/// What is captured of a call.
+/// The captured graphs of a call.
 struct Graphs {
     /// Calls, or groups of them, in each.
     calls: u32,
-    /// How many graphs go through all copies of the buffers.
+    /// Number of graphs needed to go through all copies of the buffers.
     wanted: usize,
-    /// Those of the timed loop, each with the copy that it uses last.
+    /// The graphs of the timed loop, each with the last copy that it uses.
     captured: Vec<(Graph, u64)>,
     next: usize,
     /// The one whose data are checked.
@@ -86,7 +86,7 @@ impl Graphs {
 pub(super) struct NcclCall<'b> {
     backend: &'b mut NcclBackend,
     communicator: Rc<Communicator>,
-    /// The operation of the call, where it had to be made.
+    /// The operation of the call, if it had to be created.
     _multiplied: Option<Multiplied>,
     prepared: Prepared,
     /// Through copies of the buffers; each copy is of all calls of a group.
@@ -99,8 +99,8 @@ pub(super) struct NcclCall<'b> {
     has_data: bool,
     /// Marks that were recorded of those that there is room for.
     marked: usize,
-    /// What went wrong where nothing can be returned.
-    trouble: RefCell<Option<Error>>,
+    /// The first error of calls that cannot return one.
+    first_error: RefCell<Option<Error>>,
     /// The call in words, for errors.
     what: String,
 }
@@ -143,14 +143,14 @@ impl<'b> NcclCall<'b> {
             _multiplied: multiplied,
             prepared,
             aggregate: u64::from(variant.aggregate),
-            // Whole cache lines; at least as long as what `rotation` reckoned with.
+            // Whole cache lines; at least as long as `rotation` assumed.
             stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
             graphs: variant.calls_in_a_graph().map(|calls| Graphs::of(calls, rotation.copies)),
             rotation,
             data,
             has_data: op.collective != Collective::Barrier,
             marked: 0,
-            trouble: RefCell::new(None),
+            first_error: RefCell::new(None),
             what,
         };
         if let (Some(first), Some(last)) = (call.places(0).next(), call.places(rotation.copies - 1).last()) {
@@ -176,7 +176,7 @@ impl<'b> NcclCall<'b> {
         self.graphs.as_ref().map_or(self.rotation.last_used(), |graphs| graphs.last_copy)
     }
 
-    /// Puts one group of calls, or one call, on the stream, on the next copy of the buffers.
+    /// Enqueues one group of calls, or one call, on the next copy of the buffers.
     #[inline]
     fn issue(&mut self) -> Result<()> {
         self.rotation.advance();
@@ -189,8 +189,9 @@ impl<'b> NcclCall<'b> {
         let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
         let stream = self.backend.stream.cast();
         if self.aggregate == 1 {
-            // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call lives, and were reserved for all
-            // copies of the buffers; the stream is the backend's and is waited for before they are given back.
+            // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call exists, and were
+            // reserved for all copies of the buffers; the stream is the backend's and is waited for before they are
+            // released.
             return unsafe { self.prepared.issue(send, receive, &self.communicator, stream) };
         }
         self.prepared.grouped(|| {
@@ -201,14 +202,14 @@ impl<'b> NcclCall<'b> {
         })
     }
 
-    /// Makes the call once as it is where it will be captured: NCCL connects at the first call, which allocates and sets memory.
+    /// Makes the call once without capturing: NCCL connects at the first call, which allocates and sets memory.
     fn connect_before_capture(&mut self) -> Result<()> {
         let Some(graphs) = &mut self.graphs else { return Ok(()) };
         if std::mem::replace(&mut graphs.is_connected, true) {
             return Ok(());
         }
         let issued = self.issue_on(self.rotation.upcoming());
-        issued.map_err(|error| self.told(&error))?;
+        issued.map_err(|error| self.with_place(&error))?;
         self.wait(self.backend.maker.deadline)
     }
 
@@ -232,25 +233,25 @@ impl<'b> NcclCall<'b> {
         Tools { kernels: &self.backend.kernels, scratch: &self.backend.scratch, stream: self.backend.stream }
     }
 
-    /// Keeps the first trouble of calls that cannot return it.
-    fn keep(&self, result: Result<()>) {
+    /// Records the first error of calls that cannot return one.
+    fn record_error(&self, result: Result<()>) {
         if let Err(error) = result {
-            self.trouble.borrow_mut().get_or_insert(error);
+            self.first_error.borrow_mut().get_or_insert(error);
         }
     }
 
     /// The error of a call, with the place and the call in words.
     #[cold]
-    fn told(&self, error: &Error) -> Error {
+    fn with_place(&self, error: &Error) -> Error {
         Error::from_exit_code(error.exit_code(), format!("{}: {}: {error}", self.backend.maker.place, self.what))
     }
 
-    /// Waits for the stream. Trouble gives up the communicator, so that nothing else waits for it.
+    /// Waits for the stream. On an error the communicator is aborted, so that no other rank waits for it.
     fn wait(&mut self, deadline: Duration) -> Result<()> {
         let waited = self.backend.wait_for(&[self.backend.stream], std::slice::from_ref(&self.communicator), deadline);
         waited.map_err(|error| {
             self.abort();
-            self.told(&error)
+            self.with_place(&error)
         })
     }
 
@@ -269,13 +270,13 @@ impl NcclBackend {
     ) -> Result<()> {
         let begun = host_clock::now_nanoseconds();
         let end = begun.saturating_add(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
-        let mut next_look = begun + NANOSECONDS_BETWEEN_LOOKS;
+        let mut next_poll = begun + NANOSECONDS_BETWEEN_POLLS;
         let look = || communicators.iter().try_for_each(|communicator| communicator.asynchronous_error());
         for stream in streams {
             while !driver::is_done(*stream)? {
                 let now = host_clock::now_nanoseconds();
-                if now >= next_look {
-                    next_look = now + NANOSECONDS_BETWEEN_LOOKS;
+                if now >= next_poll {
+                    next_poll = now + NANOSECONDS_BETWEEN_POLLS;
                     look()?;
                     if now >= end {
                         let seconds = deadline.as_secs_f64();
@@ -286,7 +287,7 @@ impl NcclBackend {
                 std::thread::yield_now();
             }
         }
-        // What failed may have left the stream idle, and yesterday's right answer in the buffer.
+        // An error may have left the stream idle, with the correct result of an earlier call in the buffer.
         look()
     }
 }
@@ -312,7 +313,7 @@ impl Call for NcclCall<'_> {
             Some(graphs) => graphs.launch(self.backend.stream),
             None => self.issue(),
         };
-        issued.map_err(|error| self.told(&error))
+        issued.map_err(|error| self.with_place(&error))
     }
 
     fn enqueue_once(&mut self) -> Result<()> {
@@ -323,9 +324,9 @@ impl Call for NcclCall<'_> {
         let stream = self.backend.stream;
         let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
         let last_copy = self.rotation.last_used();
-        let graph = launched.map_err(|error| self.told(&error))?;
+        let graph = launched.map_err(|error| self.with_place(&error))?;
         if let Some(graphs) = &mut self.graphs {
-            // Kept until the next, as it runs still.
+            // Stored until the next replacement, since it is still running.
             graphs.once = Some(graph);
             graphs.last_copy = last_copy;
         }
@@ -337,13 +338,13 @@ impl Call for NcclCall<'_> {
         while self.backend.events.len() < marks {
             match driver::create_event() {
                 Ok(event) => self.backend.events.push(event),
-                Err(error) => return self.keep(Err(error)),
+                Err(error) => return self.record_error(Err(error)),
             }
         }
         let captured = self.capture();
-        self.keep(captured);
+        self.record_error(captured);
         let anchored = self.backend.clock.anchor(self.backend.stream);
-        self.keep(anchored);
+        self.record_error(anchored);
     }
 
     #[inline]
@@ -353,7 +354,7 @@ impl Call for NcclCall<'_> {
             None => Err(Error::environment("more marks than were reserved")),
         };
         self.marked += 1;
-        self.keep(recorded);
+        self.record_error(recorded);
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
@@ -361,20 +362,20 @@ impl Call for NcclCall<'_> {
         match backend.hold.until(start_nanoseconds, &backend.kernels, backend.stream) {
             Ok(in_time) => in_time,
             Err(error) => {
-                self.keep(Err(error));
+                self.record_error(Err(error));
                 false
             }
         }
     }
 
-    fn came_late(&self) -> bool {
-        self.backend.hold.came_late()
+    fn started_late(&self) -> bool {
+        self.backend.hold.started_late()
     }
 
     fn complete(&mut self, deadline: Duration) -> Result<()> {
         self.backend.hold.release();
-        if let Some(error) = self.trouble.borrow_mut().take() {
-            return Err(self.told(&error));
+        if let Some(error) = self.first_error.borrow_mut().take() {
+            return Err(self.with_place(&error));
         }
         self.wait(deadline)
     }
@@ -382,14 +383,14 @@ impl Call for NcclCall<'_> {
     fn read_marks(&self, marks: &mut Marks) {
         marks.local_ranks = 1;
         marks.nanoseconds.clear();
-        self.keep(self.backend.clock.times(self.events(), &mut marks.nanoseconds));
+        self.record_error(self.backend.clock.times(self.events(), &mut marks.nanoseconds));
         // Trouble surfaces at the next `complete`; until then every mark has a time.
         marks.nanoseconds.resize(self.marked, 0);
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {
         for place in self.places(self.last_copy()) {
-            let found = self.data.check(place, self.tools()).map_err(|error| self.told(&error))?;
+            let found = self.data.check(place, self.tools()).map_err(|error| self.with_place(&error))?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -411,7 +412,7 @@ impl Call for NcclCall<'_> {
             return Ok(None);
         }
         let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.last_copy()));
-        let microseconds = f64::from(estimated.map_err(|error| self.told(&error))?);
+        let microseconds = f64::from(estimated.map_err(|error| self.with_place(&error))?);
         let usable = microseconds.is_finite() && microseconds > 0.0;
         Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.aggregate as f64)))
     }
@@ -425,8 +426,9 @@ impl Call for NcclCall<'_> {
     }
 
     fn abort(&mut self) {
-        self.backend.hold.give_up();
-        // A communicator does not end before the graphs that hold its calls are gone (NCCL, `src/init.cc`, `commDestroySync`).
+        self.backend.hold.release_now();
+        // A communicator can be destroyed only after the graphs that contain its calls (NCCL, `src/init.cc`,
+        // `commDestroySync`).
         if let Some(graphs) = &mut self.graphs {
             graphs.captured.clear();
             graphs.once = None;
@@ -436,8 +438,8 @@ impl Call for NcclCall<'_> {
 }
 
 impl Drop for NcclCall<'_> {
-    /// A stream that is still held would keep the device busy until the hold ends by itself.
+    /// A stream that is still blocked would keep the device busy until the hold kernel times out.
     fn drop(&mut self) {
-        self.backend.hold.give_up();
+        self.backend.hold.release_now();
     }
 }

@@ -1,8 +1,8 @@
-//! One-way channels for the messages of a replay: a communicator of two ranks and a stream for each sender, receiver and stream of
-//! messages.
+//! One-way channels for the messages of a replay: a communicator of two ranks and a stream for each sender, receiver
+//! and message stream.
 //!
-//! On one stream a send would keep a later receive from starting, and two ranks that both send first would wait for each other for
-//! ever. On channels of their own, messages start when the program starts them, as they do over MPI.
+//! On a single stream a send would block a later receive, and two ranks that both send first would deadlock. With
+//! separate channels, messages start when the program starts them, as they do over MPI.
 
 use super::NcclBackend;
 use super::communicator::Communicator;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// Which channel: world ranks, and the number by which a program tells streams of messages apart.
+/// Key of a channel: world ranks, and the number that identifies the message stream within a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Route {
     pub from: u32,
@@ -45,7 +45,7 @@ impl NcclBackend {
         for bytes in self.world.gather_bytes(&mine)? {
             all.extend(serde_json::from_slice::<Vec<_>>(&bytes).map_err(broken)?);
         }
-        // The same order on all ranks: who opens a channel waits for the other end.
+        // The same order on all ranks, since opening a channel blocks until the other end opens it.
         all.sort_unstable();
         let mut shared = serde_json::to_vec(&all).map_err(broken)?;
         self.world.broadcast_bytes(&mut shared)?;
@@ -70,7 +70,7 @@ impl NcclBackend {
         // SAFETY: the byte is device memory that is given back only after the stream is done.
         unsafe { message.issue(address, address, &channel.communicator, stream.cast())? };
         self.wait_for(&[stream], std::slice::from_ref(&channel.communicator), self.maker.deadline)?;
-        byte.give_back()?;
+        byte.release()?;
         self.channels.insert(route, channel);
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! The time line of events, and how it lies to the host's clock.
+//! The timeline of events, and how it maps to the host's clock.
 //!
-//! An event is recorded on an idle stream between two readings of the host's clock: its time lies between them. The closest of some
-//! tries anchors all later events, and anchors far apart tell how much faster one clock runs than the other.
+//! An event is recorded on an idle stream between two readings of the host's clock, so its time is between them. The
+//! closest of several attempts anchors all later events, and anchors far apart show how much faster one clock runs
+//! than the other.
 
 use super::driver::{self, CUevent, CUstream};
 use crate::error::Result;
@@ -9,9 +10,9 @@ use crate::host_clock;
 
 /// Tries for an anchor, of which the closest counts.
 const TRIES: usize = 6;
-/// What `cuEventElapsedTime` promises to tell apart.
+/// Documented resolution of `cuEventElapsedTime`.
 pub(super) const EVENT_RESOLUTION_NANOSECONDS: u64 = 500;
-/// Anchors closer together than this say nothing of the rate.
+/// Anchors closer together than this cannot determine the rate.
 const SHORTEST_BASE_NANOSECONDS: f64 = 1e9;
 
 /// One event whose time is known on both clocks.
@@ -19,7 +20,7 @@ const SHORTEST_BASE_NANOSECONDS: f64 = 1e9;
 struct Anchor {
     event: CUevent,
     host_nanoseconds: u64,
-    /// Half the time between the two readings: as far as the event may lie from the middle.
+    /// Half the time between the two readings: the maximum error of the event's time.
     error_nanoseconds: u64,
 }
 
@@ -44,14 +45,14 @@ impl DeviceClock {
     /// Anchors the time line anew; the stream must be idle.
     pub fn anchor(&mut self, stream: CUstream) -> Result<()> {
         let mut best: Option<(usize, Anchor)> = None;
-        // The place of the very first anchor stays taken, and so does that of the closest so far.
+        // The slot of the very first anchor stays in use, and so does that of the closest anchor so far.
         let mut free: Vec<usize> = (usize::from(self.first.is_some())..self.events.len()).collect();
         for _ in 0..TRIES {
             let place = free.remove(0);
             let event = self.events[place];
             let before = host_clock::now_nanoseconds();
             driver::record(event, stream)?;
-            while !driver::has_come(event)? {
+            while !driver::is_recorded(event)? {
                 std::thread::yield_now();
             }
             let error_nanoseconds = (host_clock::now_nanoseconds() - before) / 2;
@@ -68,7 +69,7 @@ impl DeviceClock {
         let Some((place, anchor)) = best else { return Ok(()) };
         self.latest = Some(anchor);
         let Some(first) = self.first else {
-            // It keeps its event at the first place, which no later try uses.
+            // The closest anchor keeps its event in the first slot, which no later attempt uses.
             self.events.swap(0, place);
             self.first = Some(anchor);
             return Ok(());
@@ -82,7 +83,8 @@ impl DeviceClock {
 
     /// The times of events in the order in which they were recorded, on the host's clock.
     ///
-    /// Each is reckoned from the one before: the driver tells differences as short floats, whose digits do not last for a batch.
+    /// Each time is computed from the previous event: the driver returns differences as 32-bit floats, which are too
+    /// short for a whole batch.
     pub fn times(&self, events: &[CUevent], nanoseconds: &mut Vec<u64>) -> Result<()> {
         let Some(anchor) = self.latest else { return Ok(()) };
         let (mut before, mut since) = (anchor.event, 0.0);
@@ -94,7 +96,7 @@ impl DeviceClock {
         Ok(())
     }
 
-    /// How far the latest anchor may be off.
+    /// Maximum error of the latest anchor.
     pub fn error_nanoseconds(&self) -> u64 {
         self.latest.map_or(0, |anchor| anchor.error_nanoseconds)
     }

@@ -1,6 +1,5 @@
-//! Communicators of NCCL: made and ended within a deadline, or the launch ends with an error that says which.
-//!
-//! Their calls block (see [`super::abi::Config::blocking`]), so those that wait for other ranks run in a thread of their own.
+//! NCCL communicators, created and destroyed within a deadline; otherwise the launch ends with an error that names the
+//! step.
 
 use super::abi::{Code, Config, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, SYMMETRIC, UniqueId};
 use super::device::Device;
@@ -13,32 +12,33 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Unless the user says otherwise: making a communicator of thousands of ranks may take a minute; one that takes longer than this is not
-/// being made. Less than the watchdog allows for what comes before the first case, as this tells more.
+/// Default deadline. Creating a communicator of thousands of ranks may take a minute; one that takes longer than this
+/// has failed. Shorter than the limit of the watchdog before the first case, because this error says more.
 pub(super) const DEADLINE: Duration = Duration::from_secs(100);
 
-/// Giving one up frees what waits for it; where even that does not come back, the launch ends without it.
+/// Aborting a communicator releases whatever waits for it; if even the abort does not return, the launch ends without
+/// it.
 const ABORT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What making communicators takes.
+/// Everything needed to create communicators.
 #[derive(Clone)]
 pub struct Maker {
     /// The library.
     pub library: &'static Library,
     /// The device of this process.
     pub device: Arc<Device>,
-    /// Where to say it happened.
+    /// Host, rank and device, for error messages.
     pub place: String,
     /// Fewest and most thread blocks that its kernels may take, where limited.
     pub ctas: (Option<c_int>, Option<c_int>),
-    /// How long making or ending one may take.
+    /// Time limit for creating or destroying one.
     pub deadline: Duration,
 }
 
 /// An owned communicator, ended by [`Maker::destroy`] or [`Maker::abort`]; never in `Drop`, as both may wait.
 pub struct Communicator {
     library: &'static Library,
-    /// The handle; null once it was given up.
+    /// The handle; null after an abort.
     raw: Cell<RawCommunicator>,
 }
 
@@ -48,7 +48,7 @@ struct Handle(RawCommunicator);
 unsafe impl Send for Handle {}
 
 impl Maker {
-    /// Where the ranks of a new communicator meet; made by one of them and given to the others.
+    /// The id of a new communicator; created by one of its ranks and sent to the others.
     pub fn unique_id(&self) -> Result<UniqueId> {
         let mut id = UniqueId([0; 128]);
         // SAFETY: the id is ours.
@@ -71,8 +71,8 @@ impl Maker {
         .map(|made| self.communicator(made))
     }
 
-    /// The communicator of the ranks that come with the same colour, ordered by key; none for those that come without one. Called
-    /// by all ranks of `parent`.
+    /// The communicator of the ranks that pass the same colour, ordered by key; none for ranks that pass no colour.
+    /// Called by all ranks of `parent`.
     pub fn split(&self, parent: &Communicator, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
         let split = self.library.newer(self.library.call.split, "ncclCommSplit")?;
         let config = self.config();
@@ -109,8 +109,8 @@ impl Maker {
         ended.map(drop)
     }
 
-    /// Gives up what is under way on a communicator, whose handle is gone afterwards. Nobody is told how that went: it is done where
-    /// something else went wrong already.
+    /// Aborts the active calls of a communicator, whose handle is invalid afterwards. Errors of the abort are ignored:
+    /// it is only called after another error.
     pub fn abort(&self, communicator: &Communicator) {
         let abort = self.library.call.abort;
         let handle = communicator.take();
@@ -133,11 +133,11 @@ impl Maker {
         SendConfig(Config::blocking(self.ctas))
     }
 
-    /// Makes memory known to all ranks of a communicator as a window; none where NCCL cannot, which is no error of its. Called by all
-    /// ranks, with memory of NCCL's own that is as long on all of them.
+    /// Registers memory as a window on all ranks of a communicator; none if NCCL cannot, which is not reported as an
+    /// error. Called by all ranks, with memory allocated by NCCL of the same length on all of them.
     ///
     /// # Safety
-    /// The memory stays until the window is deregistered.
+    /// The memory must exist until the window is deregistered.
     pub(super) unsafe fn register_window(
         &self,
         communicator: &Communicator,
@@ -157,7 +157,7 @@ impl Maker {
         Ok((!made.0.is_null()).then_some(made.0))
     }
 
-    /// Takes a window back.
+    /// Deregisters a window.
     pub(super) fn deregister_window(&self, communicator: &Communicator, window: *mut c_void) -> Result<()> {
         let deregister = self.library.newer(self.library.call.window_deregister, "ncclCommWindowDeregister")?;
         // SAFETY: the window is one of `register_window` and not used again.
@@ -179,7 +179,7 @@ impl Maker {
         let device = self.device.clone();
         std::thread::spawn(move || {
             let result = device.make_current().map(|()| work());
-            // Nobody listens any more where the deadline passed; the launch is then about to be aborted.
+            // After the deadline there is no receiver any more; the launch is then about to be aborted.
             let _ = sender.send(result);
         });
         let place = &self.place;
@@ -213,20 +213,20 @@ impl Communicator {
         Handle(self.raw.replace(null_mut()))
     }
 
-    /// The handle; null once it was given up.
+    /// The handle; null after an abort.
     pub fn raw(&self) -> RawCommunicator {
         self.raw.get()
     }
 
-    /// What happened in the background since the last call, if anything did.
+    /// An asynchronous error since the last call, if any.
     pub fn asynchronous_error(&self) -> Result<()> {
         let mut code = SUCCESS;
         if self.raw().is_null() {
             return Err(Error::environment("the communicator was given up"));
         }
         // SAFETY: the communicator lives, the code is ours.
-        let asked = unsafe { (self.library.call.get_async_error)(self.raw(), &mut code) };
-        self.library.check(asked, "ncclCommGetAsyncError")?;
+        let queried = unsafe { (self.library.call.get_async_error)(self.raw(), &mut code) };
+        self.library.check(queried, "ncclCommGetAsyncError")?;
         match code {
             SUCCESS | IN_PROGRESS => Ok(()),
             failed => Err(self.library.failure(failed, "the communicator")),

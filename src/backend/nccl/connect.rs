@@ -10,18 +10,21 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 impl NcclBackend {
-    /// Makes the communicators of groups. Called by all ranks.
+    /// Creates the communicators of groups. Called by all ranks.
     pub(super) fn connect_groups(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let place = groups.place_of(self.world.rank());
-        let fresh =
-            if self.maker.library.call.split.is_some() { self.split_off(place)? } else { self.meet(groups, place)? };
+        let fresh = if self.maker.library.call.split.is_some() {
+            self.split_off(place)?
+        } else {
+            self.init_groups(groups, place)?
+        };
         match self.communicators.insert(number, fresh.map(Rc::new)).flatten() {
             Some(old) => self.maker.destroy(&old),
             None => Ok(()),
         }
     }
 
-    /// Makes the communicator of a case that limits thread blocks, once in a replicate. Called by all ranks.
+    /// Creates the communicator of a case that limits thread blocks, once in a replicate. Called by all ranks.
     pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
         let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
         let key = (binding.groups_number, blocks);
@@ -33,7 +36,7 @@ impl NcclBackend {
         let made = if self.maker.library.call.split.is_some() {
             self.split_off(place)
         } else {
-            self.meet(binding.groups, place)
+            self.init_groups(binding.groups, place)
         };
         self.maker.ctas.1 = usual;
         self.limited.insert(key, made?.map(Rc::new));
@@ -51,8 +54,8 @@ impl NcclBackend {
         self.maker.split(base, place.map(|(group, _)| group as u32), place.map_or(self.world.rank(), |(_, me)| me))
     }
 
-    /// Without ncclCommSplit: the first rank of each group makes an id, and all ids go to all ranks.
-    fn meet(&mut self, groups: &Groups, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
+    /// Used without ncclCommSplit: the first rank of each group creates an id, and all ids are sent to all ranks.
+    fn init_groups(&mut self, groups: &Groups, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
         let mine = match place {
             Some((_, 0)) => self.maker.unique_id()?.0.to_vec(),
             _ => Vec::new(),
@@ -60,7 +63,7 @@ impl NcclBackend {
         let mut ids = self.world.gather_bytes(&mine)?.concat();
         self.world.broadcast_bytes(&mut ids)?;
         let Some((group, me)) = place else { return Ok(None) };
-        // The ids came in the order of the ranks that made them.
+        // The ids arrive in the order of the ranks that created them.
         let first = groups.groups[group].first();
         let before = groups.groups.iter().filter(|other| other.first() < first).count();
         let id = ids.chunks(128).nth(before).unwrap_or_default();
@@ -90,7 +93,7 @@ impl NcclBackend {
     }
 }
 
-/// An id as it came over MPI.
+/// Decodes an id received over MPI.
 pub(super) fn read_id(bytes: &[u8]) -> Result<UniqueId> {
     let broken = |_| Error::environment(format!("a unique id of NCCL came with {} bytes instead of 128", bytes.len()));
     bytes.try_into().map(UniqueId).map_err(broken)

@@ -55,14 +55,14 @@ pub(super) struct Cublas {
 }
 
 impl Cublas {
-    /// Loads the file that was named, or else that of the newest CUDA that the driver serves.
+    /// Loads the named file, or else the cuBLAS of the newest CUDA version that the driver supports.
     ///
     /// # Errors
-    /// Where there is none, with every file that was tried and where to get one, or it is no cuBLAS.
+    /// If there is none, with every file that was tried and where to get one, or if the file is no cuBLAS.
     pub fn load(named: Option<&Path>, driver_cuda: u32) -> Result<&'static Cublas> {
         let candidates: Vec<OsString> = match named {
             Some(path) => vec![path.into()],
-            // A library of a newer CUDA than the driver serves loads, and then refuses to work.
+            // A library of a newer CUDA than the driver supports can be loaded, but then fails at run time.
             None if driver_cuda >= 13 => vec!["libcublas.so.13".into(), "libcublas.so.12".into()],
             None => vec!["libcublas.so.12".into()],
         };
@@ -125,18 +125,18 @@ impl Cublas {
 
     #[cold]
     fn failure(&self, status: Status, call: &str) -> Error {
-        // SAFETY: gives a pointer to a text of the library's own, or null.
+        // SAFETY: returns a pointer to a static text of the library, or null.
         let name = self.status_name.map(|of| unsafe { of(status) }).filter(|name| !name.is_null());
-        let said = name.map_or_else(
+        let description = name.map_or_else(
             || format!("status {status}"),
             // SAFETY: not null, and ends with a zero.
             |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
         );
-        Error::environment(format!("{call} failed with {said}"))
+        Error::environment(format!("{call} failed with {description}"))
     }
 }
 
-/// How elements are named to cuBLAS, and what it sums them in: `cudaDataType`, `cublasComputeType_t`.
+/// Element type of the matrices and type of the sums for cuBLAS: `cudaDataType`, `cublasComputeType_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arithmetic {
     data: c_int,
@@ -173,7 +173,8 @@ pub(super) struct Handle {
     raw: RawHandle,
 }
 
-/// Where the matrices of m x k by n x k, transposed, lie: each row after row, as a linear layer has input, weight and output.
+/// Addresses of the matrices of m x k by n x k, transposed. All are row-major, like input, weight and output of a
+/// linear layer.
 #[derive(Clone, Copy)]
 pub(super) struct Matrices {
     pub left: CUdeviceptr,
@@ -200,11 +201,11 @@ impl Handle {
 
     /// Enqueues a product.
     ///
-    /// cuBLAS lays columns after columns, so that what lies row after row is the transposed to it: it is asked for the n x m product
-    /// of the right matrix, transposed, and the left one as it is (cuBLAS manual, 2.1.1 and cublasGemmEx).
+    /// cuBLAS is column-major, so a row-major matrix appears transposed: the n x m product is computed from the
+    /// transposed right matrix and the left one unchanged (cuBLAS manual, 2.1.1 and cublasGemmEx).
     ///
     /// # Safety
-    /// The matrices are device memory with room for them, alive until the stream has passed the product.
+    /// The matrices are device memory of sufficient size, alive until the stream has passed the product.
     #[inline]
     pub unsafe fn multiply(&self, of: &Matrices, arithmetic: Arithmetic) -> Result<()> {
         let Matrices { left, right, result, m, n, k } = *of;
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_there_or_not_cublas_is_named_with_where_to_get_one() {
+    fn a_missing_or_foreign_cublas_is_reported_with_where_to_get_one() {
         for (file, driver, words) in [
             (Some("/nowhere/libcublas.so.12"), 12, ["--cublas-library: ", "/nowhere/libcublas.so.12"]),
             (Some("libc.so.6"), 12, ["libc.so.6 is no cuBLAS", "cublasGetProperty"]),

@@ -1,4 +1,5 @@
-//! Known data in device memory: written, poisoned and compared where it lies, by kernels that follow [`crate::pattern`] bit for bit.
+//! Known data in device memory: written, poisoned and compared in place by kernels that follow [`crate::pattern`] bit
+//! for bit.
 
 use super::driver::{self, CUdeviceptr, CUstream};
 use super::kernels::{Content, Kernels, Stretch};
@@ -13,7 +14,7 @@ use crate::pattern::{Buffer, Pattern, Segment, Source};
 /// Bytes at the begin of the scratch memory in which a comparison counts.
 const FOUND_BYTES: u64 = 16;
 
-/// What the kernels share: the numbers of all columns, and room to count wrong elements.
+/// Memory shared by the kernels: the numbers of all columns, and a counter of wrong elements.
 #[derive(Default)]
 pub(super) struct Scratch {
     arena: Arena,
@@ -26,8 +27,8 @@ impl Scratch {
         self.numbers.clear();
     }
 
-    /// Keeps a column, and gives its place among the numbers.
-    fn keep(&mut self, column: &[u64]) -> (u64, u32) {
+    /// Stores a column unless an equal one is stored already, and returns its offset and length among the numbers.
+    fn intern(&mut self, column: &[u64]) -> (u64, u32) {
         let place = self.numbers.windows(column.len().max(1)).position(|window| window == column);
         let place = place.unwrap_or_else(|| {
             self.numbers.extend_from_slice(column);
@@ -36,7 +37,7 @@ impl Scratch {
         (place as u64, column.len() as u32)
     }
 
-    /// Brings all columns onto the device.
+    /// Copies all columns to the device.
     pub fn upload(&mut self, stream: CUstream) -> Result<()> {
         self.arena.reserve(FOUND_BYTES + 8 * self.numbers.len() as u64)?;
         let bytes: Vec<u8> = self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -56,7 +57,7 @@ struct Known {
     column: (u64, u32),
 }
 
-/// Where a call's buffers are, and how far on in the data this copy of them is.
+/// Address of a call's buffers, and the offset of this copy in the data.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub send: CUdeviceptr,
@@ -65,7 +66,7 @@ pub(super) struct Place {
     pub shift: u64,
 }
 
-/// What the kernels work with.
+/// Resources for launching the kernels.
 #[derive(Clone, Copy)]
 pub(super) struct Tools<'a> {
     pub kernels: &'a Kernels,
@@ -73,7 +74,7 @@ pub(super) struct Tools<'a> {
     pub stream: CUstream,
 }
 
-/// What the buffers of a call hold before it, and after it.
+/// The expected content of a call's buffers before and after it.
 pub(super) struct Data {
     pattern: Pattern,
     seed: u64,
@@ -127,9 +128,9 @@ impl Data {
         self.inputs.iter().try_for_each(|known| self.fill(known, place, tools, false))
     }
 
-    /// Writes the inputs of the first copy of the buffers and of all others, the last of which lies so many elements on. Data go on from copy
-    /// to copy, so that it is a single launch: a million copies of a small message leave the cache of a large device, and as many
-    /// launches would take seconds.
+    /// Writes the inputs of all copies of the buffers; the last copy starts that many elements after the first. Data
+    /// continue from copy to copy, so that a single launch suffices: a small message needs a million copies to exceed
+    /// the cache of a large device, and as many launches would take seconds.
     pub fn write_all_inputs(&self, first: Place, elements_to_last: u64, tools: Tools) -> Result<()> {
         debug_assert!(self.inputs.len() <= 1, "a second input would write over copies of the first");
         self.inputs.iter().try_for_each(|known| {
@@ -181,7 +182,7 @@ impl Data {
         let source = known.segment.source.shifted_by(place.shift);
         let bytes = self.element.size();
         let mut element = vec![0; bytes as usize];
-        // SAFETY: the element lies within the stretch that was compared.
+        // SAFETY: the element is inside the stretch that was compared.
         unsafe { driver::copy_to_host(&mut element, stretch.address + first * bytes, tools.stream)? };
         let wrong = self.pattern.check(source.shifted_by(first), &element);
         let (expected, got) = wrong.map_or_else(
@@ -213,12 +214,12 @@ impl Data {
 }
 
 fn known(pattern: &Pattern, segments: Vec<Segment>, scratch: &mut Scratch) -> Vec<Known> {
-    let keep = |segment: Segment| {
-        let column = pattern.column(segment.source).map_or((0, 0), |column| scratch.keep(&column));
+    let intern = |segment: Segment| {
+        let column = pattern.column(segment.source).map_or((0, 0), |column| scratch.intern(&column));
         Known { segment, column }
     };
     // A rank without a share of a vector form has no buffer to look at.
-    segments.into_iter().filter(|segment| segment.elements > 0).map(keep).collect()
+    segments.into_iter().filter(|segment| segment.elements > 0).map(intern).collect()
 }
 
 #[cfg(test)]
@@ -226,11 +227,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_columns_are_kept_once() {
+    fn equal_columns_are_stored_once() {
         let mut scratch = Scratch::default();
-        assert_eq!(scratch.keep(&[1, 2, 3]), (0, 3));
-        assert_eq!(scratch.keep(&[4, 5, 6]), (3, 3));
-        assert_eq!(scratch.keep(&[1, 2, 3]), (0, 3));
+        assert_eq!(scratch.intern(&[1, 2, 3]), (0, 3));
+        assert_eq!(scratch.intern(&[4, 5, 6]), (3, 3));
+        assert_eq!(scratch.intern(&[1, 2, 3]), (0, 3));
         assert_eq!(scratch.numbers.len(), 6);
     }
 }

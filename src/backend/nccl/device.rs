@@ -1,4 +1,4 @@
-//! One GPU: which one a rank takes, what it says of itself, and its primary context.
+//! One GPU: which one a rank uses, its properties, and its primary context.
 
 use super::driver::{self, check};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 use std::fmt;
 use std::ptr::null_mut;
 
-/// Where a rank stands on its host, and what it was told of devices.
+/// Place of a rank on its host, and the devices that it was assigned.
 #[derive(Clone, Debug, Default)]
 pub struct Placing {
     /// Rank among those of this host.
@@ -55,8 +55,8 @@ impl Placing {
         if self.share_gpu {
             return Ok(local_rank % devices);
         }
-        // Slurm (--gpus-per-task) and scripts around a rank show it its own device alone. Whether two ranks have the same one, the devices'
-        // names tell when all are known.
+        // Slurm (--gpus-per-task) and wrapper scripts show each rank only its own device. Whether two ranks share one
+        // is found by comparing the device UUIDs of all ranks.
         if devices == 1 && shown.is_some() {
             return Ok(0);
         }
@@ -75,11 +75,11 @@ impl Placing {
 pub struct Device {
     /// Its number among those that the process sees.
     pub number: u32,
-    /// What it is called.
+    /// Product name.
     pub name: String,
     /// Its unique name, as `GPU-xxxxxxxx-...`.
     pub uuid: String,
-    /// Where it sits, as `0000:3b:00.0`.
+    /// PCI address, such as `0000:3b:00.0`.
     pub pci: String,
     /// Compute capability.
     pub capability: (u32, u32),
@@ -87,7 +87,7 @@ pub struct Device {
     pub multiprocessors: u32,
     /// Bytes of its last-level cache.
     pub cache_bytes: u64,
-    /// Most shared memory that a block may ask for.
+    /// Most shared memory that a block may request.
     pub shared_bytes_per_block: u32,
     context: sys::CUcontext,
 }
@@ -178,8 +178,8 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<String> {
     Ok(format!("{}-{}", kind(name), parts.join("-")))
 }
 
-/// What stands before the unique name, as NVML and `CUDA_VISIBLE_DEVICES` write it: a part of a divided device (MIG) has another, and only
-/// its name tells that it is one, such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
+/// Prefix of the UUID as NVML and `CUDA_VISIBLE_DEVICES` write it. A partition of a device (MIG) has another prefix,
+/// and only its name shows that it is one, such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
 fn kind(name: &str) -> &'static str {
     if name.contains(" MIG ") { "MIG" } else { "GPU" }
 }

@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 
 pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
-/// What stands between a program and a GPU where the driver's library is missing.
+/// The message if the driver's library is missing.
 const NO_DRIVER: &str =
     "no CUDA driver: libcuda.so.1 is not where the system looks for libraries; it comes with NVIDIA's driver";
 
@@ -24,20 +24,20 @@ pub(super) fn check(code: sys::CUresult, call: &'static str) -> Result<()> {
 /// A code as any number, as newer drivers have newer ones.
 #[cold]
 fn failure(code: c_int, call: &'static str) -> Error {
-    let said: Vec<String> =
-        [c"cuGetErrorName", c"cuGetErrorString"].into_iter().filter_map(|of| said_of(code, of)).collect();
-    let said = if said.is_empty() { format!("error {code}") } else { said.join(": ") };
-    let mend = advice(code).map_or_else(String::new, |mend| format!("; {mend}"));
-    Error::environment(format!("{call} failed with {said}{mend}"))
+    let description: Vec<String> =
+        [c"cuGetErrorName", c"cuGetErrorString"].into_iter().filter_map(|of| status_text(code, of)).collect();
+    let description = if description.is_empty() { format!("error {code}") } else { description.join(": ") };
+    let hint = advice(code).map_or_else(String::new, |hint| format!("; {hint}"));
+    Error::environment(format!("{call} failed with {description}{hint}"))
 }
 
 /// The driver's own words for a code.
-fn said_of(code: c_int, function: &CStr) -> Option<String> {
-    type Said = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
+fn status_text(code: c_int, function: &CStr) -> Option<String> {
+    type TextFunction = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
     let mut text = null();
     // SAFETY: both take the address of a pointer, which they set to a text that lasts, or to null (CUDA driver API, 6.1).
     unsafe {
-        let of = sys::culib().get::<Said>(function.to_bytes_with_nul()).ok()?;
+        let of = sys::culib().get::<TextFunction>(function.to_bytes_with_nul()).ok()?;
         of(code, &mut text);
         (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
     }
@@ -56,11 +56,11 @@ pub(super) fn start() -> Result<u32> {
              be timed as programs see it; unset it"
         )));
     }
-    // SAFETY: loads the library and lets it go again; asked first, because every other call panics where it is missing.
+    // SAFETY: loads the library and unloads it; called first, because every other call panics if it is missing.
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::usage(NO_DRIVER));
     }
-    // Any number may come back, which the bindings' own type does not allow for.
+    // Any number may be returned, which the enum of the bindings does not allow for.
     type Init = unsafe extern "C" fn(c_uint) -> c_int;
     // SAFETY: the library is there, and cuInit takes flags, of which there are none (CUDA driver API, 6.3).
     let started = unsafe { sys::culib().get::<Init>(b"cuInit\0").map(|init| init(0)) };
@@ -82,14 +82,14 @@ pub(super) fn start() -> Result<u32> {
     }
 }
 
-/// The file that the driver came from.
+/// The file from which the driver was loaded.
 pub(super) fn file() -> String {
     // SAFETY: the library was loaded by `start`; nothing is called.
     let address = unsafe { sys::culib().get::<*const c_void>(b"cuInit").map(|symbol| *symbol) };
     address.ok().and_then(file_of).unwrap_or_else(|| "libcuda.so".to_owned())
 }
 
-/// `(12, 8)` or so: the newest CUDA that the driver can serve.
+/// The newest CUDA version that the driver supports, such as `(12, 8)`.
 pub(super) fn version() -> Result<(i32, i32)> {
     let mut version = 0;
     // SAFETY: the int is ours.
@@ -105,7 +105,7 @@ pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
     Ok(address)
 }
 
-/// Gives plain device memory back.
+/// Frees plain device memory.
 ///
 /// # Safety
 /// The address is from [`allocate`], and nothing enqueued uses it.
@@ -137,10 +137,10 @@ pub(super) unsafe fn copy_to_device(to: CUdeviceptr, from: &[u8], stream: CUstre
     synchronize(stream)
 }
 
-/// Copies to the host, in the order of the stream; returns when the bytes are there.
+/// Copies to the host in stream order; returns when the bytes have arrived.
 ///
 /// # Safety
-/// The device memory holds that many bytes.
+/// The device memory has at least that many bytes.
 pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUstream) -> Result<()> {
     if to.is_empty() {
         return Ok(());
@@ -158,15 +158,16 @@ pub(super) fn synchronize(stream: CUstream) -> Result<()> {
     check(unsafe { sys::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
 }
 
-/// A stream for calls: it waits for no other, and its kernels get multiprocessors before those of a [`create_computing_stream`].
+/// A stream for calls: it does not synchronise with other streams, and its kernels are scheduled before those of a
+/// [`create_computing_stream`].
 ///
-/// Without that, kernels that were launched first have all their blocks placed first (CUDA programming guide, "Stream priorities"), and no
-/// call would begin before the computing beside it is nearly over.
+/// Without the priority, all blocks of kernels that were launched first are placed first (CUDA programming guide,
+/// "Stream priorities"), and no call would begin before the concurrent computing is nearly over.
 pub(super) fn create_stream() -> Result<CUstream> {
     create_stream_of(priorities()?.1)
 }
 
-/// A stream for what computes beside calls.
+/// A stream for computing beside calls.
 pub(super) fn create_computing_stream() -> Result<CUstream> {
     create_stream_of(priorities()?.0)
 }
@@ -187,7 +188,7 @@ fn create_stream_of(priority: c_int) -> Result<CUstream> {
     Ok(stream)
 }
 
-/// Gives a stream back; what is on it goes on.
+/// Destroys a stream; work that is already on it still completes.
 pub(super) fn destroy_stream(stream: CUstream) {
     // SAFETY: the handle is ours and not used again (CUDA driver API, 6.18).
     let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
@@ -203,7 +204,7 @@ pub(super) fn is_done(stream: CUstream) -> Result<bool> {
     }
 }
 
-/// An event that keeps its time.
+/// An event with timing enabled.
 pub(super) fn create_event() -> Result<CUevent> {
     let mut event = null_mut();
     let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint;
@@ -212,22 +213,22 @@ pub(super) fn create_event() -> Result<CUevent> {
     Ok(event)
 }
 
-/// Gives an event back.
+/// Destroys an event.
 pub(super) fn destroy_event(event: CUevent) {
     // SAFETY: the handle is ours and not used again.
     let _ = unsafe { sys::cuEventDestroy_v2(event) };
 }
 
-/// Puts an event onto a stream.
+/// Records an event on a stream.
 #[inline(always)]
 pub(super) fn record(event: CUevent, stream: CUstream) -> Result<()> {
     // SAFETY: both live.
     check(unsafe { sys::cuEventRecord(event, stream) }, "cuEventRecord")
 }
 
-/// Whether an event has come.
+/// Whether the device has reached an event.
 #[inline]
-pub(super) fn has_come(event: CUevent) -> Result<bool> {
+pub(super) fn is_recorded(event: CUevent) -> Result<bool> {
     // SAFETY: the event lives.
     match unsafe { sys::cuEventQuery(event) } {
         sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -242,10 +243,10 @@ pub(super) fn wait_for(stream: CUstream, event: CUevent) -> Result<()> {
     check(unsafe { sys::cuStreamWaitEvent(stream, event, 0) }, "cuStreamWaitEvent")
 }
 
-/// Nanoseconds from one event that has come to a later one.
+/// Nanoseconds from one event that the device has reached to a later one.
 pub(super) fn nanoseconds_between(first: CUevent, second: CUevent) -> Result<f64> {
     let mut milliseconds = 0f32;
-    // SAFETY: both live and have come; the number is ours.
+    // SAFETY: both events exist and were reached; the output is a local variable.
     check(unsafe { sys::cuEventElapsedTime(&mut milliseconds, first, second) }, "cuEventElapsedTime")?;
     Ok(f64::from(milliseconds) * 1e6)
 }
@@ -255,7 +256,7 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
     let (mut here, mut there) = (null_mut(), 0);
     // CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP. Not write-combined, which the host reads slowly.
     const FLAGS: c_uint = 1 | 2;
-    // SAFETY: both addresses are ours; the second call takes what the first gave.
+    // SAFETY: both addresses are local; the second call uses the result of the first.
     unsafe {
         check(sys::cuMemHostAlloc(&mut here, bytes, FLAGS), "cuMemHostAlloc")?;
         check(sys::cuMemHostGetDevicePointer_v2(&mut there, here, 0), "cuMemHostGetDevicePointer")?;

@@ -1,7 +1,7 @@
 //! CUDA graphs: work that a stream captured once, launched again and again.
 //!
-//! Captured thread-local, as nccl-tests and PyTorch do: NCCL connects ranks from threads of its own, whose calls must not spoil the
-//! capture (CUDA driver API, 6.18, `cuThreadExchangeStreamCaptureMode`).
+//! Captured thread-local, as nccl-tests and PyTorch do: NCCL connects ranks from its own threads, whose calls must not
+//! invalidate the capture (CUDA driver API, 6.18, `cuThreadExchangeStreamCaptureMode`).
 
 use super::driver::{CUstream, check};
 use crate::error::{Error, Result};
@@ -11,7 +11,8 @@ use std::ptr::null_mut;
 /// The first driver that instantiates graphs in the way that is used here (`cuGraphInstantiateWithFlags`).
 pub(super) const FIRST_DRIVER: (i32, i32) = (11, 4);
 
-/// A graph that can be launched; freed with it. It must go before the communicators whose calls it holds.
+/// A graph that can be launched; destroyed on drop. It must be dropped before the communicators whose calls it
+/// contains.
 pub(super) struct Graph {
     executable: sys::CUgraphExec,
 }
@@ -24,7 +25,8 @@ impl Graph {
         check(unsafe { sys::cuStreamBeginCapture_v2(stream, mode) }, "cuStreamBeginCapture")?;
         let enqueued = enqueue();
         let mut graph = null_mut();
-        // SAFETY: the stream captures since the call above; the handle is ours. Also after an error, or the stream would go on capturing.
+        // SAFETY: the stream is capturing since the call above; the handle is a local variable. Needed after an error
+        // too, or the stream would keep capturing.
         let ended = check(unsafe { sys::cuStreamEndCapture(stream, &mut graph) }, "cuStreamEndCapture");
         enqueued.and(ended)?;
         if graph.is_null() {
@@ -41,14 +43,14 @@ impl Graph {
         instantiated.map(|()| Graph { executable })
     }
 
-    /// Puts all of it onto a stream.
+    /// Enqueues the whole graph on a stream.
     #[inline(always)]
     pub fn launch(&self, stream: CUstream) -> Result<()> {
         // SAFETY: the graph lives and so does the stream.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "cuGraphLaunch")
     }
 
-    /// Brings it to the device, so that the first launch takes no longer than the others.
+    /// Uploads it to the device, so that the first launch takes no longer than the others.
     pub fn upload(&self, stream: CUstream) -> Result<()> {
         // SAFETY: as above.
         check(unsafe { sys::cuGraphUpload(self.executable, stream) }, "cuGraphUpload")

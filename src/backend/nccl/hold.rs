@@ -1,31 +1,32 @@
-//! Holding a stream until an agreed moment, so that what is enqueued meanwhile starts then and its enqueueing is in no time.
+//! Blocking a stream until an agreed time, so that everything enqueued meanwhile starts then and the time to enqueue
+//! it is not measured.
 //!
-//! A kernel of one thread looks at a word that host and device share. The host enqueues everything behind it, waits until the moment
-//! on its own clock, and writes the word: the stream goes on when the device has seen it, which is about a microsecond later on
-//! every rank alike, and the mark behind the hold says when it was.
+//! A kernel of one thread polls a word that host and device share. The host enqueues everything behind it, waits for
+//! the agreed time on its own clock, and writes the word. The stream continues when the device has seen the write,
+//! about a microsecond later on every rank, and the mark behind the hold kernel records when that was.
 
 use super::driver::{self, CUdeviceptr, CUstream};
 use super::kernels::Kernels;
 use crate::error::Result;
 use crate::host_clock;
 
-/// A held kernel goes on by itself after this time: a host that dies must leave none behind.
+/// The kernel ends by itself after this time, so that a host that dies leaves none behind.
 const LONGEST_HOLD_NANOSECONDS: u64 = 30_000_000_000;
 
 /// The last stretch before a start, in which the processor is not given away.
 const SPUN_NANOSECONDS: u64 = 100_000;
 
-/// The word, and what is held.
+/// The shared word, and the state of the blocked stream.
 pub(super) struct Hold {
     word: *mut u32,
     word_on_device: CUdeviceptr,
     late_on_device: CUdeviceptr,
     ticket: u32,
-    /// The moment at which the stream goes on, and when enqueueing behind the hold began.
+    /// The time at which the stream shall continue, and when enqueueing behind the hold began.
     pending: Option<(u64, u64)>,
-    /// What enqueueing behind a hold took lately, at most.
+    /// Recent maximum of the time to enqueue behind a hold.
     enqueue_nanoseconds: u64,
-    came_late: bool,
+    started_late: bool,
 }
 
 impl Hold {
@@ -42,14 +43,14 @@ impl Hold {
             ticket: 0,
             pending: None,
             enqueue_nanoseconds: 0,
-            came_late: false,
+            started_late: false,
         })
     }
 
-    /// Holds the stream until a moment on the host's clock, or moves the moment of a hold that is there. False where that moment is so
-    /// near that enqueueing would not be done by then.
+    /// Blocks the stream until a time on the host's clock, or moves the time of a pending hold. False if that time is
+    /// too near for enqueueing to finish before it.
     pub fn until(&mut self, start_nanoseconds: u64, kernels: &Kernels, stream: CUstream) -> Result<bool> {
-        self.came_late = false;
+        self.started_late = false;
         let now = host_clock::now_nanoseconds();
         if let Some((start, _)) = &mut self.pending {
             *start = start_nanoseconds;
@@ -68,21 +69,21 @@ impl Hold {
         Ok(true)
     }
 
-    /// Lets the stream go at its moment, if it is held.
+    /// Releases the stream at the agreed time, if it is blocked.
     pub fn release(&mut self) {
         let Some((start, begun)) = self.pending.take() else { return };
         let now = host_clock::now_nanoseconds();
         self.enqueue_nanoseconds = (now - begun).max(self.enqueue_nanoseconds - self.enqueue_nanoseconds / 64);
-        self.came_late = now > start;
+        self.started_late = now > start;
         while let Some(left) = start.checked_sub(host_clock::now_nanoseconds()) {
-            // Others may need the processor; the last stretch is kept for a start on time.
+            // Other processes may need the processor; the last stretch is spent spinning, for a start on time.
             if left > SPUN_NANOSECONDS { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
         self.write();
     }
 
-    /// Lets the stream go at once, where something went wrong.
-    pub fn give_up(&mut self) {
+    /// Releases the stream at once after an error.
+    pub fn release_now(&mut self) {
         if self.pending.take().is_some() {
             self.write();
         }
@@ -93,8 +94,8 @@ impl Hold {
         unsafe { self.word.write_volatile(self.ticket) };
     }
 
-    /// Whether the last hold ended after its moment because enqueueing took longer.
-    pub fn came_late(&self) -> bool {
-        self.came_late
+    /// Whether the last hold ended after its time because enqueueing took longer.
+    pub fn started_late(&self) -> bool {
+        self.started_late
     }
 }

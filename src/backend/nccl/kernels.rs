@@ -1,4 +1,4 @@
-//! The kernels of `kernels/`, loaded from the PTX inside the program: fill, verify, occupy, hold, flush.
+//! The kernels of `kernels/`, loaded from the embedded PTX: fill, verify, occupy, hold, flush.
 
 use super::device::Device;
 use super::driver::{self, CUdeviceptr, CUfunction, CUstream};
@@ -9,8 +9,8 @@ use std::ptr::null_mut;
 const PTX: &str = include_str!("../../../kernels/commgauge.ptx");
 /// Threads of each block that walks over elements.
 const THREADS: u32 = 256;
-/// How long a multiprocessor is occupied at a time, at most: about as long as by a tile of a large matrix product. A call waits so long
-/// until it gets multiprocessors, and the step from one turn to the next, a microsecond, stays a hundredth of it.
+/// Maximum time for which a multiprocessor is occupied in one turn, about that of a tile of a large matrix product. A
+/// call waits at most this long for multiprocessors, and the step between turns, a microsecond, is a hundredth of it.
 const TURN_NANOSECONDS: u64 = 100_000;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
@@ -27,7 +27,7 @@ pub(super) struct Kernels {
     occupying_bytes: u32,
 }
 
-/// What a stretch of elements is filled with, or must be.
+/// Content of a stretch of elements, to be written or verified.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
     /// Data of a world rank, from an element on.
@@ -144,7 +144,8 @@ impl Kernels {
         }
     }
 
-    /// Keeps every multiprocessor busy for a time, as computing does: where other kernels have some of them, the rest take longer.
+    /// Occupies every multiprocessor for a time, as computing does; if other kernels use some of them, the rest take
+    /// longer.
     pub fn occupy(&self, nanoseconds: u64, stream: CUstream) -> Result<()> {
         let (turns, mut nanoseconds) = turns(nanoseconds, self.multiprocessors);
         let (mut side_by_side, mut sink) = (u64::from(self.multiprocessors) * u64::from(THREADS), 0u64);
@@ -154,10 +155,10 @@ impl Kernels {
         unsafe { driver::launch(self.occupy, grid, stream, &mut parameters) }
     }
 
-    /// Holds a stream until `flag` has a value, at most for a time.
+    /// Blocks a stream until `flag` has a value, for a limited time.
     ///
     /// # Safety
-    /// `flag` is memory that host and device see, `late` device memory, both four bytes that outlive the hold.
+    /// `flag` is memory shared by host and device, `late` device memory, both four bytes that outlive the wait.
     pub unsafe fn hold_for_flag(
         &self,
         (mut flag, mut late): (CUdeviceptr, CUdeviceptr),
@@ -172,7 +173,7 @@ impl Kernels {
     }
 }
 
-/// How many turns a time has, and how long each of them is.
+/// Number of turns of a time, and their length.
 fn turns(nanoseconds: u64, multiprocessors: u32) -> (u32, u64) {
     // Blocks of a grid are counted by an int; turns of a time beyond that are longer.
     let most = i32::MAX as u64 / u64::from(multiprocessors.max(1));
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_time_is_many_turns_between_which_a_multiprocessor_is_free_and_none_is_lost() {
+    fn a_long_busy_time_is_split_into_turns_that_add_up_to_it() {
         for (nanoseconds, turns_of_it) in [(0, 1), (99_999, 1), (100_000, 1), (100_001, 2), (5_000_000, 50)] {
             let (turns, each) = turns(nanoseconds, 132);
             assert_eq!(turns, turns_of_it);

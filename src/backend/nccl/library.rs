@@ -14,7 +14,7 @@ use std::path::Path;
 pub struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
-    /// From the number that `ncclGetVersion` gives: 2.9 and later as 2_09_06, before that as 2_8_04.
+    /// Decodes the number that `ncclGetVersion` returns: 2.9 and later as 2_09_06, before that as 2_8_04.
     fn of_code(code: c_int) -> Version {
         let code = u32::try_from(code).unwrap_or(0);
         let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
@@ -33,7 +33,7 @@ type ConstP = *const c_void;
 type Comm = RawCommunicator;
 type Stream = RawStream;
 
-/// Declares the table of functions: those that every version has that we can work with, and those that came later.
+/// Declares the table of functions: those of every supported version, and those added later.
 macro_rules! functions {
     (required { $($need:ident: fn($($need_type:ty),*) = $need_symbol:literal;)* }
      newer { $($new:ident: fn($($new_type:ty),*) = $new_symbol:literal since $major:literal.$minor:literal;)* }) => {
@@ -107,15 +107,16 @@ pub struct Library {
     pub call: Functions,
     /// Its version.
     pub version: Version,
-    /// The file that it came from.
+    /// The file from which it was loaded.
     pub file: String,
     last_error: Option<unsafe extern "C" fn(Comm) -> *const c_char>,
     error_string: Option<unsafe extern "C" fn(Code) -> *const c_char>,
 }
 
-/// What the CUDA runtime inside NCCL says where it is of a later major number than the driver's (cudaErrorInsufficientDriver).
+/// Error text of the CUDA runtime inside NCCL if its major version is newer than the driver's
+/// (cudaErrorInsufficientDriver).
 const TOO_NEW_FOR_DRIVER: &str = "driver version is insufficient";
-const MEND_OF_TOO_NEW: &str = ": this NCCL was built for a later CUDA than the driver serves (commgauge doctor shows both): install a newer \
+const TOO_NEW_HINT: &str = ": this NCCL was built for a later CUDA than the driver serves (commgauge doctor shows both): install a newer \
     driver, or NCCL for the driver's CUDA, such as the Python package nvidia-nccl-cu12";
 
 impl Library {
@@ -172,7 +173,7 @@ impl Library {
         Ok(Box::leak(Box::new(library)))
     }
 
-    /// A function that came with a later version, or which one that is.
+    /// A function that a later version added.
     ///
     /// # Errors
     /// `needs NCCL 2.28, found 2.27.3`.
@@ -182,7 +183,7 @@ impl Library {
         })
     }
 
-    /// Turns a result into an error that names the call, with what the library says of it.
+    /// Turns a result into an error that names the call and includes the description of the library.
     #[inline(always)]
     pub fn check(&self, code: Code, call: &'static str) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.failure(code, call)) }
@@ -192,15 +193,15 @@ impl Library {
     #[cold]
     pub fn failure(&self, code: Code, call: &str) -> Error {
         let mut text = format!("{call} failed with {}", name_of(code));
-        // SAFETY: both give pointers to texts of the library's own that last.
-        let said = unsafe { self.error_string.map(|of| text_at(of(code))) };
+        // SAFETY: both return pointers to static texts of the library.
+        let description = unsafe { self.error_string.map(|of| text_at(of(code))) };
         // SAFETY: as above; a null communicator is allowed (nccl.h: "comm is currently unused").
         let last = unsafe { self.last_error.map(|of| text_at(of(std::ptr::null_mut()))) };
-        for more in [said, last].into_iter().flatten().filter(|more| !more.is_empty()) {
+        for more in [description, last].into_iter().flatten().filter(|more| !more.is_empty()) {
             text.push_str(&format!(": {more}"));
         }
         if text.contains(TOO_NEW_FOR_DRIVER) {
-            text.push_str(MEND_OF_TOO_NEW);
+            text.push_str(TOO_NEW_HINT);
         }
         Error::environment(text)
     }
@@ -222,17 +223,17 @@ unsafe fn text_at(address: *const c_char) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why a file was not loaded. The error's own text is only "dlopen failed"; what the system said is its cause.
+/// Why a file was not loaded. The error's own text is only "dlopen failed"; the message of the system is its source.
 pub(super) fn reason(error: &libloading::Error, name: &str) -> String {
     let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| cause.to_string());
     if cause.contains(name) { cause } else { format!("{name}: {cause}") }
 }
 
-/// The file that holds an address.
+/// The file that contains an address.
 pub(super) fn file_of(address: ConstP) -> Option<String> {
     // SAFETY: an all-zero `Dl_info` is valid.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is ours; any address may be asked about (dladdr(3)).
+    // SAFETY: the structure is a local variable; any address may be passed (dladdr(3)).
     if unsafe { libc::dladdr(address, &mut info) } == 0 || info.dli_fname.is_null() {
         return None;
     }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_or_not_nccl_is_named_with_the_reason() {
+    fn a_missing_or_foreign_library_file_is_reported_with_the_reason() {
         for (file, words) in [
             ("/nowhere/libnccl.so.2", ["/nowhere/libnccl.so.2", "COMMGAUGE_NCCL_LIBRARY"]),
             ("libc.so.6", ["libc.so.6 is not NCCL", "ncclGetVersion"]),
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_later_says_with_which_version() {
+    fn newer_functions_are_refused_with_the_version_they_need() {
         assert_eq!((first_with("ncclAlltoAll"), first_with("ncclCommWindowRegister")), ("2.28", "2.27"));
     }
 }

@@ -1,7 +1,7 @@
-//! NCCL's log of what it chooses: switched on before NCCL is loaded, which reads its settings once, and read after each case.
+//! NCCL's log of its choices: enabled before NCCL is loaded, which reads its settings once, and read after each case.
 //!
-//! NCCL tells its choice nowhere else. It writes a line for every call that is handed over, on the first rank of a communicator, in
-//! the timed loop too; who asks for this is told that times are longer.
+//! NCCL reports its choice nowhere else. It writes a line for every call, on the first rank of a communicator, in the
+//! timed loop too; a user who requests this is warned that times are longer.
 
 use crate::error::{Error, Result};
 use crate::variant::LibraryChoice;
@@ -12,13 +12,13 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What is set: of all that NCCL would tell only the choices, and a file for each process under a name that is the same text on all
-/// ranks (NCCL puts the number of the process for `%p`).
+/// The settings: only the subsystem of the choices, and a file for each process under a name that is the same text on
+/// all ranks (NCCL replaces `%p` by the process id).
 const SETTINGS: [(&str, &str); 2] = [("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "TUNING")];
 const FILE: &str = "NCCL_DEBUG_FILE";
 const NAME: &str = "commgauge-nccl-%p.log";
 
-/// The log of this process. Its file is gone with it.
+/// The log of this process. Its file is removed on drop.
 #[derive(Debug)]
 pub struct Log {
     file: BufReader<File>,
@@ -26,10 +26,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes the file, and hands what must stand in the environment to `set`.
+    /// Creates the file, and passes the variables that must be in the environment to `set`.
     ///
     /// # Errors
-    /// A usage error where the user has settings for NCCL's log; where there is no room for a file.
+    /// A usage error if the user has settings for NCCL's log; an error if the file cannot be created.
     pub(super) fn prepare(set: impl Fn(&str, &OsStr)) -> Result<Log> {
         let taken = SETTINGS.iter().map(|(name, _)| *name).chain([FILE]).find(|name| env::var_os(name).is_some());
         if let Some(name) = taken {
@@ -39,9 +39,9 @@ impl Log {
         }
         let folder = env::temp_dir();
         let path = folder.join(NAME.replace("%p", &std::process::id().to_string()));
-        // What a process of that number left when it was killed.
+        // A file left by a killed process with the same id.
         let _ = std::fs::remove_file(&path);
-        // Never a file of somebody else, which NCCL would write to.
+        // Never an existing file of another user, which NCCL would write to.
         let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = made.map_err(|cause| Error::file("make NCCL's log", &path, cause))?;
         SETTINGS.iter().for_each(|(name, value)| set(name, OsStr::new(value)));
@@ -87,7 +87,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_was_written_since_is_found_and_what_was_written_before_is_not() {
+    fn only_lines_written_since_the_last_read_are_found() {
         let set: RefCell<Vec<(String, String)>> = RefCell::default();
         let mut log = Log::prepare(|name, value| {
             set.borrow_mut().push((name.to_owned(), value.to_string_lossy().into_owned()));
@@ -96,7 +96,7 @@ mod tests {
         let set = set.into_inner();
         let names: Vec<&str> = set.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]);
-        // As NCCL opens it.
+        // Opened like NCCL does.
         let mut written = File::create(set[2].1.replace("%p", &std::process::id().to_string())).unwrap();
         let mut write = |text: &str| written.write_all(text.as_bytes()).unwrap();
         assert_eq!(log.last_choice().unwrap(), None);

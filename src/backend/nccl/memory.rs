@@ -1,4 +1,4 @@
-//! Device memory that grows and is kept between cases.
+//! Device memory that grows and is reused between cases.
 
 use super::abi::SUCCESS;
 use super::driver::{self, CUdeviceptr};
@@ -12,15 +12,16 @@ use crate::units::Bytes;
 pub(super) struct Arena {
     address: CUdeviceptr,
     bytes: usize,
-    /// Where NCCL allocates it instead of the driver, which it needs to make use of registered buffers and of symmetric windows.
+    /// NCCL, if it allocates the memory instead of the driver, as required for registered buffers and symmetric
+    /// windows.
     from_nccl: Option<&'static Library>,
 }
 
 impl Arena {
-    /// Where further memory comes from: the driver, or NCCL. What was held of the other is given back.
+    /// Where further memory is allocated: by the driver, or by NCCL. Memory allocated by the other one is freed.
     pub fn take_from(&mut self, nccl: Option<&'static Library>) -> Result<()> {
         if self.from_nccl.is_some() != nccl.is_some() {
-            self.give_back()?;
+            self.release()?;
         }
         self.from_nccl = nccl;
         Ok(())
@@ -35,16 +36,16 @@ impl Arena {
         Ok(address as CUdeviceptr)
     }
 
-    /// At least `bytes` bytes. What they hold is left over.
+    /// At least `bytes` bytes. Their content is left over from earlier use.
     ///
     /// # Errors
-    /// Where the device has not so much left; what was held is then given back all the same.
+    /// If the device has not enough memory; the previous memory is then freed all the same.
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
         if self.bytes >= bytes {
             return Ok(());
         }
-        self.give_back()?;
+        self.release()?;
         self.address = self.allocate(bytes).map_err(|cause| {
             let free = driver::memory().map_or_else(|_| "unknown".to_owned(), |(free, _)| Bytes(free).to_string());
             Error::environment(format!(
@@ -56,16 +57,16 @@ impl Arena {
         Ok(())
     }
 
-    /// So many bytes, and no more: as many as other ranks have.
+    /// Exactly this many bytes, the same as on the other ranks.
     pub fn reserve_exactly(&mut self, bytes: u64) -> Result<()> {
         if self.len() != bytes {
-            self.give_back()?;
+            self.release()?;
         }
         self.reserve(bytes)
     }
 
-    /// Gives everything back.
-    pub fn give_back(&mut self) -> Result<()> {
+    /// Frees all memory.
+    pub fn release(&mut self) -> Result<()> {
         let address = std::mem::take(&mut self.address);
         self.bytes = 0;
         if address == 0 {
@@ -81,13 +82,13 @@ impl Arena {
         unsafe { driver::free(address) }
     }
 
-    /// Where it begins; 0 before anything was reserved.
+    /// Start address; 0 before anything was reserved.
     #[inline(always)]
     pub fn address(&self) -> CUdeviceptr {
         self.address
     }
 
-    /// How long it is.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.bytes as u64
     }

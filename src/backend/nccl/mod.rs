@@ -1,7 +1,7 @@
 //! Device memory over NCCL: one process, one rank, one GPU, calls on a stream.
 //!
-//! Nothing of CUDA or NCCL is needed to build this; both are loaded when the backend is requested, and their absence is an error
-//! that says what is missing.
+//! Building needs nothing of CUDA or NCCL; both are loaded when the backend is requested, and their absence is an
+//! error that names what is missing.
 
 mod abi;
 mod call;
@@ -28,7 +28,7 @@ mod readings;
 mod registration;
 mod replay;
 mod replay_times;
-mod waived;
+mod skip;
 mod windows;
 
 pub use device::Placing;
@@ -61,22 +61,22 @@ use environment::ForcedCtas;
 use hold::Hold;
 use kernels::Kernels;
 use memory::Arena;
-use product::{DeviceProduct, Means};
+use product::{DeviceProduct, ProductContext};
 use readings::NvmlReader;
 use registration::Registration;
 use replay::NcclReplayer;
+use skip::Capabilities;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use waived::Grounds;
 use windows::Windows;
 
 /// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
 /// more than a gibibyte of eighty, and never less than this.
-const KEPT_FREE_BYTES: u64 = 256 << 20;
-const KEPT_FREE_PART: u64 = 32;
+const HEADROOM_BYTES: u64 = 256 << 20;
+const HEADROOM_DIVISOR: u64 = 32;
 
 /// Carries ops out with NCCL on the memory of a GPU.
 pub struct NcclBackend {
@@ -93,7 +93,7 @@ pub struct NcclBackend {
     send: Arena,
     receive: Arena,
     scratch: Scratch,
-    /// Of the case that was bound last.
+    /// Registration of the case that was bound last.
     registration: Option<Registration>,
     forced_ctas: ForcedCtas,
     windows: Windows,
@@ -102,28 +102,29 @@ pub struct NcclBackend {
     events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     axis_streams: Vec<CUstream>,
-    /// For what a replay computes.
+    /// Stream for the computing of a replay.
     computing_stream: Option<CUstream>,
     /// For the messages of replays.
     channels: HashMap<Route, Channel>,
     clock: DeviceClock,
     hold: Hold,
-    /// How long a call of a replay and the replay itself may take, where the user says so.
+    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
     replay_deadline: Option<Duration>,
     /// Ranks that have this rank's device, this one with them.
     ranks_on_device: u32,
-    /// What the copies of a call's buffers must be longer than to leave the cache of any rank's device. The same on all ranks, which
-    /// must go through as many copies: the data tell them apart, and windows are as long on all.
+    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
+    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
+    /// all ranks.
     cold_bytes: u64,
-    /// The newest CUDA that the driver serves.
+    /// The newest CUDA version that the driver supports.
     driver: (i32, i32),
-    /// More ranks than processors: whoever waits must give way, or the one waited for may not run.
-    gives_way: bool,
+    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
+    yields_while_waiting: bool,
     facts: BackendFacts,
     reader: NvmlReader,
-    /// What NCCL says that it chooses, where it was asked.
+    /// The log of NCCL's choices, if requested.
     log: Option<Log>,
-    /// For matrix products: its file where one was named, and the library once it was requested.
+    /// cuBLAS: the file if one was named, and the library after its first use.
     cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
 
@@ -144,7 +145,7 @@ impl NcclBackend {
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
     }
 
-    /// Where a replay's calls have their buffers.
+    /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
         Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
@@ -164,12 +165,12 @@ impl NcclBackend {
         self.send.take_from(nccl)?;
         self.receive.take_from(nccl)?;
         if buffers == Buffers::Symmetric {
-            // NCCL lays the memory of all ranks side by side: it must be as long everywhere, also where there is nothing to send, and
-            // whatever the cases before needed.
+            // NCCL arranges the memory of all ranks side by side: it must have the same length everywhere, even on
+            // ranks with nothing to send, and independently of earlier cases.
             self.send.reserve_exactly(rotation.bytes())?;
             self.receive.reserve_exactly(rotation.bytes())?;
         } else {
-            // NCCL has no barrier; what stands for one moves a byte.
+            // NCCL has no barrier; the call used instead moves one byte.
             let all = binding.op.collective == Collective::Barrier;
             self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
             self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
@@ -177,14 +178,14 @@ impl NcclBackend {
         Ok(Some((view, rotation)))
     }
 
-    /// Whether something went well on all ranks. Called by all of them.
+    /// Whether a step succeeded on all ranks. Called by all of them.
     fn all_succeeded(&self, mine: bool) -> Result<bool> {
         let mut worst = [Located { value: if mine { 0.0 } else { 1.0 }, rank: self.world.rank() as i32 }];
         self.world.all_max(&mut worst)?;
         Ok(worst[0].value == 0.0)
     }
 
-    /// Tells NCCL of the first bytes of the buffers.
+    /// Registers the first bytes of the buffers with NCCL.
     fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
         let communicator = self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
         let (buffers, arenas) = (binding.variant.buffers, [&self.send, &self.receive]);
@@ -195,7 +196,7 @@ impl NcclBackend {
         Ok(())
     }
 
-    /// Takes back what NCCL was told of the buffers of the last case.
+    /// Ends the registration of the buffers of the last case.
     fn end_registration(&mut self) -> Result<()> {
         self.registration.take().map_or(Ok(()), Registration::end)
     }
@@ -209,11 +210,11 @@ impl NcclBackend {
         Ok(self.cublas.1.insert(library))
     }
 
-    /// Device memory that may be had besides what is held already.
+    /// Device memory that is available beyond what is already allocated.
     fn free_bytes(&self) -> u64 {
         let whole = driver::memory().map_or(0, |(_, total)| total);
-        let kept = KEPT_FREE_BYTES.max(whole / KEPT_FREE_PART) * u64::from(self.ranks_on_device);
-        self.maker.device.free_bytes().saturating_sub(kept) / u64::from(self.ranks_on_device)
+        let headroom = HEADROOM_BYTES.max(whole / HEADROOM_DIVISOR) * u64::from(self.ranks_on_device);
+        self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks_on_device)
     }
 }
 
@@ -257,20 +258,20 @@ impl Backend for NcclBackend {
         Bytes(self.free_bytes().saturating_add(self.send.len()).saturating_add(self.receive.len()))
     }
 
-    fn waiver(&self, binding: &Binding) -> Option<String> {
+    fn skip_reason(&self, binding: &Binding) -> Option<String> {
         // First, as all ranks take part in it and may have different reasons below.
-        if let Some(reason) = self.against_windows(binding) {
+        if let Some(reason) = self.window_skip_reason(binding) {
             return Some(reason);
         }
         let Maker { library, device, .. } = &self.maker;
-        let grounds = Grounds {
+        let capabilities = Capabilities {
             library,
             driver: self.driver,
             capability: device.capability,
             least_ctas: self.maker.ctas.0.and_then(|least| u32::try_from(least).ok()),
             forced_ctas: self.forced_ctas,
         };
-        if let Some(reason) = grounds.against(binding) {
+        if let Some(reason) = capabilities.skip_reason(binding) {
             return Some(reason);
         }
         let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
@@ -278,16 +279,19 @@ impl Backend for NcclBackend {
             .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
     }
 
-    fn refuses_what_does_not_fit(&self) -> bool {
+    fn refuses_oversized_plans(&self) -> bool {
         false
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
         let prepared = self.limit(binding).and_then(|()| self.take_buffers(binding));
-        // Windows are made by all ranks together: one that got no memory would leave the others waiting.
+        // Windows are created by all ranks together: if one had no memory, the others would wait for it.
         let all_have_buffers = binding.variant.buffers != Buffers::Symmetric || self.all_succeeded(prepared.is_ok())?;
         let Some((view, rotation)) = prepared? else {
-            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, self.gives_way)));
+            return Ok(Box::new(IdleCall::new(
+                binding.op.collective != Collective::Barrier,
+                self.yields_while_waiting,
+            )));
         };
         if binding.variant.buffers != Buffers::Plain && all_have_buffers {
             self.register(binding, rotation.bytes())?;
@@ -319,9 +323,9 @@ impl Backend for NcclBackend {
         let library = self.cublas()?;
         // Products need no buffers of calls, and may need all memory.
         self.end_registration()?;
-        self.send.give_back()?;
-        self.receive.give_back()?;
-        let means = Means {
+        self.send.release()?;
+        self.receive.release()?;
+        let context = ProductContext {
             library,
             kernels: &self.kernels,
             stream: self.stream,
@@ -329,7 +333,7 @@ impl Backend for NcclBackend {
             place: &self.maker.place,
             deadline: self.replay_deadline,
         };
-        Ok(Box::new(DeviceProduct::new(shape, &means)?))
+        Ok(Box::new(DeviceProduct::new(shape, &context)?))
     }
 
     fn product_library(&self) -> &'static str {

@@ -43,7 +43,8 @@ impl Multiplied {
 impl Drop for Multiplied {
     fn drop(&mut self) {
         if let (Some(destroy), false) = (self.library.call.destroy_operation, self.communicator.raw().is_null()) {
-            // SAFETY: made by this communicator, which lives, and not used again; calls that were enqueued keep what they need (nccl.h).
+            // SAFETY: created by this communicator, which still exists, and not used again; enqueued calls keep what
+            // they need (nccl.h).
             let _ = unsafe { destroy(self.raw, self.communicator.raw()) };
         }
     }

@@ -1,4 +1,5 @@
-//! From options to a backend: driver, device, library, kernels, and what all ranks must agree on before anything is timed.
+//! From options to a backend: driver, device, library, kernels, and the facts on which all ranks must agree before
+//! timing.
 
 use super::clock::DeviceClock;
 use super::communicator::{self, Maker};
@@ -26,13 +27,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first version that takes several ranks on one device.
+/// The first version that supports several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
 
-/// What the devices of stand-ins for tests are called (tests/doubles/README.md), so that nothing measured on them is taken for real.
+/// Device name of the stand-ins for tests (tests/doubles/README.md), so that nothing measured on them is mistaken for
+/// real.
 const DOUBLE: &str = "commgauge double";
 
-/// What a user may ask of the backend.
+/// User options of the backend.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
@@ -41,22 +43,22 @@ pub struct Options {
     pub cublas: Option<PathBuf>,
     /// Fewest and most thread blocks that NCCL's kernels may take in all cases.
     pub ctas: (Option<u32>, Option<u32>),
-    /// What NCCL must accept of buffers, because nothing else is requested.
+    /// Kinds of buffers that NCCL must support, because no other is requested.
     pub buffers: Buffers,
-    /// What the user gives everything that may hang.
+    /// Time limits of everything that may hang.
     pub deadlines: Deadlines,
 }
 
-/// How long to wait for other ranks, where the user has said.
+/// How long to wait for other ranks, if the user set a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadlines {
-    /// For making or ending a communicator.
+    /// Creating or destroying a communicator.
     pub communicator: Option<Duration>,
-    /// For a step that is replayed.
+    /// Replaying a step.
     pub replay: Option<Duration>,
 }
 
-/// What a rank found on its own; others may have found less.
+/// Resources found by this rank; others may be missing on other ranks.
 pub struct Opened {
     device: Device,
     library: &'static Library,
@@ -66,14 +68,14 @@ pub struct Opened {
     forced_ctas: ForcedCtas,
 }
 
-/// What a rank says of its device before it is used.
+/// Facts that a rank exchanges about its device before it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Name of the device.
     pub model: String,
     /// Its unique name.
     pub uuid: String,
-    /// The newest CUDA that the driver serves.
+    /// The newest CUDA version that the driver supports.
     pub driver: String,
     /// NCCL's version.
     pub nccl_version: String,
@@ -82,7 +84,7 @@ pub struct DeviceFacts {
 }
 
 impl Opened {
-    /// Looks for driver, device and library. Not collective: ranks agree on the outcome before they go on.
+    /// Looks for driver, device and library. Not collective: ranks agree on the outcome before they continue.
     ///
     /// # Errors
     /// Usage errors that name what is missing.
@@ -100,7 +102,7 @@ impl Opened {
             }
         }
         let forced_ctas = ForcedCtas::read();
-        if let Some(reason) = forced_ctas.against(options.ctas) {
+        if let Some(reason) = forced_ctas.conflict_with(options.ctas) {
             return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
         }
         if placing.share_gpu && library.version < SHARES_FROM {
@@ -118,7 +120,7 @@ impl Opened {
         self.device.to_string()
     }
 
-    /// What the ranks of a launch are compared by.
+    /// Facts by which the ranks of a launch are compared.
     pub fn device_facts(&self) -> DeviceFacts {
         let Library { version, file, .. } = self.library;
         DeviceFacts {
@@ -130,12 +132,12 @@ impl Opened {
         }
     }
 
-    /// The backend. Called by all ranks, each with the log of its NCCL, where there is one.
+    /// The backend. Called by all ranks, each with the log of its NCCL, if there is one.
     ///
-    /// Whether the ranks have the same library, and a device each, is known before ([`crate::launch_check`]).
+    /// That all ranks have the same library and a device each was checked before ([`crate::launch_check`]).
     ///
     /// # Errors
-    /// What MPI or the driver says.
+    /// Those of MPI and the driver.
     pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
         let Opened { device, library, .. } = &self;
         let world = mpi_call::Communicator::world()?;
@@ -164,7 +166,8 @@ impl Opened {
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
-        // The same on all ranks, also on those with a device for themselves, or their numbers of channels would differ.
+        // The same on all ranks, including those with a device for themselves, or their numbers of channels would
+        // differ.
         let sharing = environment::SHARING_CTAS.max(options.ctas.0.unwrap_or(0));
         let most = options.ctas.1.or(placing.share_gpu.then_some(sharing));
         let ctas = (options.ctas.0.map(|few| few as i32), most.map(|many| many as i32));
@@ -202,7 +205,7 @@ impl Opened {
             ranks_on_device,
             cold_bytes,
             driver: self.driver_version,
-            gives_way: ranks_on_host > host::processors(),
+            yields_while_waiting: ranks_on_host > host::processors(),
             facts,
             cublas: (options.cublas.clone(), None),
         })
@@ -215,7 +218,7 @@ impl Opened {
             "timed by events on the stream; isolated starts held by a kernel that waits for the host".to_owned(),
         ];
         for collective in Collective::ALL {
-            if let Some(how) = prepared::made_of(library, collective) {
+            if let Some(how) = prepared::decomposition(library, collective) {
                 notes.push(format!("{collective} is {how}"));
             }
         }
@@ -253,7 +256,7 @@ impl Opened {
     }
 }
 
-/// How many ranks have the device of rank `me`, of each rank's host and device.
+/// Number of ranks on the device of rank `me`, from each rank's host and device.
 fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
     let mine = ranks.get(me);
     ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32

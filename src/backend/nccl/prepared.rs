@@ -1,6 +1,7 @@
 //! The calls that carry data, prepared once so that the timed loop only adds an offset and calls.
 //!
-//! What NCCL has no function for is a group of its own sends, receives, reductions or broadcasts; [`Prepared::how`] says so.
+//! A collective for which NCCL has no function is a group of sends, receives, reductions or broadcasts;
+//! [`Prepared::how`] names them.
 
 use super::abi::{self, RawStream};
 use super::communicator::Communicator;
@@ -83,10 +84,10 @@ struct Piece {
 enum Part {
     /// From the send buffer.
     Send,
-    /// From the receive buffer, where the input lies in place.
+    /// From the receive buffer, which contains the input in place.
     SendOwn,
     Receive,
-    /// One rank's block reduced to that rank; `in_place` from where it is.
+    /// One rank's block reduced to that rank; with `in_place` from its place in the receive buffer.
     Reduce {
         in_place: bool,
         receives: bool,
@@ -97,7 +98,7 @@ impl Prepared {
     /// Prepares a call as one rank of a group sees it.
     ///
     /// # Errors
-    /// None today; kept for calls that a library may lack.
+    /// None today; reserved for calls that a library may lack.
     pub fn new(library: &'static Library, view: &View, element: ElementType, operation: c_int) -> Result<Prepared> {
         // A barrier is an all_reduce of one byte, whatever type it was requested with.
         let element = if view.collective == Collective::Barrier { ElementType::Uint8 } else { element };
@@ -105,7 +106,7 @@ impl Prepared {
         let call = of.kind(library);
         Ok(Prepared {
             library,
-            is_estimated: view.geometry.ranks() > 1 && call.is_made_of_collectives(),
+            is_estimated: view.geometry.ranks() > 1 && call.is_built_from_collectives(),
             call,
             datatype: abi::datatype(element, view.collective.reduces()),
             operation,
@@ -139,7 +140,7 @@ impl Prepared {
     /// Enqueues the call.
     ///
     /// # Safety
-    /// `send` and `receive` are device memory with room for the elements that [`View::buffer_elements`] tells (a barrier needs one
+    /// `send` and `receive` are device memory with room for [`View::buffer_elements`] elements (a barrier needs one
     /// byte to receive), alive until the stream has passed the call; the communicator is that of the view's group.
     #[inline]
     pub unsafe fn issue(&self, send: u64, receive: u64, communicator: &Communicator, stream: RawStream) -> Result<()> {
@@ -147,7 +148,8 @@ impl Prepared {
         let (kind, op, root, comm) = (self.datatype, self.operation, self.root, communicator.raw());
         let at = |base: u64, elements: usize| (base as usize + elements * self.element_bytes) as *mut c_void;
         let from = if self.in_place { receive } else { send };
-        // SAFETY: buffers, communicator and stream are promised by the caller; counts come from the same geometry as the buffers.
+        // SAFETY: the caller guarantees buffers, communicator and stream; counts come from the same geometry as the
+        // buffers.
         unsafe {
             match &self.call {
                 Kind::AllReduce { count } => {
@@ -155,12 +157,13 @@ impl Prepared {
                     library.check(code, "ncclAllReduce")
                 }
                 Kind::AllGather { block, own_offset } => {
-                    // In place where the input lies at the rank's own block (nccl.h).
+                    // In place, the input is at the rank's own block (nccl.h).
                     let from = if self.in_place { at(receive, *own_offset) } else { at(send, 0) };
                     library.check((call.all_gather)(from, at(receive, 0), *block, kind, comm, stream), "ncclAllGather")
                 }
                 Kind::ReduceScatter { block, own_offset } => {
-                    // The result lies at the rank's own block in NCCL's in-place form, at the beginning in ours: see `result_offset`.
+                    // NCCL's in-place form leaves the result at the rank's own block, ours at the beginning: see
+                    // `result_offset`.
                     let to = if self.in_place { at(receive, *own_offset) } else { at(receive, 0) };
                     let code = (call.reduce_scatter)(at(from, 0), to, *block, kind, op, comm, stream);
                     library.check(code, "ncclReduceScatter")
@@ -200,7 +203,7 @@ impl Prepared {
     #[inline]
     pub fn grouped(&self, calls: impl FnOnce() -> Result<()>) -> Result<()> {
         let (library, call) = (self.library, &self.library.call);
-        // SAFETY: takes nothing, and is ended below.
+        // SAFETY: has no arguments, and is ended below.
         library.check(unsafe { (call.group_start)() }, "ncclGroupStart")?;
         let called = calls();
         // SAFETY: the group was started above. Also after an error, or the thread's group would stay open for the abort.
@@ -222,7 +225,7 @@ impl Prepared {
         let (library, call, kind) = (self.library, &self.library.call, self.datatype);
         let at = |base: u64| (base as usize + piece.offset) as *mut c_void;
         let (count, peer) = (piece.count, piece.peer);
-        // SAFETY: promised by the caller; the pieces lie within the buffers.
+        // SAFETY: guaranteed by the caller; the pieces are inside the buffers.
         unsafe {
             match piece.what {
                 Part::Send => library.check((call.send)(at(send), count, kind, peer, comm, stream), "ncclSend"),
@@ -232,7 +235,7 @@ impl Prepared {
                 }
                 Part::Reduce { in_place, receives } => {
                     let from = if in_place { at(receive) } else { at(send) };
-                    // Out of place the one block that a rank receives lies at the beginning.
+                    // Out of place, the one block that a rank receives is at the beginning.
                     let to = if receives && !in_place { receive as *mut c_void } else { from };
                     let code = (call.reduce)(from, to, count, kind, self.operation, peer, comm, stream);
                     library.check(code, "ncclReduce")
@@ -242,8 +245,8 @@ impl Prepared {
     }
 }
 
-/// Elements from the begin of the receive buffer at which NCCL leaves what [`View::outputs`] promises at the beginning: NCCL's
-/// in-place reduce_scatter leaves each rank's block where it was.
+/// Offset in elements within the receive buffer at which NCCL leaves the result that [`View::outputs`] describes at
+/// the beginning: NCCL's in-place reduce_scatter leaves each rank's block where it was.
 pub fn result_offset(view: &View) -> u64 {
     match (view.collective, view.placement) {
         (Collective::ReduceScatter | Collective::ReduceScatterV, Placement::InPlace) => {
@@ -253,8 +256,8 @@ pub fn result_offset(view: &View) -> u64 {
     }
 }
 
-/// How NCCL carries a collective that it has no function for; `None` where it has one.
-pub fn made_of(library: &Library, collective: Collective) -> Option<&'static str> {
+/// The calls that replace a collective for which NCCL has no function; `None` if it has one.
+pub fn decomposition(library: &Library, collective: Collective) -> Option<&'static str> {
     use Collective::*;
     match collective {
         AllToAll if library.call.all_to_all.is_none() => Some("grouped ncclSend and ncclRecv"),
@@ -268,7 +271,7 @@ pub fn made_of(library: &Library, collective: Collective) -> Option<&'static str
     }
 }
 
-/// What a call is made of.
+/// Builds the parts of a call.
 struct Of<'a> {
     view: &'a View<'a>,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! What NCCL itself estimates of a call, and of which calls it may be asked.
+//! NCCL's own estimate of the time of a call, and for which calls it exists.
 
 use super::{Kind, Part, Prepared};
 use crate::backend::nccl::abi::SimulationInfo;
@@ -9,17 +9,17 @@ use std::ffi::c_int;
 type SimulateEnd = unsafe extern "C" fn(*mut SimulationInfo) -> c_int;
 
 impl Prepared {
-    /// Whether NCCL may be asked what it estimates of the call. Not of messages: it has no estimate of them, and what a simulated group
-    /// leaves in the queues of its peers would be carried by the next one (`src/include/group.h`, `ncclGroupCommJoin`). Nor of calls
-    /// of one rank, which it carries out as they are made (`src/enqueue.cc`, `taskAppend`).
+    /// Whether NCCL can estimate the call. Not messages: NCCL has no estimate of them, and whatever a simulated group
+    /// leaves in the queues of its peers would be executed by the next group (`src/include/group.h`,
+    /// `ncclGroupCommJoin`). Nor calls of one rank, which it executes at once (`src/enqueue.cc`, `taskAppend`).
     pub fn is_estimated(&self) -> bool {
         self.is_estimated
     }
 
-    /// What NCCL estimates that calls in one group take, in microseconds; none of them is carried out.
+    /// NCCL's estimate of the time of a group of calls, in microseconds; none of them is executed.
     pub fn simulated(&self, end: SimulateEnd, calls: impl FnOnce() -> Result<()>) -> Result<f32> {
         let library = self.library;
-        // SAFETY: takes nothing, and is ended below.
+        // SAFETY: has no arguments, and is ended below.
         library.check(unsafe { (library.call.group_start)() }, "ncclGroupStart")?;
         let called = calls();
         let mut info = SimulationInfo::empty();
@@ -31,7 +31,7 @@ impl Prepared {
 
 impl Kind {
     /// Whether NCCL carries it without sends and receives, which all_to_all, gather and scatter are to it as well.
-    pub(super) fn is_made_of_collectives(&self) -> bool {
+    pub(super) fn is_built_from_collectives(&self) -> bool {
         match self {
             Kind::AllReduce { .. }
             | Kind::AllGather { .. }

@@ -1,4 +1,4 @@
-//! What the groups of calls are made of, by hand; that they carry the right bytes is held by the launched tests.
+//! The composition of grouped calls, checked by hand; the launched tests check that they carry the right bytes.
 
 use super::*;
 use crate::geometry::{Geometry, Splits};

@@ -1,4 +1,5 @@
-//! Matrix products in device memory by cuBLAS: known matrices, a time from two events on the stream, and a look at a few elements.
+//! Matrix products in device memory by cuBLAS: known matrices, a time from two events on the stream, and a check of a
+//! few elements.
 
 use super::cublas::{self, Arithmetic, Cublas, Handle, Matrices};
 use super::driver::{self, CUevent, CUstream};
@@ -15,29 +16,30 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// Different numbers of a matrix: so many that its rows look random, as power and clocks of a device depend on its data.
+/// Number of distinct values of a matrix: enough that its rows look random, as power and clocks of a device depend on
+/// its data.
 const NUMBERS: usize = 4096;
 /// Seeds of the left matrix and the right one.
 const SEEDS: [u64; 2] = [11, 23];
 /// Elements of a result that are checked.
 const CHECKED: u64 = 64;
-/// Unless the user says how long to wait: twice what the watchdog allows.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Default time limit: twice that of the watchdog.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 0.5e9;
 
-/// Where and with what a rank multiplies.
-pub(super) struct Means<'a> {
+/// Resources of a rank for products.
+pub(super) struct ProductContext<'a> {
     pub library: &'static Cublas,
     pub kernels: &'a Kernels,
     pub stream: CUstream,
     pub rank: u32,
     /// For errors.
     pub place: &'a str,
-    /// How long to wait for a product, where the user says so.
+    /// Time limit of a product, if the user sets one.
     pub deadline: Option<Duration>,
 }
 
-/// A product whose matrices lie on the device.
+/// A product whose matrices are in device memory.
 pub(super) struct DeviceProduct {
     /// Always there but at the end.
     handle: Option<Handle>,
@@ -51,7 +53,7 @@ pub(super) struct DeviceProduct {
     deadline: Duration,
     rank: u32,
     place: String,
-    /// Of the matrices and the numbers.
+    /// Memory of the matrices and the numbers.
     memory: [Arena; 4],
     given_up: Cell<bool>,
 }
@@ -61,7 +63,7 @@ impl DeviceProduct {
     ///
     /// # Errors
     /// Types and sizes that cuBLAS does not take, and memory that is not to be had.
-    pub fn new(shape: &ProductShape, means: &Means) -> Result<DeviceProduct> {
+    pub fn new(shape: &ProductShape, context: &ProductContext) -> Result<DeviceProduct> {
         let arithmetic = cublas::arithmetic(shape.element)?;
         let (m, n, k) = (length(shape.m)?, length(shape.n)?, length(shape.k)?);
         let mut memory: [Arena; 4] = Default::default();
@@ -74,29 +76,29 @@ impl DeviceProduct {
         let bits = numbers.iter().flatten().map(|number| encode::bits(shape.element, f64::from(*number)));
         let bits: Vec<u8> = bits.flat_map(u64::to_le_bytes).collect();
         // SAFETY: room was reserved for all of them.
-        unsafe { driver::copy_to_device(memory[3].address(), &bits, means.stream)? };
+        unsafe { driver::copy_to_device(memory[3].address(), &bits, context.stream)? };
         for (index, elements) in elements.into_iter().enumerate() {
             let stretch = Stretch { address: memory[index].address(), elements, element_bytes: shape.element.size() };
-            // What no product overwrites must be found wrong: the result begins as no small number.
+            // An element that no product overwrites must be detected: the result is initialised with a large number.
             let (which, poison) = (index % 2, index == 2);
             let address = memory[3].address() + (which * NUMBERS * 8) as u64;
             let content = Content::Column { address, length: NUMBERS as u32, first: 0 };
             // SAFETY: room was reserved for all elements, and the numbers are there.
-            unsafe { means.kernels.fill(stretch, SEEDS[which], content, poison, means.stream)? };
+            unsafe { context.kernels.fill(stretch, SEEDS[which], content, poison, context.stream)? };
         }
         let [left, right, result] = [0, 1, 2].map(|index: usize| memory[index].address());
         let cautious = Duration::from_secs_f64((operations(shape) / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6));
         let product = DeviceProduct {
-            handle: Some(Handle::new(means.library, means.stream)?),
+            handle: Some(Handle::new(context.library, context.stream)?),
             matrices: Matrices { left, right, result, m, n, k },
             arithmetic,
             shape: shape.clone(),
-            stream: means.stream,
+            stream: context.stream,
             events: [driver::create_event()?, driver::create_event()?],
             numbers,
-            deadline: means.deadline.unwrap_or(PATIENCE + cautious),
-            rank: means.rank,
-            place: means.place.to_owned(),
+            deadline: context.deadline.unwrap_or(DEFAULT_TIMEOUT + cautious),
+            rank: context.rank,
+            place: context.place.to_owned(),
             memory,
             given_up: Cell::new(false),
         };
@@ -129,8 +131,8 @@ impl DeviceProduct {
         Ok(driver::nanoseconds_between(begin, end)?.round() as u64)
     }
 
-    /// One element: where it differs, what it should be and what it is.
-    fn look_at(&self, element: u64) -> Result<Option<(String, String)>> {
+    /// Compares one element; if it differs, the expected and the actual value.
+    fn check_element(&self, element: u64) -> Result<Option<(String, String)>> {
         let ProductShape { n, k, element: of, .. } = self.shape;
         let (row, column) = (element / n, element % n);
         let number =
@@ -140,16 +142,16 @@ impl DeviceProduct {
         let expected = encode::bits(of, sum as f64);
         let mut bytes = [0u8; 8];
         let size = of.size() as usize;
-        // SAFETY: the element lies within the result.
+        // SAFETY: the element is inside the result.
         unsafe { driver::copy_to_host(&mut bytes[..size], self.matrices.result + element * of.size(), self.stream)? };
         let got = u64::from_le_bytes(bytes);
-        // A sum of 0 may come with either sign.
+        // A sum of 0 may have either sign.
         let same = got == expected || encode::value(of, got) == encode::value(of, expected);
         Ok((!same).then(|| (encode::show(of, true, expected), encode::show(of, true, got))))
     }
 
     #[cold]
-    fn told(&self, error: &Error) -> Error {
+    fn with_place(&self, error: &Error) -> Error {
         let ProductShape { m, n, k, element, .. } = &self.shape;
         let text = format!("{}: product of {m} x {k} by {k} x {n} {element}: {error}", self.place);
         Error::from_exit_code(error.exit_code(), text)
@@ -158,7 +160,7 @@ impl DeviceProduct {
 
 impl Product for DeviceProduct {
     fn run(&mut self) -> Result<u64> {
-        self.run_once().map_err(|error| self.told(&error))
+        self.run_once().map_err(|error| self.with_place(&error))
     }
 
     fn check(&self) -> Result<Option<Mismatch>> {
@@ -167,7 +169,7 @@ impl Product for DeviceProduct {
         for index in 0..CHECKED {
             // Spread over the whole result, the first and the last among them.
             let element = (u128::from(elements - 1) * u128::from(index) / u128::from(CHECKED - 1)) as u64;
-            let wrong = self.look_at(element).map_err(|error| self.told(&error))?;
+            let wrong = self.check_element(element).map_err(|error| self.with_place(&error))?;
             match (wrong, &mut found) {
                 (Some(_), Some(first)) => first.count += 1,
                 (Some((expected, got)), None) => {
@@ -183,13 +185,14 @@ impl Product for DeviceProduct {
 impl Drop for DeviceProduct {
     fn drop(&mut self) {
         if self.given_up.get() {
-            // Ending the handle and freeing memory wait for the device, which does not come back. The process ends soon.
+            // Destroying the handle and freeing memory would wait for the device, which does not respond. The process
+            // ends soon.
             std::mem::forget(self.handle.take());
             return;
         }
         for arena in &mut self.memory {
-            // The device is lost where this fails, and the next call says so.
-            let _ = arena.give_back();
+            // This fails only if the device is lost, which the next call reports.
+            let _ = arena.release();
         }
         self.events.into_iter().for_each(driver::destroy_event);
     }

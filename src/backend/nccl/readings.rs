@@ -1,6 +1,6 @@
-//! What NVML says of a rank's device: facts, clocks, power, temperature, why it is held back, NVLinks.
+//! NVML readings of a rank's device: facts, clocks, power, temperature, throttle reasons, NVLinks.
 //!
-//! NVML is loaded when it is first requested. Where it is not there, that is said, and nothing is guessed.
+//! NVML is loaded when it is first requested. If it is missing, that is reported, and nothing is guessed.
 
 use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
 use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
@@ -17,7 +17,7 @@ pub(super) struct NvmlReader {
 }
 
 impl NvmlReader {
-    /// For the device with this unique name, at this PCI address.
+    /// Reader of the device with this UUID, at this PCI address.
     pub fn new(uuid: &str, pci: &str) -> NvmlReader {
         let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
         let nvml = nvml.map_err(|error| format!("NVML ({LIBRARY}) cannot be used: {error}"));
@@ -26,7 +26,8 @@ impl NvmlReader {
 
     fn device(&self) -> Option<Device<'_>> {
         let nvml = self.nvml.as_ref().ok()?;
-        // A part of a divided device (MIG) has no clocks and no power of its own; its address is that of the whole, which has.
+        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device,
+        // which has.
         match self.uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(self.uuid.as_str())) {
             Some(Ok(device)) => Some(device),
             _ => nvml.device_by_pci_bus_id(self.pci.as_str()).ok(),
@@ -53,7 +54,7 @@ impl DeviceReader for NvmlReader {
             name: device.name().unwrap_or_default(),
             uuid: self.uuid.clone(),
             pci: self.pci.clone(),
-            // -1 stands for none.
+            // -1 means none.
             numa_node: numa.ok().and_then(|text| text.trim().parse().ok()),
             driver: nvml.sys_driver_version().ok(),
             cuda: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
@@ -65,14 +66,14 @@ impl DeviceReader for NvmlReader {
     fn read(&mut self) -> Option<DeviceState> {
         let device = self.device()?;
         let reasons = device.current_throttle_reasons().ok();
-        let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
+        let names = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
         let active = |link: &u32| device.link_wrapper_for(*link).is_active().is_ok_and(|active| active);
         Some(DeviceState {
             multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
             memory_clock_mhz: device.clock_info(Clock::Memory).ok().map(f64::from),
             power_watts: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
             temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
-            throttle_reasons: reasons.into_iter().flat_map(held).map(|(_, name)| (*name).to_owned()).collect(),
+            throttle_reasons: reasons.into_iter().flat_map(names).map(|(_, name)| (*name).to_owned()).collect(),
             is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
             nvlinks_active: Some((0..MAX_NVLINKS).filter(active).count() as u32),
         })
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nvml_is_missing_that_is_said_and_nothing_is_read() {
+    fn a_missing_nvml_is_reported_and_nothing_is_read() {
         let mut reader = NvmlReader::new("GPU-none", "0000:00:00.0");
         // On a host with a GPU the device is unknown, on others the library is.
         let reason = reader.source().unwrap_err();

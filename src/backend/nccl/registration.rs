@@ -1,7 +1,8 @@
-//! Buffers that NCCL was told of before they are used: registered, or as symmetric windows of all ranks.
+//! Buffers that are registered with NCCL before they are used: as plain registrations, or as symmetric windows of all
+//! ranks.
 //!
-//! They are memory of NCCL's own. Of other memory it registers nothing for use between GPUs, and says nothing of that (NCCL user guide,
-//! "User Buffer Registration"): times would be those of plain buffers under another name.
+//! They are allocated by NCCL. Other memory it does not register for use between GPUs, and does not report that (NCCL
+//! user guide, "User Buffer Registration"): times would be those of plain buffers under another name.
 
 use super::communicator::{Communicator, Maker};
 use super::library::Library;
@@ -22,11 +23,11 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Registers the first bytes of some memory. Called by all ranks of the communicator, with windows for the same bytes of memory that
-    /// is as long on all of them.
+    /// Registers the first bytes of some memory. Called by all ranks of the communicator; for windows, with the same
+    /// number of bytes of memory that has the same length on all of them.
     ///
     /// # Errors
-    /// Also where NCCL takes the memory and makes nothing of it.
+    /// Also if NCCL accepts the memory but does not register it.
     pub fn begin(
         maker: &Maker,
         communicator: Rc<Communicator>,
@@ -39,7 +40,7 @@ impl Registration {
             match registration.one(maker, arena.address(), bytes as usize) {
                 Ok(handle) => registration.handles.extend(handle),
                 Err(error) => {
-                    // The first error tells more than what follows from it.
+                    // The first error is the most informative one.
                     let _ = registration.end();
                     return Err(error);
                 }
@@ -54,7 +55,7 @@ impl Registration {
             Buffers::Registered => {
                 let register = self.library.newer(self.library.call.register, "ncclCommRegister")?;
                 let mut handle = null_mut();
-                // SAFETY: the memory is the arena's, which is kept until this ends; the handle is ours.
+                // SAFETY: the memory belongs to the arena, which outlives this registration; the handle is ours.
                 let code = unsafe { register(self.communicator.raw(), address as *mut c_void, bytes, &mut handle) };
                 self.library.check(code, "ncclCommRegister")?;
                 made(
@@ -70,7 +71,7 @@ impl Registration {
         }
     }
 
-    /// Takes everything back. Called before the memory or the communicator goes.
+    /// Ends all registrations. Called before the memory or the communicator is released.
     pub fn end(self) -> Result<()> {
         let (library, raw) = (self.library, self.communicator.raw());
         if raw.is_null() {

@@ -1,8 +1,8 @@
-//! A whole step on streams: computing on one, the calls of each axis on one of its own, messages on channels.
+//! Replay of a whole step on streams: one for computing, one for the calls of each axis, and channels for messages.
 //!
-//! Everything is enqueued at once and the device goes through it: a call's stream waits for the point of the computing stream at which
-//! the program starts it, and the computing stream waits for the call where the program does. What each took is read from events
-//! afterwards; the whole is timed by the host's clock.
+//! Everything is enqueued at once. The stream of a call waits for the point of the computing stream at which the
+//! program starts it, and the computing stream waits for the call where the program does. Durations are read from
+//! events afterwards; the whole is timed by the host's clock.
 
 use super::NcclBackend;
 use super::abi;
@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More events than this are no step that anybody waits for.
+/// Limit on events; a step with more would take unreasonably long.
 const MOST_EVENTS: usize = 4 << 20;
 /// Beyond what the step computes, how long it may take.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -34,13 +34,13 @@ const DEADLINE: Duration = Duration::from_secs(120);
 pub(super) struct NcclReplayer<'b> {
     backend: &'b mut NcclBackend,
     program: &'b ReplayProgram,
-    /// On which the program computes and waits.
+    /// The stream on which the program computes and waits.
     computing: CUstream,
     slots: Vec<SlotCall>,
     /// All streams but the computing one, and all communicators.
     streams: Vec<CUstream>,
     communicators: Vec<Rc<Communicator>>,
-    /// By slot: the event that its call under way will end with.
+    /// By slot: the event at the end of its active call.
     done: Vec<Option<CUevent>>,
     spans: Vec<Span>,
     intervals: Intervals,
@@ -64,12 +64,12 @@ struct SlotCall {
     receives_message: bool,
 }
 
-/// Where a replay places a collective: in place where NCCL has that.
+/// Placement of a collective in a replay: in place if NCCL supports that.
 pub(super) fn placement(collective: Collective) -> Placement {
     if collective == Collective::AllToAll { Placement::OutOfPlace } else { placement_of(collective) }
 }
 
-/// Where a rank stands in the groups of a plan.
+/// The group and place of a rank in the groups of a plan.
 pub(super) fn place_in<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
     let groups = &binding.plan.groups;
     move |index| {
@@ -84,7 +84,7 @@ pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&
     binding.plan.program_of_rank(rank).ok_or_else(missing)
 }
 
-/// Those that the driver makes where it is not told, as where ranks share GPUs.
+/// The driver's default, used when ranks share GPUs.
 const USUAL_QUEUES: usize = 8;
 
 /// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
@@ -110,7 +110,7 @@ fn events_of(program: &ReplayProgram) -> usize {
 }
 
 impl<'b> NcclReplayer<'b> {
-    /// Prepares every slot; the arenas hold the regions.
+    /// Prepares every slot; the arenas contain the regions.
     pub fn new(
         backend: &'b mut NcclBackend,
         binding: &ReplayBinding<'b>,
@@ -234,12 +234,13 @@ impl<'b> NcclReplayer<'b> {
         let call = &self.slots[slot];
         let send = self.backend.send.address() + call.send_offset;
         let receive = self.backend.receive.address() + call.receive_offset;
-        // SAFETY: the arenas hold all regions and belong to the backend, which is borrowed; regions that are written to are shared
-        // only by slots that are never under way together; the streams are waited for before anything is given back.
+        // SAFETY: the arenas contain all regions and belong to the backend, which is borrowed; regions that are
+        // written to are shared only by slots that are never active together; the streams are waited for before
+        // anything is freed.
         unsafe { call.prepared.issue(send, receive, &call.communicator, call.stream.cast()) }
     }
 
-    /// Carries one slot out alone, on known data, and checks what arrived.
+    /// Executes one slot alone, on known data, and checks the result.
     fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
         let call = &self.slots[slot];
         let place = Place {
@@ -257,9 +258,9 @@ impl<'b> NcclReplayer<'b> {
         call.data.check(place, tools)
     }
 
-    /// What went wrong, with the place in words; communicators are given up, so that nobody waits for them.
+    /// Aborts all communicators, so that no rank waits for them, and adds the place to the error.
     #[cold]
-    fn told(&mut self, error: &Error) -> Error {
+    fn abort_all(&mut self, error: &Error) -> Error {
         for communicator in &self.communicators {
             self.backend.maker.abort(communicator);
         }
@@ -342,7 +343,7 @@ impl Replayer for NcclReplayer<'_> {
         let mut first_wrong = None;
         for slot in self.program.slots_to_check() {
             self.progress.begin_action(Doing::op(self.slots[slot].op as u32, true));
-            let wrong = self.check_slot(slot).map_err(|error| self.told(&error))?;
+            let wrong = self.check_slot(slot).map_err(|error| self.abort_all(&error))?;
             self.progress.end_action();
             first_wrong = first_wrong.or(wrong);
         }
@@ -355,7 +356,7 @@ impl Replayer for NcclReplayer<'_> {
 
     fn run(&mut self) -> Result<()> {
         self.progress.enter(Doing::REPLAY);
-        self.run_once().map_err(|error| self.told(&error))?;
+        self.run_once().map_err(|error| self.abort_all(&error))?;
         self.progress.finish();
         Ok(())
     }
@@ -387,10 +388,11 @@ mod tests {
             (9, None, true),
             (8, None, false),
         ] {
-            let told = refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
-            assert_eq!(told.is_some(), refused, "{streams}, {queues:?}");
+            let abort_all =
+                refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
+            assert_eq!(abort_all.is_some(), refused, "{streams}, {queues:?}");
             assert!(
-                told.is_none_or(
+                abort_all.is_none_or(
                     |text| text.contains("this step has") && text.contains("CUDA_DEVICE_MAX_CONNECTIONS=32")
                 )
             );

@@ -1,20 +1,20 @@
-//! From the events of a replay to what it computed, waited, and had under way.
+//! Times of computing, waiting and active calls from the events of a replay.
 
 use super::driver::{self, CUevent};
 use crate::backend::RankTimes;
 use crate::error::Result;
 use crate::layout::Axis;
 
-/// From one event to another, and what was done between them.
+/// The interval between two events, and its kind.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
-    what: What,
+    kind: SpanKind,
     begin: CUevent,
     end: CUevent,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum SpanKind {
     Computing,
     Waiting { axis: usize },
     UnderWay { axis: usize },
@@ -22,15 +22,15 @@ enum What {
 
 impl Span {
     pub fn computing(begin: CUevent, end: CUevent) -> Span {
-        Span { what: What::Computing, begin, end }
+        Span { kind: SpanKind::Computing, begin, end }
     }
 
     pub fn waiting(axis: usize, begin: CUevent, end: CUevent) -> Span {
-        Span { what: What::Waiting { axis }, begin, end }
+        Span { kind: SpanKind::Waiting { axis }, begin, end }
     }
 
     pub fn under_way(axis: usize, begin: CUevent, end: CUevent) -> Span {
-        Span { what: What::UnderWay { axis }, begin, end }
+        Span { kind: SpanKind::UnderWay { axis }, begin, end }
     }
 }
 
@@ -47,10 +47,10 @@ impl Intervals {
         self.0.clear();
         for span in spans {
             let took = || driver::nanoseconds_between(span.begin, span.end).map(|took| took as u64);
-            match span.what {
-                What::Computing => times.computing_nanoseconds += took()?,
-                What::Waiting { axis } => times.axes[axis].waiting_nanoseconds += took()?,
-                What::UnderWay { axis } => {
+            match span.kind {
+                SpanKind::Computing => times.computing_nanoseconds += took()?,
+                SpanKind::Waiting { axis } => times.axes[axis].waiting_nanoseconds += took()?,
+                SpanKind::UnderWay { axis } => {
                     let begin = driver::nanoseconds_between(first, span.begin)? as u64;
                     self.0.push((axis, begin, begin + took()?));
                 }
@@ -65,7 +65,7 @@ impl Intervals {
     }
 }
 
-/// By axis, how long at least one of the sorted intervals was there.
+/// By axis, the total length of the union of the sorted intervals.
 fn unions(sorted: &[(usize, u64, u64)]) -> [u64; Axis::ALL.len()] {
     let mut lengths = [0; Axis::ALL.len()];
     let mut until = (usize::MAX, 0);

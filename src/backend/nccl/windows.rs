@@ -1,5 +1,5 @@
-//! Whether NCCL makes symmetric windows for the ranks of a group. Where it cannot, it says nothing and carries calls as on plain or
-//! registered buffers: so it is asked once, with a small window that is taken back.
+//! Whether NCCL creates symmetric windows for the ranks of a group. If it cannot, it gives no error and uses plain or
+//! registered buffers instead; so this is tested once, with a small window that is deregistered again.
 
 use super::NcclBackend;
 use super::communicator::Communicator;
@@ -21,20 +21,21 @@ const TRIED_BYTES: u64 = 2 << 20;
 
 /// The first version that lays windows where others were before.
 const REUSES_SPACE_FROM: Version = Version(2, 28, 0);
-/// The first version that gives no window where it makes none; 2.28 gives the handle of a registered buffer, 2.27 something of its own.
-const GIVES_NOTHING_FROM: Version = Version(2, 29, 0);
+/// From this version on the handle is null if no window was created; 2.28 returns the handle of a registered buffer,
+/// 2.27 a handle of its own.
+const NULL_HANDLE_FROM: Version = Version(2, 29, 0);
 
-/// What is said where there are none.
+/// The reason if there are no windows.
 pub(super) const NO_WINDOWS: &str = "NCCL makes no symmetric windows for these ranks: it needs virtual memory of the driver \
      (NCCL_CUMEM_ENABLE), direct access between the GPUs of a host, for several hosts NCCL 2.28 and adapters that GPUs can drive, and \
      NCCL_WIN_ENABLE not 0";
 
-/// What is known of windows in this replicate.
+/// Known facts about windows in this replicate.
 #[derive(Default)]
 pub(super) struct Windows {
     /// By number of the groups: whether there are any.
     are_made: RefCell<HashMap<usize, bool>>,
-    /// By communicator: how far its space is used, where it is never given back.
+    /// By communicator: the end of its used window space, if space is never reused.
     used: RefCell<HashMap<Key, u64>>,
 }
 
@@ -42,14 +43,14 @@ pub(super) struct Windows {
 type Key = (usize, Option<u32>);
 
 impl Windows {
-    /// For a new replicate, with communicators of its own.
+    /// Resets the state for a new replicate, which has new communicators.
     pub fn forget(&self) {
         self.are_made.borrow_mut().clear();
         self.used.borrow_mut().clear();
     }
 
-    /// Where in the space of a communicator two further windows would end: NCCL 2.27 lays long ones at whole pages of 512 MiB
-    /// (`src/register/register.cc`, `ncclCommWindowRegister`).
+    /// End of two further windows in the window space of a communicator: NCCL 2.27 aligns long ones to whole pages of
+    /// 512 MiB (`src/register/register.cc`, `ncclCommWindowRegister`).
     fn end_of_two(&self, key: Key, bytes: u64) -> u64 {
         let bytes = bytes.next_multiple_of(TRIED_BYTES);
         let page = if bytes >= 72 * TRIED_BYTES { 512 << 20 } else { TRIED_BYTES };
@@ -65,8 +66,9 @@ impl Windows {
 }
 
 impl NcclBackend {
-    /// Why a case on symmetric buffers cannot be; none where it can, or where it has others. Called by all ranks, with the same case.
-    pub(super) fn against_windows(&self, binding: &Binding) -> Option<String> {
+    /// Why a case on symmetric buffers cannot run; none if it can, or if it uses other buffers. Called by all ranks,
+    /// with the same case.
+    pub(super) fn window_skip_reason(&self, binding: &Binding) -> Option<String> {
         let call = &self.maker.library.call;
         let asks = binding.variant.buffers == Buffers::Symmetric && binding.op.collective != Collective::Barrier;
         if !asks || call.window_register.is_none() || call.memory_allocate.is_none() {
@@ -75,7 +77,7 @@ impl NcclBackend {
         let number = binding.groups_number;
         let known = self.windows.are_made.borrow().get(&number).copied();
         let are_made = known.unwrap_or_else(|| {
-            // What goes wrong here goes wrong again where the case is bound, and is told there.
+            // An error here occurs again where the case is bound, and is reported there.
             let found = self.try_window(binding).unwrap_or(true);
             self.windows.are_made.borrow_mut().insert(number, found);
             found
@@ -83,12 +85,12 @@ impl NcclBackend {
         if !are_made {
             return Some(NO_WINDOWS.to_owned());
         }
-        self.against_used_space(binding)
+        self.window_space_skip_reason(binding)
     }
 
-    /// Before 2.28 a communicator has as much space for windows as a device has memory, and takes none back (`src/group.cc`,
-    /// `ncclCommGroupRegisterSymmetric`); behind its end another rank's begins.
-    fn against_used_space(&self, binding: &Binding) -> Option<String> {
+    /// Before 2.28 the window space of a communicator is as large as the memory of a device and is never reused
+    /// (`src/group.cc`, `ncclCommGroupRegisterSymmetric`); behind its end the space of another rank begins.
+    fn window_space_skip_reason(&self, binding: &Binding) -> Option<String> {
         let view = binding.view(self.world.rank()).ok()?;
         let (_, whole) = driver::memory().ok()?;
         let key = (binding.groups_number, binding.variant.max_ctas);
@@ -102,7 +104,7 @@ impl NcclBackend {
         })
     }
 
-    /// Makes a window and takes it back; true on ranks that are in no group.
+    /// Creates a window and deregisters it; true on ranks that are in no group.
     fn try_window(&self, binding: &Binding) -> Result<bool> {
         let place = binding.groups.place_of(self.world.rank());
         let mut memory = Arena::default();
@@ -111,7 +113,7 @@ impl NcclBackend {
             None => Ok(()),
         };
         let all_have_memory = self.all_succeeded(taken.is_ok())?;
-        let Some((group, _)) = place.filter(|_| all_have_memory) else { return memory.give_back().map(|()| true) };
+        let Some((group, _)) = place.filter(|_| all_have_memory) else { return memory.release().map(|()| true) };
         let communicator = self.communicator(binding.groups_number, binding.groups.axis, None)?;
         // SAFETY: the memory is given back after the window.
         let window = unsafe { self.maker.register_window(&communicator, memory.address(), TRIED_BYTES as usize)? };
@@ -119,17 +121,18 @@ impl NcclBackend {
         if let Some(window) = window {
             self.windows.use_two((binding.groups_number, None), TRIED_BYTES);
             is_made = match self.maker.library.version {
-                version if version >= GIVES_NOTHING_FROM => true,
+                version if version >= NULL_HANDLE_FROM => true,
                 version if version >= REUSES_SPACE_FROM => !self.is_registration(&communicator, &memory, window)?,
                 _ => self.is_on_one_host(&binding.groups.groups[group]) && !is_switched_off(),
             };
             self.maker.deregister_window(&communicator, window)?;
         }
-        memory.give_back()?;
+        memory.release()?;
         Ok(is_made)
     }
 
-    /// Whether a window is nothing but what NCCL gives for registered memory: of the same memory it gives the same again.
+    /// Whether a window is only the handle of registered memory: for the same memory NCCL then returns the same handle
+    /// again.
     fn is_registration(&self, communicator: &Communicator, memory: &Arena, window: *mut c_void) -> Result<bool> {
         let library = self.maker.library;
         let register = library.newer(library.call.register, "ncclCommRegister")?;

@@ -10,7 +10,7 @@ use crate::workload::ProductShape;
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
 
-/// What multiplies on host memory, for the record; a test holds it against Cargo.lock.
+/// The library for host memory, for the record; a test compares it with Cargo.lock.
 pub const HOST_PRODUCT_LIBRARY: &str = "matrixmultiply 0.3.11 through ndarray 0.17.2, one thread in each rank";
 
 /// Elements of a result that are checked.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_multiplied_is_refused() {
+    fn unsupported_products_are_refused() {
         for (shape, available, expected) in [
             (shape(1 << 20, 1 << 20, 8, ElementType::Float32), 1 << 30, "needs 4.0 TiB of matrices on each rank"),
             (shape(u64::MAX, u64::MAX, 8, ElementType::Float32), 1 << 30, "of matrices on each rank"),

@@ -1,7 +1,7 @@
 //! A bound case on virtual clocks.
 
 use super::clocks::{Clocks, MarkLog};
-use super::moods::Moods;
+use super::fault_states::FaultStates;
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::Work;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A bound case. There are no buffers; filling and checking have nothing to do.
 pub(super) struct SimulatedCall<'b> {
     pub placed: &'b Placed,
-    /// Ranks of the world, also those that stand aside.
+    /// Ranks of the world, including idle ones.
     pub ranks: u32,
     pub clocks: Clocks<'b>,
     pub work: Work,
@@ -21,11 +21,11 @@ pub(super) struct SimulatedCall<'b> {
     pub noise: &'b mut Noise,
     /// The backend's clock, which follows the furthest rank.
     pub now: &'b Cell<u64>,
-    /// Slots that come late, with nanoseconds.
+    /// Slots that start late, with nanoseconds.
     pub delays: Vec<(usize, u64)>,
-    /// Where faults come and go; `work` and `delays` are then those without them.
-    pub moods: Option<Moods<'b>>,
-    /// Ranks whose data come out wrong, with the probability.
+    /// Intermittent faults, if any; `work` and `delays` are then without them.
+    pub fault_states: Option<FaultStates<'b>>,
+    /// Ranks that produce wrong data, with the probability.
     pub corrupt: &'b [(u32, f64)],
     pub aborted: bool,
 }
@@ -36,9 +36,9 @@ impl Call for SimulatedCall<'_> {
     }
 
     fn enqueue(&mut self) -> Result<()> {
-        let work = match &mut self.moods {
+        let work = match &mut self.fault_states {
             None => &self.work,
-            Some(moods) => &moods.at(self.clocks.latest(), self.noise)?.work,
+            Some(fault_states) => &fault_states.at(self.clocks.latest(), self.noise)?.work,
         };
         self.clocks.advance(work, self.noise);
         self.now.set(self.clocks.latest());
@@ -54,9 +54,10 @@ impl Call for SimulatedCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        // A mood that cannot be worked out is told by the call that follows.
-        let mood = self.moods.as_mut().and_then(|moods| moods.at(start_nanoseconds, self.noise).ok());
-        let delays = mood.map_or(&self.delays, |mood| &mood.delays);
+        // An error in computing the fault state is reported by the call that follows.
+        let state =
+            self.fault_states.as_mut().and_then(|fault_states| fault_states.at(start_nanoseconds, self.noise).ok());
+        let delays = state.map_or(&self.delays, |state| &state.delays);
         let in_time = self.clocks.hold_until(start_nanoseconds, self.noise, delays);
         self.now.set(self.clocks.latest());
         in_time
@@ -73,7 +74,7 @@ impl Call for SimulatedCall<'_> {
         self.log.read(&self.placed.group_starts, &self.placed.rank_of_slot, self.ranks as usize, marks);
     }
 
-    /// There is no data; only a fault of the kind `corrupt` is ever found.
+    /// There is no data; only a fault of the kind `corrupt` is ever detected.
     fn check(&mut self) -> Result<Option<Mismatch>> {
         Ok(corrupted(self.corrupt, self.noise))
     }
@@ -90,8 +91,8 @@ impl Call for SimulatedCall<'_> {
         1
     }
 
-    fn stands_aside(&self, local_rank: usize) -> bool {
-        self.placed.stands_aside(local_rank as u32)
+    fn is_idle_rank(&self, local_rank: usize) -> bool {
+        self.placed.is_idle_rank(local_rank as u32)
     }
 
     fn abort(&mut self) {
@@ -99,7 +100,7 @@ impl Call for SimulatedCall<'_> {
     }
 }
 
-/// What the first of the corrupt ranks (with the probability) that fails this time finds.
+/// The mismatch of the first corrupt rank (with its probability) that fails this time.
 pub(super) fn corrupted(ranks: &[(u32, f64)], noise: &mut Noise) -> Option<Mismatch> {
     let found = ranks.iter().find(|(_, probability)| noise.happens(*probability));
     found.map(|(rank, _)| Mismatch {

@@ -1,7 +1,7 @@
 //! The virtual clocks of all ranks, and the marks taken from them.
 //!
-//! After a call in which all ranks of a group end together there is one clock per group, not one per rank, so that calls
-//! back to back and their marks cost work per group only.
+//! After a call in which all ranks of a group end together there is one clock per group, not one per rank, so that
+//! back-to-back calls and their marks cost work per group only.
 
 use super::noise::Noise;
 use super::work::Work;
@@ -42,8 +42,8 @@ impl<'a> Clocks<'a> {
         self.latest
     }
 
-    /// Lets every rank wait for `start`, after which it comes as late as noise and faults (slots with nanoseconds) say.
-    /// False where a clock was past the start already.
+    /// Makes every rank wait for `start`; noise and faults (slots with nanoseconds) add to the arrival time. False if
+    /// a clock was already past the start.
     pub(super) fn hold_until(&mut self, start: u64, noise: &mut Noise, delays: &[(usize, u64)]) -> bool {
         let in_time = self.latest <= start;
         if noise.jitters() || !delays.is_empty() {
@@ -107,7 +107,7 @@ impl<'a> Clocks<'a> {
         self.latest = self.of_slot.iter().copied().fold(self.latest, u64::max);
     }
 
-    /// Gives every rank its own clock again.
+    /// Splits the group clocks into one clock per rank.
     fn part(&mut self) {
         if self.together {
             for (clock, [start, end]) in self.of_group.iter().zip(self.group_starts.array_windows()) {
@@ -159,7 +159,7 @@ fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {
     clock.saturating_add((nanoseconds * factor + 0.5) as u64)
 }
 
-/// A message moves once both its ends are there; a rank goes on when its sending and its receiving are done.
+/// A message moves once both ends have arrived; a rank continues when its send and its receive are complete.
 fn send_to_neighbours(clocks: &mut [u64], times: &[f64], wraps: bool, factor: f64) {
     let last = clocks.len() - 1;
     let around = wraps.then(|| later(clocks[last].max(clocks[0]), times[last], factor));

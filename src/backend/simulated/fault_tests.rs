@@ -1,4 +1,4 @@
-//! What faults of rails, adapters, leaves, of scale, and such that come and go do to simulated times.
+//! The effect of faults of rails, adapters, leaves, of scale, and of intermittent faults on simulated times.
 
 use super::*;
 use crate::backend::Marks;
@@ -99,7 +99,7 @@ fn a_collective_is_as_slow_as_its_worst_rail_and_slow_together_only_where_enough
 }
 
 #[test]
-fn what_comes_and_goes_is_there_in_its_share_of_calls_or_of_windows() {
+fn intermittent_faults_are_active_in_their_share_of_calls_or_windows() {
     let slow = |fault: &str| -> Vec<bool> {
         let all = times(&machine(&[fault]), &pairs(1), Collective::Bidirectional, 1000);
         all.iter().map(|groups| groups[2] > 1_005_000).collect()

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// More ranks than any machine has; a slip of the keyboard must not take all memory.
 const MOST_RANKS: u32 = 1 << 20;
-/// Faults that come and go; each doubles what the fleet may be like.
+/// Maximum number of intermittent faults; each doubles the number of possible states of the fleet.
 const MOST_INTERMITTENT: usize = 16;
 
 /// A number of nodes of one kind, some of them broken.
@@ -15,16 +15,16 @@ const MOST_INTERMITTENT: usize = 16;
 pub(super) struct Fleet {
     pub machine: Machine,
     pub ranks: u32,
-    /// Ranks that come late to every agreed start, with nanoseconds, by rank.
+    /// Ranks that are late for every agreed start, with nanoseconds, by rank.
     pub delays: Vec<(u32, u64)>,
-    /// Ranks whose data come out wrong, with the probability, by rank.
+    /// Ranks that produce wrong data, with the probability, by rank.
     pub corrupt: Vec<(u32, f64)>,
-    /// Faults that come and go.
+    /// Intermittent faults.
     pub intermittent: Vec<Intermittent>,
     rate_factor_of_node: Vec<f64>,
-    /// What leaf switches leave of the network of each node.
+    /// Factor of leaf switches on the network rate of each node.
     network_factor_of_node: Vec<f64>,
-    /// What is left of each adapter, of all nodes.
+    /// Factor of each adapter index, on all nodes.
     rail_factors: Vec<f64>,
     /// Adapters of one node that are slow: node, adapter, share that is left.
     slow_adapters: Vec<(u32, u32, f64)>,
@@ -34,21 +34,21 @@ pub(super) struct Fleet {
     slow_together: Vec<(u32, f64)>,
 }
 
-/// A fault that comes and goes.
+/// An intermittent fault.
 #[derive(Clone, Debug)]
 pub(super) struct Intermittent {
     fault: Fault,
-    pub comes: Comes,
+    pub recurrence: Recurrence,
 }
 
-/// When a fault is there.
+/// When a fault is active.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Comes {
-    /// In each call with this probability.
+pub(super) enum Recurrence {
+    /// Active in each call with this probability.
     ByCall(f64),
-    /// For this probability in each window of so many nanoseconds.
+    /// Active with this probability in each window of this many nanoseconds.
     ByWindow(f64, u64),
-    /// From one moment to another, in nanoseconds.
+    /// Active from one time to another, in nanoseconds.
     Once(u64, u64),
 }
 
@@ -76,7 +76,7 @@ impl Fleet {
         };
         for (index, fault) in machine.faults.iter().enumerate() {
             fleet.check(index, fault)?;
-            fleet.break_on_purpose(fault);
+            fleet.apply_fault(fault);
         }
         if fleet.intermittent.len() > MOST_INTERMITTENT {
             let problem =
@@ -88,19 +88,19 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The fleet at a moment at which those of the intermittent faults are there whose bit is set.
-    pub(super) fn at_a_moment(&self, present: u64) -> Fleet {
+    /// The fleet with those intermittent faults active whose bit is set.
+    pub(super) fn with_active(&self, present: u64) -> Fleet {
         let mut fleet = Fleet { intermittent: Vec::new(), ..self.clone() };
         for (bit, intermittent) in self.intermittent.iter().enumerate() {
             if present >> bit & 1 == 1 {
-                fleet.break_on_purpose(&intermittent.fault);
+                fleet.apply_fault(&intermittent.fault);
             }
         }
         fleet.delays.sort_unstable();
         fleet
     }
 
-    /// Refuses what is not there.
+    /// Refuses faults of nodes, adapters or ranks that do not exist.
     fn check(&self, index: usize, fault: &Fault) -> Result<()> {
         let (nodes, adapters) = (self.nodes(), self.rail_factors.len() as u32);
         let wrong =
@@ -132,7 +132,7 @@ impl Fleet {
         }
     }
 
-    fn break_on_purpose(&mut self, fault: &Fault) {
+    fn apply_fault(&mut self, fault: &Fault) {
         match *fault {
             Fault::Rank { rank, delay } => self.delays.push((rank, delay.as_nanoseconds())),
             Fault::Corrupt { rank, probability } => self.corrupt.push((rank, probability)),
@@ -150,14 +150,14 @@ impl Fleet {
             Fault::Scale { from_nodes, rate_factor } => self.slow_together.push((from_nodes, rate_factor)),
             Fault::Intermittent { ref fault, probability, window } => self.intermittent.push(Intermittent {
                 fault: (**fault).clone(),
-                comes: match window {
-                    None => Comes::ByCall(probability),
-                    Some(window) => Comes::ByWindow(probability, window.as_nanoseconds().max(1)),
+                recurrence: match window {
+                    None => Recurrence::ByCall(probability),
+                    Some(window) => Recurrence::ByWindow(probability, window.as_nanoseconds().max(1)),
                 },
             }),
             Fault::While { ref fault, from, until } => self.intermittent.push(Intermittent {
                 fault: (**fault).clone(),
-                comes: Comes::Once(from.as_nanoseconds(), until.as_nanoseconds()),
+                recurrence: Recurrence::Once(from.as_nanoseconds(), until.as_nanoseconds()),
             }),
         }
     }
@@ -178,21 +178,21 @@ impl Fleet {
         }
     }
 
-    /// What one rank gets out of or into a node while `ranks_at_work` ranks of the node use the network, where its adapters are
-    /// whole.
+    /// The rate into or out of a node for one rank while `ranks_at_work` ranks of the node use the network, with all
+    /// adapters healthy.
     pub(super) fn adapter_share(&self, node: u32, ranks_at_work: u32) -> f64 {
         let factor = self.rate_factor_of_node[node as usize] * self.network_factor_of_node[node as usize];
         self.machine.adapter_rate_per_rank(ranks_at_work).0 * factor
     }
 
-    /// What is left of the adapters that a rank drives.
+    /// Factor on the rate of the adapters of a rank.
     pub(super) fn adapter_factor(&self, rank: u32) -> f64 {
         if self.slow_adapters.is_empty() && self.rail_factors.iter().all(|factor| *factor == 1.0) {
             return 1.0;
         }
         let (node, local) = (self.node_of(rank), u64::from(rank % self.machine.ranks_per_node));
         let (adapters, ranks) = (self.rail_factors.len() as u64, u64::from(self.machine.ranks_per_node));
-        // Several adapters of its own, or a share of one.
+        // Several adapters for the rank, or a share of one.
         let first = local * adapters / ranks;
         let own = first..(first + 1).max((local + 1) * adapters / ranks);
         let factor = |adapter: u64| {
@@ -203,13 +203,13 @@ impl Fleet {
         own.map(factor).sum::<f64>() / count
     }
 
-    /// Share of the rate that slow paths leave to a group that lies on these nodes (in ascending order).
+    /// Factor by which slow paths reduce the rate of a group on these nodes (in ascending order).
     pub(super) fn link_factor(&self, nodes: &[u32]) -> f64 {
         let slows = |ends: &[u32; 2]| ends.iter().all(|end| nodes.binary_search(end).is_ok());
         self.slow_links.iter().filter(|(ends, _)| slows(ends)).map(|(_, factor)| factor).product()
     }
 
-    /// Share of the rate between nodes that is left to a group that spans so many.
+    /// Factor on the rate between nodes for a group that spans this many.
     pub(super) fn scale_factor(&self, nodes: u32) -> f64 {
         self.slow_together.iter().filter(|(from, _)| *from <= nodes).map(|(_, factor)| factor).product()
     }

@@ -1,6 +1,7 @@
-//! The time of one call on a machine without noise and faults, from how its groups lie: for planning, without a fleet.
+//! The time of one call on a machine without noise and faults, from the placement of its groups: for planning, without
+//! a fleet.
 //!
-//! The same formulas as the simulation's (`time_model`); where groups differ, the busiest is meant.
+//! Uses the formulas of the simulation (`time_model`); if groups differ, the busiest one counts.
 
 use super::time_model::{Hop, Motion, Paths, Shape, Volume, collective_seconds, message_seconds};
 use crate::collective::Collective;
@@ -8,10 +9,11 @@ use crate::config::Machine;
 use crate::layout::Locality;
 use crate::units::Bytes;
 
-/// Seconds of a call in groups of `ranks` ranks that lie so, all at work at the same time. `None` for fewer than two
-/// ranks, or where the locality is not known.
+/// Seconds of a call in groups of `ranks` ranks with this locality, all active at the same time. `None` for fewer than
+/// two ranks, or if the locality is not known.
 ///
-/// Of a chain or ring of messages, one rank of each group on a node sends over its adapters; of a collective all its ranks do.
+/// In a chain or ring of messages, one rank of each group on a node sends over its adapters; in a collective all its
+/// ranks do.
 pub fn seconds_without_noise(
     machine: &Machine,
     collective: Collective,
@@ -62,7 +64,7 @@ fn paths(machine: &Machine, shape: &Shape, locality: &Locality) -> Paths {
         within: within(machine),
         between: Hop { latency_seconds: network.latency.0, rate: share },
         node_exit_rate: f64::from(shape.ranks_per_node_least) * share,
-        // The others of its group leave their share to the leader, as far as its own adapters go.
+        // The other ranks of its group leave their share to the leader, as far as its own adapters allow.
         leader_rate: (f64::from(shape.ranks_per_node_least) * share).min(machine.adapter_rate_per_rank(1).0),
     }
 }
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_or_nobody_to_talk_to_has_no_time() {
+    fn unknown_locality_or_a_single_rank_has_no_time() {
         let seconds =
             |ranks, locality: &Locality| seconds_without_noise(&machine(), AllReduce, ranks, Bytes(1), locality);
         assert_eq!(seconds(4, &Locality::UNKNOWN), None);

@@ -1,16 +1,16 @@
-//! Many ranks in one process, on a virtual clock, without data: for rehearsing a run before the machine is there.
+//! Many ranks in one process, on a virtual clock, without data: for rehearsing a run before the machine exists.
 //!
-//! Times come from a machine file (`config::machine`) by the formulas in `time_model`, with seeded noise and faults. Every
-//! result is synthetic. What it costs is work per group for calls back to back, and per rank where ranks come at
-//! different times.
+//! Times follow from a machine file (`config::machine`) by the formulas in `time_model`, with seeded noise and faults.
+//! Every result is synthetic. The cost is proportional to groups for back-to-back calls, and to ranks where ranks
+//! start at different times.
 
 mod call;
 mod clocks;
+mod fault_states;
 #[cfg(test)]
 mod fault_tests;
 mod fleet;
 mod ideal;
-mod moods;
 mod noise;
 mod placing;
 mod replay;
@@ -26,9 +26,9 @@ use crate::layout::Groups;
 use crate::units::Bytes;
 use call::SimulatedCall;
 use clocks::{Clocks, MarkLog};
+use fault_states::FaultStates;
 use fleet::Fleet;
 pub use ideal::seconds_without_noise;
-use moods::Moods;
 use noise::Noise;
 use placing::Placed;
 use replay::SimulatedReplayer;
@@ -37,7 +37,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use work::Work;
 
-/// What reading the clock takes, so that a loop that waits for a time to pass comes to an end.
+/// Virtual time taken by reading the clock, so that a loop that waits for a time to pass ends.
 const NANOSECONDS_PER_CLOCK_READING: u64 = 100;
 
 /// All ranks of a simulated machine.
@@ -128,7 +128,7 @@ impl Backend for SimulatedBackend {
             noise,
             now,
             delays: placed.slots_of_delays(&fleet.delays),
-            moods: Moods::new(fleet, *seed, binding.op.collective, binding.geometry, binding.groups),
+            fault_states: FaultStates::new(fleet, *seed, binding.op.collective, binding.geometry, binding.groups),
             corrupt: &fleet.corrupt,
             aborted: false,
             ranks: fleet.ranks,

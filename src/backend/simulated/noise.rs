@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// Factors are drawn from a table, since a call on thousands of groups needs thousands of them; a power of two.
 const FACTORS: usize = 4096;
 
-/// A source of noise. The same seed and the same order of questions give the same answers.
+/// A source of noise. The same seed and the same order of queries give the same answers.
 #[derive(Debug)]
 pub(super) struct Noise {
     generator: Xoshiro256PlusPlus,
@@ -33,7 +33,7 @@ impl Noise {
         }
     }
 
-    /// What the time of the next call of a group is multiplied by.
+    /// Factor on the time of the next call of a group.
     #[inline]
     pub(super) fn factor(&mut self) -> f64 {
         if self.factors.is_empty() {
@@ -44,12 +44,12 @@ impl Noise {
         if bits >> 32 < self.outlier_below { factor * self.outlier_factor } else { factor }
     }
 
-    /// True where arrivals scatter.
+    /// True if arrival times vary.
     pub(super) fn jitters(&self) -> bool {
         self.jitter_nanoseconds > 0
     }
 
-    /// How late two ranks come.
+    /// Start delays of two ranks.
     #[inline]
     pub(super) fn two_delays_nanoseconds(&mut self) -> [u64; 2] {
         let bits = self.generator.next_u64();
@@ -62,12 +62,12 @@ impl Noise {
     }
 }
 
-/// What 32 random bits must be below.
+/// Threshold for 32 random bits.
 fn threshold(probability: f64) -> u64 {
     (probability * 2f64.powi(32)) as u64
 }
 
-/// Each deviate comes with its negative, so that the median is 1 whatever was drawn.
+/// Each deviate is followed by its negative, so that the median is 1 whatever was drawn.
 fn log_normal(sigma: f64, generator: &mut Xoshiro256PlusPlus) -> Vec<f64> {
     let deviates = std::iter::repeat_with(|| normal([generator.next_u64(), generator.next_u64()]));
     deviates.take(FACTORS / 2).flat_map(|deviate| [(sigma * deviate).exp(), (-sigma * deviate).exp()]).collect()
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_have_the_median_spread_and_outliers_that_were_asked_for() {
+    fn factors_have_the_requested_median_spread_and_outliers() {
         let mut noise = Noise::new(&settings(), 7);
         let drawn: Vec<f64> = (0..100_000).map(|_| noise.factor()).collect();
         let outliers = drawn.iter().filter(|factor| **factor > 10.0).count() as f64 / drawn.len() as f64;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_stay_below_the_jitter_and_probabilities_are_kept() {
+    fn delays_stay_below_the_jitter_and_probabilities_match() {
         let mut noise = Noise::new(&settings(), 7);
         let most = (0..10_000).flat_map(|_| noise.two_delays_nanoseconds()).max();
         assert!(most.is_some_and(|most| (990..1000).contains(&most)), "{most:?}");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn without_noise_nothing_scatters() {
+    fn without_noise_all_times_are_equal() {
         let mut noise = Noise::new(&machine::Noise::default(), 7);
         assert_eq!((noise.factor(), noise.jitters()), (1.0, false));
     }

@@ -1,6 +1,6 @@
-//! How the groups of an axis lie on the fleet, worked out once per replicate.
+//! The placement of the groups of an axis on the fleet, computed once per replicate.
 //!
-//! Ranks are kept in *slots*, group after group, so that a call walks through memory in order whatever the layout.
+//! Ranks are stored in *slots*, group after group, so that a call accesses memory in order whatever the layout.
 
 use super::fleet::Fleet;
 use super::time_model::{Hop, Paths, Shape};
@@ -20,7 +20,7 @@ pub(super) struct Placed {
     /// For each group.
     pub shapes: Vec<(Shape, Paths)>,
     /// Ranks in none of the groups, in ascending order.
-    aside: Vec<u32>,
+    idle_ranks: Vec<u32>,
 }
 
 impl Placed {
@@ -47,19 +47,19 @@ impl Placed {
         let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
         let mut at_work = vec![false; fleet.ranks as usize];
         rank_of_slot.iter().for_each(|rank| at_work[*rank as usize] = true);
-        let aside = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
-        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes, aside })
+        let idle_ranks = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
+        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes, idle_ranks })
     }
 
-    /// Ranks that come late, as slots.
+    /// Late ranks, as slots.
     pub(super) fn slots_of_delays(&self, delays: &[(u32, u64)]) -> Vec<(usize, u64)> {
         let slot_of = |rank: u32| self.rank_of_slot.iter().position(|other| *other == rank);
         delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect()
     }
 
     /// Whether a rank is in none of the groups.
-    pub(super) fn stands_aside(&self, rank: u32) -> bool {
-        self.aside.binary_search(&rank).is_ok()
+    pub(super) fn is_idle_rank(&self, rank: u32) -> bool {
+        self.idle_ranks.binary_search(&rank).is_ok()
     }
 
     /// The slots of every group.
@@ -93,7 +93,7 @@ struct Span {
     nodes: Vec<u32>,
     /// Ranks of the group on each.
     ranks: Vec<u32>,
-    /// What is left of the worst adapter that the group uses on each.
+    /// Factor of the worst adapter that the group uses on each node.
     adapter_factors: Vec<f64>,
 }
 
@@ -136,7 +136,7 @@ impl Span {
             within: Hop { latency_seconds: fleet.machine.within_node.latency.0, rate: within },
             between: Hop { latency_seconds: network.latency.0, rate: slowest(&|_, _, share| share) },
             node_exit_rate: slowest(&|_, ranks, share| ranks * share),
-            // The others of its group leave their share to the leader, as far as its own adapters go.
+            // The other ranks of its group leave their share to the leader, as far as its own adapters allow.
             leader_rate: slowest(&|node, ranks, share| (ranks * share).min(fleet.adapter_share(node, 1))),
         }
     }

@@ -1,9 +1,11 @@
-//! A whole step on virtual clocks: every rank runs its program as far as it can, and goes on when what it waits for is done.
+//! Replay of a whole step on virtual clocks: every rank runs its program as far as it can, and continues when what it
+//! waits for is complete.
 //!
-//! A collective begins with the last of its group, after the call before it on the same group, and ends for all together (a ring
-//! too, which is a little late for its first ranks). A message begins when both its ends are there. Calls of different axes do
-//! not slow each other down: what is shared are the adapters among the groups of one axis, as in the time model. Starting costs
-//! nothing. The end of a call depends on when its ranks came, not on the order in which they are looked at here.
+//! A collective begins with the last rank of its group, after the previous call on the same group, and ends for all
+//! ranks together (a ring too, which is slightly late for its first ranks). A message begins when both its ends have
+//! arrived. Calls of different axes do not slow each other down; the groups of one axis share the adapters, as in the
+//! time model. Starting a call costs nothing. The end of a call depends on the arrival times of its ranks, not on the
+//! order in which they are processed here.
 
 use super::fleet::Fleet;
 use super::noise::Noise;
@@ -19,9 +21,9 @@ use crate::workload::replay::{Action, Movement, ReplayPlan, ReplayProgram};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
-/// Not done yet.
+/// The event is not complete yet.
 const PENDING: u64 = u64::MAX;
-/// In no group.
+/// The rank is in no group.
 const NOWHERE: u32 = u32::MAX;
 
 /// A bound step of all ranks.
@@ -63,14 +65,14 @@ struct GroupState {
     free_at: u64,
 }
 
-/// A collective that not all have come to.
+/// A collective at which not all ranks have arrived.
 #[derive(Default)]
 struct Gathering {
     latest: u64,
     arrived: Vec<(u32, u32)>,
 }
 
-/// One end of a message whose other end has not come.
+/// One end of a message whose other end has not arrived.
 struct End {
     rank: u32,
     slot: u32,
@@ -196,11 +198,16 @@ impl<'b> SimulatedReplayer<'b> {
             Movement::Together => self.join(program, rank, index),
             Movement::Send { to, stream } => {
                 let to = self.peer(rank, to)?;
-                self.meet((rank, to, stream), End { rank, slot: index, at: clock, sends: true }, program, op)
+                self.match_message((rank, to, stream), End { rank, slot: index, at: clock, sends: true }, program, op)
             }
             Movement::Receive { from, stream } => {
                 let from = self.peer(rank, from)?;
-                self.meet((from, rank, stream), End { rank, slot: index, at: clock, sends: false }, program, op)
+                self.match_message(
+                    (from, rank, stream),
+                    End { rank, slot: index, at: clock, sends: false },
+                    program,
+                    op,
+                )
             }
         }
     }
@@ -235,7 +242,7 @@ impl<'b> SimulatedReplayer<'b> {
         if collective.arrived.len() < group.members.len() {
             return Ok(());
         }
-        // The last to come: nobody can be missing in the calls before this one.
+        // This is the last rank to arrive, so all ranks have completed the previous calls.
         let duration = self.durations[program.stage as usize][op][number];
         let end = later(collective.latest.max(group.free_at), duration, self.noise.factor());
         group.free_at = end;
@@ -248,7 +255,7 @@ impl<'b> SimulatedReplayer<'b> {
         Ok(())
     }
 
-    fn meet(&mut self, key: (u32, u32, u32), end: End, program: &ReplayProgram, op: usize) -> Result<()> {
+    fn match_message(&mut self, key: (u32, u32, u32), end: End, program: &ReplayProgram, op: usize) -> Result<()> {
         let queue = self.messages.entry(key).or_default();
         let Some(other) = queue.pop_front_if(|other| other.sends != end.sends) else {
             queue.push_back(end);
@@ -262,7 +269,7 @@ impl<'b> SimulatedReplayer<'b> {
         Ok(())
     }
 
-    /// The way of a message; who leaves or enters a node at the same time shares its adapters.
+    /// The path of a message; messages that leave or enter a node at the same time share its adapters.
     fn hop(&self, from: u32, to: u32) -> Hop {
         let (out_factor, into_factor) = (self.fleet.adapter_factor(from), self.fleet.adapter_factor(to));
         let (from, to) = (self.fleet.node_of(from), self.fleet.node_of(to));
@@ -322,7 +329,7 @@ fn program(plan: &ReplayPlan, rank: u32) -> Result<&ReplayProgram> {
     plan.program_of_rank(rank).ok_or_else(missing)
 }
 
-/// For each op of a stage what each rank of a group exchanges with others; nothing but for all_to_all_v.
+/// For each op of a stage the bytes that each rank of a group exchanges with others; empty except for all_to_all_v.
 fn crossing(program: &ReplayProgram) -> Vec<Vec<u64>> {
     let of = |(op, geometry): (&crate::workload::Op, &crate::geometry::Geometry)| match op.collective {
         Collective::AllToAllV => (0..geometry.ranks()).map(|me| crossing_bytes(op, geometry, me)).collect(),
@@ -348,7 +355,7 @@ fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {
 }
 
 impl Replayer for SimulatedReplayer<'_> {
-    /// There is no data; only a fault of the kind `corrupt` is ever found.
+    /// There is no data; only a fault of the kind `corrupt` is ever detected.
     fn check(&mut self) -> Result<Option<Mismatch>> {
         let noise = &mut *self.noise;
         Ok(super::call::corrupted(&self.fleet.corrupt, noise))
@@ -359,7 +366,7 @@ impl Replayer for SimulatedReplayer<'_> {
     }
 
     fn run(&mut self) -> Result<()> {
-        // One nanosecond after the beginning of all time at least: a collective at 0 would look like one that nobody came to.
+        // At least one nanosecond after time zero: a collective at 0 would look like one at which no rank arrived.
         let begin = self.now.get().max(1);
         self.times.fill(RankTimes::default());
         self.turns.fill(0);

@@ -1,4 +1,4 @@
-//! What the simulated backend promises to whoever measures on it.
+//! Guarantees of the simulated backend for the measuring loop.
 
 use super::*;
 use crate::backend::Marks;
@@ -19,7 +19,7 @@ fn machine(more: &str) -> Machine {
     Machine::parse(&text, Path::new("m.toml")).unwrap()
 }
 
-/// Groups of ranks that lie `stride` apart, as the axes of a layout are.
+/// Groups of ranks `stride` apart, as in the axes of a layout.
 fn groups(world: u32, ranks: u32, stride: u32) -> Groups {
     let firsts = (0..world).filter(|rank| (rank / stride).is_multiple_of(ranks));
     Groups { axis: Axis::Tp, groups: firsts.map(|first| (0..ranks).map(|i| first + i * stride).collect()).collect() }
@@ -29,7 +29,7 @@ fn op(collective: Collective, bytes: u64, splits: Splits) -> Op {
     Op { splits, ..Op::new(Style::Sweep, Axis::Tp, collective, ElementType::Uint8, bytes) }
 }
 
-/// Binds the op and hands the call over; what is returned besides is the call's.
+/// Binds the op and runs a closure on the call; returns its result.
 fn with_call<T>(backend: &mut SimulatedBackend, groups: &Groups, op: &Op, work: impl FnOnce(&mut dyn Call) -> T) -> T {
     let geometry = op.geometry(groups.group_size()).unwrap();
     backend.connect(0, groups).unwrap();
@@ -111,9 +111,9 @@ fn calls_take_the_times_worked_out_by_hand() {
 fn uneven_blocks_cost_what_the_busiest_rank_moves() {
     let splits = Splits::Given(vec![7, 1, 1, 1]);
     for (collective, expected) in [
-        // Rank 1 takes in all but its own tenth.
+        // Rank 1 receives all but its own tenth.
         (Collective::AllGatherV, 3_000 + 90_000),
-        // Rank 0 takes in 700 kB from each of three.
+        // Rank 0 receives 700 kB from each of three.
         (Collective::AllToAllV, 3 * (1_000 + 70_000)),
     ] {
         let got = ends(&machine(""), &groups(4, 4, 1), &op(collective, 1_000_000, splits.clone()))[0];
@@ -208,7 +208,7 @@ fn a_fault_outside_the_world_is_refused_with_file_and_key() {
 }
 
 #[test]
-fn groups_that_hold_a_rank_twice_or_a_stranger_are_refused() {
+fn groups_with_a_duplicate_or_unknown_rank_are_refused() {
     let mut backend = SimulatedBackend::new(&machine(""), 4, 1).unwrap();
     for (ranks, words) in [
         (vec![vec![0, 1], vec![2, 4]], "rank 4 in a world of 4"),
@@ -237,7 +237,7 @@ fn a_corrupt_rank_is_found_as_often_as_asked_and_a_healthy_one_never() {
 }
 
 #[test]
-fn a_start_that_has_passed_is_reported_and_time_goes_on() {
+fn a_missed_start_is_reported_and_the_clock_advances() {
     let mut backend = SimulatedBackend::new(&machine(""), 4, 1).unwrap();
     let before = backend.now_nanoseconds();
     assert!(backend.now_nanoseconds() > before, "reading the clock takes time");
@@ -322,7 +322,7 @@ fn routed_exchanges_take_what_the_busiest_rank_moves_and_stay_below_the_bound() 
             back,
         })
     };
-    // The first of 4 ranks takes 560 kB of the hot expert and a seventh of the rest from each of three.
+    // The first of 4 ranks receives 560 kB of the hot expert and a seventh of the rest from each of three.
     let hot = |back| op(Collective::AllToAllV, 700_000, routed(Routing::Hot(0.8), back));
     for back in [false, true] {
         assert_eq!(ends(&machine(""), &groups(4, 4, 1), &hot(back))[0], 3 * (1_000 + 58_000), "back {back}");
@@ -349,7 +349,7 @@ fn routed_exchanges_take_what_the_busiest_rank_moves_and_stay_below_the_bound() 
 }
 
 #[test]
-fn ranks_in_no_group_stand_aside_while_the_others_move_their_bytes() {
+fn ranks_in_no_group_are_idle_while_the_others_move_their_bytes() {
     let mut backend = SimulatedBackend::new(&machine(""), 8, 1).unwrap();
     let ends = Groups { axis: Axis::Embedding, groups: vec![vec![6, 1]] };
     let all_reduce = op(Collective::AllReduce, 1_000_000, Splits::Equal);
@@ -358,8 +358,8 @@ fn ranks_in_no_group_stand_aside_while_the_others_move_their_bytes() {
         assert!(times[0] > 1_000_000 && times[0] == times[1], "{times:?}");
     }
     with_call(&mut backend, &ends, &all_reduce, |call| {
-        let aside: Vec<usize> = (0..8).filter(|rank| call.stands_aside(*rank)).collect();
-        assert_eq!(aside, [0, 2, 3, 4, 5, 7]);
+        let idle_ranks: Vec<usize> = (0..8).filter(|rank| call.is_idle_rank(*rank)).collect();
+        assert_eq!(idle_ranks, [0, 2, 3, 4, 5, 7]);
     });
 }
 

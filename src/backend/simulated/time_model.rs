@@ -19,18 +19,18 @@ pub(super) struct Hop {
     pub rate: f64,
 }
 
-/// How a group lies on the nodes.
+/// Placement of a group on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
     pub ranks: u32,
     pub nodes: u32,
-    /// Ranks on the node that holds most of the group.
+    /// Ranks on the node with most ranks of the group.
     pub ranks_per_node_most: u32,
-    /// Ranks on the node that holds least.
+    /// Ranks on the node with fewest.
     pub ranks_per_node_least: u32,
 }
 
-/// What a group has to work with, where it is slowest.
+/// Rates and latencies available to a group, on its slowest paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Paths {
     pub within: Hop,
@@ -38,22 +38,22 @@ pub(super) struct Paths {
     pub between: Hop,
     /// Bytes per second that all ranks of the group on a node can bring out of it together.
     pub node_exit_rate: f64,
-    /// Bytes per second of the one rank that speaks for its node in a tree.
+    /// Bytes per second of the rank that sends for its node in a tree.
     pub leader_rate: f64,
 }
 
-/// What has to be moved.
+/// The bytes to move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Volume {
     /// Bytes of all blocks together: the size argument.
     pub all_bytes: f64,
     pub least_block_bytes: f64,
     pub largest_block_bytes: f64,
-    /// Bytes of the blocks of the node that holds least.
+    /// Bytes of the blocks of the node with fewest ranks.
     pub least_node_bytes: f64,
 }
 
-/// How the collectives in which all ranks of a group end together are carried out.
+/// The algorithms of collectives in which all ranks of a group end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     RingAllReduce,
@@ -64,7 +64,7 @@ pub(super) enum Algorithm {
     Dissemination,
 }
 
-/// Who waits for whom in a collective.
+/// The dependencies between the ranks of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Motion {
     /// All ranks of the group start with the last arrival and end together.
@@ -73,7 +73,7 @@ pub(super) enum Motion {
     Ring,
     /// Rank i sends to i + 1.
     Chain,
-    /// Ranks half a group apart send each other messages, so many one after another.
+    /// Ranks half a group apart exchange this many messages, one after another.
     Pairs { messages_in_turn: u32 },
 }
 
@@ -117,9 +117,9 @@ pub(super) fn collective_seconds(algorithm: Algorithm, shape: &Shape, paths: &Pa
 
 /// All_gather, and reduce_scatter as its mirror image; both in a row are the ring all_reduce with its 2 (n-1) steps.
 ///
-/// Between nodes, the busiest node takes in all but the blocks it had. The ranks of equal place (one on each of k nodes)
-/// then hold k blocks, and within the node the busiest rank takes in the rest. On one node that is all but its own
-/// block in n-1 steps; on n nodes with one rank each there is nothing left to do within.
+/// Between nodes, the busiest node receives all blocks but its own. The ranks of equal place (one on each of k nodes)
+/// then have k blocks each, and within the node the busiest rank receives the rest. On one node that is all but its
+/// own block in n-1 steps; on n nodes with one rank each there is nothing left to do within.
 fn ring_all_gather(shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
     let nodes = f64::from(shape.nodes);
     let mut seconds = 0.0;
@@ -137,10 +137,10 @@ fn ring_all_gather(shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
 /// n-1 steps, each with another partner: the neighbours in the node, then the ranks on other nodes.
 fn pairwise_all_to_all(shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
     let neighbours = f64::from(shape.ranks_per_node_most - 1);
-    let strangers = f64::from(shape.ranks - shape.ranks_per_node_least);
+    let remote_peers = f64::from(shape.ranks - shape.ranks_per_node_least);
     let mut seconds = neighbours * message_seconds(paths.within, volume.largest_block_bytes);
     if shape.nodes > 1 {
-        seconds += strangers * message_seconds(paths.between, volume.largest_block_bytes);
+        seconds += remote_peers * message_seconds(paths.between, volume.largest_block_bytes);
     }
     seconds
 }
@@ -152,7 +152,8 @@ fn binomial_tree(shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
         + rounds(shape.ranks_per_node_most) * message_seconds(paths.within, volume.all_bytes)
 }
 
-/// Gather, and scatter as its mirror image: to one rank in each node, then to the root, which takes in all from outside.
+/// Gather, and scatter as its mirror image: to one rank in each node, then to the root, which receives everything from
+/// outside.
 fn binomial_gather(shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
     let block = volume.all_bytes / f64::from(shape.ranks);
     let mut seconds = tree_latency(shape, paths);
@@ -163,7 +164,7 @@ fn binomial_gather(shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
     seconds
 }
 
-/// Dissemination barrier, and the latency of any tree: rounds that double those who know.
+/// Dissemination barrier, and the latency of any tree: the number of ranks reached doubles in each round.
 fn tree_latency(shape: &Shape, paths: &Paths) -> f64 {
     rounds(shape.nodes) * paths.between.latency_seconds
         + rounds(shape.ranks_per_node_most) * paths.within.latency_seconds
@@ -212,7 +213,7 @@ mod tests {
             (RingAllGather, 4, 1, 8.0, 15.0 + 6000.0),
             // Between: 1 step, half of 8 MB out of a node at 4 GB/s. Within: 3 steps, 3/4 of 8 MB at 10 GB/s. Twice.
             (RingAllReduce, 2, 4, 8.0, 2.0 * (5.0 + 1000.0 + 3.0 + 600.0)),
-            // 3 neighbours with 1 MB each at 10 GB/s, 4 strangers with 1 MB each at 1 GB/s.
+            // 3 neighbours with 1 MB each at 10 GB/s, 4 remote ranks with 1 MB each at 1 GB/s.
             (PairwiseAllToAll, 2, 4, 8.0, 3.0 + 300.0 + 20.0 + 4000.0),
             (PairwiseAllToAll, 1, 2, 8.0, 1.0 + 400.0),
             // log2(8) = 3 rounds of the whole buffer; with 2 nodes one of them over the network.

@@ -1,4 +1,4 @@
-//! A bound case as times: for each group, or each message, the nanoseconds that it takes without noise.
+//! A bound case as times: nanoseconds without noise for each group, or each message.
 
 use super::fleet::Fleet;
 use super::placing::Placed;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Eleven days. Absurd sizes over absurd links end here instead of beyond the clock.
 const LONGEST_NANOSECONDS: f64 = 1e15;
 
-/// What an enqueued call does to the clocks.
+/// Effect of an enqueued call on the clocks.
 #[derive(Debug)]
 pub(super) enum Work {
     /// For each group: from the last arrival to the common end.

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Splits;
 use crate::layout::{Axis, Degrees};
 use crate::units::Bytes;
-use crate::workload::step::{AxisTotals, Step, StepOps, wire_bytes_of_layers_alone};
+use crate::workload::step::{AxisTotals, Step, StepOps, wire_bytes_of_layers};
 use crate::workload::when::When;
 use crate::workload::{Op, Style};
 use schemars::JsonSchema;
@@ -145,7 +145,7 @@ impl OpsDocument {
             micro_batches: step.micro_batches(),
             tokens_per_replica: step.tokens_per_replica(),
             stage_layers: Some(step.stages().rule.clone()).filter(|rule| !rule.is_empty()),
-            layers_alone_wire_bytes_per_step: wire_bytes_of_layers_alone(step)?
+            layers_alone_wire_bytes_per_step: wire_bytes_of_layers(step)?
                 .into_iter()
                 .map(|(axis, bytes)| (axis.name(), bytes))
                 .collect(),

@@ -20,10 +20,10 @@ pub struct Place {
     key: String,
 }
 
-/// A value and where it stands.
+/// A value and its place in the document.
 #[derive(Debug)]
 pub struct Item {
-    /// Where it stands.
+    /// Place of the value.
     pub place: Place,
     value: Value,
 }
@@ -31,7 +31,7 @@ pub struct Item {
 /// A table that remembers which keys were requested.
 #[derive(Debug)]
 pub struct Table {
-    /// Where it stands.
+    /// Place of the table.
     pub place: Place,
     entries: BTreeMap<String, Item>,
     known: Vec<&'static str>,
@@ -80,7 +80,7 @@ impl Table {
         Ok(table(file, text, place, "", root.into_inner()))
     }
 
-    /// The flags of a command line as a table: for each the flag, the key that it stands for, and its text.
+    /// The flags of a command line as a table: for each the flag, the corresponding key, and its text.
     pub fn of_flags(flags: impl IntoIterator<Item = (&'static str, &'static str, String)>) -> Table {
         let entry = |(flag, key, text): (&'static str, &'static str, String)| {
             (key.to_owned(), Item { place: Place::flag(flag), value: value_of_flag(text) })
@@ -95,7 +95,7 @@ impl Table {
         self.entries.remove(key)
     }
 
-    /// The value of a key that must be there; `accepted` says what may stand there.
+    /// The value of a required key; `accepted` describes valid values.
     pub fn require(&mut self, key: &'static str, accepted: &str) -> Result<Item> {
         self.take(key).ok_or_else(|| self.place.wrong(format!("`{key}` is missing; accepted: {accepted}")))
     }
@@ -109,7 +109,7 @@ impl Table {
         }
     }
 
-    /// Refuses whatever was not requested.
+    /// Refuses all keys that were not read.
     pub fn finish(self) -> Result<()> {
         self.only(&self.known)
     }
@@ -129,7 +129,8 @@ impl Table {
     }
 }
 
-/// What a file would have said without quotes, else the text. A comma makes a list.
+/// A flag's text as the value that a file would contain without quotes, else as text. A comma separates the items of a
+/// list.
 fn value_of_flag(text: String) -> Value {
     if text.contains(',') {
         let item = |text: &str| Item { place: Place::flag(text), value: value_of_flag(text.trim().to_owned()) };
@@ -157,7 +158,7 @@ fn item(file: &Path, text: &str, line: usize, path: String, value: DeValue) -> I
     let place = Place { source: at_line(file, line), key: path.clone() };
     let value = match value {
         DeValue::String(text) => Value::Text(text.into_owned()),
-        // Text that TOML accepted as a number but that does not fit 128 bits is shown to the user as it stands.
+        // An integer that TOML accepts but that does not fit 128 bits is shown to the user unchanged.
         DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
             .map_or_else(|_| Value::Date(number.as_str().to_owned()), Value::Whole),
         DeValue::Float(number) => Value::Fraction(number.as_str().parse().unwrap_or(f64::NAN)),

@@ -1,6 +1,6 @@
-//! The values of a document, read by what they must be; a complaint names the place, what stands there and what may.
+//! The values of a document, read by type; an error names the place, the value found and what is accepted.
 //!
-//! Everything in a file is read by these functions, so that equal mistakes get equal words.
+//! All files are read by these functions, so that equal mistakes get equal messages.
 
 use super::{Item, Table, Value};
 use crate::error::{Error, Result};
@@ -108,7 +108,7 @@ impl Item {
         }
     }
 
-    /// A text read by `parse`, whose error says what was found and what is accepted.
+    /// A text read by `parse`, whose error names the value found and what is accepted.
     pub fn parsed<T>(&self, parse: impl Fn(&str) -> std::result::Result<T, String>) -> Result<T> {
         parse(self.text()?).map_err(|problem| self.wrong(problem))
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_a_range_or_of_another_kind_is_refused_with_what_is_accepted() {
+    fn values_out_of_range_or_of_another_type_are_refused_with_what_is_accepted() {
         check(
             |item| item.count_within(0..=9),
             &["-1", "10", "1.0", "'1'", "[1]"],
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_the_ends_of_a_range_is_taken() {
+    fn the_ends_of_a_range_are_accepted() {
         assert_eq!(value("[0, 9]").pair_of_counts(0..=9).unwrap(), [0, 9]);
         assert_eq!(value("4294967295").count_within(0..=u32::MAX).unwrap(), u32::MAX);
         assert_eq!([value("0.5"), value("1")].map(|item| item.number_within(0.5..=1.0).unwrap()), [0.5, 1.0]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_kind_of_value_says_what_was_found_and_what_is_accepted() {
+    fn a_value_of_the_wrong_type_is_refused_with_what_is_accepted() {
         let mut root = Table::parse(Path::new("suite.toml"), "a = 'x'\nb = -1\nc = [1, 'y']\nd = 1.5").unwrap();
         let mut item = |key| root.take(key).unwrap();
         let message = item("a").count().unwrap_err().to_string();

@@ -27,12 +27,12 @@ use crate::collective::Collective;
 use crate::units::Rate;
 
 impl Machine {
-    /// The highest bus bandwidth that the links allow a group with `ranks_per_node` ranks on each of `nodes_spanned` nodes,
-    /// while `concurrent_groups_per_node` such groups share the adapters of a node.
+    /// The highest bus bandwidth that the links allow for a group with `ranks_per_node` ranks on each of
+    /// `nodes_spanned` nodes, while `concurrent_groups_per_node` such groups share the adapters of a node.
     ///
-    /// `None` where nothing crosses a link (one rank, barrier) and where every rate in question is only assumed. Where
-    /// nodes hold different numbers of the group's ranks, give the largest: the bound is then looser, not wrong. The
-    /// ranks of a node must be neighbours within the group.
+    /// `None` where nothing crosses a link (one rank, barrier) and where every rate in question is only assumed. If
+    /// nodes have different numbers of the group's ranks, pass the largest: the bound is then looser, but still valid.
+    /// The ranks of a node must be neighbours within the group.
     pub fn bus_bandwidth_bound(
         &self,
         collective: Collective,
@@ -53,7 +53,7 @@ impl Machine {
         let all = self.network_rate(ranks_per_node.saturating_mul(concurrent_groups_per_node));
         let single = self.network_rate(concurrent_groups_per_node);
         let crosses = nodes_spanned > 1;
-        // What holds only for groups with several ranks on a node, and only for those that leave it.
+        // For bounds that apply only to groups with several ranks on a node, and only to those that span nodes.
         let inside = |rate: f64| if ranks_per_node > 1 { rate } else { f64::INFINITY };
         let outside = |rate: f64| if crosses { rate } else { f64::INFINITY };
         let bound = match collective {
@@ -85,8 +85,9 @@ impl Machine {
         bound.is_finite().then_some(Rate(bound))
     }
 
-    /// Hosts of a group, and its ranks on each, as nodes of this file. As few nodes as can be: the bound is then looser, not
-    /// wrong. A group that is described by nodes already has more ranks on each than a host holds, or lies on one.
+    /// Hosts of a group, and its ranks on each, as nodes of this file. As few nodes as possible: the bound is then
+    /// looser, but still valid. A group that is already described by nodes has more ranks on each than a host has, or
+    /// is on one host.
     fn as_nodes(&self, hosts: u32, ranks_per_host: u32) -> (u32, u32) {
         let joined = self.hosts_per_node;
         if hosts <= 1 || ranks_per_host > self.ranks_per_node / joined {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_those_of_the_rules_that_people_use() {
+    fn bounds_match_the_published_rules_of_thumb() {
         // (collective, nodes, ranks per node, concurrent groups, GB/s)
         for (collective, nodes, ranks, groups, expected) in [
             (AllReduce, 1, 8, 1, 450.0),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_bounds_a_barrier_a_lone_rank_or_links_that_are_guessed() {
+    fn barriers_single_ranks_and_assumed_links_have_no_bound() {
         assert_eq!(machine("").bus_bandwidth_bound(Barrier, 2, 8, 1), None);
         assert_eq!(machine("").bus_bandwidth_bound(AllReduce, 1, 1, 8), None);
         let guessed = machine("assumed = true");

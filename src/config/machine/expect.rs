@@ -1,6 +1,6 @@
-//! What a machine is expected to reach: one `[[expect]]` of a machine file, with where the figure comes from.
+//! Expected performance of a machine: one `[[expect]]` of a machine file, with the source of the figure.
 //!
-//! Which rows of a record an expectation is about, and whether they meet it, is for `verdict` to say.
+//! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
 
 use super::Machine;
 use crate::collective::{Collective, Placement};
@@ -34,13 +34,13 @@ const KEYS: [&str; 20] = [
 ];
 /// More ranks than any group has.
 const MOST_RANKS: u32 = 1 << 24;
-/// A floor of less than a tenth of what is expected says nothing.
+/// A tolerance above this would set a floor of less than a tenth of the figure, which checks nothing.
 const MOST_TOLERANCE: f64 = 0.9;
 
-/// What calls of one kind must reach.
+/// Required performance of one kind of call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// File, line and key where it is written, for messages and reports.
+    /// File, line and key of the expectation, for messages and reports.
     pub place: String,
     /// The call.
     pub collective: Collective,
@@ -56,29 +56,29 @@ pub struct Expectation {
     pub groups_per_node: u32,
     /// What is timed.
     pub cadence: Cadence,
-    /// Whether the result replaces the input; both where it is left out.
+    /// Whether the result replaces the input; both if absent.
     pub placement: Option<Placement>,
-    /// Type of the elements; any where it is left out.
+    /// Type of the elements; any if absent.
     pub element_type: Option<ElementType>,
     /// What must be met.
     pub limit: Limit,
-    /// Value and tolerance that the limit was made of, where it was.
+    /// Value and tolerance from which the limit was computed, if given so.
     pub tolerance: Option<f64>,
-    /// Who published or measured the figure.
+    /// Origin of the figure: a publication or a measurement.
     pub source: String,
     /// When: `2026`, `2026-03` or `2026-03-14`.
     pub date: String,
-    /// True where switches themselves reduce or copy, so that the links do not bound it.
+    /// True if switches reduce or copy by themselves, so that the links are no bound.
     pub in_network: bool,
     /// Algorithm that the figure was reached with. A run that forces another one is not compared with it.
     pub algorithm: Option<String>,
     /// Library and version that the figure was reached with.
     pub version: Option<String>,
-    /// Whatever else there is to know.
+    /// Further remarks.
     pub note: Option<String>,
 }
 
-/// The line between good and bad.
+/// The pass limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// The least bus bandwidth.
@@ -185,7 +185,7 @@ fn check_bound(expected: &Expectation, place: &Place, machine: &Machine) -> Resu
     }
 }
 
-/// A limit, and where it is written. A figure of a curve has its own size.
+/// A limit with its place. A figure of a curve has a separate size.
 struct Figure {
     limit: Limit,
     tolerance: Option<f64>,
@@ -216,7 +216,7 @@ fn single(table: &mut Table) -> Result<Figure> {
     }
 }
 
-/// Pairs of a size and a value, all with the tolerance beside the curve.
+/// Pairs of a size and a value, all with the tolerance of the curve.
 fn curve_figures(table: &mut Table, curve: Item) -> Result<Vec<Figure>> {
     if let Some(other) = ["value", "floor", "ceiling"].into_iter().find_map(|key| table.take(key)) {
         return Err(other.wrong("a curve holds all figures; give one or the other"));
@@ -290,7 +290,7 @@ fn placement(text: &str) -> std::result::Result<Placement, String> {
     }
 }
 
-/// A year, a month or a day, as it stands.
+/// A year, a month or a day, as written.
 fn date(text: &str) -> std::result::Result<String, String> {
     let day = match text.len() {
         4 => format!("{text}-01-01"),

@@ -1,15 +1,15 @@
-//! What is broken on purpose in a simulated machine, from `[[faults]]` of a machine file. The words of the command line are
-//! in `fault_words`; what a fault does to times is for the simulated backend.
+//! Injected faults of a simulated machine, from `[[faults]]` of a machine file. The syntax of the command line is in
+//! `fault_text`; the simulated backend applies the faults to times.
 
 use super::read::{ANY_INDEX, SMALLEST_RATE_FACTOR, count, number, positive, rate_factor};
 use crate::config::document::Table;
 use crate::error::Result;
 use crate::units::Seconds;
 
-/// Something broken on purpose, so that finding it can be rehearsed. Indices are checked once the number of ranks is known.
+/// An injected fault, to rehearse finding it. Indices are checked once the number of ranks is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// A rank that comes late to every agreed start.
+    /// A rank that is late for every agreed start.
     Rank {
         /// World rank.
         rank: u32,
@@ -30,14 +30,14 @@ pub enum Fault {
         /// Share of the rate that is left.
         rate_factor: f64,
     },
-    /// A rank whose data come out wrong in some checks.
+    /// A rank that produces wrong data in some checks.
     Corrupt {
         /// World rank.
         rank: u32,
         /// Share of checks that find an error.
         probability: f64,
     },
-    /// The same adapter of every node: what connects them is slow.
+    /// The same adapter of every node: the switch that connects them is slow.
     Rail {
         /// Number of the adapter on its node.
         rail: u32,
@@ -67,20 +67,20 @@ pub enum Fault {
         /// Share of the rate between nodes that is left.
         rate_factor: f64,
     },
-    /// Any of the others but `Corrupt`, now and then.
+    /// Any of the others but `Corrupt`, with a probability.
     Intermittent {
-        /// What is there now and then.
+        /// The fault while it is active.
         fault: Box<Fault>,
-        /// How probable it is that it is there.
+        /// Probability that it is active.
         probability: f64,
-        /// For how long it stays as it is; from call to call where nothing is given.
+        /// Length of the windows in which the state is constant; it changes from call to call if absent.
         window: Option<Seconds>,
     },
-    /// Any of the others but `Corrupt`, for one while.
+    /// Any of the others but `Corrupt`, for a limited time.
     While {
-        /// What is there then.
+        /// The fault while it is active.
         fault: Box<Fault>,
-        /// From when on, on the virtual clock.
+        /// Start time on the virtual clock.
         from: Seconds,
         /// Until when.
         until: Seconds,
@@ -151,11 +151,11 @@ pub(super) fn fault(mut table: Table) -> Result<Fault> {
             Fault::Scale { from_nodes, rate_factor: rate_factor(&mut table)? }
         }
     };
-    now_and_then(fault, &mut table)
+    with_timing(fault, &mut table)
 }
 
-/// The same fault, intermittent or for a while where the table says so.
-fn now_and_then(fault: Fault, table: &mut Table) -> Result<Fault> {
+/// Wraps the fault as intermittent or temporary if the table says so.
+fn with_timing(fault: Fault, table: &mut Table) -> Result<Fault> {
     if let Some(until) = table.take("until") {
         let from = table.require("from", "when the fault comes, such as '10s'")?;
         let while_ = (from.seconds()?, until.seconds()?);

@@ -1,14 +1,15 @@
-//! What is wrong with the expectations of machine files: contradictions, figures that no link allows, and what would help to
-//! trust them. Whether a machine meets them is for `verdict` to say.
+//! Problems in the expectations of machine files: contradictions, figures that no link allows, and missing
+//! information. Whether a machine satisfies them is decided in `verdict`.
 
 use super::{Expectation, Limit, Machine};
 use crate::units::{Bytes, Rate, Seconds};
 
-/// Limits of equal rows that lie farther apart disagree, as a share; and so far may a larger message be faster.
+/// Tolerance, as a share: limits of equal rows that differ by more disagree, and a larger message may be faster by at
+/// most this much.
 const SLACK: f64 = 0.05;
 /// A larger message whose bus bandwidth is lower by more is no plateau.
 const LARGEST_DROP: f64 = 0.2;
-/// Figures are stale after so many years: libraries have changed since.
+/// Figures older than this number of years are outdated: libraries have changed since.
 const YEARS: i16 = 3;
 
 /// Something found.
@@ -22,7 +23,7 @@ pub struct Finding {
     pub text: String,
 }
 
-/// Everything that is found in machine files, alone and beside each other. `today` is a date such as `2026-11-21`.
+/// All findings in machine files, in each file and between files. `today` is a date such as `2026-11-21`.
 pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     for machine in machines {
@@ -94,7 +95,7 @@ fn within(machine: &Machine, found: &mut Vec<Finding>) {
     }
 }
 
-/// Both are about a common size: then what one says was reached must meet the other's limit.
+/// Both cover a common size: the value that one states as reached must satisfy the other's limit.
 fn disagreement(one: &Expectation, other: &Expectation, found: &mut Vec<Finding>) {
     let bytes = one.bytes.0.max(other.bytes.0);
     for (strict, reached) in [(one, other), (other, one)] {
@@ -119,7 +120,7 @@ fn disagreement(one: &Expectation, other: &Expectation, found: &mut Vec<Finding>
     }
 }
 
-/// A larger message takes no less time, and does not fall far behind the bandwidth of a smaller one.
+/// A larger message takes no less time, and its bandwidth is not far below that of a smaller one.
 fn order(smaller: &Expectation, larger: &Expectation, found: &mut Vec<Finding>) {
     let (at, beyond) = (smaller.bytes.1, larger.bytes.0);
     let times = time_of(smaller, smaller.figure(), at).zip(time_of(larger, larger.figure(), beyond));
@@ -135,8 +136,8 @@ fn order(smaller: &Expectation, larger: &Expectation, found: &mut Vec<Finding>) 
     }
 }
 
-/// A machine whose links are nowhere slower should not be expected to reach less, where links are what limits it: of small
-/// messages they say nothing.
+/// A machine whose links are nowhere slower should not have lower expectations where links are the limit, that is not
+/// for small messages.
 fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
     for expected in &faster.expectations {
         let alike = |other: &&Expectation| is_same_kind(expected, other) && overlap(expected, other);
@@ -162,7 +163,7 @@ fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
     }
 }
 
-/// True where at least half of what the links allow is required.
+/// True if at least half of the bound by the links is required.
 fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
     let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
     let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
@@ -179,14 +180,14 @@ fn links(machine: &Machine, expected: &Expectation) -> Option<(f64, f64)> {
     known.then(|| (machine.within_rate_per_rank(expected.ranks_per_node).0, machine.adapter_rate_per_rank(at_work).0))
 }
 
-/// What a reader would like to know, counted over a file.
+/// Missing information, counted over a file.
 fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
     let all = &machine.expectations;
-    let mut tell = |text: String| {
+    let mut report = |text: String| {
         found.push(Finding { grave: false, place: machine.path.display().to_string(), text });
     };
     if all.is_empty() {
-        return tell("expects nothing; it can bound and simulate, but gates nothing".to_owned());
+        return report("expects nothing; it can bound and simulate, but gates nothing".to_owned());
     }
     let oldest = today.get(..4).and_then(|year| year.parse::<i16>().ok()).unwrap_or(i16::MAX).saturating_sub(YEARS);
     let stale = |expected: &&Expectation| {
@@ -200,12 +201,12 @@ fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
         (all.iter().filter(stale).count(), "are older than three years"),
     ] {
         if count > 0 {
-            tell(format!("{count} of {} expectations {what}", all.len()));
+            report(format!("{count} of {} expectations {what}", all.len()));
         }
     }
 }
 
-/// The same call in groups that lie alike, timed alike, so that only the size may differ.
+/// The same call in groups with the same placement and cadence, so that only the size may differ.
 fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
     let compatible = one.placement.zip(other.placement).is_none_or(|(one, other)| one == other)
         && one.element_type.zip(other.element_type).is_none_or(|(one, other)| one == other);
@@ -222,7 +223,7 @@ fn overlap(one: &Expectation, other: &Expectation) -> bool {
     one.bytes.0 <= other.bytes.1 && other.bytes.0 <= one.bytes.1
 }
 
-/// The one of smaller messages first; none where they are about a common size.
+/// The one with smaller messages first; none if they have a common size.
 fn in_order<'a>(one: &'a Expectation, other: &'a Expectation) -> Option<(&'a Expectation, &'a Expectation)> {
     match overlap(one, other) {
         true => None,

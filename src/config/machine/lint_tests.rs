@@ -45,13 +45,13 @@ fn contradictions_within_a_file_are_named() {
         (row("'1KiB'", "ceiling = '2us'"), "2.00 us is less than the 3.00 us of one empty message"),
         (big.replace("2026-03", "2027-03"), "the date 2027-03 is in the future"),
     ] {
-        let told = found(&[machine("m", &rows)]);
-        assert!(told.len() == 1 && told[0].contains(words), "{words}: {told:?}");
+        let texts = found(&[machine("m", &rows)]);
+        assert!(texts.len() == 1 && texts[0].contains(words), "{words}: {texts:?}");
     }
 }
 
 #[test]
-fn what_fits_together_is_left_alone() {
+fn consistent_files_have_no_findings() {
     let big = row("'1GiB'", "value = '440GB/s'\ntolerance = 0.05");
     for rows in [
         big.clone() + &row("['512MiB', '2GiB']", "value = '430GB/s'\ntolerance = 0.05"),
@@ -66,18 +66,18 @@ fn what_fits_together_is_left_alone() {
 }
 
 #[test]
-fn a_machine_with_faster_links_that_is_to_reach_less_is_named() {
+fn a_machine_with_faster_links_but_lower_expectations_is_reported() {
     // The gates that a cloud ships for its H100 and H200 nodes.
     let gate = |floor: &str| row("'16GiB'", &format!("floor = '{floor}'\nin_network = true"));
     let (h100, h200) = (machine("h100", &gate("460GB/s")), machine("h200", &gate("431GB/s")));
     for order in [[h100.clone(), h200.clone()], [h200.clone(), h100.clone()]] {
-        let told = found(&order);
+        let texts = found(&order);
         assert!(
-            told.len() == 1 && told[0].contains("h200 is to reach 431 GB/s, less than the 460 GB/s of h100"),
-            "{told:?}"
+            texts.len() == 1 && texts[0].contains("h200 is to reach 431 GB/s, less than the 460 GB/s of h100"),
+            "{texts:?}"
         );
     }
-    // Links say nothing of small messages: newer switches may take longer for those.
+    // Links do not determine the time of small messages: newer switches may take longer for those.
     let small = |floor: &str| gate(floor).replace("16GiB", "1MiB");
     assert_eq!(found(&[machine("h100", &small("60GB/s")), machine("h200", &small("40GB/s"))]), [""; 0]);
     let mut older = h200;
@@ -87,12 +87,12 @@ fn a_machine_with_faster_links_that_is_to_reach_less_is_named() {
 }
 
 #[test]
-fn advice_counts_what_is_missing_and_stale() {
+fn advice_counts_missing_and_outdated_expectations() {
     let bare = row("'1GiB'", "floor = '400GB/s'").replace("version = 'v'\nelement_type = 'float32'\n", "");
     let rows = bare.clone() + &bare.replace("2026-03", "2023-11-20").replace("1GiB", "2GiB");
-    let told: Vec<String> = lint(&[machine("m", &rows)], TODAY).into_iter().map(|finding| finding.text).collect();
+    let texts: Vec<String> = lint(&[machine("m", &rows)], TODAY).into_iter().map(|finding| finding.text).collect();
     assert_eq!(
-        told,
+        texts,
         [
             "2 of 2 expectations do not name the version of the library",
             "2 of 2 expectations do not name the element type",

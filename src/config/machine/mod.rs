@@ -1,12 +1,12 @@
-//! The machine file: how fast the links of a machine are, for bounds of bus bandwidth and for the simulated backend, and
-//! what is expected of it, for verdicts.
+//! The machine file: the link rates of a machine, for bounds of bus bandwidth and for the simulated backend, and its
+//! expected performance, for verdicts.
 //!
-//! Rates are those of the links, per direction. What a library reaches over them is for measuring to say.
+//! Rates are those of the links, per direction. The rates that a library reaches over them have to be measured.
 
 mod bound;
 mod expect;
 mod fault;
-mod fault_words;
+mod fault_text;
 mod lint;
 mod read;
 
@@ -29,7 +29,7 @@ pub struct Machine {
     pub path: PathBuf,
     /// The name by which records and reports call it.
     pub name: String,
-    /// The cloud and its name for the machine, where it is one that is rented.
+    /// Provider and instance name, for a rented machine.
     pub cloud: Option<String>,
     /// Ranks on each node, neighbours in world rank.
     pub ranks_per_node: u32,
@@ -39,11 +39,11 @@ pub struct Machine {
     pub within_node: NodeLinks,
     /// Links between nodes.
     pub between_nodes: Network,
-    /// How times scatter. Without the table they do not.
+    /// Variation of simulated times. Without the table there is none.
     pub noise: Noise,
-    /// What is broken on purpose.
+    /// Injected faults.
     pub faults: Vec<Fault>,
-    /// What calls on it must reach. A file without any gates nothing.
+    /// Required performance of calls. A file without any gates nothing.
     pub expectations: Vec<Expectation>,
 }
 
@@ -52,11 +52,11 @@ pub struct Machine {
 pub struct NodeLinks {
     /// Time of a message without bytes.
     pub latency: Seconds,
-    /// What one rank can send, and at the same time receive.
+    /// Bytes per second that one rank can send, and at the same time receive.
     pub rate: Rate,
-    /// What it can exchange with any one other rank, where there is a link of its own to each instead of a switch.
+    /// Rate of the link to any one other rank, if each pair has a separate link instead of a switch.
     pub rate_per_peer: Option<Rate>,
-    /// True where the rate is a guess for rehearsals: it is simulated with, but bounds nothing.
+    /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
     pub assumed: bool,
 }
 
@@ -67,15 +67,15 @@ pub struct Network {
     pub latency: Seconds,
     /// Network adapters of each node, shared by its ranks.
     pub adapters_per_node: u32,
-    /// Nodes behind each leaf switch, neighbours in number; absent where there is one switch for all, or where it is not known.
+    /// Nodes behind each leaf switch, neighbours in number; absent if there is one switch for all, or if unknown.
     pub nodes_per_leaf: Option<u32>,
-    /// What one adapter can send, and at the same time receive.
+    /// Bytes per second that one adapter can send, and at the same time receive.
     pub rate_per_adapter: Rate,
-    /// True where the rate is a guess for rehearsals: it is simulated with, but bounds nothing.
+    /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
     pub assumed: bool,
 }
 
-/// How simulated times scatter from call to call.
+/// Variation of simulated times from call to call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Noise {
     /// Standard deviation of the logarithm of a call's time: 0.01 is about 1 %.
@@ -84,7 +84,7 @@ pub struct Noise {
     pub outlier_probability: f64,
     /// See `outlier_probability`.
     pub outlier_factor: f64,
-    /// Ranks come to an agreed start up to this much late, evenly spread.
+    /// Ranks reach an agreed start up to this much late, uniformly distributed.
     pub arrival_jitter: Seconds,
 }
 
@@ -99,8 +99,8 @@ impl Machine {
     ///
     /// # Errors
     /// A usage error where there is none, an environment error where it cannot be read, else as [`Machine::parse`].
-    pub fn load(asked: &Path) -> Result<Machine> {
-        let path = Shipped::Machine.find(asked).ok_or_else(|| Error::usage(Shipped::Machine.unknown(asked)))?;
+    pub fn load(requested: &Path) -> Result<Machine> {
+        let path = Shipped::Machine.find(requested).ok_or_else(|| Error::usage(Shipped::Machine.unknown(requested)))?;
         Machine::parse(&read_text(&path, &Place::flag("--machine"))?, &path)
     }
 
@@ -112,7 +112,8 @@ impl Machine {
         read::parse(text, path)
     }
 
-    /// What one rank can send to `ranks` ranks of its node, itself among them: all its links, or those to its peers.
+    /// Rate at which one rank can send to `ranks` ranks of its node, including itself: over all its links, or those to
+    /// its peers.
     pub fn within_rate_per_rank(&self, ranks: u32) -> Rate {
         let peers = f64::from(ranks.saturating_sub(1).max(1));
         let links = self.within_node.rate_per_peer.map_or(f64::INFINITY, |rate| rate.0 * peers);

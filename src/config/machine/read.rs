@@ -23,7 +23,7 @@ pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;
 const MOST_PER_NODE: u32 = 4096;
 /// More ports than any switch has.
 const MOST_NODES_PER_LEAF: u32 = 65_536;
-/// Whether a rank or node exists is known once the number of ranks is.
+/// Whether a rank or node exists is checked once the number of ranks is known.
 pub(super) const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
@@ -83,7 +83,7 @@ fn network(mut table: Table) -> Result<Network> {
     })
 }
 
-/// Whatever is left out is as in a machine without noise.
+/// Missing keys have the values of a machine without noise.
 fn noise(mut table: Table) -> Result<Noise> {
     table.only(&NOISE_KEYS)?;
     let none = Noise::default();
@@ -102,7 +102,7 @@ fn noise(mut table: Table) -> Result<Noise> {
     })
 }
 
-/// A table that must be there and holds no other keys.
+/// A required table with no other keys.
 fn table(file: &mut Table, key: &'static str, keys: &[&str]) -> Result<Table> {
     let table = file.require(key, &format!("a table [{key}] with {}", keys.join(", ")))?.table()?;
     table.only(keys)?;
@@ -172,7 +172,7 @@ rate_factor = 0.25
 "#;
 
     #[test]
-    fn a_wrong_value_names_file_and_key_and_what_is_accepted() {
+    fn a_wrong_value_is_refused_with_file_key_and_accepted_values() {
         for (from, to, words) in [
             (
                 "adapters_per_node",
@@ -236,7 +236,7 @@ rate_factor = 0.25
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let error = Machine::load(Path::new("/nowhere/m.toml")).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(
@@ -282,7 +282,7 @@ rate_factor = 0.25
     }
 
     #[test]
-    fn the_faults_shown_in_the_shipped_file_are_read_once_they_are_taken_out_of_the_comment() {
+    fn the_commented_example_faults_of_the_shipped_file_are_valid() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("suites/machines/two-hosts-1gbit.toml");
         let text = std::fs::read_to_string(&path).unwrap().replace("#:", "");
         let faults = Machine::parse(&text, &path).unwrap().faults;

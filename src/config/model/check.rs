@@ -1,9 +1,8 @@
-//! What only shows when the fields of a model are seen together: shares that do not come out even, and counts that
-//! would not fit 64 bits.
+//! Checks that need several fields of a model: uneven divisions, and counts that would not fit 64 bits.
 
 use super::Model;
 
-/// No model may have more layers than this; looked at while reading, before anything is listed by layer.
+/// Most layers of a model; checked while reading, before anything is listed by layer.
 pub(super) const MOST_LAYERS: u32 = 100_000;
 /// No model may have more parameters than this: the bytes of a whole training state, 18 for each parameter, summed over
 /// a hundred replicas then still fit 64 bits.
@@ -32,8 +31,8 @@ pub(super) fn check(model: &Model) -> Result<(), (&'static str, String)> {
         Some((groups, _)) if !mixture.experts.is_multiple_of(groups) => {
             Err(("n_group", format!("found {groups}, which does not divide the {} experts", mixture.experts)))
         }
-        Some((groups, kept)) if kept > groups => {
-            Err(("topk_group", format!("found {kept}; there are {groups} groups of experts")))
+        Some((groups, chosen)) if chosen > groups => {
+            Err(("topk_group", format!("found {chosen}; there are {groups} groups of experts")))
         }
         _ => Ok(()),
     }

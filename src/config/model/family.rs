@@ -1,4 +1,4 @@
-//! The architectures that are understood, and what each has that no field of its config.json says.
+//! The supported architectures, and their properties that no field of config.json states.
 //!
 //! Sources: the configuration and modelling classes of Hugging Face transformers, one folder for each `model_type`.
 
@@ -19,7 +19,7 @@ pub enum Family {
     GptOss,
 }
 
-/// Where a family has biases in its attention, when the file does not say so.
+/// Biases of a family's attention if the file does not state them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AttentionBias {
     /// On queries, keys and values.
@@ -63,7 +63,7 @@ impl Family {
         }
     }
 
-    /// What an absent `tie_word_embeddings` means: the default of the family's own configuration class.
+    /// Default of an absent `tie_word_embeddings`, from the family's configuration class.
     pub fn ties_embeddings_by_default(self) -> bool {
         self == Family::Gpt2
     }
@@ -89,7 +89,7 @@ impl Family {
         matches!(self, Family::Qwen3 | Family::Qwen3Moe)
     }
 
-    /// A learned number for each query head that takes attention away from all tokens.
+    /// A learned number for each query head that takes attention away from all tokens (attention sink).
     pub fn has_attention_sinks(self) -> bool {
         self == Family::GptOss
     }
@@ -135,7 +135,7 @@ impl Family {
         AttentionBias { query_key_value, output, why }
     }
 
-    /// Whether a bias that the file asks for is on the output projection too.
+    /// Whether a bias requested by the file applies to the output projection too.
     pub(super) fn output_follows_attention_bias(self) -> bool {
         !matches!(self, Family::Qwen2 | Family::Qwen2Moe)
     }

@@ -1,6 +1,5 @@
-//! The fields of one config.json: looked up by all their names, read by what they must be, noted where they are absent.
-//!
-//! What a field means is in `read`.
+//! The fields of one config.json: looked up by all their names, read by type, noted if absent. `read` has the meaning
+//! of each field.
 
 use super::{Inferred, Model};
 use crate::error::{Error, Result};
@@ -8,20 +7,20 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::path::Path;
 
-/// No number in a config.json may be this large; no published one comes near it.
+/// No number in a config.json may be this large; no published one is close to it.
 const LARGEST: u64 = 1 << 32;
 
-/// The object that holds the language model's fields.
+/// The JSON object with the language model's fields.
 pub(super) struct Fields<'a> {
     file: &'a Path,
     object: &'a Map<String, Value>,
     root: &'a Map<String, Value>,
-    /// Every field that was requested and is absent, with what it was taken as.
+    /// Every field that was requested and is absent, with the default that was used.
     inferred: RefCell<Vec<Inferred>>,
 }
 
 impl<'a> Fields<'a> {
-    /// Multimodal files keep the language model's fields one level down, in `text_config`.
+    /// Multimodal files nest the language model's fields one level down, in `text_config`.
     pub fn new(file: &'a Path, root: &'a Map<String, Value>) -> Self {
         let object = root.get("text_config").and_then(Value::as_object).unwrap_or(root);
         Fields { file, object, root, inferred: RefCell::new(Vec::new()) }
@@ -42,7 +41,7 @@ impl<'a> Fields<'a> {
         names.iter().find_map(|name| Some((*name, self.object.get(*name).filter(|value| !value.is_null())?)))
     }
 
-    /// As [`Fields::first`], for fields that a multimodal file may keep outside of `text_config`.
+    /// Like [`Fields::first`], for fields that a multimodal file may have outside of `text_config`.
     pub fn first_anywhere(&self, names: &[&'static str]) -> Option<(&'static str, &'a Value)> {
         self.first(names).or_else(|| {
             names.iter().find_map(|name| Some((*name, self.root.get(*name).filter(|value| !value.is_null())?)))
@@ -79,7 +78,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// True or false, where the file says it.
+    /// A boolean, if the file has the field.
     pub fn truth(&self, names: &[&'static str]) -> Result<Option<bool>> {
         self.first(names).map(|(name, value)| self.truth_of(name, value)).transpose()
     }
@@ -89,7 +88,7 @@ impl<'a> Fields<'a> {
         value.as_bool().ok_or_else(|| self.wrong(name, format!("found {value}; accepted: true or false")))
     }
 
-    /// Notes that a field is absent, and gives what it is taken as.
+    /// Notes that a field is absent, and returns the default.
     pub fn infer<T: Clone + Into<Value>>(&self, field: &str, value: T, why: impl Into<String>) -> T {
         let noted = Inferred { field: field.to_owned(), value: value.clone().into(), why: why.into() };
         self.inferred.borrow_mut().push(noted);
@@ -101,7 +100,7 @@ impl<'a> Fields<'a> {
         Error::config(self.file, key, problem)
     }
 
-    /// `model_type`, of the language model where it is nested.
+    /// `model_type` of the language model, which may be nested.
     pub fn model_type(&self) -> Option<&'a str> {
         self.first_anywhere(&["model_type"]).and_then(|(_, value)| value.as_str())
     }

@@ -1,4 +1,4 @@
-//! Where a model's config.json lies: a path, its folder, or the name of a preset. Reading it is in `read`.
+//! Locates a model's config.json: by path, by folder, or by the name of a preset. Reading it is in `read`.
 
 use super::super::shipped::{CONFIG, Shipped, is_embedded, read_text};
 use super::Model;
@@ -12,11 +12,11 @@ impl Model {
     /// # Errors
     /// Usage errors: nothing there (with the nearest names), and all those of [`Model::read`].
     pub fn load(path_or_name: &str) -> Result<Model> {
-        let asked = Path::new(path_or_name);
-        let Some(file) = Shipped::Model.find(asked) else {
-            let problem = match asked.is_dir() {
+        let requested = Path::new(path_or_name);
+        let Some(file) = Shipped::Model.find(requested) else {
+            let problem = match requested.is_dir() {
                 true => format!("the folder {path_or_name} holds no {CONFIG}"),
-                false => Shipped::Model.unknown(asked),
+                false => Shipped::Model.unknown(requested),
             };
             return Err(Error::usage(format!("MODEL: {problem}")));
         };
@@ -37,7 +37,7 @@ pub(in crate::config) fn name_of(file: &Path) -> String {
     stem.or(file.file_stem()).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The model that a suite names: in `models/` beside the suite, unless that is embedded itself, else wherever a name leads.
+/// The model that a suite names: in `models/` beside the suite, unless the suite is embedded, else as found by name.
 pub(in crate::config) fn preset_file(suite: &Path, name: &str) -> std::result::Result<PathBuf, String> {
     let folder = suite.parent().unwrap_or(Path::new("")).join("models");
     let beside = Some(Shipped::Model.file_in(&folder, name)).filter(|file| file.is_file());
@@ -61,9 +61,9 @@ mod tests {
         "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 
     #[test]
-    fn what_is_not_there_is_refused_with_what_would_be_accepted() {
+    fn missing_models_are_refused_with_what_would_be_accepted() {
         let folder = tempfile::tempdir().unwrap();
-        for (asked, expected) in [
+        for (requested, expected) in [
             (
                 "llama3-8b",
                 "MODEL: there is no model `llama3-8b`: no llama3-8b/config.json, no suites/models/llama3-8b/config.json here",
@@ -74,8 +74,8 @@ mod tests {
             (folder.path().to_str().unwrap(), "holds no config.json"),
             ("", "there is no file ``; accepted"),
         ] {
-            let error = Model::load(asked).expect_err(asked);
-            assert!(error.to_string().contains(expected), "{asked}\n  gave     {error}\n  expected {expected}");
+            let error = Model::load(requested).expect_err(requested);
+            assert!(error.to_string().contains(expected), "{requested}\n  gave     {error}\n  expected {expected}");
             assert_eq!(error.exit_code(), 2, "{error}");
         }
     }
@@ -87,7 +87,7 @@ mod tests {
         fs::create_dir(&own).unwrap();
         fs::write(own.join(CONFIG), TINY).unwrap();
         fs::write(folder.path().join("other.json"), TINY).unwrap();
-        for (asked, name) in [
+        for (requested, name) in [
             (own.display().to_string(), "mine"),
             (format!("{}/", own.display()), "mine"),
             (own.join(CONFIG).display().to_string(), "mine"),
@@ -98,12 +98,12 @@ mod tests {
             ("suites/models/gpt2".to_owned(), "gpt2"),
             ("embedded:suites/models/gpt2/config.json".to_owned(), "gpt2"),
         ] {
-            assert_eq!(Model::load(&asked).expect(&asked).name, name, "{asked}");
+            assert_eq!(Model::load(&requested).expect(&requested).name, name, "{requested}");
         }
     }
 
     #[test]
-    fn a_preset_is_found_beside_a_suite_that_is_elsewhere() {
+    fn a_preset_is_found_in_the_folder_of_the_suite() {
         for suite in ["/nowhere/s.toml", "embedded:suites/quick.toml"] {
             let file = preset_file(Path::new(suite), "gpt2").unwrap();
             assert_eq!(file, Path::new("suites/models/gpt2/config.json"), "{suite}");

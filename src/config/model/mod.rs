@@ -1,7 +1,7 @@
-//! A language model's shape, as its own config.json says it.
+//! The shape of a language model, as described by its config.json.
 //!
-//! Where the file lies is found in `find`, its fields are read in `read`, what they mean by family stands in `family`,
-//! and the parameters are counted in `parameters`.
+//! `find` locates the file, `read` reads its fields, `family` has their meaning by family, and `parameters` counts the
+//! parameters.
 
 mod check;
 mod family;
@@ -33,7 +33,7 @@ pub struct Model {
     pub file: PathBuf,
     /// Which architecture the fields describe.
     pub family: Family,
-    /// Transformer layers, as used; see `overrides` where the file says otherwise.
+    /// Transformer layers in use; see `overrides` if the file has another number.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u64,
@@ -60,9 +60,10 @@ pub struct Model {
     /// Attention and feed-forward read the same input and are added together, so that tensor parallelism may reduce both
     /// at once (GPT-J's form of a layer).
     pub parallel_residual: bool,
-    /// Name of the activation function, where the file says it. Whether the feed-forward is gated follows from the family.
+    /// Name of the activation function, if the file has one. Whether the feed-forward is gated follows from the
+    /// family.
     pub activation: Option<String>,
-    /// Type that the weights were published in, where the file says it.
+    /// Type of the published weights, if the file has one.
     pub element: Option<ElementType>,
     /// Layers that attend to a window only.
     pub sliding_window: Option<SlidingWindow>,
@@ -74,7 +75,7 @@ pub struct Model {
     pub prediction_layers: u32,
     /// What a suite changed, such as `num_hidden_layers 2 of 32`; part of the name that is shown.
     pub overrides: Vec<String>,
-    /// Fields that the file leaves out, and what they were taken as.
+    /// Fields missing in the file, and the defaults used for them.
     pub inferred: Vec<Inferred>,
 }
 
@@ -122,10 +123,10 @@ impl Model {
         }
     }
 
-    /// Uses only the first `layers` layers, and says so in the name.
+    /// Uses only the first `layers` layers, and adds that to the name.
     ///
     /// # Errors
-    /// What would be accepted, where the model has fewer.
+    /// What would be accepted, if the model has fewer.
     pub fn keep_layers(&mut self, layers: u32) -> Result<(), String> {
         if layers > self.layers {
             return Err(format!("found {layers}; accepted: 1 to {}, the layers of {}", self.layers, self.name));

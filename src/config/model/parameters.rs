@@ -1,11 +1,11 @@
-//! How many parameters a model has, and how many of them one rank holds under tensor and pipeline parallelism.
+//! How many parameters a model has, and how many of them are on one rank under tensor and pipeline parallelism.
 //!
-//! The splits are Megatron-LM's (`megatron/core/tensor_parallel/layers.py`): column- and row-parallel weights and
-//! the biases of column-parallel layers are divided by the degree; norms, routers and the biases of row-parallel layers
+//! The splits are Megatron-LM's (`megatron/core/tensor_parallel/layers.py`): column- and row-parallel weights and the
+//! biases of column-parallel layers are divided by the degree; norms, routers and the biases of row-parallel layers
 //! are on every rank. With a degree of 1 the counts are the model's published totals.
 //!
-//! Counted is what training updates by gradients. DeepSeek's `e_score_correction_bias`, one number for each expert, is
-//! moved by a rule of its own and not counted.
+//! Only parameters that training updates by gradients are counted. DeepSeek's `e_score_correction_bias`, one number
+//! for each expert, is updated by a separate rule and not counted.
 
 use super::{LatentAttention, Mixture, Model};
 
@@ -39,7 +39,7 @@ impl Model {
     /// (DeepSeek-V3, arXiv 2412.19437, equation 21).
     pub fn prediction_layer_parameters(&self) -> u64 {
         let join = 2 * self.hidden * self.hidden + 3 * self.norm_parameters();
-        // Also where a suite keeps only a few layers, they are like the last layers and not like the dense ones in front.
+        // If a suite uses only a few layers, they are still like the last layers and not like the dense ones in front.
         let dense = self.mixture.as_ref().map_or(0, |mixture| mixture.first_dense_layers);
         let like = dense.max(self.layers.saturating_sub(1));
         u64::from(self.prediction_layers) * (self.layer_parameters(like, 1) + join)
@@ -51,7 +51,7 @@ impl Model {
         self.vocabulary.next_multiple_of(128 * tensor_parallel)
     }
 
-    /// Parameters of one layer that one of `tensor_parallel` ranks holds; experts are split by the same degree.
+    /// Parameters of one layer on one of `tensor_parallel` ranks; experts are split by the same degree.
     pub fn layer_parameters(&self, layer: u32, tensor_parallel: u64) -> u64 {
         let feed_forward = match &self.mixture {
             Some(mixture) if mixture.is_in(layer) => {
@@ -75,18 +75,18 @@ impl Model {
         self.layer_parameters(layer, 1) - idle
     }
 
-    /// Parameters that a rank of the first of `pipeline_parallel` stages holds: its layers, its share of the word
-    /// embedding, and everything behind the last layer too where there is only one stage.
+    /// Parameters on a rank of the first of `pipeline_parallel` stages: its layers, its share of the word embedding,
+    /// and everything behind the last layer too if there is only one stage.
     pub fn first_stage_parameters(&self, tensor_parallel: u64, pipeline_parallel: u32) -> u64 {
         let layers = self.layers / pipeline_parallel;
-        let held: u64 = (0..layers).map(|layer| self.layer_parameters(layer, tensor_parallel)).sum();
+        let of_layers: u64 = (0..layers).map(|layer| self.layer_parameters(layer, tensor_parallel)).sum();
         let words = self.padded_vocabulary(tensor_parallel) / tensor_parallel * self.hidden;
         let behind = match (pipeline_parallel, self.tied_embeddings) {
             (1, true) => self.norm_parameters(),
             (1, false) => self.norm_parameters() + words,
             _ => 0,
         };
-        held + words + self.position_parameters() + behind
+        of_layers + words + self.position_parameters() + behind
     }
 
     /// One norm as wide as the residual stream: a weight, and in the GPT families a bias. Every layer has two, and one
@@ -109,7 +109,7 @@ impl Model {
         self.feed_forward_parameters(self.feed_forward, tensor_parallel)
     }
 
-    /// The router of a layer with experts, which every rank holds whole; 0 for a model without experts.
+    /// The router of a layer with experts, complete on every rank; 0 for a model without experts.
     pub fn router_parameters(&self) -> u64 {
         self.mixture.as_ref().map_or(0, |mixture| {
             let bias = if mixture.router_bias { mixture.experts } else { 0 };
@@ -124,7 +124,7 @@ impl Model {
             .map_or(0, |mixture| self.feed_forward_parameters(mixture.expert_feed_forward, expert_tensor_parallel))
     }
 
-    /// The experts of a layer that every token goes to, together, on one of `tensor_parallel` ranks, with their gate.
+    /// The shared experts of a layer, together, on one of `tensor_parallel` ranks, with their gate.
     pub fn shared_expert_parameters(&self, tensor_parallel: u64) -> u64 {
         self.mixture.as_ref().map_or(0, |mixture| match mixture {
             Mixture { shared_feed_forward: 0, .. } => 0,
@@ -141,7 +141,7 @@ impl Model {
 
     fn plain_attention_parameters(&self, t: u64) -> u64 {
         let queries = self.heads / t * self.head_dimension;
-        // Where there are fewer key and value heads than ranks, each rank holds a copy of one.
+        // If there are fewer key and value heads than ranks, each rank has a copy of one.
         let keys_and_values = 2 * (self.kv_heads / t).max(1) * self.head_dimension;
         let biases = if self.query_key_value_bias { queries + keys_and_values } else { 0 }
             + if self.attention_output_bias { self.hidden } else { 0 };

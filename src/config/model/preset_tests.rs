@@ -151,7 +151,7 @@ fn the_parts_of_a_layer_add_up_and_are_those_worked_out_by_hand() {
 }
 
 #[test]
-fn the_prediction_layer_of_deepseek_v3_is_counted_apart() {
+fn the_prediction_layer_of_deepseek_v3_is_counted_separately() {
     // README_WEIGHTS of deepseek-ai/DeepSeek-V3 cuts it to 11.5 B of its own. One layer with experts, 2 h x h, three norms.
     let model = shipped("deepseek-v3");
     assert_eq!(model.prediction_layers, 1);
@@ -161,7 +161,7 @@ fn the_prediction_layer_of_deepseek_v3_is_counted_apart() {
 }
 
 #[test]
-fn ranks_hold_their_share_and_a_copy_of_the_norms() {
+fn ranks_have_their_share_and_a_copy_of_the_norms() {
     let model = shipped("llama-3-8b");
     let norms = (2 * 32 + 1) * 4096;
     assert_eq!(model.first_stage_parameters(1, 1), model.parameters());
@@ -171,10 +171,10 @@ fn ranks_hold_their_share_and_a_copy_of_the_norms() {
         model.first_stage_parameters(1, 2),
         (model.parameters() - 2 * 128_256 * 4096 - 4096) / 2 + 128_256 * 4096
     );
-    // 16 ranks share 8 key and value heads: each keeps a whole one, as much as each of 8 ranks does.
+    // 16 ranks share 8 key and value heads: each stores a whole one, as much as each of 8 ranks does.
     let copied = 2 * 4096 + 2 * 128 * 4096;
     assert_eq!(2 * model.layer_parameters(0, 16) - model.layer_parameters(0, 8), copied);
-    // Eight ranks hold 8 of the 64 sinks each, and the output's bias and the router whole.
+    // Eight ranks store 8 of the 64 sinks each, and the output's bias and the router completely.
     let oss = shipped("gpt-oss-20b");
     assert_eq!(8 * oss.attention_parameters(8) - oss.attention_parameters(1), 7 * 2880);
 }

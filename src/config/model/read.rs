@@ -1,7 +1,7 @@
-//! Reads a Hugging Face config.json as it is: the names of every field, and what an absent one means.
+//! Reads a Hugging Face config.json unchanged: the names of every field, and the meaning of an absent one.
 //!
-//! Experts have a file of their own, `read_experts`. How a field is looked up is in `fields`, what a family has without any field in `family`, which values cannot be
-//! together in `check`.
+//! Experts are in `read_experts`. `fields` looks up fields, `family` has the properties of a family that no field
+//! states, `check` the invalid combinations of values.
 
 use super::check::{MOST_LAYERS, check};
 use super::family::Family;
@@ -155,10 +155,10 @@ impl Fields<'_> {
 
     /// Biases on queries, keys and values, and on the output.
     fn attention_bias(&self, family: Family) -> Result<(bool, bool)> {
-        if let Some(asked) = self.truth(&["attention_bias", "qkv_bias"])? {
-            // GPT-2's output projection has its bias whatever the file says: it has no such field.
-            let output = family == Family::Gpt2 || (asked && family.output_follows_attention_bias());
-            return Ok((asked, output));
+        if let Some(stated) = self.truth(&["attention_bias", "qkv_bias"])? {
+            // GPT-2's output projection has its bias in any case: its files have no such field.
+            let output = family == Family::Gpt2 || (stated && family.output_follows_attention_bias());
+            return Ok((stated, output));
         }
         let taken = family.attention_bias();
         let field = if family == Family::Qwen2Moe { "qkv_bias" } else { "attention_bias" };
@@ -166,9 +166,9 @@ impl Fields<'_> {
     }
 
     fn feed_forward_bias(&self, family: Family) -> Result<bool> {
-        let asked = self.truth(&["mlp_bias"])?;
-        Ok(match asked {
-            Some(asked) => asked,
+        let stated = self.truth(&["mlp_bias"])?;
+        Ok(match stated {
+            Some(stated) => stated,
             None if family == Family::Llama => self.infer("mlp_bias", false, "the default of llama"),
             None => family.has_feed_forward_bias(),
         })
@@ -177,7 +177,7 @@ impl Fields<'_> {
     fn parallel_residual(&self, family: Family) -> Result<bool> {
         let name = "use_parallel_residual";
         Ok(match self.truth(&[name])? {
-            Some(asked) => asked,
+            Some(stated) => stated,
             None if family == Family::GptNeox => self.infer(name, true, "the default of gpt_neox"),
             None => false,
         })
@@ -203,7 +203,7 @@ impl Fields<'_> {
     }
 
     fn sliding_window(&self, family: Family, layers: u32) -> Result<Option<SlidingWindow>> {
-        // Qwen files keep a width that is not in use.
+        // Qwen files contain a width even if it is not in use.
         if self.truth(&["use_sliding_window"])? == Some(false) {
             return Ok(None);
         }

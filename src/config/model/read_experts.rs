@@ -60,7 +60,7 @@ impl Fields<'_> {
         })
     }
 
-    /// DeepSeek's class has defaults for fields that are absent, and takes null as none.
+    /// DeepSeek's class has defaults for absent fields, and treats null as no value.
     fn of_deepseek(&self, name: &'static str, default: u64) -> u64 {
         match self.is_absent(name) {
             true => self.infer(name, default, "absent: the default of deepseek_v3"),

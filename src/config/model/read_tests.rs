@@ -1,4 +1,4 @@
-//! Reading: what is refused and how, and what an absent field is taken as.
+//! Reading: which files are refused and how, and the defaults of absent fields.
 
 use super::{Family, Model};
 use crate::error::Result;
@@ -34,7 +34,7 @@ fn with(mut document: Value, field: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_bad_file_names_file_field_and_what_would_be_accepted() {
+fn an_invalid_file_is_refused_with_file_field_and_accepted_values() {
     for (field, value, expected) in [
         ("hidden_size", Value::Null, "config.json: hidden_size: is null; also accepted: n_embd, d_model"),
         ("vocab_size", Value::Null, "config.json: vocab_size: is null"),
@@ -104,7 +104,7 @@ fn text_that_is_not_json_is_refused_with_line_and_column() {
 }
 
 #[test]
-fn whatever_is_inferred_is_said_with_the_reason() {
+fn inferred_fields_are_listed_with_the_reason() {
     let inferred = |document: &Value| -> Vec<String> {
         let model = read(document).unwrap();
         model.inferred.iter().map(|one| format!("{} {} {}", one.field, one.value, one.why)).collect()

@@ -1,8 +1,8 @@
-//! Where files with names are: suites, models and machines that the program carries within itself, and those of the working
-//! directory, which win over them. What is in the files is for others to read.
+//! Locates named files: suites, models and machines embedded in the program, and those of the working directory, which
+//! take precedence. The content of the files is read elsewhere.
 //!
-//! An embedded file has a path of its own, such as `embedded:suites/quick.toml`, which tells it from a file on a disk wherever a
-//! path is shown, and which is accepted wherever a path is.
+//! An embedded file has a path such as `embedded:suites/quick.toml`, which distinguishes it from a file on disk
+//! wherever a path is shown, and which is accepted wherever a path is.
 
 mod text;
 
@@ -15,13 +15,13 @@ use std::path::{Component, Path, PathBuf};
 
 /// `suites/` of the source tree, as it was when the program was built.
 static EMBEDDED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/suites");
-/// What the path of an embedded file begins with.
+/// Prefix of the path of an embedded file.
 const EMBEDDED_ROOT: &str = "embedded:suites";
 /// A model's file, as Hugging Face has it.
 pub(super) const CONFIG: &str = "config.json";
-/// Names that are less like what was asked for are not offered.
-const LIKE: f64 = 0.8;
-/// Most names that are offered in place of one that is not known.
+/// Names less similar to the requested one are not suggested.
+const MIN_SIMILARITY: f64 = 0.8;
+/// Most names that are suggested instead of an unknown one.
 const MOST_OFFERED: usize = 3;
 
 /// The kinds of files that have names.
@@ -36,7 +36,7 @@ pub enum Shipped {
 }
 
 impl Shipped {
-    /// What one is called.
+    /// Noun for messages.
     pub fn noun(self) -> &'static str {
         match self {
             Shipped::Suite => "suite",
@@ -47,15 +47,15 @@ impl Shipped {
 
     /// The file that a path or a bare name means: the path itself, else `NAME.toml` (`NAME/config.json`) of the working directory,
     /// else that of its `suites/`, else the embedded one.
-    pub fn find(self, asked: &Path) -> Option<PathBuf> {
-        if self == Shipped::Model && asked.join(CONFIG).is_file() {
-            return Some(asked.join(CONFIG));
+    pub fn find(self, requested: &Path) -> Option<PathBuf> {
+        if self == Shipped::Model && requested.join(CONFIG).is_file() {
+            return Some(requested.join(CONFIG));
         }
         // A pipe is a path too, a folder is not.
-        if embedded_text(asked).is_some() || (asked.exists() && !asked.is_dir()) {
-            return Some(asked.to_owned());
+        if embedded_text(requested).is_some() || (requested.exists() && !requested.is_dir()) {
+            return Some(requested.to_owned());
         }
-        let name = bare(asked)?;
+        let name = bare(requested)?;
         let embedded = self.embedded_file(name);
         self.files_here(name)
             .into_iter()
@@ -94,9 +94,9 @@ impl Shipped {
     }
 
     /// That there is none of this path or name, and what may have been meant.
-    pub fn unknown(self, asked: &Path) -> String {
-        let (noun, shown) = (self.noun(), asked.display());
-        let searched = match bare(asked) {
+    pub fn unknown(self, requested: &Path) -> String {
+        let (noun, shown) = (self.noun(), requested.display());
+        let searched = match bare(requested) {
             Some(name) => {
                 let files: Vec<String> = self.files_here(name).iter().map(|file| file.display().to_string()).collect();
                 format!("there is no {noun} `{shown}`: no {} here, and none is embedded", files.join(", no "))
@@ -104,15 +104,17 @@ impl Shipped {
             None => format!("there is no file `{shown}`; accepted: a path, or the name of a {noun}"),
         };
         let known = self.names();
-        let name =
-            self.name_of_file(asked).or_else(|| asked.file_name()?.to_str().map(str::to_owned)).unwrap_or_default();
+        let name = self
+            .name_of_file(requested)
+            .or_else(|| requested.file_name()?.to_str().map(str::to_owned))
+            .unwrap_or_default();
         match nearest(&name, &known).as_slice() {
             [] => format!("{searched}; `commgauge list {noun}s` names all {}", known.len()),
             near => format!("{searched}; did you mean {}?", near.join(" or ")),
         }
     }
 
-    /// Where one of this name may be in the working directory, the nearest first.
+    /// Possible places of a name in the working directory, the nearest first.
     fn files_here(self, name: &str) -> Vec<PathBuf> {
         [PathBuf::new(), self.folder(Path::new("suites"))].iter().map(|folder| self.file_in(folder, name)).collect()
     }
@@ -137,7 +139,7 @@ impl Shipped {
         }
     }
 
-    /// The name that an entry of the folder of this kind gives; names have dots of their own, as `gpt-7.5b-16gpu` has.
+    /// The name of a folder entry of this kind; names may contain dots, as `gpt-7.5b-16gpu` does.
     fn name_of_file(self, entry: &Path) -> Option<String> {
         let name = entry.file_name()?.to_str()?;
         let name = if self == Shipped::Model { name } else { name.strip_suffix(".toml")? };
@@ -161,17 +163,18 @@ fn embedded_text(path: &Path) -> Option<&'static str> {
 }
 
 /// A word that can only be a name: no folder before it, and no ending of a file.
-fn bare(asked: &Path) -> Option<&str> {
-    let mut parts = asked.components();
+fn bare(requested: &Path) -> Option<&str> {
+    let mut parts = requested.components();
     let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else { return None };
-    asked.to_str().filter(|name| !name.ends_with('/') && !name.ends_with(".toml") && !name.ends_with(".json"))
+    requested.to_str().filter(|name| !name.ends_with('/') && !name.ends_with(".toml") && !name.ends_with(".json"))
 }
 
-/// The names that are most like what was asked for.
-fn nearest(asked: &str, known: &[String]) -> Vec<String> {
-    let asked = asked.to_lowercase();
-    let mut near: Vec<(f64, &String)> = known.iter().map(|name| (strsim::jaro_winkler(&asked, name), name)).collect();
-    near.retain(|(likeness, _)| *likeness > LIKE);
+/// The names most similar to the requested one.
+fn nearest(requested: &str, known: &[String]) -> Vec<String> {
+    let requested = requested.to_lowercase();
+    let mut near: Vec<(f64, &String)> =
+        known.iter().map(|name| (strsim::jaro_winkler(&requested, name), name)).collect();
+    near.retain(|(likeness, _)| *likeness > MIN_SIMILARITY);
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     near.into_iter().take(MOST_OFFERED).map(|(_, name)| name.clone()).collect()
 }
@@ -237,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_says_where_it_was_looked_for_and_what_is_like_it() {
-        for (kind, asked, expected) in [
+    fn an_unknown_name_is_reported_with_the_search_path_and_similar_names() {
+        for (kind, requested, expected) in [
             (
                 Shipped::Suite,
                 "quik",
@@ -258,7 +261,7 @@ mod tests {
                  h200-nvswitch-ndr or h100-nvswitch-ndr or b200-nvswitch-ndr?",
             ),
         ] {
-            let message = kind.unknown(Path::new(asked));
+            let message = kind.unknown(Path::new(requested));
             assert!(message.ends_with(expected), "{message}");
         }
     }

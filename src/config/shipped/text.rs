@@ -36,7 +36,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_cannot_be_read_as_text_is_refused_with_the_file() {
+    fn a_file_that_is_not_text_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("binary"), [0xff, 0xfe]).unwrap();
         File::create(folder.path().join("long")).unwrap().set_len(LONGEST_FILE_BYTES + 1).unwrap();

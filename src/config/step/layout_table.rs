@@ -19,13 +19,13 @@ pub const MOST_RANKS: u32 = 1 << 20;
 /// Degrees of parallelism, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayoutTable {
-    /// Where it stands.
+    /// Place of the table.
     pub place: Place,
     /// Tensor parallel.
     pub tp: u32,
     /// Context parallel.
     pub cp: u32,
-    /// Data parallel; `None` where it follows from the number of ranks.
+    /// Data parallel; `None` if it follows from the number of ranks.
     pub dp: Option<u32>,
     /// Pipeline parallel.
     pub pp: u32,
@@ -37,9 +37,9 @@ pub struct LayoutTable {
     pub order: Vec<&'static str>,
     /// The rank at each position of the grid, where ranks are placed by hand.
     pub ranks: Option<Vec<u32>>,
-    /// Names of the styles whose ops are wanted from this layout.
+    /// Names of the styles whose ops are measured in this layout.
     pub styles: Vec<&'static str>,
-    /// The work that is divided; `None` where only groups are wanted.
+    /// The work that is divided; `None` if only groups are needed.
     pub work: Option<Arc<ModelWork>>,
 }
 
@@ -55,7 +55,7 @@ pub struct ModelWork {
 }
 
 impl LayoutTable {
-    /// Reads a `[[layout]]` table, or the flags that stand for it. The work is hung in by the suite.
+    /// Reads a `[[layout]]` table, or the equivalent flags. The suite adds the work.
     pub fn read(mut table: Table) -> Result<LayoutTable> {
         let mut degree = |key| table.take(key).map(|item| item.count_within(1..=LARGEST_DEGREE)).transpose();
         let (tp, cp) = (degree("tp")?.unwrap_or(1), degree("cp")?.unwrap_or(1));
@@ -86,7 +86,7 @@ fn parse_style(text: &str) -> std::result::Result<&'static str, String> {
     found.ok_or_else(|| format!("found style `{text}`; accepted: {}", STYLES.join(", ")))
 }
 
-/// Reads `tp-cp-ep-dp-pp`. Axes may be left out; whoever knows the degrees refuses those that may not.
+/// Reads `tp-cp-ep-dp-pp`. Axes may be left out; they are checked once the degrees are known.
 pub fn parse_order(text: &str) -> std::result::Result<Vec<&'static str>, String> {
     let accepted = "accepted: the axes from the fastest varying on, such as tp-cp-ep-dp-pp";
     let mut order = Vec::new();
@@ -98,6 +98,6 @@ pub fn parse_order(text: &str) -> std::result::Result<Vec<&'static str>, String>
         }
         order.push(axis);
     }
-    // Those left out have degree 1 and may stand anywhere; the layout refuses them where they do not.
+    // Axes that are left out have degree 1 and may be anywhere in the order; otherwise the layout refuses them.
     Ok(order)
 }

@@ -1,5 +1,5 @@
-//! How a model's work is divided, and what one step of it is: the `[[layout]]`, `[training]` and `[serving]` tables of a
-//! suite, and the flags that stand for them.
+//! How a model's work is divided, and what one step of it is: the `[[layout]]`, `[training]` and `[serving]` tables of
+//! a suite, and the equivalent flags.
 
 mod choices;
 mod layout_table;

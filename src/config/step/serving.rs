@@ -4,17 +4,17 @@ use crate::config::document::{Place, Table};
 use crate::element::ElementType;
 use crate::error::Result;
 
-/// The requests that a model serves at a time.
+/// A batch of requests that a model serves together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
-    /// Where it stands.
+    /// Place of the table.
     pub place: Place,
     /// Requests that are worked on together in one replica.
     pub batch: u64,
     /// Tokens of the prompt, all of them in one prefill.
     pub prompt_tokens: u64,
-    /// Tokens that a request's keys and values hold when a further one is decoded. They decide how much a rank must hold and
-    /// read; what ranks send each other does not depend on them, since keys and values stay where their heads are.
+    /// Tokens in the key-value cache of a request when the next one is decoded. They determine how much memory a rank
+    /// needs and reads, but not the messages between ranks, since keys and values stay with their heads.
     pub context_tokens: u64,
     /// Micro-batches that the batch is cut into for the stages of a pipeline.
     pub micro_batches: u64,
@@ -27,7 +27,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Reads the `[serving]` table, or the flags that stand for it.
+    /// Reads the `[serving]` table, or the equivalent flags.
     pub fn read(mut table: Table) -> Result<Serving> {
         let largest = u64::from(u32::MAX);
         let place = table.place.clone();

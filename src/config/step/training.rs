@@ -13,9 +13,9 @@ const LARGEST: u64 = u32::MAX as u64;
 /// One optimizer step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
-    /// Where it stands.
+    /// Place of the table.
     pub place: Place,
-    /// Where the sequence stands.
+    /// Place of the sequence length.
     pub sequence_place: Place,
     /// Tokens of one sample.
     pub sequence: u64,
@@ -25,7 +25,7 @@ pub struct Training {
     pub batch: Batch,
     /// Type of activations on the wire.
     pub activation_element_type: ElementType,
-    /// Placements of the model's collectives, where they offer them.
+    /// Placements of the model's collectives, if they support them.
     pub placements: Vec<Placement>,
     /// Choices of tensor and sequence parallelism.
     pub tensor: TensorChoices,
@@ -42,9 +42,9 @@ pub struct Training {
 /// How many samples a step has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// Over all replicas, and where that stands.
+    /// Over all replicas, with its place.
     Global(u64, Place),
-    /// Micro-batches of one replica, whatever the number of ranks.
+    /// Micro-batches of one replica, for any number of ranks.
     MicroBatches(u64),
 }
 
@@ -53,7 +53,7 @@ pub enum Batch {
 pub struct TensorChoices {
     /// Megatron-LM's sequence parallelism: all_reduce becomes reduce_scatter and all_gather.
     pub sequence_parallel: bool,
-    /// What is computed again.
+    /// What is recomputed in the backward pass.
     pub recompute: Recompute,
     /// How linear layers are divided.
     pub linears: Linears,
@@ -64,7 +64,7 @@ pub struct TensorChoices {
 /// Choices of data parallelism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataChoices {
-    /// What is shared out.
+    /// What is sharded.
     pub style: DataStyle,
     /// Type of gradients on the wire.
     pub gradient_element_type: ElementType,
@@ -74,13 +74,14 @@ pub struct DataChoices {
     pub bucket_rule: BucketRule,
     /// Parameters in one bucket, where the rule is not to decide.
     pub bucket_parameters: Option<u64>,
-    /// Gradients are reduced while the last backward pass goes on.
+    /// Gradients are reduced during the last backward pass.
     pub overlap_gradients: bool,
-    /// Parameters are given up after the forward pass and gathered again for the backward pass (FSDP).
+    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
     pub reshard_after_forward: bool,
-    /// Groups of shards that hold the same (HSDP, or distributed-optimizer instances); 1 elsewhere.
+    /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
+    /// replication.
     pub replicas_of_shards: u32,
-    /// Where the replicas stand.
+    /// Place of the replicas.
     pub replicas_place: Place,
 }
 
@@ -91,9 +92,9 @@ pub struct PipelineChoices {
     pub schedule: ScheduleKind,
     /// Model chunks on each rank; 1 where the schedule has none or decides itself.
     pub virtual_stages: u32,
-    /// Where the schedule or its chunks stand.
+    /// Place of the schedule or its chunks.
     pub place: Place,
-    /// Layers of each stage, where they are not to be divided evenly.
+    /// Layers of each stage, if they are not divided evenly.
     pub stage_layers: Option<Vec<u32>>,
     /// Each rank of a tensor-parallel group sends its part only and the receivers gather (arXiv 2104.04473 section 4.1).
     pub scatter_gather: bool,
@@ -102,13 +103,13 @@ pub struct PipelineChoices {
 /// Choices of context parallelism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextChoices {
-    /// How keys and values travel.
+    /// How keys and values are exchanged.
     pub style: ContextStyle,
     /// Ranks of the inner all_to_all of the hybrid form.
     pub inner: u32,
     /// Type of the gradients of keys and values on the ring.
     pub gradient_element_type: ElementType,
-    /// Where the style stands.
+    /// Place of the style.
     pub place: Place,
 }
 
@@ -121,16 +122,16 @@ pub struct ExpertChoices {
     pub routing: Routing,
     /// Seed of random choices.
     pub routing_seed: u64,
-    /// Most tokens that an expert takes, as a multiple of the mean; further ones are dropped.
+    /// Maximum of the tokens of an expert, as a multiple of the mean; further ones are dropped.
     pub capacity_factor: Option<f64>,
     /// Type of tokens on their way to the experts.
     pub dispatch_element_type: ElementType,
-    /// Where the choices stand.
+    /// Place of the choices.
     pub place: Place,
 }
 
 impl Training {
-    /// Reads the `[training]` table, or the flags that stand for it.
+    /// Reads the `[training]` table, or the equivalent flags.
     pub fn read(mut table: Table) -> Result<Training> {
         let place = table.place.clone();
         let sequence = table.require("sequence", "tokens of one sample, such as 4096")?;

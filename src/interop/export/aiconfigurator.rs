@@ -27,8 +27,9 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
     let mut rows = 0;
     for (collective, op_name) in CALLS {
         let own = curves.families().filter(|family| family.key.collective == collective);
-        let mut inside: Vec<_> = own.filter(|family| curves.lies(family, Wanted::OnHosts(1))).collect();
-        // The file knows no places: the fewest groups at a time, then neighbours, speak for a group size.
+        let mut inside: Vec<_> = own.filter(|family| curves.matches(family, Wanted::OnHosts(1))).collect();
+        // The format has no placements: a group size is represented by the fewest concurrent groups, then by
+        // neighbours.
         inside.sort_by_key(|family| (family.key.place.concurrent_groups_per_node, family.key.place.stride));
         let mut written = BTreeSet::new();
         if inside.is_empty() {
@@ -75,7 +76,7 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
     Ok(export)
 }
 
-/// The names of a type and its bytes; what only moves bytes takes as long of any type.
+/// The names of a type and its bytes; a call that only moves bytes takes equally long for any type.
 fn types(element: Option<ElementType>) -> &'static [(&'static str, u64)] {
     match element {
         None => &[("half", 2), ("int8", 1)],

@@ -1,8 +1,8 @@
-//! What Alpa keeps of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its own file is a Python pickle of its own
-//! classes, which nobody else can write honestly. docs/export.md has the loader.
+//! Alpa's profile of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its own file is a Python
+//! pickle of its own classes, which another program cannot write reliably. docs/export.md has the loader.
 //!
-//! For every call a list of groups, type and points, each a number of elements and seconds. Elements are counted as Alpa does: the
-//! whole buffer; of all_to_all the buffers of all ranks together.
+//! For every call a list of groups, type and points, each a number of elements and seconds. Elements are counted as
+//! Alpa does: the whole buffer; for all_to_all the buffers of all ranks together.
 
 use super::pick::{Curves, Wanted};
 use super::{Export, ExportOptions, pretty, ranks_per_node};
@@ -66,7 +66,7 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     Ok(export)
 }
 
-/// Alpa's names of types with their bytes; what only moves bytes takes as long of any type.
+/// Alpa's names of types with their bytes; a call that only moves bytes takes equally long for any type.
 fn types(element: Option<ElementType>) -> Vec<(&'static str, u64)> {
     match element {
         None => vec![("f16", 2), ("f32", 4)],

@@ -1,8 +1,9 @@
-//! The networks of a Calculon system file (calculon-ai/calculon, `systems/*.json`), put into a file of yours.
+//! The networks of a Calculon system file (calculon-ai/calculon, `systems/*.json`), inserted into a file of the user.
 //!
-//! `time = latency + scalar * bytes * (n + offset) / n / (bandwidth * efficiency)` with bandwidth in GB/s of 10^9 bytes and latency
-//! in seconds (`calculon/network.py`). Older files say `ops: number` and `collective_minus1_scalar`, newer ones `ops: [scalar,
-//! offset]`: the form of the file that is given is kept. Processor and memory are not in a fit, so that file must be given.
+//! `time = latency + scalar * bytes * (n + offset) / n / (bandwidth * efficiency)` with bandwidth in GB/s of 10^9
+//! bytes and latency in seconds (`calculon/network.py`). Older files have `ops: number` and
+//! `collective_minus1_scalar`, newer ones `ops: [scalar, offset]`: the form of the given file is used. Processor and
+//! memory are not in a fit, so that file is required.
 
 use super::pick::{Curves, Found, Wanted};
 use super::{Export, ExportOptions, pretty, ranks_per_node};
@@ -58,7 +59,7 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     Ok(export)
 }
 
-/// One network with its rates replaced, or nothing where a call was not measured.
+/// One network with its rates replaced, or none if a call was not measured.
 fn tier_of(
     curves: &Curves,
     network: &Value,

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 const HEADING: [&str; 7] = ["collective", "dtype", "ranks", "bytes_total", "latency_us", "locality", "source"];
 
 pub(super) fn files(curves: &Curves) -> Result<Export> {
-    // What tells families apart besides, such as an algorithm, becomes a column.
+    // Labels that distinguish families, such as an algorithm, become columns.
     let names: BTreeSet<&String> = curves.families().flat_map(|family| family.key.labels.keys()).collect();
     let heading = HEADING.into_iter().chain(names.iter().map(|name| name.as_str()));
     let mut text = CommaSeparated::new("CSV", heading)?;
     let mut gaps = Vec::new();
     for family in curves.families() {
-        // A type has to be named; where the call only moves bytes, any says the same.
+        // A type is required; for a call that only moves bytes any type will do.
         let element = family.key.element_type.map_or("uint8", |element| element.name());
         for curve in &family.curves {
             for point in &curve.points {

@@ -68,9 +68,9 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     Ok(export)
 }
 
-/// Where groups of `size` ranks lie that stand `stride` apart, all of them at work.
+/// Placement of groups of `size` ranks that are `stride` apart, all of them active.
 fn place(size: u32, stride: u32, per_node: u32, world: u32) -> Place {
-    // All are powers of two, so a group takes either whole nodes or an equal part of each.
+    // All are powers of two, so a group has either whole nodes or an equal part of each.
     let of_group_on_node = (per_node / stride).clamp(1, size);
     let nodes_spanned = size / of_group_on_node;
     let nodes = world / per_node;

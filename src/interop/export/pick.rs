@@ -7,10 +7,10 @@ use crate::element::ElementType;
 use crate::sample::Cadence;
 use crate::units::Bytes;
 
-/// Where the bus bandwidth of large calls is read; at the largest measured size, where that is smaller.
+/// Size at which the bus bandwidth of large calls is read; the largest measured size if that is smaller.
 pub(super) const LARGE: u64 = 256 << 20;
 
-/// The curves of a fit, with what was said of unknown places and types.
+/// The curves of a fit, with the user's statements on unknown places and types.
 pub(super) struct Curves<'a> {
     pub fit: &'a Fit,
     predictor: Predictor<'a>,
@@ -18,12 +18,12 @@ pub(super) struct Curves<'a> {
     element_type: Option<ElementType>,
 }
 
-/// Where groups must have lain.
+/// Required placement of groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     /// Exactly so.
     At(Place),
-    /// On so many hosts, however many groups at a time; as few as were measured.
+    /// On this many hosts, with any number of concurrent groups; the fewest measured.
     OnHosts(u32),
 }
 
@@ -40,7 +40,7 @@ impl<'a> Curves<'a> {
         Curves { fit, predictor: Predictor::new(fit), unknown: options.unknown, element_type: options.element_type }
     }
 
-    /// What the files come from, as one line for their heads; begins with SYNTHETIC where that is so.
+    /// The source of the files, as one line for their headers; begins with SYNTHETIC if the fit is.
     pub fn source(&self) -> String {
         let synthetic = if self.fit.synthetic { "SYNTHETIC, no machine was measured: " } else { "" };
         let plain = |text: &str| text.replace(|c: char| c.is_control(), " ");
@@ -49,34 +49,35 @@ impl<'a> Curves<'a> {
         format!("{synthetic}commgauge {} fit of {} ({library})", env!("CARGO_PKG_VERSION"), files.join(", "))
     }
 
-    /// Every family of streaming calls, with its index; of isolated ones where nothing streamed.
+    /// Every family of streaming calls, with its index; of isolated calls if there are no streaming ones.
     pub fn families(&self) -> impl Iterator<Item = &'a FamilyFit> {
         let streamed = self.fit.families.iter().any(|family| family.key.cadence == Cadence::Streaming);
         let wanted = if streamed { Cadence::Streaming } else { Cadence::Isolated };
         self.fit.families.iter().filter(move |family| family.key.cadence == wanted)
     }
 
-    /// Whether a family may stand for groups there.
-    pub fn lies(&self, family: &FamilyFit, wanted: Wanted) -> bool {
+    /// Whether a family can represent groups at this place.
+    pub fn matches(&self, family: &FamilyFit, wanted: Wanted) -> bool {
         let place = family.key.place;
-        let vouched =
-            |at: Place| place.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| at.matches_query(asked));
+        let user_stated = |at: Place| {
+            place.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|stated| at.matches_query(stated))
+        };
         match wanted {
-            Wanted::At(at) => place == at || vouched(at),
+            Wanted::At(at) => place == at || user_stated(at),
             Wanted::OnHosts(hosts) => {
                 let at = Place { nodes_spanned: hosts, concurrent_groups_per_node: 1, stride: 1 };
-                place.nodes_spanned == hosts || vouched(at)
+                place.nodes_spanned == hosts || user_stated(at)
             }
         }
     }
 
-    /// The curve of a call on so many ranks, or what is missing.
+    /// The curve of a call on this many ranks, or what is missing.
     pub fn find(&self, collectives: &[Collective], ranks: u32, wanted: Wanted) -> Result<Found<'a>, String> {
         let mut found: Vec<Found<'a>> = Vec::new();
         for family in self.families().filter(|family| collectives.contains(&family.key.collective)) {
             let curve = family.curves.iter().find(|curve| curve.ranks == ranks && !curve.points.is_empty());
             let index = self.fit.families.iter().position(|other| std::ptr::eq(other, family));
-            if let (Some(curve), Some(index), true) = (curve, index, self.lies(family, wanted)) {
+            if let (Some(curve), Some(index), true) = (curve, index, self.matches(family, wanted)) {
                 found.push(Found { family, curve, index });
             }
         }
@@ -94,7 +95,7 @@ impl<'a> Curves<'a> {
         })
     }
 
-    /// The asked type first, then those that models are trained in.
+    /// The requested type first, then those that models are trained in.
     fn preference(&self, element: Option<ElementType>) -> u32 {
         match element {
             None => 0,

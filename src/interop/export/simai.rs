@@ -1,7 +1,8 @@
 //! `busbw.yaml` of SimAI-Analytical (aliyun/SimAI): one bus bandwidth for each call of each axis.
 //!
-//! Its reader (`AstraParamParse.hh`) skips the first line, takes `#` for comments, wants a comma behind the name of a call, and
-//! takes `null` for not known. Times are made with `GBps` = 1/1024^3 (`Common.hh`): a GB is 2^30 bytes. There is no latency in it.
+//! Its reader (`AstraParamParse.hh`) skips the first line, treats `#` as a comment, requires a comma behind the name
+//! of a call, and reads `null` as unknown. It computes times with `GBps` = 1/1024^3 (`Common.hh`): a GB is 2^30 bytes.
+//! It has no latency.
 
 use super::pick::{Curves, Wanted};
 use super::{Export, ExportOptions};
@@ -29,9 +30,9 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     let mut known = 0;
     for section in ["tp", "dp", "ep"] {
         let _ = writeln!(text, "{}:", section.to_ascii_uppercase());
-        let asked = options.axes.iter().find(|axis| axis.axis == section);
+        let axis_place = options.axes.iter().find(|axis| axis.axis == section);
         for (name, collective) in CALLS {
-            let value = asked.and_then(|axis| {
+            let value = axis_place.and_then(|axis| {
                 let found = curves.find(&[collective], axis.ranks, Wanted::At(axis.place));
                 let rate = found.and_then(|found| {
                     let (rate, bytes) = curves.bus_bandwidth(&found).ok_or("no usable curve")?;

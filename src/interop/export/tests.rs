@@ -104,7 +104,7 @@ fn all_reduce_rate() -> f64 {
 }
 
 #[test]
-fn what_a_format_needs_and_nobody_said_is_asked_for() {
+fn missing_inputs_of_a_format_are_requested() {
     let none = ExportOptions { ranks_per_node: None, ..options() };
     let odd = ExportOptions { nodes: 3, ..options() };
     let no_system = ExportOptions { base: Some(serde_json::json!({ "matrix": {} })), ..options() };
@@ -124,7 +124,7 @@ fn what_a_format_needs_and_nobody_said_is_asked_for() {
 }
 
 #[test]
-fn what_the_fit_does_not_hold_is_a_gap_and_never_a_number() {
+fn values_missing_in_the_fit_are_gaps_and_never_numbers() {
     let two_hosts = ExportOptions { nodes: 2, ..options() };
     let done = export(&ring_fit(), Target::Galvatron, &two_hosts).unwrap();
     assert!(
@@ -164,7 +164,7 @@ fn a_synthetic_fit_is_marked_in_every_file() {
     ] {
         let done = export(&fit, target, &options).unwrap();
         let marked = done.files.iter().filter(|(_, text)| text.contains("SYNTHETIC")).count();
-        // system.json of ASTRA-sim holds no measured number.
+        // system.json of ASTRA-sim contains no measured number.
         let unmarked = usize::from(target == Target::AstraSim);
         assert_eq!(marked + unmarked, done.files.len(), "{target:?}");
     }
@@ -192,7 +192,7 @@ fn comma_separated_values_make_the_same_fit_again() {
             curves.map(|(ranks, point)| (ranks, point.bytes_total.0, point.measured_seconds.0)).collect()
         };
         for (a, b) in seconds(one).into_iter().zip(seconds(other)) {
-            // A record keeps whole nanoseconds.
+            // A record stores whole nanoseconds.
             assert!((a.0, a.1) == (b.0, b.1) && (a.2 - b.2).abs() < 1e-9, "{a:?} {b:?}");
         }
     }

@@ -5,10 +5,10 @@ use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::interop::collective_named;
 
-/// What is known of the collective before its rows are read.
+/// Known facts about the collective before its rows are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Named {
-    /// Nothing names it.
+    /// There is no name.
     #[default]
     Nowhere,
     /// A name that commgauge knows.
@@ -26,7 +26,7 @@ impl Named {
         Some(Self::of_name(stem))
     }
 
-    /// Of what stands behind `Collective test starting:`, with or without `_perf`.
+    /// From the name behind `Collective test starting:`, with or without `_perf`.
     pub(super) fn of_name(name: &str) -> Named {
         let stem = name.rsplit('/').next().unwrap_or(name).trim();
         let stem = stem.split_once("_perf").map_or(stem, |(stem, _)| stem);
@@ -46,7 +46,7 @@ impl Named {
     }
 }
 
-/// The facts of a row that tell collectives apart.
+/// The facts of a row that identify its collective.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) bytes: u64,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_name_only_what_fits_alone_is_believed() {
+    fn without_a_name_only_an_unambiguous_collective_is_accepted() {
         use Collective::*;
         let shape = |count, reduces, has_root| {
             let element_type = ElementType::Float32;

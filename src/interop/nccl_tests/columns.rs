@@ -12,12 +12,12 @@ pub(super) struct Columns {
     /// The columns of one placement; those of the other are the same.
     half: Vec<String>,
     halves: usize,
-    /// Whether the one placement is in place, as the line above the names says.
+    /// Whether the single placement is in place, according to the line above the names.
     pub(super) in_place_alone: bool,
     timestamp: bool,
 }
 
-/// A row, as it stands there.
+/// A row, unconverted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fields {
     pub(super) bytes: Bytes,
@@ -62,13 +62,13 @@ impl Columns {
         })
     }
 
-    /// Whether the same run goes on with rows of other placements, as in our own reports.
+    /// Whether the same run continues with rows of other placements, as in our own reports.
     pub(super) fn is_of_other_placements(&self, next: &Columns) -> bool {
         (self.halves, self.in_place_alone) != (next.halves, next.in_place_alone)
             && (&self.shared, &self.half) == (&next.shared, &next.half)
     }
 
-    /// Why the times are not those of the call, where they are not.
+    /// Why the times are not those of the call, if they are not.
     pub(super) fn objection(&self) -> Option<&'static str> {
         (self.half.first().is_some_and(|name| name == "cputime"))
             .then_some("the times are those of the processor (-C), not of the call")

@@ -3,7 +3,7 @@
 use crate::layout::{Axis, Groups, Locality};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One rank, as its line tells it.
+/// One rank, as described by its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) rank: u32,
@@ -35,10 +35,10 @@ impl Device {
 }
 
 impl Group {
-    /// Of all ranks of a run.
+    /// The group of all ranks of a run.
     ///
     /// # Errors
-    /// A sentence where the list does not say how many ranks a group has.
+    /// A sentence, if the number of ranks of a group cannot be derived from the list.
     pub(super) fn of(devices: &[Device]) -> Result<Group, String> {
         if devices.is_empty() {
             return Err("the number of ranks is unknown: no line `# Rank ...` above".to_owned());

@@ -74,8 +74,8 @@ struct Measured {
 
 pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
     let document: Document = serde_json::from_str(text).map_err(|cause| {
-        let torn = if cause.is_eof() { "it ends too early: the run was cut off; " } else { "" };
-        Error::usage(format!("{}: {torn}no JSON of nccl-tests: {cause}", path.display()))
+        let corrupted = if cause.is_eof() { "it ends too early: the run was cut off; " } else { "" };
+        Error::usage(format!("{}: {corrupted}no JSON of nccl-tests: {cause}", path.display()))
     })?;
     let mut imported = Imported::default();
     if let Some(version) = document.version.filter(|version| *version > NEWEST) {
@@ -120,7 +120,7 @@ fn facts(document: &Document, file: &str) -> Facts {
     facts
 }
 
-/// All ranks: where an entry stands for a whole process, its other ranks follow it on the same host and in its group.
+/// All ranks: if an entry describes a whole process, its other ranks follow it on the same host and in its group.
 fn group(config: &Config) -> std::result::Result<Group, String> {
     let per_process = config.nthreads.checked_mul(config.ngpus).filter(|ranks| (1..=4096).contains(ranks));
     let per_process = per_process.ok_or("config: nthreads x ngpus: accepted: from 1 to 4096")?;

@@ -16,15 +16,15 @@ use super::log_text::{self, Writer};
 use crate::error::Result;
 use std::path::Path;
 
-/// Reads a file, text or JSON. Lines that cannot be read come back with their number.
+/// Reads a file, text or JSON. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error where the file cannot be read, is torn JSON, or was written by another tool.
+/// A usage error if the file cannot be read, is truncated JSON, or was written by another tool.
 pub fn read(path: &Path) -> Result<Imported> {
     parse(&log_text::bytes_of(path)?, path)
 }
 
-/// Reads what a file holds, as [`read`] does; `path` is for the messages and the names of the rows.
+/// Parses the content of a file, as [`read`] does; `path` is for the messages and the names of the rows.
 ///
 /// # Errors
 /// As [`read`].

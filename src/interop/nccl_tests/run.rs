@@ -1,4 +1,4 @@
-//! What holds for all rows of one run of nccl-tests, and the rows that it and the fields of a line make.
+//! Facts that apply to all rows of one run of nccl-tests, and the rows built from them and the fields of a line.
 
 use super::collective::{Named, Shape};
 use super::columns::Fields;
@@ -15,7 +15,7 @@ pub(super) struct Facts {
     /// Each call was waited for (`-z`).
     pub(super) blocking: bool,
     pub(super) synthetic: bool,
-    /// What else it says: version of NCCL, aggregated calls, graph launches.
+    /// Further facts: version of NCCL, aggregated calls, graph launches.
     pub(super) labels: BTreeMap<String, String>,
 }
 
@@ -24,7 +24,7 @@ impl Facts {
         self.labels.insert(name.to_owned(), value.to_string());
     }
 
-    /// A number that is worth a label only where it is not the usual one.
+    /// A number that becomes a label only if it is not the default.
     pub(super) fn unusual(&mut self, name: &str, value: Option<u64>, usual: u64) {
         if let Some(value) = value.filter(|value| *value != usual) {
             self.label(name, value);

@@ -1,9 +1,9 @@
-//! What is read of nccl-tests' output, and what is refused.
+//! Reading of nccl-tests' output, and refusals.
 
 use super::text::parse;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
-use crate::interop::hostile;
+use crate::interop::corrupt_input;
 use crate::interop::{Imported, Row};
 use crate::layout::Locality;
 use crate::sample::Cadence;
@@ -23,7 +23,7 @@ fn microseconds(row: &Row) -> f64 {
     (row.latency.0 * 1e12).round() / 1e6
 }
 
-fn lies(nodes_spanned: u32, ranks_per_node: u32, stride: u32, concurrent_groups_per_node: u32) -> Locality {
+fn locality_of(nodes_spanned: u32, ranks_per_node: u32, stride: u32, concurrent_groups_per_node: u32) -> Locality {
     Locality { nodes_spanned, ranks_per_node, stride, concurrent_groups_per_node }
 }
 
@@ -34,27 +34,27 @@ fn the_old_layout_has_its_collective_from_the_command_and_its_ranks_from_the_dev
     let row = &imported.rows[1];
     assert_eq!((row.collective, row.ranks, row.bytes_total.0), (Collective::AllReduce, 8, 1024));
     assert_eq!((row.element_type, microseconds(row)), (ElementType::Float32, 40.9));
-    assert_eq!(row.locality, lies(2, 4, 1, 1));
+    assert_eq!(row.locality, locality_of(2, 4, 1, 1));
     assert_eq!(row.labels["device"], "Tesla V100-SXM2-32GB");
     assert_eq!((row.known.placement, row.known.reduce_op), (Some(Placement::InPlace), Some(ReduceOp::Sum)));
     assert_eq!(row.known.wrong_elements, None, "a deviation is no number of wrong elements");
 }
 
 #[test]
-fn wrong_elements_and_log_lines_within_a_table_are_told() {
+fn wrong_elements_and_log_lines_within_a_table_are_reported() {
     let imported = parse(TWO_HOSTS, "x.txt");
     assert!(imported.bad_lines.is_empty(), "{:?}", imported.bad_lines);
     let wrong: Vec<_> = imported.rows.iter().map(|row| row.known.wrong_elements).collect();
     assert_eq!(wrong, [Some(0), Some(0), Some(0), None, Some(0), Some(12)]);
-    // Nothing names it: sum, no root, and a sixteenth of the bytes counted.
+    // Without a name: sum, no root, and a sixteenth of the bytes counted.
     assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
-    assert_eq!(imported.rows[0].locality, lies(2, 8, 1, 1));
+    assert_eq!(imported.rows[0].locality, locality_of(2, 8, 1, 1));
     let notes = imported.notes.join("\n");
     assert!(notes.contains("found wrong data in this run") && notes.contains("1 log lines of NCCL within"), "{notes}");
 }
 
 #[test]
-fn runs_that_follow_each_other_keep_their_own_facts() {
+fn consecutive_runs_have_separate_facts() {
     let imported = parse(LOG, "x.txt");
     let gathers = &imported.rows[..6];
     assert!(gathers.iter().all(|row| row.collective == Collective::AllGather && row.ranks == 8));
@@ -65,7 +65,7 @@ fn runs_that_follow_each_other_keep_their_own_facts() {
     assert_eq!(split.len(), 4);
     for row in split {
         assert_eq!((row.collective, row.ranks, &*row.labels["groups"]), (Collective::AllToAll, 4, "2"));
-        assert_eq!((row.locality.clone(), row.known.cadence), (lies(1, 4, 2, 2), Some(Cadence::Isolated)));
+        assert_eq!((row.locality.clone(), row.known.cadence), (locality_of(1, 4, 2, 2), Some(Cadence::Isolated)));
     }
     let [hypercube] = imported.bad_lines.as_slice() else { panic!("{:?}", imported.bad_lines) };
     assert!(hypercube.problem.contains("`hypercube` measures no call"), "{hypercube:?}");
@@ -99,7 +99,7 @@ fn json_counts_the_ranks_behind_each_process() {
         (8_388_608, 4, 100.5, None),
     ];
     assert_eq!(read, expected);
-    assert_eq!(imported.rows[0].locality, lies(2, 2, 1, 1));
+    assert_eq!(imported.rows[0].locality, locality_of(2, 2, 1, 1));
     assert_eq!(
         (imported.rows[0].collective, imported.rows[0].element_type),
         (Collective::AllReduce, ElementType::Float16)
@@ -129,7 +129,7 @@ fn problem(change: impl Fn(&str) -> String) -> (u64, String) {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_line() {
+fn unreadable_lines_are_reported_with_their_number() {
     let without = |word: &'static str| {
         move |text: &str| {
             text.lines().filter(|line| !line.contains(word)).map(|line| format!("{line}\n")).collect::<String>()
@@ -166,7 +166,7 @@ fn what_cannot_be_read_is_told_with_its_line() {
 }
 
 #[test]
-fn a_name_that_the_rows_contradict_is_not_believed() {
+fn a_collective_name_that_contradicts_the_rows_is_rejected() {
     let text = format!("# Collective test starting: all_reduce_perf\n{TWO_HOSTS}");
     let imported = parse(&text, "x.txt");
     assert!(imported.rows.is_empty());
@@ -174,7 +174,7 @@ fn a_name_that_the_rows_contradict_is_not_believed() {
 }
 
 #[test]
-fn a_run_without_its_foot_is_told_as_cut_off() {
+fn a_run_without_its_footer_is_reported_as_cut_off() {
     let cut = &OLD[..OLD.find("# Out of bounds").unwrap() - 20];
     let imported = parse(cut, "x.txt");
     assert_eq!((imported.rows.len(), imported.bad_lines.len()), (8, 1));
@@ -191,14 +191,14 @@ fn a_file_may_name_the_collective() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_panics(text in hostile::torn(&[OLD, TWO_HOSTS, LOG, PER_ITERATION])) {
-        hostile::survives(&parse(&text, "x.txt"));
+    fn no_text_panics(text in corrupt_input::corrupted(&[OLD, TWO_HOSTS, LOG, PER_ITERATION])) {
+        corrupt_input::assert_consistent(&parse(&text, "x.txt"));
     }
 
     #[test]
-    fn no_json_panics(text in hostile::torn(&[JSON])) {
+    fn no_json_panics(text in corrupt_input::corrupted(&[JSON])) {
         if let Ok(imported) = json(&text, "x.json") {
-            hostile::survives(&imported);
+            corrupt_input::assert_consistent(&imported);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::layout::Locality;
 const COPIES: &str = "two runs begin before a table does: these are copies that do not know each other (built without \
                       MPI?), so it is unknown how many ranks took part";
 
-/// One run, as far as it is read.
+/// The state of a run while it is read.
 #[derive(Default)]
 struct Run {
     facts: Facts,
@@ -58,7 +58,7 @@ impl Reader<'_> {
             self.in_place_above = comment.trim() == "in-place";
             self.comment(line, comment.trim());
         } else if let Some(device) = Device::of_line(text) {
-            // Copied through Markdown, which takes the `#` for a heading.
+            // Copied through Markdown, which turns the `#` into a heading.
             self.run.devices.push(device);
         } else if self.run.table.is_some() {
             self.row(line);
@@ -100,7 +100,7 @@ impl Reader<'_> {
         self.run.table = Some((columns, group));
     }
 
-    /// Where all ranks are one group, the lines of the devices say how it lies.
+    /// If all ranks are one group, the lines of the devices give its placement.
     fn told_group(&self, groups: u32, ranks: u32) -> Group {
         match Group::of(&self.run.devices) {
             Ok(group) if groups == 1 && group.ranks == ranks => group,
@@ -134,7 +134,7 @@ impl Reader<'_> {
         } else if let Some(device) = Device::of_line(comment) {
             self.run.devices.push(device);
         } else if comment.starts_with("commgauge: axis") {
-            self.told_by_commgauge(comment);
+            self.read_commgauge_header(comment);
         } else if comment.starts_with("Blocking Enabled") {
             self.run.facts.blocking = true;
             let barrier = if comment.contains("no barrier") { "wait" } else { "wait and barrier" };
@@ -180,7 +180,7 @@ impl Reader<'_> {
     }
 
     /// `commgauge: axis tp, sweep, 2 groups of 4 ranks, backend simulated, SYNTHETIC: not measured`
-    fn told_by_commgauge(&mut self, comment: &str) {
+    fn read_commgauge_header(&mut self, comment: &str) {
         self.run.facts.synthetic |= comment.contains("SYNTHETIC");
         let words: Vec<&str> = comment.split_whitespace().collect();
         self.run.told_group = words.windows(5).find_map(|window| match window {

@@ -1,4 +1,4 @@
-//! The cost of axes against figures worked out by hand.
+//! The cost of axes against figures computed by hand.
 
 use super::*;
 use crate::collective::Collective;
@@ -39,7 +39,7 @@ fn bytes_that_pass_64_bits_are_refused() {
 }
 
 #[test]
-fn what_has_no_answer_is_counted_and_not_taken_for_nothing() {
+fn refused_calls_are_counted_and_not_taken_as_zero() {
     let place = |_| Some((4, Locality::UNKNOWN));
     let machine = machine();
     let costs = axis_costs(&ops(), 8, place, &Published::new(&machine)).unwrap();

@@ -1,4 +1,5 @@
-//! What share of its peak a GPU reaches in a matrix product: given, from a saturating form, or from products that were measured.
+//! Share of its peak that a GPU reaches in a matrix product: given, from a saturating formula, or from measured
+//! products.
 
 use super::Product;
 use crate::element::ElementType;
@@ -6,10 +7,10 @@ use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the speed of products comes from.
+/// Source of the speed of products.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Efficiency {
-    /// One share of the peak for all products, with everything else that is computed in it: a number that a user gives.
+    /// One share of the peak for all products and everything else that is computed, set by the user.
     Whole(f64),
     /// Products that are larger reach more.
     Saturating(Saturation),
@@ -46,10 +47,10 @@ pub struct MeasuredProduct {
 pub struct MeasuredProducts(Vec<MeasuredProduct>);
 
 impl MeasuredProducts {
-    /// Those of an element type.
+    /// The products of an element type.
     ///
     /// # Errors
-    /// None of that type (with the types that there are), and products without a size or a time.
+    /// None of that type (lists the available types), and products without a size or a time.
     pub fn new(products: &[MeasuredProduct], element: ElementType) -> Result<MeasuredProducts> {
         if let Some(wrong) = products.iter().find(|product| product.flops_per_second().is_none()) {
             let MeasuredProduct { m, n, k, seconds, .. } = wrong;

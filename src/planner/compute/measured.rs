@@ -1,10 +1,10 @@
-//! The matrix products of a record, as the planner takes them. What they are is told by `record::product_times`.
+//! The matrix products of a record, in the form of the planner. `record::product_times` extracts them.
 
 use super::MeasuredProduct;
 use crate::record::Record;
 
 impl MeasuredProduct {
-    /// Every product of a record that has a time; none where it was wrong, skipped or failed in all replicates.
+    /// Every product of a record that has a time; without those that were wrong, skipped or failed in all replicates.
     pub fn all_of(record: &Record) -> Vec<MeasuredProduct> {
         let measured = |time: crate::record::product_times::ProductTime| {
             let seconds = time.median()?.0;

@@ -1,6 +1,6 @@
-//! How long a rank computes: the passes of a micro-batch through a chunk, and the optimizer.
+//! Computing time of a rank: the passes of a micro-batch through a chunk, and the optimizer.
 //!
-//! What is computed is told by `work`, how fast matrix products are by `efficiency`. Communication is not counted here.
+//! `work` has the amount of computing, `efficiency` the speed of matrix products. Communication is not counted here.
 
 mod efficiency;
 mod measured;
@@ -17,22 +17,22 @@ use crate::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Adam reads and writes what it keeps of each parameter; beside it, it reads the gradient and writes the parameter, another
-/// half: 30 bytes of the 12 that it keeps in 16-bit training.
+/// Adam reads and writes its state of each parameter, reads the gradient and writes the parameter: 30 bytes for the 12
+/// bytes of state in 16-bit training.
 const OPTIMIZER_MOVES: f64 = 2.5;
 
-/// How fast one GPU (or host rank) computes.
+/// Computing speed of one GPU (or host rank).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
     /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
     pub peak_flops_per_second: f64,
-    /// What of the peak products reach.
+    /// Share of the peak that products reach.
     pub efficiency: Efficiency,
-    /// What kernels that only move data reach, reading and writing together.
+    /// Rate of kernels that only move data, reading and writing together.
     pub memory_rate: Rate,
     /// Host time of one kernel: a pass is never faster than its kernels can be started.
     pub seconds_per_kernel: Seconds,
-    /// Attention in one kernel that keeps no matrix of tokens by tokens; it skips what a causal mask hides.
+    /// Attention in one kernel that stores no matrix of tokens by tokens; it skips what a causal mask hides.
     pub fused_attention: bool,
 }
 
@@ -88,8 +88,8 @@ impl StageCompute {
 }
 
 impl Compute {
-    /// All products at one share of the peak, and everything else in that share: what `--peak-tflops` and `--efficiency` say.
-    /// The optimizer takes no time until `memory_rate` is set.
+    /// All products at one share of the peak, and everything else included in that share, as set by `--peak-tflops`
+    /// and `--efficiency`. The optimizer takes no time until `memory_rate` is set.
     pub fn constant(peak_flops_per_second: f64, efficiency: f64) -> Compute {
         Compute {
             peak_flops_per_second,
@@ -100,7 +100,7 @@ impl Compute {
         }
     }
 
-    /// What a rank of a stage computes; nothing for a stage that is not there.
+    /// Computing time of a rank of a stage; zero for a stage that does not exist.
     pub fn stage(&self, step: &TrainingStep, stage: u32) -> StageCompute {
         if stage >= step.stages.count() {
             return StageCompute::default();

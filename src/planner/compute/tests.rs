@@ -1,4 +1,4 @@
-//! What is computed, against counts of the papers; how fast, against numbers worked out by hand.
+//! Amount of computing against counts of the papers; speed against numbers computed by hand.
 
 use super::*;
 use crate::element::ElementType;
@@ -57,7 +57,7 @@ fn a_step_of_gpt_takes_the_operations_that_megatron_counts() {
 }
 
 #[test]
-fn stages_and_chunks_share_the_layers_and_the_ends_stand_where_they_are() {
+fn stages_and_chunks_share_the_layers_and_the_ends_are_on_their_stages() {
     let training = "micro_batches = 8\nvirtual_stages = 2";
     with_step("gpt3-175b", training, "pp = 4", 4, |step| {
         let stages: Vec<StageCompute> = (0..4).map(|stage| counting(false).stage(step, stage)).collect();
@@ -102,7 +102,7 @@ fn a_token_passes_only_its_own_experts() {
 }
 
 #[test]
-fn context_parallelism_divides_tokens_and_not_what_they_see() {
+fn context_parallelism_divides_tokens_and_not_their_context() {
     let of = |cp: u32| {
         with_step("llama-3-8b", "sequence = 8192", &format!("cp = {cp}"), cp, |step| {
             operations(&counting(true).stage(step, 0))
@@ -121,7 +121,7 @@ fn larger_products_reach_more_of_the_peak() {
 }
 
 #[test]
-fn a_measured_product_takes_its_own_time_and_others_that_of_their_neighbours() {
+fn a_measured_product_uses_its_own_time_and_others_are_interpolated() {
     let measured = |m: u64, flops_per_second: f64| MeasuredProduct {
         m,
         n: 1024,
@@ -164,7 +164,7 @@ fn adam_moves_thirty_bytes_for_each_parameter_that_the_rank_updates() {
 }
 
 #[test]
-fn sequence_parallelism_divides_what_stands_around_the_blocks() {
+fn sequence_parallelism_divides_the_operations_around_the_blocks() {
     let moved = |sequence_parallel: bool| {
         let training = format!("sequence_parallel = {sequence_parallel}");
         with_step("gpt3-175b", &training, "tp = 8", 8, |step| moving().stage(step, 0).forward_seconds())

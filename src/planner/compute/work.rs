@@ -18,11 +18,11 @@ pub struct Product {
     pub n: u64,
     /// Terms of each sum.
     pub k: u64,
-    /// How many: heads, experts.
+    /// Number of equal products: heads, experts.
     pub count: f64,
-    /// Whether one side are weights, whose gradient is a product of its own.
+    /// Whether one operand are weights, whose gradient is a separate product.
     pub has_weights: bool,
-    /// Whether it is computed again under selective recomputation.
+    /// Whether it is recomputed under selective recomputation.
     pub in_attention: bool,
 }
 
@@ -37,7 +37,7 @@ impl Product {
     }
 }
 
-/// One pass forward of a micro-batch through a part of the model.
+/// Forward pass of a micro-batch through a part of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     /// The products.
@@ -48,11 +48,12 @@ pub struct Work {
     pub moved_bytes_in_attention: f64,
     /// Kernels that are started.
     pub kernels: f64,
-    /// What is computed again for the backward pass.
+    /// What is recomputed for the backward pass.
     pub recompute: Option<Recompute>,
 }
 
-/// A backward pass moves so much more than a forward pass: it reads what came in and the gradient, and writes a gradient.
+/// Memory traffic of a backward pass relative to a forward pass: it reads the input and the gradient, and writes a
+/// gradient.
 const BACKWARD_MOVES: f64 = 1.5;
 /// Kernels of a layer outside of products, forward.
 const KERNELS_OF_LAYER: f64 = 34.0;
@@ -178,9 +179,9 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
     match &model.mixture {
         Some(mixture) if model.has_experts_in(layer) => {
             let etp = u64::from(step.layout.degrees.etp);
-            // Evenly routed: what the rank's own experts get from all ranks that share them.
+            // Evenly routed: the tokens that the rank's own experts receive from all ranks that share them.
             let chosen = n * mixture.experts_per_token * etp / t;
-            let local = step.experts_held().max(1);
+            let local = step.experts_per_rank().max(1);
             both(chosen.div_ceil(local), mixture.expert_feed_forward / etp, local as f64);
             if mixture.shared_feed_forward > 0 {
                 both(n, mixture.shared_feed_forward / t, 1.0);

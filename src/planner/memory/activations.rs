@@ -1,8 +1,8 @@
-//! What the layers of a rank keep of a micro-batch for its backward pass, after arXiv 2205.05198 ("Reducing Activation
-//! Recomputation in Large Transformer Models", sections 4 and 5), and the same counting for grouped heads, gated
-//! feed-forwards, latent attention and experts.
+//! Activations that the layers of a rank store of a micro-batch for its backward pass, after arXiv 2205.05198
+//! ("Reducing Activation Recomputation in Large Transformer Models", sections 4 and 5), and the same counting for
+//! grouped heads, gated feed-forwards, latent attention and experts.
 //!
-//! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer keeps
+//! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
 //! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
 
 use super::bytes;
@@ -16,8 +16,8 @@ const FULL_PRECISION_BYTES: u128 = 4;
 /// Bytes of the identifier of a token.
 const TOKEN_BYTES: u128 = 8;
 
-/// What a rank of a stage keeps.
-pub(super) struct Kept {
+/// Activations stored on a rank of a stage, in bytes.
+pub(super) struct StoredActivations {
     pub layers: Bytes,
     pub recomputation: Bytes,
     pub ends: Bytes,
@@ -25,24 +25,24 @@ pub(super) struct Kept {
     pub buffers: Bytes,
 }
 
-/// What a rank of a stage keeps, with so many chunks in flight.
-pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_in_flight: u64) -> Kept {
+/// Activations stored on a rank of a stage with this many chunks in flight.
+pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_in_flight: u64) -> StoredActivations {
     let shape = Shape::of(step, fused_attention);
     let recompute = step.training.tensor.recompute;
-    let (mut kept, mut again) = (0, 0);
-    for layer in step.stages.layers_held(stage) {
+    let (mut stored, mut again) = (0, 0);
+    for layer in step.stages.layers_stored(stage) {
         let (linear, matrices) = (shape.linear(step, layer), shape.attention_matrices());
         let (keeps, repeats) = match recompute {
             Recompute::None => (linear + matrices, 0),
             Recompute::Selective => (linear, matrices),
             Recompute::Full => (shape.boundary(), linear + matrices),
         };
-        kept += keeps;
+        stored += keeps;
         again = again.max(repeats);
     }
     let (chunks, in_flight) = (u128::from(step.stages.chunks()), u128::from(chunks_in_flight));
-    Kept {
-        layers: bytes(kept * in_flight / chunks),
+    StoredActivations {
+        layers: bytes(stored * in_flight / chunks),
         recomputation: bytes(again),
         ends: bytes(shape.ends(step, stage, in_flight.div_ceil(chunks))),
         logits: bytes(shape.logits(step, stage, in_flight)),
@@ -55,14 +55,14 @@ struct Shape<'a> {
     model: &'a Model,
     /// n.
     tokens: u128,
-    /// Keys that a query sees: s, whatever c, since a ring brings the others by.
+    /// Keys that a query sees: s for any c, since a ring brings the others.
     sequence: u128,
     element: u128,
     /// h.
     hidden: u128,
     /// t.
     t: u128,
-    /// What divides whatever tp does not divide by itself: t with sequence parallelism.
+    /// Divisor of everything that tp does not divide: t with sequence parallelism.
     by_sequence: u128,
     dropout: bool,
     fused_attention: bool,
@@ -116,7 +116,7 @@ impl<'a> Shape<'a> {
         self.tokens * (self.element * (width + compressed) + sums)
     }
 
-    /// Softmax, the mask of its dropout and what dropout gives: 5as²b/t in GPT, softmax alone without dropout.
+    /// Softmax, the mask of its dropout and the output of dropout: 5as²b/t in GPT, softmax alone without dropout.
     fn attention_matrices(&self) -> u128 {
         if self.fused_attention {
             return 0;
@@ -134,7 +134,7 @@ impl<'a> Shape<'a> {
                 // Tokens of the rank, each as often as it has experts; what others send is as much, where routing is even.
                 let chosen = self.tokens * u128::from(mixture.experts_per_token) / self.by_sequence;
                 let router = FULL_PRECISION_BYTES * u128::from(mixture.experts) * self.tokens / self.by_sequence;
-                // What goes to the experts and what comes back to be weighed.
+                // The tokens sent to the experts and their outputs before weighting.
                 let moved = self.element * chosen * self.hidden * (etp + 1);
                 let inner = widths * self.element * chosen * u128::from(mixture.expert_feed_forward);
                 let shared = widths * self.element * self.tokens * u128::from(mixture.shared_feed_forward) / self.t;
@@ -152,17 +152,17 @@ impl<'a> Shape<'a> {
         input + output
     }
 
-    /// 4sbV/t. All schedules but GPipe go backward from the head before the next micro-batch comes.
+    /// 4sbV/t. In all schedules but GPipe the head's backward pass runs before the next micro-batch arrives.
     fn logits(&self, step: &TrainingStep, stage: u32, in_flight: u128) -> u128 {
         if !step.stages.has_output(stage) {
             return 0;
         }
-        let held = match step.training.pipeline.schedule {
+        let in_flight_batches = match step.training.pipeline.schedule {
             ScheduleKind::GPipe => in_flight,
             _ => 1,
         };
         let words = u128::from(self.model.padded_vocabulary(u64::try_from(self.t).unwrap_or(1)));
-        FULL_PRECISION_BYTES * self.tokens * words / self.t * held
+        FULL_PRECISION_BYTES * self.tokens * words / self.t * in_flight_batches
     }
 
     /// One message from each neighbouring stage, and with sequence parallelism the gathered input of a block (Megatron-LM

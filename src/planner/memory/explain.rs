@@ -1,4 +1,4 @@
-//! Why each part of a rank's memory is as large as it is: the formula with its numbers, for people.
+//! Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
 
 use super::{MemoryChoices, MemoryUse, in_flight, state};
 use crate::config::step::{DataStyle, Recompute};
@@ -12,7 +12,7 @@ pub struct MemoryPart {
     pub name: &'static str,
     /// Its bytes.
     pub bytes: Bytes,
-    /// Where they come from, with the numbers.
+    /// The formula, with the numbers.
     pub why: String,
 }
 
@@ -30,11 +30,13 @@ impl MemoryChoices {
         let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
         let tokens = step.tokens_per_micro_batch();
         match part {
-            "parameters" => held(step, stage, data.parameter_element_type.size(), gathers),
-            "gradients" => held(step, stage, data.gradient_element_type.size(), gathers || style == DataStyle::Zero2),
+            "parameters" => parameter_bytes(step, stage, data.parameter_element_type.size(), gathers),
+            "gradients" => {
+                parameter_bytes(step, stage, data.gradient_element_type.size(), gathers || style == DataStyle::Zero2)
+            }
             "optimizer" => {
                 let each = state::optimizer_bytes_per_parameter(data, self.optimizer_gradient_copy);
-                held(step, stage, each, style != DataStyle::Ddp)
+                parameter_bytes(step, stage, each, style != DataStyle::Ddp)
             }
             "unsharded" if data.reshard_after_forward => {
                 "root unit, the layer at work and the next, and one layer's gradients, whole".to_owned()
@@ -55,10 +57,12 @@ impl MemoryChoices {
     }
 
     fn in_layers(&self, step: &TrainingStep, stage: u32, activations: Bytes) -> String {
-        let (chunks, layers) = (u64::from(step.stages.chunks()), step.stages.layers_held(stage).count() as u64);
+        let (chunks, layers) = (u64::from(step.stages.chunks()), step.stages.layers_stored(stage).count() as u64);
         let in_flight = in_flight::chunks(step, stage);
-        let held = (in_flight * layers).max(1);
-        let each = Bytes(u64::try_from(u128::from(activations.0) * u128::from(chunks) / u128::from(held)).unwrap_or(0));
+        let stored_layers = (in_flight * layers).max(1);
+        let each = Bytes(
+            u64::try_from(u128::from(activations.0) * u128::from(chunks) / u128::from(stored_layers)).unwrap_or(0),
+        );
         let schedule = step.training.pipeline.schedule;
         let flight = match (step.stages.count(), chunks) {
             (1, _) => "1 micro-batch".to_owned(),
@@ -71,15 +75,15 @@ impl MemoryChoices {
     }
 }
 
-/// Bytes for each parameter that a rank holds, or a share of it.
-fn held(step: &TrainingStep, stage: u32, each: u64, shared: bool) -> String {
-    let held = step.held(stage);
-    let share = |parameters: u64, experts: bool| match state::shards(step, experts) {
-        shards if shared && shards > 1 => format!("{parameters}/{shards}"),
-        _ => parameters.to_string(),
+/// Bytes for each parameter on a rank, or a share of it, in words.
+fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, shared: bool) -> String {
+    let parameters = step.rank_parameters(stage);
+    let share = |count: u64, experts: bool| match state::shards(step, experts) {
+        shards if shared && shards > 1 => format!("{count}/{shards}"),
+        _ => count.to_string(),
     };
-    if held.experts == 0 {
-        return format!("{each} B x {} parameters", share(held.dense, false));
+    if parameters.experts == 0 {
+        return format!("{each} B x {} parameters", share(parameters.dense, false));
     }
-    format!("{each} B x ({} dense + {} of experts)", share(held.dense, false), share(held.experts, true))
+    format!("{each} B x ({} dense + {} of experts)", share(parameters.dense, false), share(parameters.experts, true))
 }

@@ -1,7 +1,7 @@
 //! How many forwards of a chunk a stage has in flight at once, by the schedule.
 //!
-//! The common schedules have closed forms, compared with the event lists of `workload::schedule` by a test; of the others the
-//! lists are asked.
+//! The common schedules have closed forms, compared with the event lists of `workload::schedule` by a test; for the
+//! others the lists are used.
 
 use crate::config::step::ScheduleKind;
 use crate::workload::schedule::Schedule;
@@ -47,7 +47,7 @@ fn closed_form(step: &TrainingStep, stage: u32) -> Option<u64> {
     }
 }
 
-/// None where the schedule does not exist, which a checked step rules out.
+/// None if the schedule does not exist, which a checked step rules out.
 fn listed(step: &TrainingStep) -> Option<Schedule> {
     let (p, choices) = (step.stages.count(), &step.training.pipeline);
     let enough = u32::try_from(step.micro_batches.min(ENOUGH_PER_STAGE * u64::from(p))).ok()?;

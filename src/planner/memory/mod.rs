@@ -61,7 +61,7 @@ impl MemoryUse {
         Bytes(self.parts().iter().fold(0, |sum, (_, bytes)| sum.saturating_add(bytes.0)))
     }
 
-    /// What is there all the time: parameters, gradients and optimizer.
+    /// Memory in use during the whole step: parameters, gradients and optimizer.
     pub fn state(&self) -> Bytes {
         Bytes(
             [self.parameters, self.gradients, self.optimizer].iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)),
@@ -69,13 +69,13 @@ impl MemoryUse {
     }
 }
 
-/// What a step does not say, and its memory depends on.
+/// Choices that a step does not contain and that its memory depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryChoices {
-    /// Attention in one kernel that keeps no matrix of tokens by tokens (arXiv 2205.14135), as every current framework has
-    /// it. Without it a layer keeps scores and their dropout, as in arXiv 2205.05198.
+    /// Attention in one kernel that stores no matrix of tokens by tokens (arXiv 2205.14135), as in every current
+    /// framework. Without it a layer stores scores and their dropout, as in arXiv 2205.05198.
     pub fused_attention: bool,
-    /// The optimizer keeps an fp32 copy of 16-bit gradients, as Megatron-LM does; ZeRO (arXiv 1910.02054) counts none.
+    /// The optimizer stores an fp32 copy of 16-bit gradients, as in Megatron-LM; ZeRO (arXiv 1910.02054) counts none.
     pub optimizer_gradient_copy: bool,
 }
 
@@ -95,7 +95,7 @@ pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
     MemoryChoices::default().most_loaded(step)
 }
 
-/// What the optimizer keeps on a rank of a stage, with the usual choices.
+/// Optimizer state on a rank of a stage in bytes, with the usual choices.
 pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
     state::of(step, stage, MemoryChoices::default().optimizer_gradient_copy).optimizer
 }
@@ -124,19 +124,19 @@ impl MemoryChoices {
     /// With the forwards of a chunk that the schedule has in flight on the stage.
     fn of_stage(&self, step: &TrainingStep, stage: u32, chunks_in_flight: u64) -> MemoryUse {
         let state = state::of(step, stage, self.optimizer_gradient_copy);
-        let kept = activations::of(step, stage, self.fused_attention, chunks_in_flight);
+        let stored = activations::of(step, stage, self.fused_attention, chunks_in_flight);
         MemoryUse {
-            activations: kept.layers,
-            recomputation: kept.recomputation,
-            ends: kept.ends,
-            logits: kept.logits,
-            buffers: kept.buffers,
+            activations: stored.layers,
+            recomputation: stored.recomputation,
+            ends: stored.ends,
+            logits: stored.logits,
+            buffers: stored.buffers,
             ..state
         }
     }
 }
 
-/// A count of bytes that was reckoned without bounds.
+/// Converts a count of bytes, saturating at 64 bits.
 fn bytes(count: u128) -> Bytes {
     Bytes(u64::try_from(count).unwrap_or(u64::MAX))
 }

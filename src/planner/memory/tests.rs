@@ -3,7 +3,7 @@
 use super::*;
 use crate::planner::testing::with_step;
 
-/// Attention as it was in 2022, with its matrices kept.
+/// Attention as in 2022, with its matrices stored.
 const UNFUSED: MemoryChoices = MemoryChoices { fused_attention: false, optimizer_gradient_copy: true };
 
 /// A model of arXiv 2205.05198 table 3, and how it was divided.
@@ -66,9 +66,9 @@ fn parameters_and_activations_of_figure_1_come_out_exactly() {
         let Trained { preset, stages, layers, hidden: h, .. } = MODELS[index];
         let (p, t) = (u64::from(stages), u64::from(TENSOR));
         let found = first_stage(index, "", |step| {
-            // The figure counts 12 L h^2 parameters: without biases, norms and what stands at the ends.
+            // The figure counts 12 L h^2 parameters: without biases, norms and the ends of the model.
             let figure = 12 * layers * h * h * 18 / (p * t);
-            let beside = layers / p * (7 * h / t + 6 * h) + step.held_by_ends(0).total();
+            let beside = layers / p * (7 * h / t + 6 * h) + step.rank_end_parameters(0).total();
             assert_eq!(UNFUSED.memory(step, 0).state(), Bytes(figure + 18 * beside), "{preset}");
             (gibibytes(Bytes(figure)), gibibytes(UNFUSED.memory(step, 0).activations))
         });
@@ -140,7 +140,7 @@ fn a_fused_kernel_keeps_what_selective_recomputation_keeps_and_a_sum_for_each_he
 fn bytes_per_parameter(training: &str, dp: u32, choices: MemoryChoices) -> f64 {
     let layout = format!("dp = {dp}");
     with_step("gpt-7.5b", training, &layout, dp, |step| {
-        choices.memory(step, 0).state().0 as f64 / step.held(0).total() as f64
+        choices.memory(step, 0).state().0 as f64 / step.rank_parameters(0).total() as f64
     })
 }
 
@@ -178,7 +178,7 @@ fn seven_and_a_half_billion_parameters_on_64_gpus_take_what_zero_printed() {
     }
 }
 
-/// A 70B on tp 8 x dp 8, a 180B on tp 8 x pp 4 x dp 4 (5.625 B parameters on each rank), worked out by hand.
+/// A 70B on tp 8 x dp 8, a 180B on tp 8 x pp 4 x dp 4 (5.625 B parameters on each rank), computed by hand.
 #[test]
 fn shares_of_the_state_multiply_only_where_everything_is_shared_out() {
     for (style, dp, parameters_on_rank, expected) in [
@@ -204,12 +204,15 @@ fn shares_of_the_state_multiply_only_where_everything_is_shared_out() {
 #[test]
 fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
     with_step("llama-3-8b", "data_style = 'fsdp'", "dp = 8", 8, |step| {
-        let layer = step.held_by_layer(0).total();
-        let root = step.held_by_ends(0).total();
+        let layer = step.parameters_of_layer(0).total();
+        let root = step.rank_end_parameters(0).total();
         assert_eq!(memory(step, 0).unsharded, Bytes(2 * (3 * layer + root)));
     });
     with_step("llama-3-8b", "data_style = 'fsdp'\nreshard_after_forward = false", "dp = 8", 8, |step| {
-        assert_eq!(memory(step, 0).unsharded, Bytes(2 * (step.held(0).total() + step.held_by_layer(0).total())));
+        assert_eq!(
+            memory(step, 0).unsharded,
+            Bytes(2 * (step.rank_parameters(0).total() + step.parameters_of_layer(0).total()))
+        );
     });
     with_step("llama-3-8b", "data_style = 'zero2'", "dp = 8", 8, |step| {
         assert_eq!(memory(step, 0).unsharded, Bytes(0));
@@ -220,10 +223,10 @@ fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
 fn experts_are_divided_by_ep_and_their_optimizer_by_their_own_replicas() {
     let training = "data_style = 'zero1'";
     with_step("mixtral-8x7b", training, "dp = 8\nep = 4", 8, |step| {
-        let (held, used) = (step.held(0), memory(step, 0));
-        assert_eq!(held.experts, 32 * 8 / 4 * 3 * 4096 * 14336);
-        assert_eq!(used.parameters, Bytes(2 * held.total()));
-        assert_eq!(used.optimizer, Bytes(12 * (held.dense.div_ceil(8) + held.experts / 2)));
+        let (counts, used) = (step.rank_parameters(0), memory(step, 0));
+        assert_eq!(counts.experts, 32 * 8 / 4 * 3 * 4096 * 14336);
+        assert_eq!(used.parameters, Bytes(2 * counts.total()));
+        assert_eq!(used.optimizer, Bytes(12 * (counts.dense.div_ceil(8) + counts.experts / 2)));
     });
 }
 
@@ -249,9 +252,9 @@ fn heads_that_share_keys_and_a_gate_are_counted_as_they_are() {
         // 4sbV in fp32, V padded to a multiple of 128.
         assert_eq!(memory(step, 0).logits, Bytes(4 * 2048 * 128_256));
     });
-    // 8 heads of keys and values on 16 ranks: each holds a whole one.
-    let kept = |tp: u32| with_step("llama-3-8b", "", &format!("tp = {tp}"), tp, |step| memory(step, 0).activations.0);
-    assert_eq!(2 * (kept(16) - 32 * 2048 * 8 * 4096) - (kept(8) - 32 * 2048 * 8 * 4096), 32 * 2048 * 2 * 2 * 128);
+    // 8 heads of keys and values on 16 ranks: each stores a whole one.
+    let stored = |tp: u32| with_step("llama-3-8b", "", &format!("tp = {tp}"), tp, |step| memory(step, 0).activations.0);
+    assert_eq!(2 * (stored(16) - 32 * 2048 * 8 * 4096) - (stored(8) - 32 * 2048 * 8 * 4096), 32 * 2048 * 2 * 2 * 128);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The calls of a step, stage by stage, and what is known of the time of each. Stages that do the same are asked once.
+//! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
 
 use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
 use super::{Pricer, StepPrice, Unpriced};
@@ -22,7 +22,7 @@ pub struct PreparedStep {
     messages: [Option<Op>; 2],
 }
 
-/// Stages that hold equal layers and do the same.
+/// Stages with equal layers and equal calls.
 #[derive(Clone, Debug)]
 struct StageKind {
     /// The first of them.
@@ -30,27 +30,27 @@ struct StageKind {
     ops: Vec<Op>,
 }
 
-/// What stages of a kind compute.
+/// Computing of stages of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct StageWork {
     compute: StageCompute,
-    /// Attention in a forward pass through each chunk; empty where nothing hides behind it.
+    /// Attention in a forward pass through each chunk; empty if it hides no call.
     attention: Vec<f64>,
 }
 
-/// What is known of a call.
+/// Predicted time of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub call: RatedCall,
     pub seconds: f64,
-    /// Ends of the interval; the same as `seconds` where there is none.
+    /// Ends of the interval; the same as `seconds` if there is none.
     pub low: f64,
     pub high: f64,
     has_interval: bool,
     untrusted: bool,
 }
 
-/// What is known of the calls of each kind of stage, in the order of its ops, and of both messages.
+/// Predicted times of the calls of each kind of stage, in the order of its ops, and of both messages.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     kinds: Vec<Vec<Answer>>,
@@ -58,7 +58,7 @@ pub(super) struct Answers {
 }
 
 impl PreparedStep {
-    /// Of a step.
+    /// Prepares a step.
     ///
     /// # Errors
     /// Counts that pass 64 bits.
@@ -84,7 +84,7 @@ impl PreparedStep {
         Ok(prepared)
     }
 
-    /// What the step takes; see [`super::price`].
+    /// The price of the step; see [`super::price`].
     ///
     /// # Errors
     /// As there.
@@ -108,11 +108,16 @@ impl PreparedStep {
         self.kinds.push(StageKind { stage, ops: own });
     }
 
-    /// Asks for the time of every call.
-    pub(super) fn ask(&self, step: &TrainingStep, rates: &dyn Rates, ranks_per_node: u32) -> Result<Answers, Unpriced> {
+    /// Queries the time of every call.
+    pub(super) fn query(
+        &self,
+        step: &TrainingStep,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<Answers, Unpriced> {
         let layout = &step.layout;
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
-        let mut ask = |op: &Op| -> Result<Answer, Unpriced> {
+        let mut query = |op: &Op| -> Result<Answer, Unpriced> {
             let index = match places.iter().position(|(axis, ..)| *axis == op.axis) {
                 Some(index) => index,
                 None => {
@@ -126,11 +131,11 @@ impl PreparedStep {
         };
         let mut kinds = Vec::with_capacity(self.kinds.len());
         for kind in &self.kinds {
-            kinds.push(kind.ops.iter().map(&mut ask).collect::<Result<Vec<_>, _>>()?);
+            kinds.push(kind.ops.iter().map(&mut query).collect::<Result<Vec<_>, _>>()?);
         }
         let mut messages = [None, None];
         for (message, op) in messages.iter_mut().zip(&self.messages) {
-            *message = op.as_ref().map(&mut ask).transpose()?;
+            *message = op.as_ref().map(&mut query).transpose()?;
         }
         // A schedule that turns back before all micro-batches are through has messages of both directions on a link at once.
         let turns = !matches!(step.training.pipeline.schedule, ScheduleKind::Naive | ScheduleKind::GPipe);
@@ -142,7 +147,7 @@ impl PreparedStep {
         Ok(Answers { kinds, messages })
     }
 
-    /// What stages of every kind compute.
+    /// Computing of stages of every kind.
     pub(super) fn work(&self, step: &TrainingStep, compute: &Compute) -> Vec<StageWork> {
         let hides = |kind: &StageKind| kind.ops.iter().any(|op| op.overlap == Overlap::Attention);
         let work = |kind: &StageKind| StageWork {
@@ -169,7 +174,7 @@ impl PreparedStep {
         .collect()
     }
 
-    /// How much of the busiest stage's computing is waiting for the host.
+    /// Share of the busiest stage's computing that is waiting for the host.
     pub(super) fn host_share(&self, step: &TrainingStep, compute: &Compute, work: &[StageWork], all: f64) -> f64 {
         if compute.seconds_per_kernel.0 <= 0.0 {
             return 0.0;
@@ -185,15 +190,15 @@ impl PreparedStep {
     }
 }
 
-/// The calls of the first stage that come once in a step, and its messages. They depend on neither the micro-batch nor
-/// recomputation, messages apart.
+/// The calls of the first stage that occur once in a step, and its messages. Apart from messages, they depend on
+/// neither the micro-batch nor recomputation.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct FirstStage {
     ops: Vec<Op>,
 }
 
 impl FirstStage {
-    /// Of a step.
+    /// The first stage of a step.
     ///
     /// # Errors
     /// Counts that pass 64 bits.
@@ -224,19 +229,19 @@ impl FirstStage {
     }
 }
 
-/// A step of which every layer is a stage of its own: what each layer brings to the stage that holds it.
+/// A step in which every layer is a stage by itself: the load that each layer adds to its stage.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct LayerLoads {
     prepared: PreparedStep,
-    /// How it is divided, for which axes have calls: never more than in a layout with a pipeline and replicas.
+    /// Layout that determines which axes have calls: never more than in a layout with a pipeline and replicas.
     layout: Layout,
     work: Vec<StageWork>,
-    /// Ops of each kind of layer that come in every micro-batch: which one, in which pass, how often, and the ranks of a group.
+    /// Ops of each kind of layer that occur in every micro-batch: index, pass, number of calls, and ranks of a group.
     calls: Vec<Vec<(usize, Pass, f64, u32)>>,
 }
 
 impl LayerLoads {
-    /// Of such a step.
+    /// The loads of such a step.
     ///
     /// # Errors
     /// As [`PreparedStep::new`].
@@ -286,8 +291,8 @@ impl LayerLoads {
     }
 }
 
-/// What tells stages apart: their layers by kind, chunk by chunk, the ends of the model, and the first stage, whose gradients
-/// are cut into other buckets.
+/// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the
+/// first stage, whose gradients are cut into other buckets.
 fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
     let mut shape = vec![
         usize::from(stage == 0),
@@ -312,20 +317,20 @@ fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
 }
 
 impl Answer {
-    /// `layout` tells which axes have calls.
+    /// `layout` determines which axes have calls.
     fn of(op: &Op, call: RatedCall, rates: &dyn Rates, layout: &Layout) -> Result<Answer, Unpriced> {
-        let told = rates.price(&call);
+        let prediction = rates.price(&call);
         let unpriced = |reason: String| Unpriced {
             call: format!("{} of {} on {} of {} ranks", op.collective, op.bytes_total, op.axis, call.ranks),
             reason,
         };
-        let Some(Seconds(seconds)) = told.seconds.filter(|_| told.status != Status::Refused) else {
-            return Err(unpriced(told.reason.unwrap_or_else(|| "there is no answer".to_owned())));
+        let Some(Seconds(seconds)) = prediction.seconds.filter(|_| prediction.status != Status::Refused) else {
+            return Err(unpriced(prediction.reason.unwrap_or_else(|| "there is no answer".to_owned())));
         };
         if !(seconds.is_finite() && seconds >= 0.0) {
             return Err(unpriced(format!("the answer is {seconds} s, which is no time")));
         }
-        let interval = told.low.zip(told.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
+        let interval = prediction.low.zip(prediction.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
         let (low, high) = interval.map_or((seconds, seconds), |(low, high)| (low.0, high.0));
         let slower = match rates.hidden() {
             Some(hidden) if !op.overlap.is_exposed() => {
@@ -334,12 +339,12 @@ impl Answer {
             _ => 1.0,
         };
         let [seconds, low, high] = [seconds, low, high].map(|alone| alone * slower);
-        // What published rates say has no interval and is not calibrated; a curve that is not to be trusted has one.
-        let untrusted = told.untrusted && interval.is_some();
+        // Published rates have no interval and are not calibrated; an untrusted curve has one.
+        let untrusted = prediction.untrusted && interval.is_some();
         Ok(Answer { call, seconds, low, high, has_interval: interval.is_some(), untrusted })
     }
 
-    /// So many times as long; never shorter, as company speeds nothing up.
+    /// Multiplies the time by a slowdown of at least 1, since concurrent calls speed nothing up.
     fn slow_down(&mut self, slower: &Coefficient) {
         let of = |end: Option<f64>| end.unwrap_or(slower.value).max(1.0);
         self.seconds *= of(None);
@@ -349,7 +354,7 @@ impl Answer {
 }
 
 impl Answers {
-    /// Seconds of a message forward and of one backward; both have the same bytes, so one stands for the other.
+    /// Seconds of a message forward and of one backward; both have the same bytes, so one substitutes for the other.
     pub fn messages(&self, seconds: &dyn Fn(&Answer) -> f64) -> [f64; 2] {
         let [forward, backward] = [0, 1].map(|which: usize| self.messages[which].as_ref().map(seconds));
         [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]

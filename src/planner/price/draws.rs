@@ -1,10 +1,10 @@
-//! What a step could take as well, given how far predictions of calls were off where that could be told: one time for each draw.
+//! Alternative times of a step, given the known errors of predictions of its calls: one time for each draw.
 //!
-//! Calls that are read from the same curve are off by the same factor, in one layout and in another, so that a draw of two
-//! layouts compares like with like. Factors are lognormal, an interval being 1.96 standard deviations to either side.
+//! Calls that are read from the same curve have the same error factor, in all layouts, so that a draw of two layouts
+//! is a fair comparison. Factors are lognormal, an interval being 1.96 standard deviations to either side.
 
 use super::calls::{Answer, PreparedStep};
-use super::{Asked, Pricer};
+use super::{Pricer, StepInputs};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
 use crate::random::{normal, split_mix};
@@ -14,7 +14,7 @@ use crate::workload::step::TrainingStep;
 const DEVIATIONS_TO_END: f64 = 1.96;
 
 impl Pricer {
-    /// The step's seconds in so many draws; nothing where a call has no interval or no answer.
+    /// The step's seconds in this many draws; none if a call has no interval or no prediction.
     pub fn draws(
         &self,
         prepared: &PreparedStep,
@@ -23,11 +23,12 @@ impl Pricer {
         (rates, ranks_per_node): (&dyn Rates, u32),
         count: u32,
     ) -> Option<Vec<f64>> {
-        let answers = prepared.ask(step, rates, ranks_per_node).ok().filter(super::calls::Answers::has_intervals)?;
+        let answers = prepared.query(step, rates, ranks_per_node).ok().filter(super::calls::Answers::has_intervals)?;
         let work = prepared.work(step, compute);
-        let asked = Asked { prepared, step, answers: &answers, work: &work };
-        let drawn =
-            |draw: u32| self.parts(&asked, &|answer| seconds(answer, draw), false).ok().map(|price| price.step_seconds);
+        let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
+        let drawn = |draw: u32| {
+            self.parts(&inputs, &|answer| seconds(answer, draw), false).ok().map(|price| price.step_seconds)
+        };
         (0..count).map(drawn).collect()
     }
 }

@@ -56,12 +56,12 @@ impl Exposed {
         self.each(other, |a, b| a + b)
     }
 
-    /// So many times as much.
+    /// Multiplied by a factor.
     pub(super) fn times(self, factor: f64) -> Exposed {
         self.each(self, |a, _| a * factor)
     }
 
-    /// Of each axis the larger.
+    /// The larger of both on each axis.
     pub(super) fn larger(self, other: Exposed) -> Exposed {
         self.each(other, f64::max)
     }

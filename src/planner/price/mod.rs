@@ -1,8 +1,8 @@
-//! What one optimizer step of a layout takes, and of which parts that is made: computing, waiting for communication axis by
-//! axis, the bubble, the optimizer. The parts add up to the step.
+//! The time of one optimizer step of a layout, and its parts: computing, waiting for communication axis by axis, the
+//! bubble, the optimizer. The parts add up to the step.
 //!
-//! Passes are timed stage by stage (`passes`), run in the order of the pipeline's schedule (`timeline`), and seen from the stage
-//! that works most. Which layout to take is for `search` to say.
+//! Passes are timed stage by stage (`passes`), run in the order of the pipeline's schedule (`timeline`), and seen from
+//! the stage with most work. `search` chooses the layout.
 
 mod calls;
 mod draws;
@@ -52,7 +52,7 @@ pub struct StepPrice {
     pub untrusted: Vec<String>,
 }
 
-/// A step without a price: what nobody can tell, and why.
+/// Why a step has no price: the call without a predicted time, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpriced {
     /// The call, in words.
@@ -67,10 +67,10 @@ impl fmt::Display for Unpriced {
     }
 }
 
-/// What a step takes on nodes of so many ranks each, neighbours in world rank.
+/// The price of a step on nodes of this many ranks each, neighbours in world rank.
 ///
 /// # Errors
-/// The first call that the rates have no answer to.
+/// The first call for which the rates have no answer.
 pub fn price(
     step: &TrainingStep,
     compute: &Compute,
@@ -80,14 +80,14 @@ pub fn price(
     PreparedStep::new(step)?.price(step, compute, rates, ranks_per_node)
 }
 
-/// Prices steps, and keeps the schedules that several have in common.
+/// Prices steps, and caches the schedules that several of them share.
 #[derive(Debug, Default)]
 pub struct Pricer {
     schedules: Schedules,
 }
 
-/// A step of which everything is known but which end of their intervals its calls take.
-struct Asked<'a> {
+/// The inputs of a price, apart from where in their intervals the times of calls are.
+struct StepInputs<'a> {
     prepared: &'a PreparedStep,
     step: &'a TrainingStep<'a>,
     answers: &'a Answers,
@@ -107,14 +107,14 @@ impl Pricer {
         rates: &dyn Rates,
         ranks_per_node: u32,
     ) -> Result<StepPrice, Unpriced> {
-        let answers = prepared.ask(step, rates, ranks_per_node)?;
+        let answers = prepared.query(step, rates, ranks_per_node)?;
         let work = prepared.work(step, compute);
-        let asked = Asked { prepared, step, answers: &answers, work: &work };
-        let mut price = self.parts(&asked, &|answer| answer.seconds, true)?;
+        let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
+        let mut price = self.parts(&inputs, &|answer| answer.seconds, true)?;
         price.untrusted = answers.untrusted(rates);
         if answers.has_intervals() {
-            price.step_seconds_low = Some(self.parts(&asked, &|answer| answer.low, false)?.step_seconds);
-            price.step_seconds_high = Some(self.parts(&asked, &|answer| answer.high, false)?.step_seconds);
+            price.step_seconds_low = Some(self.parts(&inputs, &|answer| answer.low, false)?.step_seconds);
+            price.step_seconds_high = Some(self.parts(&inputs, &|answer| answer.high, false)?.step_seconds);
         }
         let host = prepared.host_share(step, compute, &work, price.compute_seconds);
         price.host_seconds = host;
@@ -122,17 +122,18 @@ impl Pricer {
         Ok(price)
     }
 
-    /// The price where every call takes what `seconds` makes of its answer. Without `in_parts` waiting for messages counts to the bubble.
+    /// The price if every call takes the time that `seconds` computes from its answer. Without `in_parts` waiting for
+    /// messages is part of the bubble.
     fn parts(
         &self,
-        asked: &Asked,
+        inputs: &StepInputs,
         seconds: &dyn Fn(&calls::Answer) -> f64,
         in_parts: bool,
     ) -> Result<StepPrice, Unpriced> {
-        let step = asked.step;
-        let kinds: Vec<Passes> = asked.prepared.passes(step, asked.answers, asked.work, seconds);
-        let stages: Vec<&Passes> = asked.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
-        let [message_forward, message_backward] = asked.answers.messages(seconds);
+        let step = inputs.step;
+        let kinds: Vec<Passes> = inputs.prepared.passes(step, inputs.answers, inputs.work, seconds);
+        let stages: Vec<&Passes> = inputs.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
+        let [message_forward, message_backward] = inputs.answers.messages(seconds);
         let mut pipeline = Pipeline {
             kind: step.training.pipeline.schedule,
             virtual_stages: step.training.pipeline.virtual_stages,
@@ -182,24 +183,24 @@ fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> St
     }
 }
 
-/// What stands before the first forward pass, of the stage that is held up most by it: a stage whose turn comes later has time.
+/// Time before the first forward pass, of the stage that is delayed most by it: a stage that starts later has slack.
 fn before(stages: &[&Passes], span: &Span) -> Exposed {
     let waits = stages.iter().zip(&span.starts).map(|(stage, start)| beyond(stage.before, *start));
     waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
 }
 
-/// What stands behind the last backward pass, of the stage that is through with it last: a stage that ends early has time.
+/// Time after the last backward pass, of the stage that finishes it last: a stage that ends early has slack.
 fn after(stages: &[&Passes], span: &Span) -> Exposed {
     let waits = stages.iter().zip(&span.ends).map(|(stage, end)| beyond(stage.after, span.makespan - end));
     waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
 }
 
-/// What all stages wait for together: each axis at its slowest.
+/// Time for which all stages wait together: each axis at its slowest.
 fn last(stages: &[&Passes]) -> Exposed {
     stages.iter().fold(Exposed::default(), |slowest, stage| slowest.larger(stage.last))
 }
 
-/// What is left of a wait once `free` seconds of it cost nothing, shared out as the whole was.
+/// The rest of a wait of which `free` seconds are hidden, divided in the same proportions.
 fn beyond(waits: Exposed, free: f64) -> Exposed {
     let total = waits.total();
     if total <= free || total <= 0.0 { Exposed::default() } else { waits.times((total - free.max(0.0)) / total) }

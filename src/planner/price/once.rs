@@ -1,10 +1,10 @@
-//! The seconds of a step alone, in a fraction of the time of a whole price, for whoever prices thousands of orders of axes.
+//! Only the seconds of a step, in a fraction of the time of a whole price, for pricing thousands of orders of axes.
 //!
-//! The calls and the computing of a step do not depend on the order of its axes, and where all calls take as long in two orders
-//! the steps do. So each is worked out once.
+//! The calls and the computing of a step do not depend on the order of its axes, and if all calls take equally long in
+//! two orders the steps do. So each is computed once.
 
 use super::calls::{Answers, PreparedStep, StageWork};
-use super::{Asked, Pricer, Unpriced};
+use super::{Pricer, StepInputs, Unpriced};
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
 use crate::workload::step::TrainingStep;
@@ -20,7 +20,7 @@ pub(in crate::planner) struct PricedOnce {
 }
 
 impl PricedOnce {
-    /// Of a step in any order of its axes.
+    /// A step in any order of its axes.
     ///
     /// # Errors
     /// Counts that pass 64 bits.
@@ -43,7 +43,7 @@ impl Pricer {
         (rates, ranks_per_node): (&dyn Rates, u32),
         trusted: bool,
     ) -> Result<f64, Unpriced> {
-        let answers = priced.step.ask(step, rates, ranks_per_node)?;
+        let answers = priced.step.query(step, rates, ranks_per_node)?;
         if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| trusted) {
             let reason = format!("not to be trusted, its held-out error is over 10 %: {ground}");
             return Err(Unpriced { call: "a call".to_owned(), reason });
@@ -52,8 +52,8 @@ impl Pricer {
         if let Some((_, seconds)) = priced.known.iter().find(|(known, _)| *known == calls) {
             return Ok(*seconds);
         }
-        let asked = Asked { prepared: &priced.step, step, answers: &answers, work: &priced.work };
-        let seconds = self.parts(&asked, &|answer| answer.seconds, false)?.step_seconds;
+        let inputs = StepInputs { prepared: &priced.step, step, answers: &answers, work: &priced.work };
+        let seconds = self.parts(&inputs, &|answer| answer.seconds, false)?.step_seconds;
         priced.known.push((calls, seconds));
         Ok(seconds)
     }

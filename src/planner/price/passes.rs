@@ -1,8 +1,8 @@
-//! How long the passes of one stage take: what it computes, and the communication that nothing hides.
+//! Duration of the passes of one stage: its computing, and the exposed communication.
 //!
-//! A call that something hides costs what is left of it when that has ended: on tp beside the gradient product that it stands
-//! beside, on a ring of cp beside attention, on dp beside the whole pass. Calls that are hidden by the same thing queue up. That
-//! computing is slower while a call is under way is not counted.
+//! An overlapped call costs the time by which it exceeds what hides it: on tp the gradient product that runs beside
+//! it, on a ring of cp attention, on dp the whole pass. Calls that are hidden by the same thing run one after another.
+//! The slowdown of computing during a call is not counted.
 
 use super::exposed::Exposed;
 use crate::layout::Axis;
@@ -15,14 +15,14 @@ use crate::workload::{Op, Style};
 /// An attention backward has five products where a forward has two (arXiv 2205.14135, appendix B).
 const ATTENTION_BACKWARD: f64 = 2.5;
 
-/// A call of a stage and what one of them takes.
+/// A call of a stage and the time of one execution.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed<'a> {
     pub op: &'a Op,
     pub seconds: f64,
 }
 
-/// What a stage does in a step, in seconds.
+/// Times of a stage in a step, in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Passes {
     /// A micro-batch through each of its chunks.
@@ -45,12 +45,13 @@ pub(in crate::planner) struct ChunkPasses {
     pub exposed_backward: Exposed,
     pub forward: f64,
     pub backward: f64,
-    /// The part of the backward pass that gives weight gradients, where a schedule runs it apart.
+    /// The part of the backward pass that computes weight gradients, if a schedule runs it separately.
     pub weight_gradient: f64,
 }
 
 impl Passes {
-    /// Of a stage with these calls. `attention` are the seconds of attention in a forward pass through each chunk.
+    /// Passes of a stage with these calls. `attention` are the seconds of attention in a forward pass through each
+    /// chunk.
     pub fn of(step: &TrainingStep, stage: u32, calls: &[Timed], compute: &StageCompute, attention: &[f64]) -> Passes {
         let chunks: Vec<ChunkPasses> = (0..step.stages.chunks())
             .map(|chunk| {
@@ -79,7 +80,7 @@ impl Passes {
         self.chunks.iter().map(|chunk| chunk.backward).sum()
     }
 
-    /// Calls that come once in a step.
+    /// Calls that occur once in a step.
     fn add_calls_of_step(&mut self, calls: &[Timed]) {
         let once = Once::of(calls.iter().copied());
         self.before = once.before(self.forward());
@@ -88,14 +89,14 @@ impl Passes {
     }
 }
 
-/// The calls of a stage that come once in a step, before it is known what of them is hidden.
+/// The calls of a stage that occur once in a step, before the hidden part is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct Once {
     before: Exposed,
     beside_first: Hidden,
     after: Exposed,
     beside_last: Hidden,
-    /// What all stages wait for together.
+    /// Exposed time for which all stages wait together.
     pub last: Exposed,
 }
 
@@ -111,7 +112,7 @@ impl Once {
                 (Moment::FirstForward, false) => once.beside_first.add(call.op, seconds),
                 (Moment::LastBackward, false) => once.beside_last.add(call.op, seconds),
                 (Moment::LastBackward, true) => *once.after.of_op(call.op) += seconds,
-                // What several stages do together, and small calls in a row, come after all stages are done.
+                // Calls across several stages, and sequences of small calls, run after all stages are done.
                 (Moment::AfterBackward, _) if together => *once.last.of_op(call.op) += seconds,
                 (Moment::AfterBackward, _) => *once.after.of_op(call.op) += seconds,
                 (Moment::Optimizer, _) => *once.last.of_op(call.op) += seconds,
@@ -120,19 +121,19 @@ impl Once {
         once
     }
 
-    /// Before the first forward pass, which takes so long.
+    /// Exposed time before the first forward pass, which takes `forward` seconds.
     pub fn before(&self, forward: f64) -> Exposed {
         self.before.plus(self.beside_first.beyond(forward))
     }
 
-    /// After the last backward pass, which takes so long.
+    /// Exposed time after the last backward pass, which takes `backward` seconds.
     pub fn after(&self, backward: f64) -> Exposed {
         self.after.plus(self.beside_last.beyond(backward))
     }
 }
 
-/// All that a micro-batch brings to a chunk, before it is known how much of it is hidden. Loads of layers add up to those of the
-/// chunk that holds them.
+/// All load that a micro-batch adds to a chunk, before the hidden part is known. Loads of layers add up to those of
+/// their chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct Loads {
     compute: ChunkCompute,
@@ -146,7 +147,8 @@ pub(in crate::planner) struct Loads {
 }
 
 impl Loads {
-    /// Of a chunk that computes so long, with calls that come so often in the passes of a micro-batch.
+    /// Passes of a chunk with this computing time and these calls, each with its number in the passes of a
+    /// micro-batch.
     pub fn of<'a>(compute: ChunkCompute, attention: f64, calls: impl Iterator<Item = (&'a Op, Pass, f64)>) -> Loads {
         let mut loads = Loads { compute, attention, ..Loads::default() };
         for (op, pass, seconds) in calls {
@@ -157,7 +159,7 @@ impl Loads {
                 Overlap::WeightGradient => loads.beside[0].add(op, seconds),
                 Overlap::InputGradient => loads.beside[1].add(op, seconds),
                 Overlap::Attention if forward => loads.beside[2].add(op, seconds),
-                // A ring of the recomputed forward has the recomputed attention beside it.
+                // A ring in a recomputed forward pass overlaps with the recomputed attention.
                 Overlap::Attention if pass == Pass::Recompute => loads.beside[3].add(op, seconds),
                 Overlap::Attention => loads.beside[4].add(op, seconds),
                 _ => loads.beside_pass[usize::from(!forward)].add(op, seconds),
@@ -166,7 +168,7 @@ impl Loads {
         loads
     }
 
-    /// So many of these beside the others.
+    /// Adds `count` times these loads.
     pub fn plus(&mut self, other: &Loads, count: f64) {
         let add = |sum: &mut Seconds, more: Seconds| sum.0 += count * more.0;
         add(&mut self.compute.forward, other.compute.forward);
@@ -182,7 +184,7 @@ impl Loads {
         }
     }
 
-    /// What is left of everything once it is hidden as far as it can be.
+    /// The exposed rest of all calls after hiding as much as possible.
     pub fn passes(&self) -> ChunkPasses {
         let compute = self.compute;
         let windows = [
@@ -213,7 +215,7 @@ impl Loads {
     }
 }
 
-/// The pass in which a call comes, and how often in one micro-batch's pass through one chunk of a stage.
+/// The pass of a call, and its number in one micro-batch's pass through one chunk of a stage.
 pub(super) fn count_in_chunk(step: &TrainingStep, (stage, chunk): (u32, u32), when: &When) -> Option<(Pass, f64)> {
     let layers = step.stages.layers_of_chunk(stage, chunk);
     match *when {
@@ -242,7 +244,7 @@ impl Hidden {
         *self.0.of_op(op) += seconds;
     }
 
-    /// What is left when that has ended, shared out as the whole was.
+    /// The part that exceeds the window, divided in the same proportions.
     fn beyond(&self, window: f64) -> Exposed {
         let total = self.0.total();
         if total <= window || total <= 0.0 { Exposed::default() } else { self.0.times((total - window) / total) }

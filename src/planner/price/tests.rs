@@ -1,4 +1,4 @@
-//! Prices against figures worked out by hand, and what must hold for any price.
+//! Prices against figures computed by hand, and properties of any price.
 
 use super::passes::ChunkPasses;
 use super::*;
@@ -29,9 +29,9 @@ fn priced(model: &str, training: &str, layout: &str, ranks: u32, machine: &Machi
 }
 
 /// Rates that know nothing.
-struct Silent;
+struct NoRates;
 
-impl Rates for Silent {
+impl Rates for NoRates {
     fn price(&self, _: &RatedCall) -> crate::cost::Prediction {
         crate::cost::Prediction {
             seconds: None,
@@ -57,18 +57,18 @@ impl Rates for Silent {
 }
 
 #[test]
-fn a_step_with_a_call_that_nobody_can_time_has_no_price() {
+fn a_step_with_an_untimed_call_has_no_price() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
     let text = "[model]\npreset = 'llama-3-8b'\n[training]\nsequence = 2048\nglobal_batch = 8\n[layout]\ntp = 2\n";
     let suite = Suite::parse(&path, text).unwrap();
     let steps = Step::all_of(&suite.layouts[0], 2).unwrap();
     let Step::Training(step) = &steps[0] else { unreachable!() };
-    let unpriced = price(step, &Compute::constant(1e14, 0.5), &Silent, 8).unwrap_err();
+    let unpriced = price(step, &Compute::constant(1e14, 0.5), &NoRates, 8).unwrap_err();
     assert!(unpriced.to_string().ends_with("on tp of 2 ranks: nothing was measured"), "{unpriced}");
 }
 
 #[test]
-fn one_rank_computes_and_waits_for_nobody() {
+fn one_rank_computes_without_waiting() {
     let price = priced("llama-3-8b", "sequence = 2048\nglobal_batch = 8", "tp = 1", 1, &machine(10.0, 1.0)).unwrap();
     assert_eq!((price.exposed.total(), price.bubble_seconds, price.optimizer_seconds), (0.0, 0.0, 0.0));
     // 6 operations per parameter and token, without the embedding (0.525e9), and 6 s h each layer for causal attention
@@ -83,8 +83,9 @@ fn tensor_parallelism_waits_for_what_no_product_hides() {
     let alone = priced("llama-3-8b", text, "tp = 1", 1, &machine(10.0, 1.0)).unwrap();
     let price = priced("llama-3-8b", text, "tp = 4", 4, &machine(10.0, 1.0)).unwrap();
     assert!((price.compute_seconds / (alone.compute_seconds / 4.0) - 1.0).abs() < 0.01);
-    // One all_reduce of 2 x 2048 x 4096 B on 4 ranks: 6 us + 1.5 x 16.8 MB at 10 GB/s. Two forward in each of 32 layers, one
-    // for the embedding, are exposed; two backward stand beside weight gradients of 2 x 2048 x 218e6 / 4 / 1e14 s.
+    // One all_reduce of 2 x 2048 x 4096 B on 4 ranks: 6 us + 1.5 x 16.8 MB at 10 GB/s. Two forward in each of 32
+    // layers, one for the embedding, are exposed; two backward run beside weight gradients of 2 x 2048 x 218e6 / 4 /
+    // 1e14 s.
     let call = 6e-6 + 1.5 * 16_777_216.0 / 10e9;
     let beside = 2.0 * 2048.0 * 218_103_808.0 / 4.0 / 1e14;
     let expected = 65.0 * call + 32.0 * (2.0 * call - beside);
@@ -133,7 +134,7 @@ fn a_pipeline_of_equal_stages_has_the_bubble_of_the_paper() {
     }
 }
 
-/// How far the time of rounds that are carried on is from that of running them all, as a share.
+/// Relative error of extrapolating from some rounds, against simulating them all.
 fn carrying_error(forwards: &[f64], backward: f64, message: f64, rounds: u64, rest: u64, virtual_stages: u32) -> f64 {
     let p = forwards.len() as u64;
     let m = rounds * p + if virtual_stages > 1 { 0 } else { rest % p };
@@ -166,7 +167,7 @@ proptest::proptest! {
         proptest::prop_assert!(error < 0.02, "{}", error);
     }
 
-    /// Stages of which one takes four times as long as another, as no sharing of layers makes them.
+    /// Stages of which one takes four times as long as another, which no distribution of layers gives.
     #[test]
     fn very_uneven_stages_are_carried_on_nearly_as_well(
         forwards in proptest::collection::vec(0.5f64..2.0, 2..6), backward in 1.0f64..3.0, message in 0.0f64..1.0,

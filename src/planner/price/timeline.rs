@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Rounds of p micro-batches that are run, and the fewest micro-batches that they come to; every further round adds the
-/// mean of what those of the second half added.
+/// Rounds of p micro-batches that are simulated, and the fewest micro-batches in them; every further round adds the
+/// mean increment of the second half.
 const ROUNDS: u64 = 4;
 /// See [`ROUNDS`].
 const FEWEST_MICRO_BATCHES: u64 = 64;
@@ -41,12 +41,12 @@ impl Schedules {
     }
 }
 
-/// A pipeline whose passes are known.
+/// A pipeline with the times of its passes.
 pub(super) struct Pipeline<'a> {
     pub kind: ScheduleKind,
     pub virtual_stages: u32,
     pub micro_batches: u64,
-    /// What each stage does, by stage.
+    /// The passes of each stage.
     pub stages: Vec<&'a Passes>,
     /// A message of activations to the next stage, and of gradients to the one before.
     pub message_forward: f64,

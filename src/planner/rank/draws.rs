@@ -1,8 +1,8 @@
-//! What might have come out instead: every predicted time drawn again from its interval, with a seed.
+//! Alternative outcomes: every predicted time drawn again from its interval, with a seed.
 //!
-//! The interval of a prediction covers 95 of 100. A draw is log-normal with that spread, the two sides apart where they differ.
-//! Calls of one kind on one axis in one place are read from the same curve: they are drawn together, all too slow or all too
-//! fast. Others are drawn apart.
+//! The interval of a prediction covers 95 of 100. A draw is log-normal with that spread, with separate spreads for the
+//! two sides if they differ. Calls of one kind on one axis in one place are read from the same curve, so they are
+//! drawn together, all too slow or all too fast. Others are drawn independently.
 
 use super::{Priced, RankOptions};
 use crate::collective::Collective;
@@ -11,7 +11,7 @@ use crate::random::normal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Standard deviations on each side that hold 95 of 100.
+/// Standard deviations on each side that cover 95 of 100.
 const SIGMAS_OF_95: f64 = 1.959_964;
 
 /// Draws by what is drawn together.
@@ -51,7 +51,7 @@ impl Draws {
             Some(index) => index,
             None => {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(self.options.seed);
-                // Far apart on the generator's cycle, in the order in which they are first requested.
+                // Far apart on the generator's cycle, in the order of first use.
                 (0..self.known.len()).for_each(|_| random.jump());
                 let drawn = (0..self.options.resamples.max(1))
                     .map(|_| normal([random.next_u64(), random.next_u64()]))
@@ -64,7 +64,7 @@ impl Draws {
     }
 }
 
-/// The share of resamples in which something holds.
-pub(super) fn share(resamples: usize, holds: impl Fn(usize) -> bool) -> f64 {
-    (0..resamples).filter(|index| holds(*index)).count() as f64 / resamples.max(1) as f64
+/// The share of resamples for which the predicate is true.
+pub(super) fn share(resamples: usize, predicate: impl Fn(usize) -> bool) -> f64 {
+    (0..resamples).filter(|index| predicate(*index)).count() as f64 / resamples.max(1) as f64
 }

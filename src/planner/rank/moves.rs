@@ -1,7 +1,7 @@
-//! What moving each axis inside or outside the node would change: every other order of the axes, priced.
+//! The effect of moving each axis inside or outside the node: every other order of the axes, priced.
 //!
-//! Bytes stay what they are; only the places of the groups change, and with them the times. Of the orders that put an axis where
-//! it does not lie now, the one whose calls take the least time together is told.
+//! Bytes are unchanged; only the placement of the groups changes, and with it the times. Of the orders that move an
+//! axis, the one whose calls take the least time together is reported.
 
 use super::draws::{Draws, share};
 use super::{Priced, is_inside, priced};
@@ -13,44 +13,44 @@ use crate::stats::{Interval, Span, percentile, sorted};
 use crate::workload::Op;
 use crate::workload::step::Step;
 
-/// What other orders would change.
+/// The effect of other orders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moves {
-    /// The order as it is, such as `tp-cp-ep-dp-pp`.
+    /// The present order, such as `tp-cp-ep-dp-pp`.
     pub order: String,
     /// Seconds of all calls of all axes, one after another, and of those that nothing hides.
     pub now: [Span; 2],
     /// Orders that place some groups differently, this one included.
     pub placements: u32,
-    /// Of them, how many could not be priced, because a call has no time there.
+    /// Number of them without a price, because a call has no time there.
     pub unpriced: u32,
     /// One for each axis with more than one rank.
     pub moves: Vec<Move>,
-    /// Why there are none, where no order is to be compared.
+    /// Why there are none, if no order can be compared.
     pub reason: Option<String>,
 }
 
-/// The best order that puts an axis where it does not lie now.
+/// The best order that moves an axis inside or outside the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// The axis.
     pub axis: Axis,
-    /// Whether its groups lie inside a node now.
+    /// Whether its groups are inside a node now.
     pub inside_now: bool,
-    /// That order; nothing where none puts it there, or none that does has a price.
+    /// That order; none if no order moves it, or none that does has a price.
     pub order: Option<String>,
-    /// What it changes of the time of all calls.
+    /// Change of the time of all calls.
     pub time: Option<Change>,
-    /// What it changes of the time of those that nothing hides.
+    /// Change of the time of exposed calls.
     pub exposed: Option<Change>,
 }
 
 /// A difference in seconds of a step; below zero where the move is faster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// The difference, with where 95 of 100 resamples of it lie.
+    /// The difference, with the interval that contains 95 of 100 resamples of it.
     pub seconds: Span,
-    /// Share of resamples in which the move is faster; nothing where no interval is known.
+    /// Share of resamples in which the move is faster; none if no interval is known.
     pub probability_faster: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ impl Moves {
             placements.push(Placement { order: layout.order_name(), layout, priced });
             seen.push(places);
         }
-        // The present order comes first.
+        // The present order is the first.
         let now = &placements[0];
         let total = |placement: &Placement, exposed: bool| total(&placement.priced, exposed);
         let unpriced = placements.iter().filter(|placement| total(placement, false).is_none()).count() as u32;
@@ -115,7 +115,7 @@ impl Moves {
     }
 }
 
-/// The layout as it is, then all others that differ in the order of the axes that have a degree.
+/// The present layout, then all others that differ in the order of the axes with a degree.
 fn layouts(layout: &Layout) -> Vec<Layout> {
     let mut all = vec![layout.clone()];
     if layout.is_placed_by_hand() {
@@ -146,7 +146,7 @@ fn chosen<'p, 'o>(priced: &'p [Priced<'o>], exposed: bool) -> impl Iterator<Item
     priced.iter().filter(move |op| !exposed || op.op.overlap.is_exposed())
 }
 
-/// Seconds of all calls; nothing where one has no time.
+/// Seconds of all calls; none if one has no time.
 fn total(priced: &[Priced], exposed: bool) -> Option<Span> {
     chosen(priced, exposed).map(|op| op.cost.time()).try_fold(Span::exact(0.0), |sum, time| Some(sum.plus(time?)))
 }
@@ -158,7 +158,7 @@ fn known(priced: &[Priced], exposed: bool) -> Span {
 
 fn change(now: &Placement, then: &Placement, exposed: bool, draws: &mut Draws) -> Option<Change> {
     let middle = total(&then.priced, exposed)?.middle - total(&now.priced, exposed)?.middle;
-    // What lies in the same place is drawn the same for both, and cancels out.
+    // Calls in the same place have the same draw in both orders and cancel out.
     let drawn = draws.sums(chosen(&now.priced, exposed)).zip(draws.sums(chosen(&then.priced, exposed)));
     let Some((before, after)) = drawn else {
         return Some(Change { seconds: Span { middle, interval: None }, probability_faster: None });

@@ -11,17 +11,17 @@ pub const TIE: f64 = 0.95;
 /// The parallelisms by one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// By what.
+    /// The measure.
     pub measure: Measure,
     /// The largest first.
     pub places: Vec<OrderPlace>,
-    /// Share of resamples in which they come out in exactly this order; nothing where no interval is known.
+    /// Share of resamples with exactly this order; none if no interval is known.
     pub probability: Option<f64>,
-    /// What becomes of TP > DP > PP among those that are there.
+    /// Status of TP > DP > PP among the parallelisms in use.
     pub rule: Rule,
-    /// Share of resamples in which the rule holds.
+    /// Share of resamples in which the rule is true.
     pub rule_probability: Option<f64>,
-    /// What has no time, and why; what is in `places` is then incomplete.
+    /// Ops without a time, and why; `places` is then incomplete.
     pub incomplete: Vec<String>,
 }
 
@@ -32,18 +32,18 @@ pub struct OrderPlace {
     pub family: Family,
     /// Bytes or seconds of a step.
     pub value: Span,
-    /// Share of resamples in which it is larger than the next; nothing for the last, and where no interval is known.
+    /// Share of resamples in which it is larger than the next; none for the last, and if no interval is known.
     pub probability_above_next: Option<f64>,
 }
 
-/// What becomes of the rule TP > DP > PP.
+/// Status of the rule TP > DP > PP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// It holds among the parallelisms that are there.
+    /// The rule is true among the parallelisms in use.
     Holds,
     /// It does not.
     DoesNotHold,
-    /// The times are known too badly to tell.
+    /// The intervals are too wide to decide.
     Tie,
     /// Some calls have no time.
     NotKnown,
@@ -103,7 +103,7 @@ impl Order {
         Order { measure, places: places.collect(), probability, rule, rule_probability, incomplete }
     }
 
-    /// `TP > DP = PP`, where `=` is a tie and `?` an order of which it is not known how sure it is.
+    /// `TP > DP = PP`, with `=` for a tie and `?` for an order of unknown probability.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (index, place) in self.places.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What a ranking promises: ties that are told, orders whose probability was known beforehand, flips at the published threshold,
-//! and moves whose price was worked out by hand.
+//! Properties of a ranking: ties are reported, orders have the probability known beforehand, orders flip at the
+//! published threshold, and moves have the price computed by hand.
 
 use super::*;
 use crate::collective::Collective;
@@ -14,15 +14,15 @@ use std::path::Path;
 
 const OPTIONS: RankOptions = RankOptions { resamples: 20_000, seed: 7 };
 
-/// Answers as told: seconds inside a node and outside, and how far the interval goes on both sides as a factor.
-struct Told {
+/// Rates for tests: seconds inside a node and outside, and the half width of the interval as a factor.
+struct FixedRates {
     inside: f64,
     outside: f64,
     factor: Option<f64>,
     refuses: Option<Collective>,
 }
 
-impl Rates for Told {
+impl Rates for FixedRates {
     fn price(&self, call: &RatedCall) -> Prediction {
         if self.refuses == Some(call.collective) {
             return Prediction::refused(format!("{} was not measured", call.collective));
@@ -68,8 +68,8 @@ fn order(measure: Measure, ops: &[(Op, f64)], factor: Option<f64>) -> Order {
     let priced: Vec<Priced> = ops
         .iter()
         .map(|(op, seconds)| {
-            let told = Told { inside: *seconds, outside: *seconds, factor, refuses: None };
-            let cost = OpCost::of(op, 2, &Locality::UNKNOWN, 1, &told).unwrap();
+            let rates = FixedRates { inside: *seconds, outside: *seconds, factor, refuses: None };
+            let cost = OpCost::of(op, 2, &Locality::UNKNOWN, 1, &rates).unwrap();
             Priced { op, cost, locality: Locality::UNKNOWN }
         })
         .collect();
@@ -95,9 +95,9 @@ fn crossing_of(ranked: &Ranked, families: (Family, Family), measure: Measure) ->
 const SIXTEEN: (&str, &str) = ("sequence = 2048\nglobal_batch = 64", "tp = 2\npp = 4\ndp = 2");
 
 #[test]
-fn what_has_no_time_leaves_the_rule_open_and_is_named() {
-    let told = Told { inside: 1e-3, outside: 1e-3, factor: Some(1.1), refuses: Some(Collective::SendRecvChain) };
-    let ranked = ranked(&table("gpt-7.5b", SIXTEEN.0, SIXTEEN.1), 16, 8, &told);
+fn calls_without_a_time_leave_the_rule_undecided_and_are_named() {
+    let rates = FixedRates { inside: 1e-3, outside: 1e-3, factor: Some(1.1), refuses: Some(Collective::SendRecvChain) };
+    let ranked = ranked(&table("gpt-7.5b", SIXTEEN.0, SIXTEEN.1), 16, 8, &rates);
     let by = |measure: Measure| ranked.orders.iter().find(|order| order.measure == measure).unwrap();
     assert_eq!((by(Measure::Time).rule, by(Measure::Time).probability), (Rule::NotKnown, None));
     assert_eq!(by(Measure::Time).incomplete, ["PP: 4 of 5 ops without a time: send_recv_chain was not measured"]);
@@ -107,7 +107,7 @@ fn what_has_no_time_leaves_the_rule_open_and_is_named() {
 }
 
 #[test]
-fn without_intervals_nobody_says_how_sure_an_order_is() {
+fn without_intervals_an_order_has_no_probability() {
     let order =
         order(Measure::Time, &[(op(Axis::Tp, Overlap::Exposed), 2.0), (op(Axis::Dp, Overlap::Exposed), 1.0)], None);
     assert_eq!((order.text().as_str(), order.probability, order.rule), ("TP ? DP", None, Rule::Holds));
@@ -133,7 +133,7 @@ fn how_sure_an_order_is_agrees_with_the_normal_distribution() {
 }
 
 #[test]
-fn equal_bytes_are_a_tie_and_one_axis_is_nothing_to_compare() {
+fn equal_bytes_are_a_tie_and_a_single_axis_is_not_compared() {
     let both = [(op(Axis::Tp, Overlap::Exposed), 1.0), (op(Axis::Dp, Overlap::Exposed), 1.0)];
     let tied = order(Measure::WireBytes, &both, None);
     assert_eq!((tied.text().as_str(), tied.rule), ("TP = DP", Rule::Tie));
@@ -148,9 +148,10 @@ fn what_is_hidden_counts_in_time_and_not_in_exposed_time() {
 }
 
 #[test]
-fn tensor_and_data_turn_round_where_the_closed_form_says() {
-    // Per rank and step: TP sends 16 (t-1)/t T h L/p, DP G (d-1)/d P_l L/(p t) bytes with G = 8 for fp32 gradients and 12 h^2 + 13 h
-    // parameters in a layer; equal at T* = G P_l (d-1)/d / (16 h (t-1)). The embedding, which both have besides, is 2 % here.
+fn tensor_and_data_cross_over_where_the_closed_form_says() {
+    // Per rank and step: TP sends 16 (t-1)/t T h L/p, DP G (d-1)/d P_l L/(p t) bytes with G = 8 for fp32 gradients and
+    // 12 h^2 + 13 h parameters in a layer; equal at T* = G P_l (d-1)/d / (16 h (t-1)). The embedding, which both have
+    // in addition, is 2 % here.
     let (h, t, d) = (12288.0, 8.0, 16.0);
     let expected = 8.0 * (12.0 * h + 13.0) * (d - 1.0) / d / (16.0 * (t - 1.0));
     let table = table(
@@ -177,10 +178,10 @@ fn tensor_and_data_turn_round_where_the_closed_form_says() {
 }
 
 #[test]
-fn moving_an_axis_changes_what_was_worked_out_by_hand() {
+fn moving_an_axis_changes_times_as_computed_by_hand() {
     let table = table("gpt-7.5b", SIXTEEN.0, SIXTEEN.1);
-    let told = Told { inside: 1e-3, outside: 4e-3, factor: Some(1.01), refuses: None };
-    let ranked = ranked(&table, 16, 8, &told);
+    let rates = FixedRates { inside: 1e-3, outside: 4e-3, factor: Some(1.01), refuses: None };
+    let ranked = ranked(&table, 16, 8, &rates);
     let calls = |axis: Axis| {
         let of_axis = ranked.axes.iter().find(|ranked| ranked.cost.axis == axis).unwrap();
         let seconds = if of_axis.cost.locality.nodes_spanned == 1 { 1e-3 } else { 4e-3 };
@@ -189,7 +190,7 @@ fn moving_an_axis_changes_what_was_worked_out_by_hand() {
     let moves = &ranked.moves;
     assert_eq!((moves.order.as_str(), moves.unpriced), ("tp-cp-ep-dp-pp", 0));
     let of = |axis| moves.moves.iter().find(|moved| moved.axis == axis).unwrap();
-    // tp and dp lie inside now, pp and mp span both nodes. With dp outermost pp and mp come inside and dp goes out.
+    // tp and dp are inside now, pp and mp span both nodes. With dp outermost pp and mp move inside and dp outside.
     let outside = of(Axis::Dp);
     let expected = 3e-3 * (calls(Axis::Dp) - calls(Axis::Pp) - calls(Axis::Mp) + embedding(&ranked));
     let change = outside.time.unwrap();
@@ -200,7 +201,7 @@ fn moving_an_axis_changes_what_was_worked_out_by_hand() {
     assert_eq!(change.probability_faster, Some(if expected < 0.0 { 1.0 } else { 0.0 }));
 }
 
-/// The ends of the pipeline lie on both nodes now and on one then.
+/// The ends of the pipeline are on both nodes now and on one then.
 fn embedding(ranked: &Ranked) -> f64 {
     let of_axis = ranked.axes.iter().find(|ranked| ranked.cost.axis == Axis::Embedding);
     of_axis.map_or(0.0, |ends| -ends.cost.time.middle / 4e-3)

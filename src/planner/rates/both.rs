@@ -12,7 +12,7 @@ pub struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    /// Of a fit and a machine file, where a user names both.
+    /// Rates of a fit and a machine file, if a user names both.
     pub fn new(fitted: Fitted<'a>, published: Published<'a>) -> Both<'a> {
         Both { fitted, published }
     }

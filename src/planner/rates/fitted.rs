@@ -1,6 +1,7 @@
-//! Times from a fit, for any place: as measured where it was measured, else carried over from what is nearest, and marked.
+//! Times from a fit, for any place: as measured if it was measured, else extrapolated from the nearest place, and
+//! marked.
 
-use super::nearest::{Candidate, Kind, Sharing, alike, is_message, nearest_groups, stand_in, usual_only};
+use super::nearest::{Candidate, Kind, Sharing, is_message, nearest_groups, similar_type, stand_in, usual_only};
 use super::{Hidden, RatedCall, Rates};
 use crate::collective::Collective;
 use crate::cost::transfer::{self, Scaling};
@@ -27,23 +28,23 @@ pub struct Fitted<'a> {
 struct Chosen<'c> {
     kind: Kind,
     candidates: &'c [Candidate],
-    way: Way,
-    /// Whether all of it is what was requested.
+    source: Source,
+    /// Whether the answer needs no extrapolation.
     exact: bool,
 }
 
-/// How an answer is read from the curves.
+/// How an answer is derived from the curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    /// From one family, for so many ranks.
+enum Source {
+    /// From one family, for this many ranks.
     One { index: usize, ranks: u32 },
     /// From two numbers of hosts with equally many ranks on each.
     Between { indices: [usize; 2], ranks: [u32; 2] },
 }
 
 impl<'a> Fitted<'a> {
-    /// Of a fit; `name` is its file. `unknown` says where the groups lay whose records did not say it, as far as a user
-    /// vouches for it; without it such curves answer nothing.
+    /// Rates of a fit; `name` is its file. `unknown` is the placement that the user states for groups whose records do
+    /// not contain it; without it such curves give no answer.
     pub fn new(fit: &'a Fit, name: &str, unknown: Option<PlaceQuery>) -> Fitted<'a> {
         let mut candidates: HashMap<(Kind, Cadence), Vec<Candidate>> = HashMap::new();
         let mut elements: HashMap<Collective, Vec<ElementType>> = HashMap::new();
@@ -61,19 +62,19 @@ impl<'a> Fitted<'a> {
         Fitted { fit, name: name.to_owned(), predictor, candidates, elements, unknown, hidden }
     }
 
-    /// What a call would be read from; `None` where there is nothing near enough.
+    /// The curves for a call; `None` if none is near enough.
     fn chosen(&self, call: &RatedCall) -> Option<Chosen<'_>> {
         let place = Place::of(&call.locality);
         for collective in [Some(call.collective), stand_in(call.collective)].into_iter().flatten() {
             let Some(measured) = self.elements.get(&collective) else { continue };
             let own = collective.reduces().then_some(call.element_type);
-            let other = own.and_then(|element| alike(element, measured)).filter(|other| Some(*other) != own);
+            let other = own.and_then(|element| similar_type(element, measured)).filter(|other| Some(*other) != own);
             for element_type in [Some(own), other.map(Some)].into_iter().flatten() {
                 let kind = Kind { collective, element_type };
                 let Some(candidates) = self.of_kind(kind, call.cadence) else { continue };
-                if let Some((way, same_place)) = self.way(candidates, call, place) {
+                if let Some((source, same_place)) = self.source(candidates, call, place) {
                     let exact = same_place && collective == call.collective && element_type == own;
-                    return Some(Chosen { kind, candidates, way, exact });
+                    return Some(Chosen { kind, candidates, source, exact });
                 }
             }
         }
@@ -88,34 +89,35 @@ impl<'a> Fitted<'a> {
         }
     }
 
-    /// How to come from the candidates to the place, and whether it is the same.
-    fn way(&self, candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<(Way, bool)> {
-        let vouched = |other: &Place| {
-            other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|asked| place.matches_query(asked))
+    /// The candidates from which the place is derived, and whether it is the same place.
+    fn source(&self, candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<(Source, bool)> {
+        let user_stated = |other: &Place| {
+            other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|stated| place.matches_query(stated))
         };
-        let one = |index: usize| Way::One { index, ranks: ranks_for(&candidates[index], call) };
+        let one = |index: usize| Source::One { index, ranks: ranks_for(&candidates[index], call) };
         let answers = |index: &usize| self.answers(&candidates[*index], ranks_for(&candidates[*index], call));
         let same = |index: &usize| {
             let other = candidates[*index].place;
-            (other == place && place.nodes_spanned > 0) || vouched(&other)
+            (other == place && place.nodes_spanned > 0) || user_stated(&other)
         };
         if let Some(index) = (0..candidates.len()).filter(same).find(answers) {
             return Some((one(index), true));
         }
         let is_message = is_message(call.collective);
-        let alike = |other: &Candidate| match other.place.nodes_spanned {
+        let comparable = |other: &Candidate| match other.place.nodes_spanned {
             0 => false,
             nodes if is_message => (nodes > 1) == (place.nodes_spanned > 1),
             nodes => nodes == place.nodes_spanned,
         };
-        let on_as_many = (0..candidates.len()).filter(|index| place.nodes_spanned > 0 && alike(&candidates[*index]));
+        let on_as_many =
+            (0..candidates.len()).filter(|index| place.nodes_spanned > 0 && comparable(&candidates[*index]));
         if let Some(index) = nearest_groups(on_as_many.filter(answers), candidates, place) {
             return Some((one(index), false));
         }
-        between(candidates, call, place).map(|way| (way, false))
+        between(candidates, call, place).map(|source| (source, false))
     }
 
-    /// Whether a family has the group size, or two to go by.
+    /// Whether a family has the group size, or two others to extrapolate from.
     fn answers(&self, candidate: &Candidate, ranks: u32) -> bool {
         candidate.ranks.contains(&ranks) || transfer::neighbours(&candidate.ranks, ranks).is_some()
     }
@@ -126,33 +128,34 @@ impl<'a> Fitted<'a> {
             let answer = self.predictor.predict_by(candidate.family, ranks, bytes);
             shared(answer, self.sharing(candidate, ranks, bytes, call))
         };
-        match chosen.way {
-            Way::One { index, ranks } => one(index, ranks, call.bytes_total),
-            Way::Between { indices, ranks } => {
+        match chosen.source {
+            Source::One { index, ranks } => one(index, ranks, call.bytes_total),
+            Source::Between { indices, ranks } => {
                 let at = |which: usize, bytes: f64| one(indices[which], ranks[which], whole(bytes));
                 carried(ranks, call.ranks, call.bytes_total.0 as f64, at)
             }
         }
     }
 
-    /// How much longer calls take with as many groups on a host as the call has: as the fit tells it, else as it can be at most.
+    /// The slowdown by as many groups on a host as the call has: as fitted, else the maximum possible.
     fn sharing(&self, candidate: &Candidate, ranks: u32, bytes: Bytes, call: &RatedCall) -> Sharing {
-        let (measured, asked) = (candidate.place.concurrent_groups_per_node, call.locality.concurrent_groups_per_node);
-        if candidate.place.nodes_spanned == 0 || measured == asked {
+        let (measured, requested) =
+            (candidate.place.concurrent_groups_per_node, call.locality.concurrent_groups_per_node);
+        if candidate.place.nodes_spanned == 0 || measured == requested {
             return Sharing::SAME;
         }
-        match self.predictor.slower(candidate.family, ranks, bytes, asked) {
+        match self.predictor.slower(candidate.family, ranks, bytes, requested) {
             Some(slower) => Sharing { low: slower.low, middle: slower.middle, high: slower.high },
-            None => Sharing::unknown(measured, asked),
+            None => Sharing::unknown(measured, requested),
         }
     }
 
-    fn why_not(&self, call: &RatedCall) -> String {
+    fn refusal(&self, call: &RatedCall) -> String {
         let place = Place::of(&call.locality);
         let of_call = |family: &&crate::cost::FamilyFit| {
             [Some(call.collective), stand_in(call.collective)].contains(&Some(family.key.collective))
         };
-        let there: Vec<String> = self.fit.families.iter().filter(of_call).map(told).collect();
+        let there: Vec<String> = self.fit.families.iter().filter(of_call).map(describe).collect();
         if there.is_empty() {
             return format!("{} was not measured", call.collective);
         }
@@ -175,9 +178,9 @@ impl<'a> Fitted<'a> {
 impl Chosen<'_> {
     /// Why it is not one curve that answers: several of the same place that differ in a label, such as an algorithm.
     fn ambiguous(&self) -> Option<String> {
-        let indices = match self.way {
-            Way::One { index, .. } => [index, index],
-            Way::Between { indices, .. } => indices,
+        let indices = match self.source {
+            Source::One { index, .. } => [index, index],
+            Source::Between { indices, .. } => indices,
         };
         let same = |index: usize| {
             let place = self.candidates[index].place;
@@ -194,12 +197,12 @@ impl Chosen<'_> {
     }
 }
 
-fn told(family: &crate::cost::FamilyFit) -> String {
+fn describe(family: &crate::cost::FamilyFit) -> String {
     let ranks: Vec<String> = family.curves.iter().map(|curve| curve.ranks.to_string()).collect();
     format!("{} of {} ranks at {}", family.key.collective, ranks.join(", "), family.key.place)
 }
 
-/// The group size to ask a family for: that of the call, or of messages the nearest that was measured.
+/// The group size to query a family for: that of the call, or for messages the nearest that was measured.
 fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
     if !is_message(call.collective) {
         return call.ranks;
@@ -207,8 +210,8 @@ fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
     candidate.ranks.iter().copied().min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
 }
 
-/// Two numbers of hosts with as many ranks on each as the call has, neighbours of its own.
-fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<Way> {
+/// Two numbers of hosts with as many ranks on each as the call has, next to its own.
+fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<Source> {
     let nodes = place.nodes_spanned;
     if nodes < 2 || !call.ranks.is_multiple_of(nodes) {
         return None;
@@ -234,11 +237,11 @@ fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<W
     below.sort_unstable();
     let sizes: Vec<u32> = below.iter().map(|(ranks, _)| *ranks).collect();
     let (a, b) = transfer::neighbours(&sizes, call.ranks)?;
-    Some(Way::Between { indices: [below[a].1, below[b].1], ranks: [sizes[a], sizes[b]] })
+    Some(Source::Between { indices: [below[a].1, below[b].1], ranks: [sizes[a], sizes[b]] })
 }
 
-/// The answer for `ranks` from those for two other group sizes, by the steps of a ring. Where the levels of a tree would say
-/// otherwise, the difference widens the interval.
+/// The answer for `ranks` from those for two other group sizes, by the steps of a ring. If the levels of a tree give
+/// another result, the difference widens the interval.
 fn carried(measured: [u32; 2], ranks: u32, bytes: f64, at: impl Fn(usize, f64) -> Prediction) -> Prediction {
     let by = |scaling: Scaling, end: fn(&Prediction) -> Option<Seconds>| {
         let nothing = std::cell::Cell::new(false);
@@ -288,7 +291,7 @@ fn shared(answer: Prediction, sharing: Sharing) -> Prediction {
 
 impl Rates for Fitted<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
-        let Some(chosen) = self.chosen(call) else { return Prediction::refused(self.why_not(call)) };
+        let Some(chosen) = self.chosen(call) else { return Prediction::refused(self.refusal(call)) };
         if let Some(reason) = chosen.ambiguous() {
             return Prediction::refused(reason);
         }
@@ -307,10 +310,10 @@ impl Rates for Fitted<'_> {
     }
 
     fn ground(&self, call: &RatedCall) -> String {
-        let Some(chosen) = self.chosen(call) else { return self.why_not(call) };
+        let Some(chosen) = self.chosen(call) else { return self.refusal(call) };
         let element = chosen.kind.element_type.map_or_else(String::new, |element| format!(" of {element}"));
         let place = |index: usize| chosen.candidates[index].place;
-        let told_sharing = |index: usize, ranks: u32| {
+        let describe_sharing = |index: usize, ranks: u32| {
             let sharing = self.sharing(&chosen.candidates[index], ranks, call.bytes_total, call);
             match sharing == Sharing::SAME {
                 true => String::new(),
@@ -323,15 +326,17 @@ impl Rates for Fitted<'_> {
                 ),
             }
         };
-        let measured = match chosen.way {
-            Way::One { index, ranks } => format!("on {ranks} ranks at {}{}", place(index), told_sharing(index, ranks)),
-            Way::Between { indices: [a, b], ranks } => format!(
+        let measured = match chosen.source {
+            Source::One { index, ranks } => {
+                format!("on {ranks} ranks at {}{}", place(index), describe_sharing(index, ranks))
+            }
+            Source::Between { indices: [a, b], ranks } => format!(
                 "on {} ranks at {} and {} at {}{}",
                 ranks[0],
                 place(a),
                 ranks[1],
                 place(b),
-                told_sharing(a, ranks[0])
+                describe_sharing(a, ranks[0])
             ),
         };
         format!("{}{element} {measured}", chosen.kind.collective)

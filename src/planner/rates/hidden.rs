@@ -1,14 +1,14 @@
-//! How much slower calls are while something hides them: beside computing as replays showed it, and beside calls of other axes as
-//! calls that were measured both ways did.
+//! Slowdown of overlapped calls: beside computing as measured by replays, and beside calls of other axes as measured
+//! by interference runs.
 //!
-//! A replay has the calls of the other axes in it already, so of the two the larger counts, not their product. That computing
-//! and calls that nothing hides become slower too was not measured, and is not counted.
+//! A replay already includes the calls of the other axes, so the larger of the two slowdowns counts, not their
+//! product. The slowdown of computing and of exposed calls was not measured and is not counted.
 
 use crate::collective::Collective;
 use crate::cost::{Coefficient, Fit};
 use crate::layout::Axis;
 
-/// What a fit knows of calls that something hides.
+/// The slowdowns of overlapped calls in a fit.
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
     beside_computing: Vec<(Axis, Coefficient)>,
@@ -16,10 +16,11 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// Of a fit.
+    /// The slowdowns in a fit.
     pub fn of(fit: &Fit) -> Hidden {
         let replayed = fit.overlap.iter().filter_map(|overlap| Some((overlap.axis, overlap.slowdown?)));
-        // Which of several calls of the other axis is under way is not known to whoever asks: the one that disturbs most counts.
+        // It is unknown which of several calls of the other axis runs at the same time, so the one that disturbs most
+        // counts.
         let measured = fit.interference.iter().map(|pair| {
             let calls = pair.calls;
             (calls.axis, calls.collective, calls.beside_axis, pair.slowdown)
@@ -27,14 +28,14 @@ impl Hidden {
         Hidden { beside_computing: replayed.collect(), beside_calls: measured.collect() }
     }
 
-    /// Of one call beside the calls of an axis, for tests of prices.
+    /// The slowdown of one call beside the calls of an axis, for tests of prices.
     #[cfg(test)]
     pub(in crate::planner) fn beside(axis: Axis, collective: Collective, beside: Axis, slower: f64) -> Hidden {
         let slower = Coefficient { value: slower, low: None, high: None, measurements: 1 };
         Hidden { beside_computing: vec![(axis, slower)], beside_calls: vec![(axis, collective, beside, slower)] }
     }
 
-    /// Time of a call while something hides it, over its time alone: 1 or more, and nothing known counts as 1. `has_calls` says
+    /// Time of an overlapped call relative to its time alone: at least 1, and 1 if unknown. `has_calls` returns
     /// whether an axis has calls at all.
     pub fn slower(&self, axis: Axis, collective: Collective, has_calls: &dyn Fn(Axis) -> bool) -> f64 {
         let computing = self.beside_computing.iter().filter(|(of, _)| *of == axis).map(|(_, slower)| slower.value);
@@ -44,8 +45,8 @@ impl Hidden {
         computing.chain(calls).filter(|slower| slower.is_finite()).fold(1.0, f64::max)
     }
 
-    /// What is known, in a sentence; nothing where nothing is.
-    pub fn told(&self) -> Option<String> {
+    /// The known slowdowns, in a sentence; none if there are none.
+    pub fn describe(&self) -> Option<String> {
         let of = |slower: &Coefficient| match slower.low.zip(slower.high) {
             Some((low, high)) => format!("{:.2} times ({low:.2} to {high:.2})", slower.value),
             None => format!("{:.2} times", slower.value),
@@ -75,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_known_the_larger_counts_and_nobody_becomes_faster() {
+    fn the_larger_known_slowdown_counts_and_none_is_below_one() {
         assert_eq!(Hidden::default().slower(Axis::Dp, Collective::AllReduce, &|_| true), 1.0);
-        assert_eq!(Hidden::default().told(), None);
+        assert_eq!(Hidden::default().describe(), None);
         let hidden = Hidden {
             beside_computing: vec![(Axis::Dp, coefficient(1.2)), (Axis::Cp, coefficient(0.8))],
             beside_calls: vec![(Axis::Dp, Collective::AllReduce, Axis::Tp, coefficient(1.5))],
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(slower(Axis::Dp, Collective::AllGather, true), 1.2);
         assert_eq!(slower(Axis::Cp, Collective::SendRecv, true), 1.0);
         assert_eq!(slower(Axis::Tp, Collective::AllReduce, true), 1.0);
-        let told = hidden.told().unwrap();
-        assert!(told.contains("dp 1.20 times, cp 0.80 times, all_reduce of dp beside tp 1.50 times"), "{told}");
+        let text = hidden.describe().unwrap();
+        assert!(text.contains("dp 1.20 times, cp 0.80 times, all_reduce of dp beside tp 1.50 times"), "{text}");
     }
 }

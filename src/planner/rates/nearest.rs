@@ -1,19 +1,20 @@
-//! Which measured curve stands in for a call: the same call in the same place, or what is nearest to it, and what the
-//! difference may cost.
+//! Which measured curve is used for a call: the same call in the same place, or the nearest to it, and the possible
+//! error of the difference.
 //!
-//! * Another number of concurrent groups: the fitted contention. Where the records did not tell it, they share the links: going from g to g' groups, a fair share makes a call at most
-//!   g'/g times as long, and at best leaves it as it is; in the middle is the square root.
-//! * Other hosts: the line in the steps of the algorithm that carries a curve over to other group sizes
+//! * Another number of concurrent groups: the fitted contention. If there is none, the groups share the links: going
+//!   from g to g' groups, a fair share makes a call at most g'/g times as long, and at best leaves it unchanged; the
+//!   estimate is the square root.
+//! * Other hosts: the line in the steps of the algorithm that extrapolates a curve to other group sizes
 //!   ([`crate::cost::transfer`]), through two numbers of hosts with equally many ranks on each.
-//! * A message to a neighbour takes as long however many neighbours there are: only whether it leaves the host counts.
+//! * A message to a neighbour takes equally long for any number of neighbours: only whether it leaves the host counts.
 //!
-//! Everything but the same call in the same place is extrapolated, and said to be.
+//! Everything but the same call in the same place is marked as extrapolated.
 
 use crate::collective::Collective;
 use crate::cost::{Labels, Place};
 use crate::element::ElementType;
 
-/// What a curve was measured of, whatever the place.
+/// The kind of call of a curve, without its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub collective: Collective,
@@ -29,11 +30,11 @@ pub(super) struct Candidate {
     pub place: Place,
     /// Group sizes that were measured, ascending.
     pub ranks: Vec<u32>,
-    /// What tells it from other families of the same kind and place.
+    /// Labels that distinguish it from other families of the same kind and place.
     pub labels: Labels,
 }
 
-/// What a call means that does not say which, as nccl-tests has them.
+/// Defaults of labels that a call does not state, as in nccl-tests.
 const USUAL: [(&str, &str); 2] = [("placement", "out-of-place"), ("reduce_op", "sum")];
 
 /// Leaves out families that differ from another one of the same place only in being unusual: in place, or no sum.
@@ -46,7 +47,7 @@ pub(super) fn usual_only(candidates: &mut Vec<Candidate>) {
     }
 }
 
-/// How much longer a call may take than the one that was measured.
+/// Slowdown of a call relative to the measured one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sharing {
     pub low: f64,
@@ -55,17 +56,18 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// As many groups as were measured.
+    /// As many groups as measured.
     pub const SAME: Sharing = Sharing { low: 1.0, middle: 1.0, high: 1.0 };
 
-    /// From `measured` concurrent groups on a host to `asked`, where no contention was fitted.
-    pub fn unknown(measured: u32, asked: u32) -> Sharing {
-        let ratio = f64::from(asked.max(1)) / f64::from(measured.max(1));
+    /// From `measured` concurrent groups on a host to `requested`, if no contention was fitted.
+    pub fn unknown(measured: u32, requested: u32) -> Sharing {
+        let ratio = f64::from(requested.max(1)) / f64::from(measured.max(1));
         Sharing { low: ratio.min(1.0), middle: ratio.sqrt(), high: ratio.max(1.0) }
     }
 }
 
-/// Calls that take as long, where one was not measured itself: the vector forms as the even ones, a chain as a ring.
+/// Calls of equal cost that replace one without a measurement: the even forms for the vector forms, a ring for a
+/// chain.
 pub(super) fn stand_in(collective: Collective) -> Option<Collective> {
     use Collective::*;
     match collective {
@@ -78,13 +80,13 @@ pub(super) fn stand_in(collective: Collective) -> Option<Collective> {
     }
 }
 
-/// Whether a call is one message to a neighbour, which takes as long whatever the size of the group.
+/// Whether a call is one message to a neighbour, which takes equally long for any size of the group.
 pub(super) fn is_message(collective: Collective) -> bool {
     matches!(collective, Collective::SendRecv | Collective::SendRecvChain)
 }
 
-/// The types that may speak for one that was not measured: first those of equal width, then any.
-pub(super) fn alike(wanted: ElementType, measured: &[ElementType]) -> Option<ElementType> {
+/// The types that may be used for one that was not measured: first those of equal width, then any.
+pub(super) fn similar_type(wanted: ElementType, measured: &[ElementType]) -> Option<ElementType> {
     let same_width = measured.iter().find(|element| element.size() == wanted.size());
     same_width.or_else(|| measured.iter().min_by_key(|element| element.size().abs_diff(wanted.size()))).copied()
 }
@@ -93,14 +95,14 @@ pub(super) fn alike(wanted: ElementType, measured: &[ElementType]) -> Option<Ele
 pub(super) fn nearest_groups(
     candidates: impl Iterator<Item = usize>,
     all: &[Candidate],
-    asked: Place,
+    requested: Place,
 ) -> Option<usize> {
     let apart = |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).ln().abs();
     candidates.min_by(|a, b| {
         let distance = |index: usize| {
             let place = all[index].place;
-            let groups = apart(place.concurrent_groups_per_node, asked.concurrent_groups_per_node);
-            (groups, apart(place.stride, asked.stride))
+            let groups = apart(place.concurrent_groups_per_node, requested.concurrent_groups_per_node);
+            (groups, apart(place.stride, requested.stride))
         };
         let (a, b) = (distance(*a), distance(*b));
         a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))

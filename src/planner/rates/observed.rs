@@ -12,7 +12,7 @@ use crate::workload::size_on;
 /// A call that was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedCall {
-    /// What it was, where its groups lay, and what was timed.
+    /// The call, with the placement of its groups and its cadence.
     pub call: RatedCall,
     /// Seconds of one call, with their 95 % interval.
     pub seconds: Span,
@@ -43,8 +43,9 @@ impl Observed {
         self.calls.iter().filter(same).min_by_key(distance).map(|seen| seen.seconds)
     }
 
-    /// From a group of half the size or more: a message takes as long; else by the steps of a ring, and where the levels of a tree
-    /// would say otherwise, the interval reaches there too (the two forms of [`crate::cost::transfer`]).
+    /// From a group of half the size or more: a message takes equally long; other calls are scaled by the steps of a
+    /// ring, and if the levels of a tree give another result, the interval includes it (the two forms of
+    /// [`crate::cost::transfer`]).
     fn carried(&self, call: &RatedCall) -> Option<Span> {
         let halves = (call.ranks.div_ceil(2).max(2)..call.ranks).rev();
         let on = |ranks: u32, of: u32| {
@@ -65,7 +66,7 @@ impl Observed {
     }
 }
 
-/// From the lower of the lower ends to the higher of the higher.
+/// The interval that covers both.
 fn hull(a: Span, b: Span) -> Option<Interval> {
     let (a, b) = a.interval.zip(b.interval)?;
     Some(Interval { low: a.low.min(b.low), high: a.high.max(b.high) })
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn twice_the_group_takes_the_steps_of_a_ring_and_at_most_the_levels_of_a_tree() {
         use Collective::{AllReduce, SendRecvChain};
-        // A ring of 2 whose chunk of 500 bytes takes 1 s a step and one of 1000 bytes 1.8 s; all_reduce has two steps.
+        // A ring of 2 in which a step of 500 bytes takes 1 s and one of 1000 bytes 1.8 s; all_reduce has two steps.
         let calls = vec![seen(AllReduce, 2, 1000, 2.0), seen(AllReduce, 2, 2000, 3.6), seen(SendRecvChain, 2, 80, 5.0)];
         let observed = Observed { calls, synthetic: false };
         let found = observed.price(&call(AllReduce, 4, 2000));

@@ -15,7 +15,7 @@ pub struct Published<'a> {
 }
 
 impl<'a> Published<'a> {
-    /// Of a machine file.
+    /// Rates of a machine file.
     pub fn new(machine: &'a Machine) -> Published<'a> {
         Published { machine }
     }

@@ -1,4 +1,5 @@
-//! What rates promise: measured places as they are, others carried over and marked, the rest refused.
+//! Properties of rates: measured places are answered unchanged, others are extrapolated and marked, the rest is
+//! refused.
 
 use super::*;
 use crate::config::Machine;
@@ -54,7 +55,7 @@ fn call(collective: Collective, ranks: u32, place: Place) -> RatedCall {
 use Collective::{AllGather, AllReduce, AllToAll, AllToAllV, SendRecv, SendRecvChain};
 
 #[test]
-fn what_nobody_measured_is_refused_and_says_what_there_is() {
+fn unmeasured_calls_are_refused_with_a_list_of_what_was_measured() {
     let fit = fitted(&[(AllGather, None, place(1, 1, 1), 8), (AllGather, None, place(0, 0, 0), 4)]);
     let rates = Fitted::new(&fit, "fit.json", None);
     for (call, expected) in [
@@ -131,7 +132,7 @@ fn other_numbers_of_hosts_follow_the_steps_of_the_ring() {
 }
 
 #[test]
-fn calls_that_take_as_long_stand_in_and_are_marked() {
+fn calls_of_equal_cost_are_used_as_substitutes_and_marked() {
     let one = place(1, 1, 1);
     let half = Some(ElementType::Float16);
     let fit = fitted(&[
@@ -143,7 +144,7 @@ fn calls_that_take_as_long_stand_in_and_are_marked() {
     let rates = Fitted::new(&fit, "fit.json", None);
     for (call, ground) in [
         (call(AllToAllV, 8, one), "all_to_all on 8 ranks at 1n/1g/s1"),
-        // However long the pipeline is, its messages go to the neighbour.
+        // However long the pipeline is, its messages are between neighbours.
         (call(SendRecvChain, 16, place(16, 8, 8)), "send_recv on 2 ranks at 2n/8g/s8"),
         (call(AllReduce, 8, one), "all_reduce of float16 on 8 ranks at 1n/1g/s1"),
     ] {
@@ -154,12 +155,12 @@ fn calls_that_take_as_long_stand_in_and_are_marked() {
 }
 
 #[test]
-fn where_unknown_groups_lay_is_for_the_user_to_say() {
+fn the_user_may_state_where_unknown_groups_were_placed() {
     let fit = fitted(&[(AllGather, None, place(0, 0, 0), 8)]);
-    let said = |text: &str| Fitted::new(&fit, "fit.json", Some(text.parse().unwrap()));
-    assert_eq!(said("1n").price(&call(AllGather, 8, place(1, 1, 1))).status, Status::Interpolated);
-    assert_eq!(said("1n/1g").price(&call(AllGather, 8, place(1, 2, 1))).status, Status::Refused);
-    assert_eq!(said("1n").price(&call(AllGather, 8, place(2, 8, 8))).status, Status::Refused);
+    let with_unknown = |text: &str| Fitted::new(&fit, "fit.json", Some(text.parse().unwrap()));
+    assert_eq!(with_unknown("1n").price(&call(AllGather, 8, place(1, 1, 1))).status, Status::Interpolated);
+    assert_eq!(with_unknown("1n/1g").price(&call(AllGather, 8, place(1, 2, 1))).status, Status::Refused);
+    assert_eq!(with_unknown("1n").price(&call(AllGather, 8, place(2, 8, 8))).status, Status::Refused);
 }
 
 #[test]

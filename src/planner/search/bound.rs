@@ -15,7 +15,7 @@ use crate::workload::step::{Stages, TrainingStep};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// What the loads of a layer depend on.
+/// The parameters on which the loads of a layer depend.
 type Key = ([u32; 3], u64, crate::config::step::Recompute);
 
 /// Shape, virtual stages, ZeRO stage and micro-batch.
@@ -27,9 +27,9 @@ pub(super) struct Bounds {
     /// Computing alone.
     computing: HashMap<Key, Option<Vec<Loads>>>,
     layers: HashMap<Key, Option<LayerLoads>>,
-    /// With what layers wait for, by where their groups lie.
+    /// The waiting of layers, by the placement of their groups.
     waiting: HashMap<(Key, usize), Option<Vec<Loads>>>,
-    /// Calls that come once, by shape, virtual stages, ZeRO stage and the micro-batch, which messages depend on.
+    /// Calls that occur once, by shape, virtual stages, ZeRO stage and the micro-batch, which determines messages.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
     once: HashMap<(OnceKey, usize), Option<(Once, f64)>>,
     /// By pp and virtual stages.
@@ -54,7 +54,7 @@ impl Bounds {
         Bounds { kinds: (0..model.layers).map(&mut kind).collect(), ..Bounds::default() }
     }
 
-    /// Without any communication; nothing where that cannot be determined.
+    /// Without any communication; none if that cannot be determined.
     pub fn computing(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<f64> {
         let key = key(shape, choices);
         if let Entry::Vacant(place) = self.computing.entry(key) {
@@ -66,7 +66,8 @@ impl Bounds {
         Some(composition.least(&busy, micro_batches(question, shape, choices), (&Once::default(), 0.0)))
     }
 
-    /// What the stages are busy with where the groups of their layers lie so, waiting included; nothing where the rates refuse.
+    /// Busy time of the stages if the groups of their layers have this placement, including waiting; none if the rates
+    /// refuse a call.
     pub fn busy(
         &mut self,
         question: &Question,
@@ -94,13 +95,14 @@ impl Bounds {
         Some(composition.busy(self.waiting.get(&full)?.as_ref()?))
     }
 
-    /// The least that a step of stages so busy can take; beside it what the first stage waits for once in a step, and a message.
+    /// Lower bound of a step of stages with this busy time, plus the calls of the first stage once in a step and a
+    /// message.
     pub fn least(&self, question: &Question, shape: &Shape, choices: Choices, busy: &Busy, once: (&Once, f64)) -> f64 {
         let composition = self.compositions.get(&(shape.degrees.pp, choices.virtual_stages));
         composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), once))
     }
 
-    /// The calls of the first stage that come once in a step, and a message.
+    /// The calls of the first stage that occur once in a step, and a message.
     pub fn once(
         &mut self,
         question: &Question,
@@ -148,7 +150,7 @@ fn composition<'a>(
     known.entry((shape.degrees.pp, choices.virtual_stages)).or_insert_with(|| Composition::of(stages, kinds))
 }
 
-/// A model of which every layer is a stage of its own, divided as a shape divides it.
+/// A model in which every layer is a separate stage, divided according to a shape.
 struct Layers {
     training: Training,
     layout: Layout,

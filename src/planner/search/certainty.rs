@@ -1,4 +1,4 @@
-//! How sure it is that one layout is faster than another.
+//! The probability that one layout is faster than another.
 
 use super::Planned;
 use super::question::Question;
@@ -8,8 +8,8 @@ use crate::planner::price::{PreparedStep, Pricer};
 /// Draws of both layouts.
 const DRAWS: u32 = 100;
 
-/// The share of draws in which the first layout is the faster one, each call being off as far as predictions like it were;
-/// nothing where that is not known.
+/// The share of draws in which the first layout is the faster one, each call varying by the known error of predictions
+/// like it; none if that is unknown.
 ///
 /// # Errors
 /// A layout that does not fit the question.

@@ -1,12 +1,12 @@
-//! Of which layers stages are made, and the least that a step of such stages can take.
+//! The layers of each stage, and a lower bound of the step time of such stages.
 //!
-//! Chunks that hold the same layers are added up once, and neighbouring stages of a kind are looked at together. What a layer
-//! brings is for `bound` to find out.
+//! Chunks with the same layers are added up once, and neighbouring stages of a kind are processed together. `bound`
+//! computes the load of a layer.
 
 use crate::planner::price::{ChunkPasses, Loads, Once};
 use crate::workload::step::Stages;
 
-/// What is taken off against rounding, as a share.
+/// Deduction for rounding errors, as a share.
 const ROUNDING: f64 = 1e-9;
 
 /// Stages by the layers of their chunks.
@@ -23,23 +23,23 @@ pub(super) struct Composition {
 /// A kind of stage.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Kind {
-    /// How many it has of each of the chunks that differ.
+    /// Number of each distinct chunk.
     chunks: Vec<(usize, f64)>,
-    /// Which of them comes first.
+    /// Index of the first of them.
     first: Option<usize>,
 }
 
-/// What stages are busy with in a micro-batch, in seconds.
+/// Busy time of stages in a micro-batch, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
-    /// Of each kind of stage: forward and backward through its first chunk, and through all.
+    /// For each kind of stage: forward and backward through its first chunk, and through all.
     kinds: Vec<(f64, f64)>,
     /// Forward and backward through all chunks of the first stage.
     first: (f64, f64),
 }
 
 impl Composition {
-    /// Of stages whose layers are of these kinds.
+    /// The composition of stages with layers of these kinds.
     pub fn of(stages: &Stages, kinds: &[usize]) -> Composition {
         let mut composition = Composition::default();
         for stage in 0..stages.count() {
@@ -63,7 +63,7 @@ impl Composition {
         composition
     }
 
-    /// What the stages are busy with where each kind of layer brings this.
+    /// Busy time of the stages if each kind of layer adds this load.
     pub fn busy(&self, loads: &[Loads]) -> Busy {
         let sum = |counts: &Vec<(usize, f64)>| {
             let mut sum = Loads::default();
@@ -83,14 +83,14 @@ impl Composition {
         }
     }
 
-    /// A stage begins when the first micro-batch has come through the first chunks of those before it, and the step ends when
-    /// its last gradient has gone back through them.
+    /// A stage begins when the first micro-batch has passed the first chunks of the stages before it, and the step
+    /// ends when its last gradient has passed them in reverse.
     pub fn least(&self, busy: &Busy, micro_batches: f64, (once, message): (&Once, f64)) -> f64 {
         let (mut way, mut longest) = (0.0, 0.0f64);
         for (kind, stages) in &self.runs {
             let (through, all) = busy.kinds[*kind];
             let step = through + 2.0 * message;
-            // Of neighbours that are equally busy the last one is through last.
+            // Of neighbours that are equally busy the last one finishes last.
             longest = longest.max(way + (stages - 1.0) * step + micro_batches * all);
             way += stages * step;
         }

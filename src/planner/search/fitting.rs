@@ -1,7 +1,7 @@
-//! Which layouts fit into memory, and how far the others are from it.
+//! Which layouts fit into memory, and how far the others are from fitting.
 //!
-//! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on recomputation, so
-//! each is requested once and every pair is a sum.
+//! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on
+//! recomputation, so each is computed once and every pair is a sum.
 
 use super::question::Question;
 use super::space::{Choices, Shape, Space, divisors};
@@ -10,7 +10,7 @@ use crate::config::step::Recompute;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
 use crate::workload::step::{Stages, TrainingStep};
 
-/// What can be computed again.
+/// The choices of recomputation.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
 
 /// A layout without its ZeRO stage and the order of its axes.
@@ -42,7 +42,7 @@ pub(super) struct Fitting {
 }
 
 impl Fitting {
-    /// Of all legal shapes. Where `anyway`, layouts that do not fit are kept too.
+    /// All legal shapes that fit. With `anyway`, layouts that do not fit are included too.
     pub fn of(question: &Question, space: &Space, trainings: &Trainings, anyway: bool) -> Fitting {
         let mut fitting = Fitting::default();
         for (index, shape) in space.shapes.iter().enumerate() {
@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
             .filter(|zero| *zero == 0 || u64::from(degrees.dp) * u64::from(degrees.cp) > 1)
             .filter(|zero| only.zero_stage.is_none_or(|only| only == *zero))
             .collect();
-        // In order of stages, those that hold the same once: a later one never has more micro-batches in flight.
+        // In order of stages, equal stages once: a later one never has more micro-batches in flight.
         let stages = self.first_of_each_kind();
         let Some(training) = self.trainings.get(self.choices(0, 1, Recompute::None)) else { return };
         let mut step = self.question.step(self.shape, 0, training, self.stages);
@@ -96,14 +96,14 @@ impl<'a> Context<'a> {
             }
             let count = (zeros.len() * recomputes.len()) as u64 * self.shape.orders_legal;
             fitting.considered = fitting.considered.saturating_add(count);
-            // A larger micro-batch never takes less.
+            // A larger micro-batch never needs less.
             if full {
                 continue;
             }
             full = !self.anyway;
             for recompute in &recomputes {
                 let choices = self.choices(0, micro_batch, *recompute);
-                let kept = self.kept(&mut step, choices, &stages);
+                let activation_bytes = self.activation_bytes(&mut step, choices, &stages);
                 let mut unit = Unit {
                     shape: self.index,
                     virtual_stages: self.virtual_stages,
@@ -112,7 +112,11 @@ impl<'a> Context<'a> {
                     memory: [None; 4],
                 };
                 for (zero, state) in zeros.iter().zip(&states) {
-                    let total = state.iter().zip(&kept).map(|(state, kept)| state.saturating_add(*kept)).max();
+                    let total = state
+                        .iter()
+                        .zip(&activation_bytes)
+                        .map(|(state, activation_bytes)| state.saturating_add(*activation_bytes))
+                        .max();
                     let bytes = total.unwrap_or(0);
                     let fits = bytes <= self.question.gpu_memory.0;
                     if fits {
@@ -151,8 +155,8 @@ impl<'a> Context<'a> {
         self.memory(step, choices, stages).into_iter().map(of).collect()
     }
 
-    /// Bytes of everything else.
-    fn kept(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<u64> {
+    /// Bytes of everything else on each stage: activations, logits and buffers.
+    fn activation_bytes(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<u64> {
         let of = |used: MemoryUse| used.total().0.saturating_sub(used.state().0.saturating_add(used.unsharded.0));
         self.memory(step, choices, stages).into_iter().map(of).collect()
     }
@@ -167,8 +171,8 @@ impl<'a> Context<'a> {
     fn first_of_each_kind(&self) -> Vec<u32> {
         let model = self.question.model;
         let shape = |stage: u32| {
-            let experts = self.stages.layers_held(stage).filter(|layer| model.has_experts_in(*layer)).count();
-            let layers = self.stages.layers_held(stage).count();
+            let experts = self.stages.layers_stored(stage).filter(|layer| model.has_experts_in(*layer)).count();
+            let layers = self.stages.layers_stored(stage).count();
             (layers, experts, self.stages.has_input(stage), self.stages.has_output(stage))
         };
         let mut known = Vec::new();

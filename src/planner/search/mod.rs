@@ -1,9 +1,9 @@
-//! Which layout is fastest: all legal ones are counted, those that do not fit into memory refused, and of the others the best
-//! found without pricing them all.
+//! The fastest layout: all legal ones are counted, those that do not fit into memory refused, and the best of the
+//! others found without pricing them all.
 //!
-//! The search is best-first: a layout waits in the queue with a time that it cannot beat, first of computing alone, then with
-//! what its layers wait for, at last with its price. What comes out with a price is faster than everything that is still
-//! waiting, so the answer is the same as if every layout had been priced; a test holds that.
+//! The search is best-first: a layout is queued with a lower bound of its time, first of computing alone, then with
+//! the waiting of its layers, finally with its price. A layout that leaves the queue with a price is faster than
+//! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
 mod bound;
 mod certainty;
@@ -51,13 +51,13 @@ pub struct Planned {
     pub order: String,
     /// Orders of the axes that take just as long, this one included.
     pub orders_alike: u64,
-    /// What the fullest GPU holds.
+    /// Memory in use on the fullest GPU.
     pub memory: Bytes,
     /// Whether that is within the limit.
     pub fits: bool,
 }
 
-/// A layout and what its step takes.
+/// A layout and the price of its step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priced {
     /// The layout.
@@ -66,7 +66,7 @@ pub struct Priced {
     pub price: StepPrice,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Legal layouts.
@@ -77,9 +77,9 @@ pub struct Found {
     pub priced: u64,
     /// Degrees that break a rule, by rule.
     pub illegal: Vec<(&'static str, u64)>,
-    /// Why layouts that came up have no price, and how many.
+    /// Reasons why layouts have no price, and how many.
     pub unpriced: Vec<(String, u64)>,
-    /// The best, best first; at most as many as were wanted.
+    /// The best layouts, best first; at most the requested number.
     pub best: Vec<Priced>,
     /// The layout that needs least memory.
     pub nearest: Option<Planned>,
@@ -91,7 +91,7 @@ pub fn search(question: &Question) -> Found {
     let trainings = Trainings::of(question, &space);
     let mut fitting = Fitting::of(question, &space, &trainings, false);
     if fitting.units.is_empty() && question.only.is_anything() {
-        // A layout that is requested by name gets its price whether it fits or not.
+        // A layout that is requested by name is priced whether it fits or not.
         fitting = Fitting { ..Fitting::of(question, &space, &trainings, true) };
     }
     let mut found = Found {
@@ -116,8 +116,8 @@ struct Search<'a> {
     units: &'a [Unit],
 }
 
-/// What waits in the queue, by the seconds that it cannot beat; of equals the one nearer to a price first, then in the order of
-/// enumeration.
+/// An entry of the queue, ordered by its lower bound in seconds; of equals the one nearer to a price first, then in
+/// the order of enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     /// Positive numbers are in the order of their bits.
@@ -147,10 +147,10 @@ impl Search<'_> {
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
         let mut queue: Queue = self.computing(&mut bounds);
         let wanted = self.question.wanted.max(1);
-        let mut kept: Vec<Waiting> = Vec::new();
+        let mut results: Vec<Waiting> = Vec::new();
         while let Some(Reverse(next)) = queue.pop() {
-            // Not before: other orders of the last one may take just as long.
-            if kept.len() >= wanted && kept.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
+            // Not before: other orders of the last one may take equally long.
+            if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
                 break;
             }
             match next.stage {
@@ -162,16 +162,17 @@ impl Search<'_> {
                         queue.push(Reverse(next.at(seconds, Stage::Priced)));
                     }
                     Err(reason) => {
-                        *unpriced.entry(reason).or_default() += self.shape(next).orders[next.order as usize].alike
+                        *unpriced.entry(reason).or_default() +=
+                            self.shape(next).orders[next.order as usize].same_placement
                     }
                 },
-                Stage::Priced => match kept.iter().rposition(|kept| kept.differs_in_order_only(next)) {
+                Stage::Priced => match results.iter().rposition(|results| results.differs_in_order_only(next)) {
                     Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
-                    None if kept.len() >= wanted => {}
+                    None if results.len() >= wanted => {}
                     None => {
                         let Some(price) = prices.price(self, next) else { continue };
                         found.best.push(Priced { layout: self.layout(next), price });
-                        kept.push(next);
+                        results.push(next);
                     }
                 },
             }
@@ -192,7 +193,7 @@ impl Search<'_> {
         self.units.iter().zip(0..).map(one).collect()
     }
 
-    /// A layout of which only the computing was known, by where the groups of its layers lie.
+    /// Queues a layout of which only the computing was known, once for each placement of the groups of its layers.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
         for (places, index) in shape.places.iter().zip(0..) {
@@ -202,7 +203,7 @@ impl Search<'_> {
         }
     }
 
-    /// A layout of which it was known what its layers wait for, by its orders and ZeRO stages.
+    /// Queues a layout of which the waiting of the layers was known, by its orders and ZeRO stages.
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
@@ -262,7 +263,7 @@ impl Search<'_> {
             micro_batches: replica / choices.micro_batch.max(1),
             recompute: choices.recompute,
             order: order.layout.order_name(),
-            orders_alike: order.alike,
+            orders_alike: order.same_placement,
             memory: Bytes(bytes),
             fits: bytes <= self.question.gpu_memory.0,
         }
@@ -270,12 +271,12 @@ impl Search<'_> {
 }
 
 impl Waiting {
-    /// Whether both are one layout that takes just as long in either order of its axes.
+    /// Whether both are one layout that takes equally long in either order of its axes.
     fn differs_in_order_only(self, other: Waiting) -> bool {
         (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
     }
 
-    /// The same, but that it is known now that it takes so long at least; never less than was known before.
+    /// The same with a higher lower bound; never less than before.
     fn at(self, seconds: f64, stage: Stage) -> Waiting {
         let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };
         Waiting { seconds_bits: seconds.max(0.0).to_bits().max(known), stage, ..self }

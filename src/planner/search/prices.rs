@@ -1,5 +1,5 @@
-//! Prices of the layouts that come up, and what several of them have in common: the calls of a layout in all orders of its axes,
-//! and the price where every call takes as long in two of them.
+//! Prices of candidate layouts, and what several of them share: the calls of a layout in all orders of its axes, and
+//! the price if every call takes equally long in two of them.
 
 use super::{Search, Waiting};
 use crate::planner::price::{PricedOnce, Pricer, StepPrice};

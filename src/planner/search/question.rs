@@ -1,4 +1,4 @@
-//! What a planner is asked: a model, GPUs, a batch, and what of the layout is given already.
+//! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
 use super::Planned;
 use super::space::Choices;
@@ -23,17 +23,17 @@ pub struct Question<'a> {
     pub gpus: u32,
     /// GPUs of a node, neighbours in world rank.
     pub ranks_per_node: u32,
-    /// What one GPU holds.
+    /// Memory of one GPU.
     pub gpu_memory: Bytes,
-    /// How fast one GPU computes.
+    /// Computing speed of one GPU.
     pub compute: &'a Compute,
-    /// How fast calls are.
+    /// Times of calls.
     pub rates: &'a dyn Rates,
-    /// What is given already.
+    /// The fixed parts of the layout.
     pub only: Only,
-    /// How many of the best layouts are wanted.
+    /// Number of layouts to return.
     pub wanted: usize,
-    /// Whether curves with a held-out error over 10 % may be planned on.
+    /// Whether curves with a held-out error over 10 % may be used.
     pub allow_untrusted: bool,
 }
 
@@ -41,7 +41,7 @@ impl Question<'_> {
     /// Calls `with` with the step of a layout.
     ///
     /// # Errors
-    /// A layout that does not fit the question; what `with` gives.
+    /// If the layout does not fit the question; those of `with`.
     pub(super) fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
         let training = self.training(Choices {
             zero_stage: planned.zero_stage,
@@ -65,7 +65,7 @@ impl Question<'_> {
     }
 }
 
-/// What of a layout is given; nothing is free that is not `None`.
+/// The fixed parts of a layout; `None` is free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
     /// Tensor parallel.
@@ -106,7 +106,8 @@ impl Only {
             && is(self.dp, degrees.dp)
     }
 
-    /// Whether an order of the axes above degree 1 is as given; axes of degree 1 may stand anywhere in the given one.
+    /// Whether an order of the axes above degree 1 matches the given one; axes of degree 1 may be anywhere in the
+    /// given one.
     pub(super) fn order_is(&self, order: &[Axis]) -> bool {
         self.order.as_ref().is_none_or(|only| {
             let given: Vec<Axis> = only.iter().copied().filter(|axis| order.contains(axis)).collect();

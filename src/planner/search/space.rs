@@ -1,6 +1,7 @@
-//! Every legal way to divide a model over so many GPUs: degrees, virtual stages, and the orders of the axes.
+//! Every legal way to divide a model over this many GPUs: degrees, virtual stages, and the orders of the axes.
 //!
-//! What is legal is asked of `workload::step` and `layout`, so that a planned layout is one that every other command accepts.
+//! `workload::step` and `layout` decide what is legal, so that a planned layout is one that every other command
+//! accepts.
 
 use super::question::Question;
 use crate::config::Training;
@@ -10,9 +11,9 @@ use crate::workload::step::{Stages, TrainingStep};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-/// What stands in for a batch that has nothing to do with the question.
+/// Placeholder for a batch size that does not matter.
 const ONE_MICRO_BATCH: u64 = 1;
-/// The axes whose places tell orders apart; where the ends of pipelines lie follows from where pipelines do.
+/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines.
 const PLACED: [Axis; 11] = [
     Axis::Tp,
     Axis::Cp,
@@ -27,14 +28,14 @@ const PLACED: [Axis; 11] = [
     Axis::World,
 ];
 
-/// Degrees, and all orders of the axes in which ranks lie differently.
+/// Degrees, and all orders of the axes that place ranks differently.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub degrees: Degrees,
     pub orders: Vec<Order>,
-    /// The same orders by where the groups of their layers lie.
+    /// The same orders by the placement of the groups of their layers.
     pub places: Vec<Places>,
-    /// Orders that are legal, those that lie alike included.
+    /// Number of legal orders, including those with equal placement.
     pub orders_legal: u64,
 }
 
@@ -42,14 +43,14 @@ pub(super) struct Shape {
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub layout: Layout,
-    /// Orders in which every group lies just so, this one included.
-    pub alike: u64,
+    /// Number of orders with exactly this placement of all groups, including this one.
+    pub same_placement: u64,
 }
 
-/// Orders in which the groups that every layer calls lie alike.
+/// Orders with equal placement of the groups used in every layer.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    /// Where they lie, by [`IN_LAYERS`].
+    /// Their placement, by [`IN_LAYERS`].
     pub localities: [Locality; 5],
     /// A number for that, the same in all shapes.
     pub name: usize,
@@ -60,7 +61,7 @@ pub(super) struct Places {
 /// The axes of [`Places`].
 pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
 
-/// How the work of a step is divided, beside the degrees. The key of a training.
+/// Division of a step, apart from the degrees. The key of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Choices {
     pub zero_stage: u8,
@@ -70,7 +71,7 @@ pub(super) struct Choices {
     pub sequence_parallel: bool,
 }
 
-/// Layers of the stages for pp and virtual stages, where they can be shared out.
+/// Layers of the stages for pp and virtual stages, if they can be distributed.
 pub(super) type StagesOf = BTreeMap<(u32, u32), Stages>;
 
 /// Everything that can be divided, and why the rest cannot.
@@ -82,7 +83,7 @@ pub(super) struct Space {
     pub illegal: BTreeMap<&'static str, u64>,
 }
 
-/// What was found out on the way.
+/// Intermediate results.
 #[derive(Default)]
 struct Known {
     /// Whether tp, cp and ep divide what they must.
@@ -179,7 +180,7 @@ impl Question<'_> {
             .is_ok()
     }
 
-    /// Sequence parallelism wherever it comes out even: it is never worse in memory, and experts need it.
+    /// Sequence parallelism wherever it divides evenly: it never needs more memory, and experts require it.
     pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
         let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
         let s = self.base.sequence;
@@ -192,7 +193,7 @@ impl Question<'_> {
         (1..=most).filter(|v| self.only.virtual_stages.is_none_or(|only| only == *v)).collect()
     }
 
-    /// The pipeline with so many chunks on each rank.
+    /// The pipeline with this many chunks on each rank.
     pub(super) fn pipeline(&self, virtual_stages: u32) -> crate::config::step::PipelineChoices {
         let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
         crate::config::step::PipelineChoices { schedule, virtual_stages, ..self.base.pipeline.clone() }
@@ -215,7 +216,7 @@ impl Question<'_> {
     }
 }
 
-/// The orders of the axes that matter, those that lie alike once, the usual order first; and how many are legal.
+/// The orders of the axes that matter, one for each placement, the usual order first; and the number of legal orders.
 fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
     let of_degree = [
         (Axis::Tp, degrees.tp.max(degrees.etp)),
@@ -240,8 +241,8 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
         legal += 1;
         let places: Vec<Locality> = PLACED.into_iter().map(|axis| place(question, &layout, axis)).collect();
         match found.iter_mut().find(|(known, _)| *known == places) {
-            Some((_, order)) => order.alike += 1,
-            None => found.push((places, Order { layout, alike: 1 })),
+            Some((_, order)) => order.same_placement += 1,
+            None => found.push((places, Order { layout, same_placement: 1 })),
         }
     }
     (found.into_iter().map(|(_, order)| order).collect(), legal)

@@ -1,4 +1,4 @@
-//! The search against brute force on small worlds, and what must hold for any plan.
+//! The search against brute force on small worlds, and properties of any plan.
 
 use super::*;
 use crate::collective::Collective;
@@ -36,7 +36,7 @@ fn training(sequence: u64, global_batch: u64) -> Training {
     .unwrap()
 }
 
-/// Links on which every order of the axes takes another time, and on which calls disturb each other.
+/// Links with another time for every order of the axes, and with calls that disturb each other.
 struct Uneven<'a> {
     links: Published<'a>,
     hidden: Hidden,
@@ -44,9 +44,9 @@ struct Uneven<'a> {
 
 impl Rates for Uneven<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
-        let told = self.links.price(call);
+        let prediction = self.links.price(call);
         let slower = 1.0 + 0.01 * f64::from(call.locality.stride) + 0.003 * f64::from(call.locality.nodes_spanned);
-        Prediction { seconds: told.seconds.map(|seconds| Seconds(seconds.0 * slower)), ..told }
+        Prediction { seconds: prediction.seconds.map(|seconds| Seconds(seconds.0 * slower)), ..prediction }
     }
 
     fn ground(&self, call: &RatedCall) -> String {
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Every layout that the rest of the house accepts: how many, how many fit, and the prices of those, ascending.
+    /// Every layout that the other commands accept: how many, how many fit, and the prices of those, ascending.
     fn brute_force(&self) -> (u64, u64, Vec<f64>) {
         let rates = self.rates();
         let question = self.question(rates.as_ref());
@@ -268,7 +268,7 @@ fn faster_links_and_more_memory_never_make_the_best_slower() {
 }
 
 #[test]
-fn memory_for_no_layout_names_the_nearest_and_a_layout_by_name_is_priced_all_the_same() {
+fn without_a_fitting_layout_the_nearest_is_named_and_a_named_layout_is_still_priced() {
     let mut world = World::new("llama-3-8b", 4, 8);
     world.memory = 1e9;
     let found = world.found();
@@ -281,7 +281,7 @@ fn memory_for_no_layout_names_the_nearest_and_a_layout_by_name_is_priced_all_the
 }
 
 #[test]
-fn what_is_given_is_kept() {
+fn given_parts_of_the_layout_are_respected() {
     let mut world = World::new("llama-3-8b", 4, 8);
     world.only = Only {
         tp: Some(2),

@@ -1,4 +1,4 @@
-//! One training for each set of choices, made once and kept.
+//! One training for each set of choices, created once and cached.
 
 use super::question::Question;
 use super::space::{Choices, Space, divisors};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 pub(super) struct Trainings(HashMap<Choices, Training>);
 
 impl Trainings {
-    /// All that the shapes can ask for.
+    /// All that the shapes can need.
     pub fn of(question: &Question, space: &Space) -> Trainings {
         let mut virtual_stages: Vec<u32> = space.stages.keys().map(|(_, virtual_stages)| *virtual_stages).collect();
         virtual_stages.sort_unstable();

@@ -3,13 +3,13 @@
 //! Seconds of a step are all but linear in its inverse, so that each run is priced at a few shares and read off between
 //! them. The loss is robust and in logarithms: no single run decides, and long steps weigh no more than short ones.
 
-/// Shares at which every run is priced. What is fitted lies between the first and the last.
+/// Shares at which every run is priced. The fitted share is between the first and the last.
 pub(super) const SHARES: [f64; 4] = [0.5, 0.65, 0.8, 0.95];
 /// Errors far above this count in proportion, below it by their square.
 const SCALE: f64 = 0.05;
 /// The golden section.
 const SECTION: f64 = 0.618_033_988_749_895;
-/// Halvings, about: the share is known to a millionth of the interval.
+/// Number of halvings: the share is known to about a millionth of the interval.
 const ROUNDS: u32 = 30;
 
 /// Seconds of a run at each of the shares, and those measured.
@@ -29,7 +29,7 @@ impl Priced {
     }
 }
 
-/// The share at which the runs come out best: a golden section of the sum of soft absolute errors.
+/// The share with the smallest error over all runs: a golden section of the sum of soft absolute errors.
 pub(super) fn best_share(runs: &[&Priced]) -> f64 {
     let loss = |share: f64| -> f64 {
         let of = |run: &&Priced| {
@@ -54,7 +54,7 @@ pub(super) fn best_share(runs: &[&Priced]) -> f64 {
 mod tests {
     use super::*;
 
-    /// A run of so much compute at a share of 1, and so much beside it.
+    /// A run with this computing time at a share of 1, and this time for everything else.
     fn run(compute: f64, beside: f64, measured: f64) -> Priced {
         Priced { seconds: SHARES.map(|share| compute / share + beside), measured_seconds: measured }
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linear_in_the_inverse_is_read_off_exactly() {
+    fn a_price_linear_in_the_inverse_share_is_interpolated_exactly() {
         for share in [0.4, 0.5, 0.6, 0.7, 0.8, 0.93, 0.95, 0.99] {
             let found = run(3.0, 0.5, 1.0).at(share);
             assert!((found - (3.0 / share + 0.5)).abs() < 1e-12, "{share}: {found}");

@@ -1,7 +1,7 @@
-//! Published runs replayed: predicted against measured, how far off, whether in the right order, and the memory beside it.
+//! Published runs replayed: predicted against measured time, error, order, and memory.
 //!
-//! One constant is fitted, the share of the peak that matrix products reach; everything else is set by hand and said. Every
-//! run is also predicted with that constant fitted on the other models of its set alone.
+//! One constant is fitted, the share of the peak that matrix products reach; everything else is set by hand and
+//! documented. Every run is also predicted with that constant fitted on the other models of its set alone.
 
 mod fit;
 mod memory;
@@ -124,10 +124,10 @@ pub fn set_names() -> Vec<&'static str> {
     SetName::ALL.iter().map(|set| set.name()).collect()
 }
 
-/// Replays the sets of these names, or all where none is named.
+/// Replays the named sets, or all if none is named.
 ///
 /// # Errors
-/// A name that is no set's.
+/// An unknown name.
 pub fn validate(names: &[String]) -> Result<Validation> {
     if let Some(unknown) = names.iter().find(|name| !set_names().contains(&name.as_str())) {
         return Err(Error::usage(format!("--set: found `{unknown}`; accepted: {}", set_names().join(", "))));
@@ -231,7 +231,7 @@ fn left_out_pair(run: &RunResult) -> Pair {
     (run.left_out_seconds, run.measured_seconds)
 }
 
-/// Models with several runs, in the order in which they come.
+/// Models with several runs, in order of appearance.
 fn choices(runs: &[RunResult]) -> Vec<ChoiceResult> {
     let mut models: Vec<&str> = runs.iter().map(|run| run.model.as_str()).collect();
     models.dedup();

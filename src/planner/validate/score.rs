@@ -1,4 +1,4 @@
-//! How good predictions are: errors in percent, whether they put runs in the right order, and what it costs to believe them.
+//! Quality of predictions: errors in percent, whether they order runs correctly, and the cost of following them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(super) fn error_percent((predicted, measured): Pair) -> f64 {
 }
 
 impl ErrorSummary {
-    /// Of at least one run; all zero of none.
+    /// For at least one run; all zero for none.
     pub(super) fn of(pairs: &[Pair]) -> ErrorSummary {
         if pairs.is_empty() {
             return ErrorSummary::default();
@@ -44,8 +44,8 @@ impl ErrorSummary {
     }
 }
 
-/// Kendall's tau-b of predictions and measurements: 1 where both have the same order, -1 where the opposite, 0 where nothing
-/// can be told (M. G. Kendall, "The treatment of ties in ranking problems", 1945). None for fewer than two runs, or where all
+/// Kendall's tau-b of predictions and measurements: 1 if both have the same order, -1 if the opposite, 0 if undecided
+/// (M. G. Kendall, "The treatment of ties in ranking problems", 1945). None for fewer than two runs, or if all values
 /// of one side are equal.
 pub(super) fn kendall_tau(pairs: &[Pair]) -> Option<f64> {
     let (mut agree, mut tied_predicted, mut tied_measured, mut all) = (0i64, 0i64, 0i64, 0i64);
@@ -63,7 +63,7 @@ pub(super) fn kendall_tau(pairs: &[Pair]) -> Option<f64> {
     (scale > 0.0).then(|| agree as f64 / scale)
 }
 
-/// Percent by which the run that is predicted to be the fastest takes longer than the one that is. None of no runs.
+/// Percent by which the run predicted to be the fastest takes longer than the fastest one. None without runs.
 pub(super) fn top_1_regret_percent(pairs: &[Pair]) -> Option<f64> {
     let chosen = pairs.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let best = pairs.iter().map(|pair| pair.1).fold(f64::INFINITY, f64::min);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn regret_is_what_believing_the_prediction_costs() {
+    fn regret_is_the_cost_of_following_the_prediction() {
         assert_eq!(top_1_regret_percent(&[(1.0, 3.0), (2.0, 2.0)]), Some(50.0));
         assert_eq!(top_1_regret_percent(&[(2.0, 3.0), (1.0, 2.0)]), Some(0.0));
         assert_eq!(top_1_regret_percent(&[]), None);

@@ -1,6 +1,6 @@
-//! The published runs, read from the files that the program carries within itself, each as a checked training step.
+//! The published runs, read from embedded files, each as a checked training step.
 //!
-//! What the files hold and where it is from stands in suites/published/README.md.
+//! suites/published/README.md describes the files and their sources.
 
 use crate::config::{Machine, Model, Place, Table, Training, published};
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ impl SetName {
 pub(super) struct PublishedRun {
     /// The model's name in the file.
     pub name: String,
-    /// What tells it from others of its model, beside the layout; empty where nothing does.
+    /// What distinguishes it from other runs of its model, beside the layout; may be empty.
     pub variant: &'static str,
     /// Samples of a step.
     pub global_batch: u64,
@@ -95,7 +95,7 @@ impl PublishedRun {
     }
 }
 
-/// What figure 1 of arXiv 2205.05198 says of a model, in GiB.
+/// Memory of a model in figure 1 of arXiv 2205.05198, in GiB.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PublishedMemory {
     pub model: String,
@@ -117,7 +117,7 @@ pub(super) fn published_memory() -> Result<Vec<PublishedMemory>> {
     rows.0.iter().map(read).collect()
 }
 
-/// The runs of table 5 with nothing recomputed and no sequence parallelism, as figure 1 has them beside the others.
+/// The runs of table 5 with nothing recomputed and no sequence parallelism, which figure 1 shows beside the others.
 pub(super) fn without_recomputation() -> Result<Vec<PublishedRun>> {
     let rows = Rows::of(published(TABLE_5)?, TABLE_5)?;
     rows.0.iter().map(|row| of_table_5(row, "", &[("recompute", "none")], f64::NAN)).collect()
@@ -178,7 +178,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// What all files have.
+    /// Fields common to all files.
     fn of(row: &Row) -> Result<Shape> {
         let degree = |key: &str| -> Result<u32> { Ok(row.count(key)?.min(u64::from(u32::MAX)) as u32) };
         Ok(Shape {
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_wrong_says_where() {
+    fn an_invalid_file_is_reported_with_the_line() {
         let rows = Rows::of("a,b\n1,x\n0,2\n", "f.csv").unwrap().0;
         assert_eq!(rows[0].count("c").unwrap_err().to_string(), "suites/published/f.csv: line 2: `c` is missing");
         assert!(rows[0].number("b").unwrap_err().to_string().contains("b: found `x`; accepted: a number above 0"));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn models_have_the_parameters_that_they_are_called_by() {
+    fn models_have_the_parameter_count_in_their_name() {
         for set in SetName::ALL {
             for run in set.runs().unwrap() {
                 let called: f64 = match run.name.as_str() {

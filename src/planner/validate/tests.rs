@@ -1,4 +1,4 @@
-//! The figures that the cost model must keep.
+//! The accuracy that the cost model must retain.
 
 use super::*;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ fn set(name: &str) -> &'static SetResult {
 }
 
 #[test]
-fn an_unknown_set_is_refused_with_those_that_there_are() {
+fn an_unknown_set_is_refused_with_the_known_ones() {
     let error = validate(&["vtrain".to_owned(), "table-6".to_owned()]).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     let expected = "--set: found `table-6`; accepted: megatron-table-1, megatron-sp-table-5, vtrain";
@@ -40,7 +40,7 @@ fn table_1_of_megatron_comes_out_within_5_percent_with_the_model_left_out() {
 
 /// vTrain itself prints 14.73 % for runs over several nodes; a constant share of the peak 17.5 %.
 #[test]
-fn the_runs_of_vtrain_come_out_within_15_percent_with_the_model_left_out_and_believing_costs_5_at_most() {
+fn the_runs_of_vtrain_are_predicted_within_15_percent_with_the_model_left_out_and_regret_below_5_percent() {
     let set = set("vtrain");
     assert_eq!((set.runs.len(), set.choices.len()), (41, 2));
     assert!(set.left_out.mean_percent < 15.0, "{:?}", set.left_out);
@@ -62,7 +62,7 @@ fn a_constant_share_of_the_peak_is_the_worse_planner_in_every_set() {
 }
 
 #[test]
-fn every_run_says_what_its_seconds_are_made_of_and_was_left_out_of_its_own_fit() {
+fn every_run_lists_its_parts_and_was_left_out_of_its_own_fit() {
     for set in &ALL.sets {
         assert!(set.share_of_peak > fit::SHARES[0] && set.share_of_peak < fit::SHARES[3], "{}", set.name);
         for run in &set.runs {
@@ -82,7 +82,7 @@ fn memory_is_that_of_the_figure_and_what_the_figure_leaves_out() {
         assert_eq!(result.activations_gibibytes, result.published_activations_gibibytes, "{}", result.model);
         assert!(result.state_error_percent > 0.0 && result.state_error_percent < 12.0, "{result:?}");
         assert!(result.total_gibibytes > result.state_gibibytes + result.activations_gibibytes);
-        // What the paper is about: without its savings no model fits into 80 GB, with them all do.
+        // The result of the paper: without its savings no model fits into 80 GB, with them all do.
         assert_eq!(
             result.total_gibibytes < 80e9 / f64::from(1 << 30),
             result.variant == "sp + selective",
@@ -92,6 +92,6 @@ fn memory_is_that_of_the_figure_and_what_the_figure_leaves_out() {
 }
 
 #[test]
-fn the_same_runs_come_out_the_same_every_time() {
+fn validation_is_deterministic() {
     assert_eq!(validate(&["megatron-sp-table-5".to_owned()]).unwrap().sets[0], *set("megatron-sp-table-5"));
 }

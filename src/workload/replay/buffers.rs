@@ -1,4 +1,5 @@
-//! Where each call of a program has its buffers: calls that can be under way together never share one that is written to.
+//! Buffer regions of each call of a program: calls that can be active together never share a region that is written
+//! to.
 
 use super::{Action, Movement, ReplayProgram};
 use crate::collective::{Collective, Placement};
@@ -12,16 +13,16 @@ const GRAIN_BYTES: u64 = 4096;
 /// A stretch of the memory of all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
-    /// Where it begins.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How long it is; 0 where the call has no such buffer.
+    /// Length; 0 if the call has no such buffer.
     pub bytes: u64,
 }
 
 /// The buffers of every slot of a program, as one rank has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// Read by the call; shared by all calls of the same length, as reading disturbs nobody.
+    /// Read by the call; shared by all calls of the same length, as reads do not conflict.
     pub send: Vec<Region>,
     /// Written by the call.
     pub receive: Vec<Region>,
@@ -31,7 +32,7 @@ pub struct Regions {
     pub receive_bytes: u64,
 }
 
-/// How a replay places a collective: in place where that exists, as training does.
+/// Placement of a collective in a replay: in place if that exists, as in training.
 pub fn placement_of(collective: Collective) -> Placement {
     match collective.placements() {
         offered if offered.contains(&Placement::InPlace) => Placement::InPlace,
@@ -40,15 +41,15 @@ pub fn placement_of(collective: Collective) -> Placement {
 }
 
 impl Regions {
-    /// The regions of a program; `place` gives the group and the rank within it for an index of groups.
+    /// The regions of a program; `place` returns the group and the rank within it for an index of groups.
     ///
     /// # Errors
-    /// Where the rank is in no group of an op of its stage.
+    /// If the rank is in no group of an op of its stage.
     pub fn of<'a>(program: &ReplayProgram, place: impl Fn(usize) -> Option<(&'a [u32], u32)>) -> Result<Regions> {
         Regions::placed(program, place, placement_of)
     }
 
-    /// As [`Regions::of`], for who places collectives otherwise.
+    /// As [`Regions::of`], for backends that place collectives differently.
     ///
     /// # Errors
     /// As there.
@@ -108,8 +109,8 @@ fn lengths<'a>(
     }
 }
 
-/// For each slot the number of its buffer among those of the same length: the lowest that nobody has who is under way beside
-/// it. A slot keeps its buffer for the whole program.
+/// For each slot the number of its buffer among those of the same length: the lowest that no concurrently active slot
+/// has. A slot uses its buffer for the whole program.
 fn shares(program: &ReplayProgram, lengths: &[(u64, u64)]) -> Vec<usize> {
     let slots = program.slots.len();
     let mut beside: Vec<Vec<u32>> = vec![Vec::new(); slots];
@@ -134,10 +135,11 @@ fn shares(program: &ReplayProgram, lengths: &[(u64, u64)]) -> Vec<usize> {
     }
     let mut shares = vec![usize::MAX; slots];
     for slot in 0..slots {
-        let mut taken: Vec<usize> = beside[slot].iter().map(|other| shares[*other as usize]).collect();
-        taken.sort_unstable();
-        taken.dedup();
-        shares[slot] = taken.iter().enumerate().find(|(place, share)| place != *share).map_or(taken.len(), |gap| gap.0);
+        let mut in_use: Vec<usize> = beside[slot].iter().map(|other| shares[*other as usize]).collect();
+        in_use.sort_unstable();
+        in_use.dedup();
+        shares[slot] =
+            in_use.iter().enumerate().find(|(place, share)| place != *share).map_or(in_use.len(), |gap| gap.0);
     }
     shares
 }

@@ -1,16 +1,17 @@
-//! A checker for tests: carries out the programs of all ranks at once under the strictest rules, and says who waits for ever.
+//! A checker for tests: executes the programs of all ranks at once under the strictest rules, and reports deadlocked
+//! ranks.
 //!
-//! A collective is done when all its members started it, a message when both its ends did. Messages find each other by sender,
-//! receiver and stream, in order; collectives by group, in order.
+//! A collective is complete when all its members started it, a message when both its ends did. Messages are matched by
+//! sender, receiver and stream, in order; collectives by group, in order.
 
 use super::{Action, Movement, ReplayPlan, ReplayProgram};
 use crate::collective::Collective;
 use crate::layout::Axis;
 use std::collections::HashMap;
 
-/// Where a call meets its like.
+/// Key by which the calls of several ranks are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Meeting {
+enum MatchKey {
     Group { groups: usize, group: usize, turn: u64 },
     Message { from: u32, to: u32, stream: u32, turn: u64 },
 }
@@ -22,17 +23,17 @@ struct Call {
     needed: u32,
 }
 
-/// Carries out all ranks; panics where calls do not fit each other, and with the ranks that wait for ever.
+/// Executes all ranks; panics if calls do not match, and on a deadlock with the ranks involved.
 pub(super) fn carry_out(plan: &ReplayPlan) {
     let ranks = plan.stage_of_rank.len();
-    let mut calls: HashMap<Meeting, Call> = HashMap::new();
-    let mut turns: HashMap<(u32, Meeting), u64> = HashMap::new();
+    let mut calls: HashMap<MatchKey, Call> = HashMap::new();
+    let mut turns: HashMap<(u32, MatchKey), u64> = HashMap::new();
     let mut next = vec![0usize; ranks];
     let at_once: Vec<Option<Vec<bool>>> =
         plan.programs.iter().map(|program| program.as_ref().map(ReplayProgram::waited_for_at_once)).collect();
-    // Calls that block and calls that do not never meet each other in MPI (MPI-3.1 5.12).
-    let mut blocking: HashMap<Meeting, bool> = HashMap::new();
-    let mut meetings: Vec<HashMap<u32, Meeting>> = vec![HashMap::new(); ranks];
+    // Blocking and nonblocking calls never match each other in MPI (MPI-3.1 5.12).
+    let mut blocking: HashMap<MatchKey, bool> = HashMap::new();
+    let mut pending: Vec<HashMap<u32, MatchKey>> = vec![HashMap::new(); ranks];
     loop {
         let mut moved = false;
         for rank in 0..ranks as u32 {
@@ -41,20 +42,20 @@ pub(super) fn carry_out(plan: &ReplayPlan) {
                 match action {
                     Action::Compute { .. } => {}
                     Action::Start { slot } => {
-                        let meeting = start(plan, rank, *slot, &mut calls, &mut turns);
+                        let key = start(plan, rank, *slot, &mut calls, &mut turns);
                         let of_stage = at_once[plan.stage_of_rank[rank as usize] as usize].as_ref();
                         let blocks = of_stage.expect("every rank has a program")[*slot as usize];
-                        let agreed = *blocking.entry(meeting).or_insert(blocks);
+                        let agreed = *blocking.entry(key).or_insert(blocks);
                         assert_eq!(agreed, blocks, "rank {rank}: others of the group take the other kind of call");
-                        let before = meetings[rank as usize].insert(*slot, meeting);
+                        let before = pending[rank as usize].insert(*slot, key);
                         assert_eq!(before, None, "rank {rank} starts slot {slot}, which is under way");
                     }
                     Action::Wait { slot } => {
-                        let meeting = meetings[rank as usize][slot];
-                        if calls[&meeting].there < calls[&meeting].needed {
+                        let key = pending[rank as usize][slot];
+                        if calls[&key].there < calls[&key].needed {
                             break;
                         }
-                        meetings[rank as usize].remove(slot);
+                        pending[rank as usize].remove(slot);
                     }
                 }
                 next[rank as usize] += 1;
@@ -69,7 +70,7 @@ pub(super) fn carry_out(plan: &ReplayPlan) {
         let program = plan.program_of_rank(rank as u32).unwrap();
         let (done, all) = (next[rank], program.actions.len());
         assert_eq!(done, all, "rank {rank} waits for ever at {:?}", &program.actions[done..all.min(done + 2)]);
-        assert!(meetings[rank].is_empty(), "rank {rank} never waits for {:?}", meetings[rank]);
+        assert!(pending[rank].is_empty(), "rank {rank} never waits for {:?}", pending[rank]);
     }
     let alone: Vec<_> = calls.iter().filter(|(_, call)| call.there != call.needed).collect();
     assert!(alone.is_empty(), "calls that not all came to: {alone:?}");
@@ -79,9 +80,9 @@ fn start(
     plan: &ReplayPlan,
     rank: u32,
     slot: u32,
-    calls: &mut HashMap<Meeting, Call>,
-    turns: &mut HashMap<(u32, Meeting), u64>,
-) -> Meeting {
+    calls: &mut HashMap<MatchKey, Call>,
+    turns: &mut HashMap<(u32, MatchKey), u64>,
+) -> MatchKey {
     let program = plan.program_of_rank(rank).unwrap();
     let slot = program.slots[slot as usize];
     let (op, groups) = (program.op_of(&slot), program.groups[slot.op as usize]);
@@ -90,23 +91,25 @@ fn start(
         let (group, _) = pipelines.place_of(rank).unwrap();
         pipelines.groups[group][stage as usize]
     };
-    let (meeting, needed) = match slot.movement {
+    let (key, needed) = match slot.movement {
         Movement::Together => {
             let (group, _) = plan.groups[groups].place_of(rank).expect("only members start a collective");
-            (Meeting::Group { groups, group, turn: 0 }, plan.groups[groups].groups[group].len() as u32)
+            (MatchKey::Group { groups, group, turn: 0 }, plan.groups[groups].groups[group].len() as u32)
         }
-        Movement::Send { to, stream } => (Meeting::Message { from: rank, to: pipeline(to), stream, turn: 0 }, 2),
-        Movement::Receive { from, stream } => (Meeting::Message { from: pipeline(from), to: rank, stream, turn: 0 }, 2),
+        Movement::Send { to, stream } => (MatchKey::Message { from: rank, to: pipeline(to), stream, turn: 0 }, 2),
+        Movement::Receive { from, stream } => {
+            (MatchKey::Message { from: pipeline(from), to: rank, stream, turn: 0 }, 2)
+        }
     };
-    let now = turns.entry((rank, meeting)).or_default();
-    let meeting = match meeting {
-        Meeting::Group { groups, group, .. } => Meeting::Group { groups, group, turn: *now },
-        Meeting::Message { from, to, stream, .. } => Meeting::Message { from, to, stream, turn: *now },
+    let now = turns.entry((rank, key)).or_default();
+    let key = match key {
+        MatchKey::Group { groups, group, .. } => MatchKey::Group { groups, group, turn: *now },
+        MatchKey::Message { from, to, stream, .. } => MatchKey::Message { from, to, stream, turn: *now },
     };
     *now += 1;
     let what = (op.collective, op.bytes_total.0);
-    let call = calls.entry(meeting).or_insert(Call { what, there: 0, needed });
-    assert_eq!(call.what, what, "rank {rank} at {meeting:?}");
+    let call = calls.entry(key).or_insert(Call { what, there: 0, needed });
+    assert_eq!(call.what, what, "rank {rank} at {key:?}");
     call.there += 1;
-    meeting
+    key
 }

@@ -35,7 +35,7 @@ impl Emitter {
         self.free.entry(self.slots[slot as usize]).or_default().push(slot);
     }
 
-    /// A call for which everybody waits.
+    /// An exposed call, waited for at once.
     pub(super) fn exposed(&mut self, op: usize) {
         let slot = self.start(op, Movement::Together);
         self.wait(slot);

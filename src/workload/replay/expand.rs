@@ -1,4 +1,4 @@
-//! Walks through the events of a stage and writes what each comes to, layer by layer.
+//! Walks through the events of a stage and writes the actions of each, layer by layer.
 
 use super::emit::Emitter;
 use super::layer_calls::LayerCalls;
@@ -13,7 +13,7 @@ use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use std::collections::HashMap;
 
-/// What the expansion of a stage works with.
+/// Inputs of the expansion of a stage.
 pub(super) struct Expansion<'a> {
     pub step: &'a TrainingStep<'a>,
     pub stage: u32,
@@ -21,7 +21,7 @@ pub(super) struct Expansion<'a> {
     /// The stage's own ops, and behind them those that it receives.
     pub ops: &'a [Op],
     pub own_ops: usize,
-    /// For each stage that messages come from and each direction: the message, as an index into `ops`.
+    /// For each sending stage and direction: the message, as an index into `ops`.
     pub received: &'a HashMap<(u32, bool), usize>,
     pub forward_nanoseconds: u64,
     emit: Emitter,
@@ -203,7 +203,7 @@ impl<'a> Expansion<'a> {
     fn before_layer(&mut self, index: usize, whole: &mut Whole, unit: usize) {
         let in_step = &mut self.first_forward;
         if in_step.events.contains(&index) {
-            // What this layer needs was started with the layer before; the first must wait for its own.
+            // The calls that this layer needs were started with the layer before; the first must wait for its own.
             let needed = if in_step.units_done == 0 { in_step.needed(0) } else { Vec::new() };
             let first: Vec<u32> = needed.into_iter().map(|op| self.emit.start(op, Movement::Together)).collect();
             let needed_now = [std::mem::take(&mut in_step.under_way), first].concat();
@@ -232,7 +232,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The calls that come once for a micro-batch that passed all chunks of the stage, where this event is its last.
+    /// The calls once for a micro-batch that passed all chunks of the stage, if this event is its last.
     fn whole(&self, index: usize, units: usize) -> Whole {
         let event = self.events[index];
         let passes = |other: &&TimetableEvent| {
@@ -305,7 +305,7 @@ impl<'a> Expansion<'a> {
         Some(self.emit.start(op, Movement::Receive { from: from.stage, stream: stream(from, forward) }))
     }
 
-    /// Sends the message of an event, counted where the list counts it: those that fill the pipeline are the first of the
+    /// Sends the message of an event, counted as in the list: those that fill the pipeline are the first of the
     /// forward ones, those that drain it the last of the others.
     fn send(&mut self, event: &TimetableEvent) {
         let Some(to) = event.sends else { return };
@@ -313,13 +313,13 @@ impl<'a> Expansion<'a> {
         let mut messages = messages_of(&self.ops[..self.own_ops], forward);
         messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != forward);
         let next = messages.iter().copied().find(|op| self.to_send[*op] > 0);
-        // One too many is sent all the same, and found when the program is compared with the list.
+        // An excess message is sent all the same, and detected when the program is compared with the list.
         let Some(op) = next.or_else(|| messages.last().copied()) else { return };
         self.to_send[op] = self.to_send[op].saturating_sub(1);
         self.emit.send(op, to.stage, stream(to, forward));
     }
 
-    /// The ops of a moment, each as often as it comes.
+    /// The ops of a moment, each repeated by its count.
     fn of_step(&self, moment: Moment, exposed: bool) -> Vec<usize> {
         let mut found = Vec::new();
         for (index, calls) in self.calls_of_step(moment, exposed) {

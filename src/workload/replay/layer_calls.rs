@@ -15,7 +15,7 @@ pub(super) struct LayerCalls {
 }
 
 impl LayerCalls {
-    /// The calls of `pass` in a layer. Where gradients of weights are computed apart, nothing of theirs can hide a call of the
+    /// The calls of `pass` in a layer. If gradients of weights are computed separately, they cannot hide a call of the
     /// pass for inputs.
     pub(super) fn of(ops: &[Op], pass: Pass, has_experts: bool, weights_apart: bool) -> LayerCalls {
         let mut calls = LayerCalls::default();

@@ -1,12 +1,12 @@
-//! One training step as a program for each rank: what it computes, what it starts and what it waits for, in order.
+//! One training step as a program for each rank: computing, started calls and waits, in order.
 //!
-//! Nothing is sent here; a backend carries the programs out. All ranks of a stage have the same program, since every group but
-//! those of the pipeline lies within a stage; messages name the stage at their other end.
+//! Nothing is sent here; a backend executes the programs. All ranks of a stage have the same program, since every
+//! group except those of the pipeline is within a stage; messages name the stage at their other end.
 //!
-//! Why no rank waits for ever. Within a stage all ranks start the same calls in the same order. Groups across stages (the
-//! embedding, all ranks of a replica) have calls only after the last pass, in the order of the list of ops, which is the same on
-//! every stage. Messages are started, never waited for, until all passes are done, and what is received is posted before it is
-//! waited for: so a pass waits only for passes before it in the schedule, which has no circle.
+//! Why there is no deadlock. Within a stage all ranks start the same calls in the same order. Groups across stages
+//! (the embedding, all ranks of a replica) have calls only after the last pass, in the order of the list of ops, which
+//! is the same on every stage. Messages are started, never waited for, until all passes are complete, and receives are
+//! posted before they are waited for: so a pass waits only for passes before it in the schedule, which has no cycle.
 
 mod buffers;
 mod emit;
@@ -29,35 +29,35 @@ use super::Op;
 use super::when::Pass;
 use crate::geometry::Geometry;
 
-/// What a rank of a stage does in a step.
+/// Actions of a rank of a stage in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayProgram {
     /// The stage.
     pub stage: u32,
     /// The ops of the stage, and behind them those of its neighbours that it receives.
     pub ops: Vec<Op>,
-    /// How many of `ops` are the stage's own.
+    /// Number of `ops` that belong to the stage itself.
     pub own_ops: usize,
     /// Element counts of each op.
     pub geometries: Vec<Geometry>,
     /// Index of each op's groups in the plan.
     pub groups: Vec<usize>,
-    /// Every call that can be under way beside the others, once.
+    /// Every call that can be active together with others, once.
     pub slots: Vec<Slot>,
-    /// What is done, in order.
+    /// The actions, in order.
     pub actions: Vec<Action>,
 }
 
-/// A call that can be under way beside others. Two of one op that overlap in time are two slots.
+/// A call that can be active together with others. Two of one op that overlap in time are two slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// Index of the op.
     pub op: u32,
-    /// What moves.
+    /// The transfer.
     pub movement: Movement,
 }
 
-/// What moves in a slot.
+/// The transfer of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Movement {
     /// All ranks of the group at once.
@@ -78,12 +78,12 @@ pub enum Movement {
     },
 }
 
-/// One thing that a rank does.
+/// One action of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Works for a time, in which calls that were started go on.
+    /// Computes for a time, during which started calls progress.
     Compute {
-        /// What would be computed.
+        /// The pass that would be computed.
         pass: Pass,
         /// How long.
         nanoseconds: u64,
@@ -106,8 +106,8 @@ impl ReplayProgram {
         &self.ops[slot.op as usize]
     }
 
-    /// For each slot, whether it is a call of a group that is waited for wherever it is started, with nothing in between. All ranks
-    /// of a group agree on it: groups within a stage have one program, and those across stages only calls of this kind.
+    /// For each slot, whether it is a collective that is always waited for right after its start. All ranks of a group
+    /// agree on it: groups within a stage have one program, and those across stages only calls of this kind.
     pub fn waited_for_at_once(&self) -> Vec<bool> {
         let mut at_once: Vec<bool> = self.slots.iter().map(|slot| slot.movement == Movement::Together).collect();
         for (index, action) in self.actions.iter().enumerate() {

@@ -15,14 +15,15 @@ const LONGEST_LAYER_SECONDS: f64 = 3600.0;
 /// The most actions of a program; more would take gigabytes.
 const MOST_ACTIONS: u128 = 1 << 28;
 
-/// What a replay is told besides the step.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOptions {
-    /// How often the step is replayed and timed.
+    /// Number of timed replays of the step.
     pub repetitions: u32,
-    /// How often before that.
+    /// Number of replays before that.
     pub warm_up: u32,
-    /// What the forward pass of a micro-batch through one layer would take to compute. Each gradient takes as long again.
+    /// Simulated computing time of the forward pass of a micro-batch through one layer. Each gradient takes as long
+    /// again.
     pub forward_seconds_per_layer: Seconds,
 }
 
@@ -35,17 +36,17 @@ pub struct ReplayPlan {
     pub groups: Vec<Groups>,
     /// The stage of every rank.
     pub stage_of_rank: Vec<u32>,
-    /// By stage; only of those that were requested.
+    /// By stage; only the requested ones.
     pub programs: Vec<Option<ReplayProgram>>,
-    /// By stage: what the list of ops says that a rank moves on each axis.
+    /// By stage: the bytes that a rank moves on each axis, according to the list of ops.
     pub listed: Vec<Vec<AxisTotals>>,
 }
 
 impl ReplayPlan {
-    /// The plan of a step, with the programs of the ranks that `plays` says this process plays.
+    /// The plan of a step, with the programs of the ranks of this process, selected by `plays`.
     ///
     /// # Errors
-    /// A step that is no training step, options without sense, and a step whose list of ops and schedule do not agree.
+    /// A step that is no training step, invalid options, and a step whose list of ops and schedule disagree.
     pub fn new(
         step: &Step,
         timetable: &Timetable,
@@ -188,7 +189,7 @@ fn refuse_too_long(step: &TrainingStep, ops: &[Op]) -> Result<()> {
     Ok(())
 }
 
-/// Every op of the list must be in the program exactly as often as the list says.
+/// Checks that every listed op occurs in the program exactly as often as listed.
 fn as_listed(step: &TrainingStep, program: &ReplayProgram) -> Result<()> {
     let starts = program.starts_per_op();
     for (op, starts) in program.ops[..program.own_ops].iter().zip(starts) {

@@ -3,7 +3,7 @@
 use crate::layout::Axis;
 use crate::workload::Op;
 
-/// Calls on one axis, in order, over so many layers ("units").
+/// Calls on one axis, in order, over this many layers ("units").
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     calls: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What programs promise: the bytes of the list of ops, no rank that waits for ever, buffers that are nobody else's.
+//! Properties of programs: the bytes of the list of ops, no deadlock, and no conflicting use of buffers.
 
 use super::deadlock::carry_out;
 use super::*;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const OPTIONS: ReplayOptions = ReplayOptions { repetitions: 1, warm_up: 0, forward_seconds_per_layer: Seconds(1e-3) };
 
-/// A suite that lies beside the shipped ones, so that it finds their models.
+/// A suite in the folder of the shipped ones, so that it finds their models.
 fn suite(model: &str, training: &str, layout: &str) -> Suite {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
     let text = format!("[model]\n{model}\n[training]\nsequence = 64\n{training}\n[[layout]]\n{layout}\n");
@@ -28,7 +28,7 @@ fn timetable(step: &Step) -> Result<Timetable> {
     Timetable::of(training)
 }
 
-/// The timetable of 1F1B in a step of so many micro-batches.
+/// The timetable of 1F1B in a step of this many micro-batches.
 fn of_micro_batches(micro_batches: u32) -> Timetable {
     let suite = suite(SMALL, &format!("micro_batches = {micro_batches}"), "tp = 2\npp = 2");
     timetable(&Step::all_of(&suite.layouts[0], 4).unwrap()[0]).unwrap()
@@ -39,7 +39,7 @@ const EIGHT: &str = "preset = 'llama-3-8b'\nlayers = 8";
 const EXPERTS: &str = "preset = 'mixtral-8x7b'\nlayers = 4";
 
 #[test]
-fn every_call_of_the_list_is_replayed_as_often_as_it_is_listed_and_nobody_waits_for_ever() {
+fn every_listed_call_is_replayed_as_often_as_listed_without_deadlock() {
     for (model, training, layout, ranks) in [
         (SMALL, "micro_batches = 4", "tp = 2\npp = 2", 4),
         (SMALL, "micro_batches = 3", "tp = 2\npp = 2", 8),
@@ -134,7 +134,7 @@ fn calls_under_way_together_never_write_to_the_same_bytes() {
 }
 
 #[test]
-fn what_computing_hides_is_started_and_what_everybody_waits_for_is_not() {
+fn overlapped_calls_are_started_and_exposed_calls_are_waited_for_at_once() {
     let plan = plan_of(&suite(SMALL, "micro_batches = 2", "tp = 2\ndp = 2\npp = 2"), 8).unwrap();
     for program in plan.programs.iter().flatten() {
         for (slot, at_once) in program.slots.iter().zip(program.waited_for_at_once()) {
@@ -142,7 +142,7 @@ fn what_computing_hides_is_started_and_what_everybody_waits_for_is_not() {
             let in_layer = matches!(op.when, crate::workload::when::When::Layer { .. });
             match slot.movement {
                 Movement::Together if op.overlap.is_exposed() => assert!(at_once, "{op:?}"),
-                // At the ends of the model nothing is computed that could hide a call.
+                // At the ends of the model there is no computing that could hide a call.
                 Movement::Together => assert!(!(at_once && in_layer && op.axis == Axis::Tp), "{op:?}"),
                 Movement::Send { .. } | Movement::Receive { .. } => assert!(!at_once, "{op:?}"),
             }
@@ -162,7 +162,7 @@ fn the_computing_of_a_step_is_that_of_its_layers() {
 }
 
 #[test]
-fn what_has_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     let suite = suite(SMALL, "micro_batches = 2", "tp = 2\npp = 2");
     let steps = Step::all_of(&suite.layouts[0], 4).unwrap();
     let timetable = of_micro_batches(2);
@@ -182,7 +182,7 @@ fn what_has_no_sense_is_refused() {
 }
 
 #[test]
-fn a_schedule_that_sends_what_nobody_waits_for_is_refused() {
+fn a_schedule_with_an_unmatched_send_is_refused() {
     let mut events = of_micro_batches(2).events;
     events[1].swap(0, 2);
     let error = Timetable::checked("odd".to_owned(), events).unwrap_err();

@@ -1,4 +1,5 @@
-//! The passes of each stage in order, and the messages that each waits for and makes: all that a replay asks of a schedule.
+//! The passes of each stage in order, with the messages that each waits for and sends: the part of a schedule that a
+//! replay needs.
 
 use crate::error::{Error, Result};
 use crate::workload::schedule::{Pass, Schedule, ScheduleKind};
@@ -46,10 +47,10 @@ impl TimetableEvent {
 }
 
 impl Timetable {
-    /// The timetable of a step: its own schedule; 1F1B where there is a single stage and nothing to be ordered.
+    /// The timetable of a step: its own schedule; 1F1B if there is a single stage and nothing to order.
     ///
     /// # Errors
-    /// The rule of the schedule that is broken, with the nearest numbers that keep it.
+    /// The violated rule of the schedule, with the nearest valid numbers.
     pub fn of(step: &TrainingStep) -> Result<Timetable> {
         let (choices, stages, m) = (&step.training.pipeline, step.stages.count(), step.micro_batches);
         let too_many = || Error::usage(format!("{m} micro-batches are more than a schedule can have"));
@@ -85,10 +86,10 @@ impl Timetable {
         Timetable::checked(schedule.kind().name().to_owned(), (0..schedule.stages()).map(of_stage).collect())
     }
 
-    /// Takes over a schedule after making sure that what every stage sends is what the other end waits for, in that order.
+    /// Takes a schedule after checking that the sends of every stage match the receives of the other end, in order.
     ///
     /// # Errors
-    /// Which stage sends what nobody waits for.
+    /// The stage with an unmatched send.
     pub fn checked(name: String, events: Vec<Vec<TimetableEvent>>) -> Result<Timetable> {
         type Stream = (u32, u32, u32, bool);
         let mut streams: HashMap<Stream, [Vec<u32>; 2]> = HashMap::new();

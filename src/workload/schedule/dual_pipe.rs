@@ -20,14 +20,14 @@ pub(super) fn two_directions(stages: u32, micro_batches: u32) -> Vec<Vec<Event>>
         .collect()
 }
 
-/// DualPipeV: the half of DualPipe in which a micro-batch that leaves arm 0 at the last rank comes back through arm 1.
+/// DualPipeV: the half of DualPipe in which a micro-batch that leaves arm 0 at the last rank returns through arm 1.
 pub(super) fn v_shape(stages: u32, micro_batches: u32) -> Vec<Vec<Event>> {
     (0..stages).map(|rank| arms(stages, rank, micro_batches)).collect()
 }
 
 /// The eight steps of one rank (repository deepseek-ai/DualPipe, dualpipe/dualpipe.py, `step`): `half` ranks from the
 /// outer end to the middle, this one `depth` from the outer end, `micro_batches` through each arm. A forward and a
-/// whole backward that DualPipe overlaps stand one after the other.
+/// whole backward that DualPipe overlaps are listed one after the other.
 fn arms(half: u32, depth: u32, micro_batches: u32) -> Vec<Event> {
     let to_middle = half - depth - 1;
     let mut list = List { events: Vec::with_capacity(6 * micro_batches as usize), ..List::default() };
@@ -87,8 +87,8 @@ struct List {
     events: Vec<Event>,
     forwards: [u32; 2],
     backwards: [u32; 2],
-    /// Input gradients whose weight gradient is still to come, oldest first.
-    owed: std::collections::VecDeque<Event>,
+    /// Deferred weight gradients, oldest first.
+    deferred: std::collections::VecDeque<Event>,
 }
 
 impl List {
@@ -102,12 +102,12 @@ impl List {
 
     fn input_gradient(&mut self, arm: u32) {
         let event = next(Pass::InputGradient, arm, &mut self.backwards);
-        self.owed.push_back(Event { pass: Pass::WeightGradient, ..event });
+        self.deferred.push_back(Event { pass: Pass::WeightGradient, ..event });
         self.events.push(event);
     }
 
     fn weight_gradient(&mut self) {
-        self.events.extend(self.owed.pop_front());
+        self.events.extend(self.deferred.pop_front());
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Event, Pass};
 /// Warm-up of 2(p - rank - 1) + (v - 1)p chunk forwards, then one forward and one backward in turn (arXiv 2104.04473
 /// section 2.2.2; Megatron-LM megatron/core/pipeline_parallel/schedules.py, `get_pp_rank_microbatches`).
 pub(super) fn events(stages: u32, chunks: u32, micro_batches: u32) -> Vec<Vec<Event>> {
-    // Group g of p micro-batches passes chunk 0, then chunk 1, ...; backwards the chunks come in reverse.
+    // Group g of p micro-batches passes chunk 0, then chunk 1, ...; backwards the chunks are in reverse order.
     let place = |k: u32| {
         let in_round = k % (stages * chunks);
         (k / (stages * chunks) * stages + k % stages, in_round / stages)

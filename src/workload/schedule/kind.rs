@@ -1,4 +1,4 @@
-//! What each schedule asks of stages, virtual stages and micro-batches. Their names are a choice of a suite.
+//! Conditions of each schedule on stages, virtual stages and micro-batches. The names are in `config`.
 
 pub use crate::config::step::ScheduleKind;
 
@@ -6,12 +6,12 @@ pub use crate::config::step::ScheduleKind;
 const MOST_EVENTS: u128 = 1 << 26;
 
 impl ScheduleKind {
-    /// Whether a rank holds two chunks in a V: the one at its place going down, the other at its place coming back.
+    /// Whether a rank has two chunks in a V: one on the way down, the other on the way back.
     pub fn is_v_shaped(self) -> bool {
         matches!(self, ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV)
     }
 
-    /// How many copies of its layers' parameters a rank holds, against the other kinds.
+    /// Copies of its layers' parameters on a rank, relative to the other kinds.
     pub fn parameter_copies(self) -> u32 {
         if self == ScheduleKind::DualPipe { 2 } else { 1 }
     }
@@ -75,7 +75,7 @@ impl ScheduleKind {
         Ok(chunks)
     }
 
-    /// Chunks that a rank holds, or the rule that is broken.
+    /// Chunks on a rank, or the violated rule.
     pub fn chunks_of(self, virtual_stages: u32) -> Result<u32, String> {
         let name = self.name();
         match (self, virtual_stages) {

@@ -1,7 +1,7 @@
-//! Puts weight gradients into a given order of forwards and input gradients, within a memory limit.
+//! Inserts weight gradients into a given order of forwards and input gradients, within a memory limit.
 //!
 //! The papers solve this by an integer program and heuristics; this is a heuristic: a simulation in which each rank
-//! decides, whenever it is free, by what has arrived. The same input gives the same order.
+//! decides, whenever it is free, from what has arrived. The same input gives the same order.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,18 +9,18 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::simulate::{PassCosts, StageCosts, simulate};
 use super::{Event, Pass, Schedule};
 
-/// What a searched order is fitted to.
+/// Costs and memory to which a searched order is fitted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fitting {
-    /// How long passes and messages take.
+    /// Durations of passes and messages.
     pub costs: StageCosts,
-    /// The part of a forward's activations that is kept between input gradient and weight gradient: M_W / M_B of
-    /// arXiv 2401.10241 table 1, 32 / (34 + 5 a s / h) for a layer of GPT. 1 keeps all, the careful assumption.
+    /// The part of a forward's activations that is stored between input gradient and weight gradient: M_W / M_B of
+    /// arXiv 2401.10241 table 1, 32 / (34 + 5 a s / h) for a layer of GPT. 1 stores all, the conservative assumption.
     pub weight_gradient_activations: f64,
 }
 
 impl Fitting {
-    /// Passes of equal length, messages that cost nothing, all activations kept until the weight gradient.
+    /// Passes of equal length, messages without cost, all activations stored until the weight gradient.
     pub const EQUAL: Fitting = Fitting { costs: StageCosts::EQUAL, weight_gradient_activations: 1.0 };
 
     /// Refuses what is no length of time and no part of the activations.
@@ -34,31 +34,31 @@ impl Fitting {
     }
 }
 
-/// What the order is made of.
+/// Constraints of the order.
 pub(super) struct Search {
-    /// For each rank its forwards and input gradients, in an order that cannot get stuck.
+    /// For each rank its forwards and input gradients, in an order that cannot deadlock.
     pub skeleton: Vec<Vec<Event>>,
-    /// For each rank the most activations that it may hold, in forwards of a chunk.
+    /// Maximum of the stored activations of each rank, in forwards of a chunk.
     pub limits: Vec<u32>,
 }
 
-/// How a rank decides while its next event has not arrived.
+/// Decisions of a rank while its next event has not arrived.
 #[derive(Clone, Copy)]
-struct Habit {
-    /// Whether a later event that has arrived may go first, where the memory allows it.
+struct Policy {
+    /// Whether a later event that has arrived may run first, if the memory allows it.
     overtakes: bool,
     /// A weight gradient is run where the gap is at least this part of it; longer gaps wait otherwise.
     least_gap: f64,
 }
 
-/// The order of the shortest step among all searches and habits: shortest by the longest span of a rank, as the
-/// zero-bubble paper has it (arXiv 2401.10241 equation 3), then by the makespan; the first among equals.
+/// The order of the shortest step among all searches and policies: shortest by the longest span of a rank, as in the
+/// zero-bubble paper (arXiv 2401.10241 equation 3), then by the makespan; the first among equals.
 pub(super) fn best(schedule: &Schedule, fitting: &Fitting, searches: &[Search]) -> Result<Vec<Vec<Event>>, String> {
     let mut best: Option<Candidate> = None;
     for search in searches {
         for overtakes in [false, true] {
             for least_gap in [1.0, 0.5, 0.0] {
-                let events = Ranks::new(schedule, fitting, search, Habit { overtakes, least_gap }).run();
+                let events = Ranks::new(schedule, fitting, search, Policy { overtakes, least_gap }).run();
                 let candidate = Schedule { events, ..schedule.clone() };
                 let timeline = simulate(&candidate, &fitting.costs)?;
                 let longest = (0..schedule.stages).map(|rank| timeline.span(rank).0).fold(0.0, f64::max);
@@ -99,11 +99,11 @@ impl PartialOrd for Wake {
 struct Ranks<'a> {
     schedule: &'a Schedule,
     fitting: &'a Fitting,
-    habit: Habit,
-    /// How far ahead of its next event a rank looks for one that has arrived.
+    policy: Policy,
+    /// How many events ahead a rank looks for one that has arrived.
     window: usize,
     ranks: Vec<Rank<'a>>,
-    /// By slot: when the input from the stage before (or after) is there; NaN until it is known.
+    /// By slot: arrival time of the input from the stage before (or after); NaN until it is known.
     forward_arrival: Vec<f64>,
     backward_arrival: Vec<f64>,
     wakes: BinaryHeap<Reverse<Wake>>,
@@ -118,12 +118,12 @@ struct Rank<'a> {
     free_at: f64,
     /// Forwards without their input gradient.
     in_flight: u32,
-    owed: VecDeque<Event>,
+    deferred: VecDeque<Event>,
     order: Vec<Event>,
 }
 
 impl<'a> Ranks<'a> {
-    fn new(schedule: &'a Schedule, fitting: &'a Fitting, search: &'a Search, habit: Habit) -> Ranks<'a> {
+    fn new(schedule: &'a Schedule, fitting: &'a Fitting, search: &'a Search, policy: Policy) -> Ranks<'a> {
         let rank = |(skeleton, limit): (&'a Vec<Event>, &u32)| Rank {
             skeleton,
             limit: *limit,
@@ -131,13 +131,13 @@ impl<'a> Ranks<'a> {
             head: 0,
             free_at: 0.0,
             in_flight: 0,
-            owed: VecDeque::new(),
+            deferred: VecDeque::new(),
             order: Vec::with_capacity(skeleton.len() / 2 * 3),
         };
         Ranks {
             schedule,
             fitting,
-            habit,
+            policy,
             window: 2 * schedule.stages as usize * schedule.chunks as usize,
             ranks: search.skeleton.iter().zip(&search.limits).map(rank).collect(),
             forward_arrival: vec![f64::NAN; schedule.slots()],
@@ -155,7 +155,7 @@ impl<'a> Ranks<'a> {
                 Decision::Run(index) => self.start(time, rank, index),
                 Decision::WeightGradient => self.start_weight_gradient(time, rank),
                 Decision::WaitUntil(arrival) => self.wakes.push(Reverse(Wake { time: arrival, rank })),
-                Decision::WaitForNews => {}
+                Decision::WaitForEvent => {}
             }
         }
         self.ranks.into_iter().map(|rank| rank.order).collect()
@@ -163,32 +163,32 @@ impl<'a> Ranks<'a> {
 
     fn decide(&self, now: f64, rank: u32) -> Decision {
         let own = &self.ranks[rank as usize];
-        let weight_gradient = || if own.owed.is_empty() { Decision::WaitForNews } else { Decision::WeightGradient };
+        let weight_gradient =
+            || if own.deferred.is_empty() { Decision::WaitForEvent } else { Decision::WeightGradient };
         let Some(head) = own.skeleton.get(own.head) else { return weight_gradient() };
-        let held = f64::from(own.in_flight) + self.fitting.weight_gradient_activations * own.owed.len() as f64;
+        let stored = f64::from(own.in_flight) + self.fitting.weight_gradient_activations * own.deferred.len() as f64;
         // The sum of parts may be off by a rounding.
-        let full = held + 1.0 > f64::from(own.limit) + 1e-9;
-        if full && head.pass == Pass::Forward && !own.owed.is_empty() {
+        let full = stored + 1.0 > f64::from(own.limit) + 1e-9;
+        if full && head.pass == Pass::Forward && !own.deferred.is_empty() {
             return Decision::WeightGradient;
         }
         let arrival = self.arrival(rank, head);
         if arrival.is_some_and(|arrival| arrival <= now) {
             return Decision::Run(own.head);
         }
-        if self.habit.overtakes
+        if self.policy.overtakes
             && let Some(index) = self.overtaking(now, rank, full)
         {
             return Decision::Run(index);
         }
-        let needed = self.habit.least_gap * self.fitting.costs.pass(self.schedule, rank, &weight(head)).0;
+        let needed = self.policy.least_gap * self.fitting.costs.pass(self.schedule, rank, &weight(head)).0;
         match arrival {
-            Some(arrival) if own.owed.is_empty() || arrival - now < needed => Decision::WaitUntil(arrival),
+            Some(arrival) if own.deferred.is_empty() || arrival - now < needed => Decision::WaitUntil(arrival),
             _ => weight_gradient(),
         }
     }
 
-    /// A later event of the rank that has arrived: a backward, or a forward for which there is memory until its turn
-    /// would have come.
+    /// A later event of the rank that has arrived: a backward, or a forward for which there is memory until its turn.
     fn overtaking(&self, now: f64, rank: u32, full: bool) -> Option<usize> {
         let own = &self.ranks[rank as usize];
         let mut in_flight = own.in_flight;
@@ -209,7 +209,7 @@ impl<'a> Ranks<'a> {
         None
     }
 
-    /// When the input of an event is there, or none where that is not known yet.
+    /// Arrival time of an event's input, or none if it is not known yet.
     fn arrival(&self, rank: u32, event: &Event) -> Option<f64> {
         let slot = self.schedule.slot(rank, event.chunk, event.micro_batch);
         let arrivals = if event.pass == Pass::Forward { &self.forward_arrival } else { &self.backward_arrival };
@@ -230,14 +230,14 @@ impl<'a> Ranks<'a> {
             own.in_flight += 1;
         } else {
             own.in_flight -= 1;
-            own.owed.push_back(weight(&event));
+            own.deferred.push_back(weight(&event));
         }
         let finish = self.occupy(now, rank, event);
         self.announce(rank, &event, finish);
     }
 
     fn start_weight_gradient(&mut self, now: f64, rank: u32) {
-        if let Some(event) = self.ranks[rank as usize].owed.pop_front() {
+        if let Some(event) = self.ranks[rank as usize].deferred.pop_front() {
             self.occupy(now, rank, event);
         }
     }
@@ -251,7 +251,7 @@ impl<'a> Ranks<'a> {
         finish
     }
 
-    /// Tells the rank that waits for an event when its input will be there.
+    /// Sets the time at which the rank that waits for an event receives its input.
     fn announce(&mut self, rank: u32, event: &Event, finish: f64) {
         let forward = event.pass == Pass::Forward;
         let (to_rank, chunk, to_forward) = match self.schedule.consumer_place(rank, event) {
@@ -275,7 +275,7 @@ enum Decision {
     WeightGradient,
     WaitUntil(f64),
     /// Until something is announced.
-    WaitForNews,
+    WaitForEvent,
 }
 
 fn weight(event: &Event) -> Event {

@@ -1,7 +1,7 @@
 //! Pipeline schedules as data: for each rank of a pp group the ordered list of passes that it runs in one step.
 //!
-//! Sends, peak activations and, through [`simulate`], the bubble come out of the lists. Bytes of a message, seconds of a
-//! pass and the traffic of the other axes are not known here.
+//! Sends, peak activations and, through [`simulate`], the bubble are derived from the lists. Bytes of a message,
+//! seconds of a pass and the traffic of the other axes are not known here.
 
 mod dual_pipe;
 mod interleaved;
@@ -24,7 +24,7 @@ pub use text::{timeline_text, timeline_text_columns};
 
 use crate::units::Seconds;
 
-/// What a rank computes in one event.
+/// Kind of computing of one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pass {
     /// F: the activations of a micro-batch through the layers of a chunk.
@@ -33,7 +33,7 @@ pub enum Pass {
     Backward,
     /// B of the zero-bubble papers: the gradient of the input alone, which the stage before waits for.
     InputGradient,
-    /// W of the zero-bubble papers: the gradient of the weights alone, for which nobody waits.
+    /// W of the zero-bubble papers: the gradient of the weights alone, on which no other pass depends.
     WeightGradient,
 }
 
@@ -51,7 +51,7 @@ pub struct Event {
     pub pass: Pass,
     /// Which micro-batch, from 0.
     pub micro_batch: u32,
-    /// Which of the rank's own chunks, from 0; [`Schedule::model_chunk_of`] says which layers these are.
+    /// Index of the chunk among those of the rank, from 0; [`Schedule::model_chunk_of`] returns its layers.
     pub chunk: u32,
 }
 
@@ -62,7 +62,7 @@ pub struct Message {
     pub peer: u32,
     /// Whether it carries activations to the next chunk of the model; gradients to the chunk before otherwise.
     pub forward: bool,
-    /// Whose activations or gradients it carries.
+    /// The micro-batch of its activations or gradients.
     pub micro_batch: u32,
     /// The chunk of the rank at this end whose event makes the message or waits for it.
     pub chunk: u32,
@@ -72,7 +72,7 @@ pub struct Message {
     pub event: usize,
 }
 
-/// What each rank of a pp group does in one optimizer step, in order.
+/// The events of each rank of a pp group in one optimizer step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     kind: ScheduleKind,
@@ -129,7 +129,7 @@ impl Schedule {
         self.stages
     }
 
-    /// Chunks that each rank holds: v; for dualpipe 2, one copy of a stage for each direction.
+    /// Chunks of each rank: v; for dualpipe 2, one copy of a stage for each direction.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
@@ -156,7 +156,7 @@ impl Schedule {
         }
     }
 
-    /// How far a rank is from the nearer end of the group.
+    /// Distance of a rank from the nearer end of the group.
     fn mirrored(&self, rank: u32) -> u32 {
         rank.min((self.stages - 1).saturating_sub(rank))
     }
@@ -204,18 +204,18 @@ impl Schedule {
         (0..self.stages).map(|rank| self.backward_sends(rank)).max().unwrap_or(0)
     }
 
-    /// The most forwards of a chunk whose activations a rank holds at once. They count until the whole backward or the
-    /// weight gradient has ended; that the weight gradient needs fewer of them is left to
-    /// [`Schedule::peak_activations_with`].
+    /// The most forwards of a chunk whose activations a rank stores at once. They count until the whole backward or
+    /// the weight gradient has ended; [`Schedule::peak_activations_with`] considers that the weight gradient needs
+    /// fewer of them.
     pub fn peak_activation_chunks(&self, rank: u32) -> u32 {
-        let mut held = 0u32;
+        let mut stored = 0u32;
         let mut peak = 0;
         for event in self.events(rank) {
             if event.pass == Pass::Forward {
-                held += 1;
-                peak = peak.max(held);
+                stored += 1;
+                peak = peak.max(stored);
             } else if event.pass.frees_activations() {
-                held = held.saturating_sub(1);
+                stored = stored.saturating_sub(1);
             }
         }
         peak
@@ -226,19 +226,19 @@ impl Schedule {
         f64::from(self.peak_activation_chunks(rank)) / f64::from(self.chunks_per_stage())
     }
 
-    /// As [`Schedule::peak_activations`], where after the input gradient only `weight_gradient_activations` of a forward's
-    /// activations are kept for the weight gradient (arXiv 2401.10241 table 1: M_W / M_B).
+    /// As [`Schedule::peak_activations`], if after the input gradient only `weight_gradient_activations` of a
+    /// forward's activations are stored for the weight gradient (arXiv 2401.10241 table 1: M_W / M_B).
     pub fn peak_activations_with(&self, rank: u32, weight_gradient_activations: f64) -> f64 {
-        let (mut in_flight, mut owed) = (0i64, 0i64);
+        let (mut in_flight, mut deferred) = (0i64, 0i64);
         let mut peak = 0.0;
         for event in self.events(rank) {
             match event.pass {
                 Pass::Forward => in_flight += 1,
                 Pass::Backward => in_flight -= 1,
-                Pass::InputGradient => (in_flight, owed) = (in_flight - 1, owed + 1),
-                Pass::WeightGradient => owed -= 1,
+                Pass::InputGradient => (in_flight, deferred) = (in_flight - 1, deferred + 1),
+                Pass::WeightGradient => deferred -= 1,
             }
-            peak = f64::max(peak, in_flight as f64 + weight_gradient_activations * owed as f64);
+            peak = f64::max(peak, in_flight as f64 + weight_gradient_activations * deferred as f64);
         }
         peak / f64::from(self.chunks_per_stage())
     }
@@ -248,7 +248,7 @@ impl Schedule {
         (0..self.stages).map(|rank| self.peak_activations(rank)).fold(0.0, f64::max)
     }
 
-    /// What a chunk takes of something that a whole stage takes `per_stage` of.
+    /// The share of a chunk in a time of `per_stage` for a whole stage.
     fn share(&self, per_stage: Seconds) -> Seconds {
         Seconds(per_stage.0 / f64::from(self.chunks_per_stage()))
     }

@@ -1,4 +1,4 @@
-//! Which part of the model each chunk of a rank is, and who waits for what an event makes.
+//! The part of the model in each chunk of a rank, and the dependencies between events.
 
 use super::{Event, Pass, Schedule, ScheduleKind};
 
@@ -32,7 +32,7 @@ impl Schedule {
         }
     }
 
-    /// Where the input of an event comes from: rank and local chunk of the stage before (forward) or after (backward).
+    /// Source of an event's input: rank and local chunk of the stage before (forward) or after (backward).
     pub(super) fn producer_place(&self, rank: u32, event: &Event) -> Option<(u32, u32)> {
         match event.pass {
             Pass::WeightGradient => None,
@@ -59,7 +59,7 @@ impl Schedule {
         (rank as usize * self.chunks as usize + chunk as usize) * self.micro_batches as usize + micro_batch as usize
     }
 
-    /// How many numbers [`Schedule::slot`] gives.
+    /// Number of distinct values of [`Schedule::slot`].
     pub(super) fn slots(&self) -> usize {
         self.stages as usize * self.chunks as usize * self.micro_batches as usize
     }

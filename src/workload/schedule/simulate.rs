@@ -6,7 +6,7 @@
 use super::{Event, Pass, Schedule};
 use crate::units::Seconds;
 
-/// How long passes and messages take: finite, 0 or more.
+/// Durations of passes and messages: finite, 0 or more.
 pub trait PassCosts {
     /// The seconds of one event on one rank, for its chunk and its micro-batch.
     fn pass(&self, schedule: &Schedule, rank: u32, event: &Event) -> Seconds;
@@ -21,7 +21,8 @@ pub trait PassCosts {
     fn message(&self, schedule: &Schedule, from_rank: u32, to_rank: u32, event: &Event) -> Seconds;
 }
 
-/// The same costs on every rank: of one micro-batch through one whole stage. A chunk takes its share of them.
+/// The same costs on every rank, for one micro-batch through one whole stage. The costs of a chunk are its share of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageCosts {
     /// F.
@@ -76,7 +77,7 @@ impl PassCosts for StageCosts {
 /// An event and when it ran.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimedEvent {
-    /// What ran.
+    /// The event.
     pub event: Event,
     /// From the start of the step.
     pub start: Seconds,
@@ -111,16 +112,16 @@ impl Timeline {
         }
     }
 
-    /// 1 - busy / makespan, mean over the ranks: what is lost where all ranks start and end the step together.
+    /// 1 - busy / makespan, mean over the ranks: the loss if all ranks start and end the step together.
     pub fn bubble_fraction(&self) -> f64 {
         let ranks = self.events.len();
         let busy: f64 = (0..ranks).map(|rank| self.busy(rank as u32).0).sum();
         fraction_lost(busy, self.makespan().0 * ranks as f64)
     }
 
-    /// 1 - busy / span, on the rank with the longest span: what is lost where each rank goes on to the next step without
-    /// waiting for the others. The zero-bubble papers print this one, as (cost - m(F + B + W)) / cost
-    /// (arXiv 2401.10241 section 5.3).
+    /// 1 - busy / span, on the rank with the longest span: the loss if each rank continues with the next step without
+    /// waiting for the others. The zero-bubble papers print this one, as (cost - m(F + B + W)) / cost (arXiv
+    /// 2401.10241 section 5.3).
     pub fn bubble_fraction_of_longest_span(&self) -> f64 {
         let longest =
             (0..self.events.len() as u32).max_by(|a, b| self.span(*a).0.total_cmp(&self.span(*b).0)).unwrap_or(0);
@@ -138,7 +139,7 @@ fn fraction_lost(busy: f64, whole: f64) -> f64 {
 
 /// Runs the schedule. Takes time proportional to the number of events.
 ///
-/// The error names the first rank that waits for ever; it cannot happen to a schedule of [`Schedule::new`].
+/// The error names the first deadlocked rank; it cannot occur in a schedule of [`Schedule::new`].
 pub fn simulate(schedule: &Schedule, costs: &impl PassCosts) -> Result<Timeline, String> {
     let ranks = schedule.stages;
     let mut state = State {
@@ -184,7 +185,7 @@ struct State {
 }
 
 impl State {
-    /// What a rank runs next: one event, two where a forward and a backward overlap, none at the end.
+    /// The next events of a rank: one, two if a forward and a backward overlap, none at the end.
     fn next<'a>(&self, schedule: &'a Schedule, rank: u32) -> &'a [Event] {
         let events = schedule.events(rank);
         let from = self.timeline[rank as usize].len();

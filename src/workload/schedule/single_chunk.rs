@@ -2,7 +2,7 @@
 
 use super::{Event, Pass};
 
-/// One micro-batch at a time goes down and comes back.
+/// One micro-batch at a time, forward and backward.
 pub(super) fn naive(stages: u32, micro_batches: u32) -> Vec<Vec<Event>> {
     let list = (0..micro_batches).flat_map(|k| [forward(k), backward(k)]).collect();
     vec![list; stages as usize]

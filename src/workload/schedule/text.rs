@@ -2,7 +2,7 @@
 
 use super::{Pass, TimedEvent, Timeline};
 
-/// Wider drawings are of no use, and very short events among long ones would ask for them.
+/// Wider drawings are useless, and very short events among long ones would need them.
 const MOST_COLUMNS: usize = 10_000;
 
 /// One line per rank. An event begins at its start in proportion to the whole and carries its letter and micro-batch:
@@ -23,8 +23,8 @@ pub fn timeline_text(timeline: &Timeline, columns: usize) -> String {
     text
 }
 
-/// The columns at which the shortest event of a timeline takes `columns_of_shortest`, so that all labels fit; 10,000 at
-/// most.
+/// The number of columns in which the shortest event of a timeline has `columns_of_shortest`, so that all labels fit;
+/// 10,000 at most.
 pub fn timeline_text_columns(timeline: &Timeline, columns_of_shortest: usize) -> usize {
     let shortest = timeline
         .events

@@ -3,7 +3,7 @@
 use super::list_scheduler::{self, Fitting, Search};
 use super::{Event, Pass, Schedule, ScheduleKind};
 
-/// The best order found within the memory that the kind promises.
+/// The best order found within the memory limit of the kind.
 pub(super) fn events(schedule: &Schedule, fitting: &Fitting) -> Result<Vec<Vec<Event>>, String> {
     let stages = schedule.stages;
     let (skeleton, limit): (Vec<Vec<Event>>, u32) = match schedule.kind {
@@ -54,16 +54,16 @@ type Block = [u32; 4];
 /// A new micro-batch starts every six passes: F, B and W of two chunks.
 const INTERVAL: u32 = 6;
 
-/// V-Half: F of the first chunk goes down at half speed, so that what one chunk holds long the other holds shortly
-/// (arXiv 2405.15362 section 3 and appendix; the shift for even p keeps the passes of a rank apart).
+/// V-Half: F of the first chunk runs at half speed, so that activations stored long in one chunk are stored shortly in
+/// the other (arXiv 2405.15362 section 3 and appendix; the shift for even p separates the passes of a rank).
 fn half_block(stages: u32, rank: u32) -> Block {
     let shift = if stages.is_multiple_of(2) { 3 } else { 0 };
     let (p, i) = (stages, rank);
     [2 * i, 3 * p - 2 - i, 3 * p + shift - 1 + 2 * i, 6 * p + shift - 2 - i]
 }
 
-/// V-Min: down, up, down and up again without a wait (arXiv 2405.15362 section 3 and appendix; the shift where 3 divides
-/// p keeps the passes of a rank apart).
+/// V-Min: down, up, down and up again without a wait (arXiv 2405.15362 section 3 and appendix; the shift where 3
+/// divides p separates the passes of a rank).
 fn third_block(stages: u32, rank: u32) -> Block {
     let shift = if stages.is_multiple_of(3) { 2 } else { 0 };
     let (p, i) = (stages, rank);

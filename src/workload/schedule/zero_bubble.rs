@@ -47,7 +47,7 @@ pub(super) fn searched(schedule: &Schedule, fitting: &Fitting, memory: u32) -> R
 }
 
 /// For each rank how many forwards fit between its first and the arrival of its first backward. Each rank has at least
-/// one more than the next, without which 1F1B would wait for itself.
+/// one more than the next, without which 1F1B would deadlock.
 fn forwards_before_first_backward(
     schedule: &Schedule,
     costs: &StageCosts,
@@ -62,10 +62,10 @@ fn forwards_before_first_backward(
     for rank in (0..stages - 1).rev() {
         let arrival = backward_finish + communication.0;
         let fitting = round((arrival - start(rank)) / forward.0);
-        // Forwards that take no time: as many as the memory holds. The cast keeps to the range of u32.
+        // With forwards of zero length: as many as the memory allows. The cast saturates at the range of u32.
         let fitting = if fitting.is_nan() { limit } else { fitting as u32 };
         let fewest = forwards[rank as usize + 1] + 1;
-        // The memory of the ranks before must hold one more each.
+        // The ranks before need memory for one more each.
         let most = limit.saturating_sub(rank).max(fewest);
         let count = fitting.clamp(fewest, most);
         forwards[rank as usize] = count;

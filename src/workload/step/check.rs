@@ -1,4 +1,4 @@
-//! Whether a layout fits a model: the rules, each broken one said with the numbers and the nearest that keep it.
+//! Whether a layout fits a model: each violated rule is reported with the numbers and the nearest valid ones.
 
 use super::{ServingStep, TrainingStep, experts};
 use crate::config::step::Linears;
@@ -9,7 +9,7 @@ use crate::layout::Degrees;
 /// A model of more parameters, or a micro-batch of more bytes, could pass 64 bits somewhere.
 const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 
-/// What must hold for a training step.
+/// Checks of a training step.
 pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let training = step.training;
@@ -31,7 +31,7 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
 /// A problem, and where what causes it was written.
 type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
 
-/// How linears are divided.
+/// Checks the division of linears.
 fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (model, training, t) = (step.model, step.training, u64::from(step.layout.degrees.tp));
     let tensor = &training.tensor;
@@ -55,7 +55,7 @@ fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     Ok(())
 }
 
-/// Where the sequence is divided between linears, and where it must be.
+/// Checks whether the sequence is divided between linears, and where it must be.
 fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (model, training, degrees) = (step.model, step.training, &step.layout.degrees);
     let (s, c, t) = (training.sequence, u64::from(degrees.cp), u64::from(degrees.tp));
@@ -86,7 +86,7 @@ fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     Ok(())
 }
 
-/// What must hold for a model that serves.
+/// Checks of a model that serves.
 pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     division_of_serving(step).map_err(|problem| place.wrong(problem))?;
@@ -94,7 +94,7 @@ pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
         .map_err(|problem| step.serving.place.wrong(problem))
 }
 
-/// How a model that serves may be divided.
+/// Checks of the division of a model that serves.
 fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     let d = &step.layout.degrees;
     if d.cp > 1 {
@@ -124,7 +124,7 @@ fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
 fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
     let (t, k) = (u64::from(degrees.tp), model.kv_heads);
     let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
-    // Where every layer has experts, no rank holds a part of a dense feed-forward.
+    // If every layer has experts, no rank has a part of a dense feed-forward.
     let inner = if dense { model.feed_forward } else { t };
     for (what, field, number) in
         [("query heads", "num_attention_heads", model.heads), ("inner width", "intermediate_size", inner)]

@@ -1,10 +1,10 @@
-//! Whether context parallelism comes out even: tokens over ranks, and heads where heads are exchanged.
+//! Whether context parallelism divides evenly: tokens over ranks, and heads if heads are exchanged.
 
 use super::{TrainingStep, must_divide};
 use crate::config::step::ContextStyle;
 use crate::error::Result;
 
-/// The first rule that is broken, with the nearest that keep it.
+/// The first violated rule, with the nearest valid numbers.
 pub(super) fn check(step: &TrainingStep) -> Result<()> {
     let (training, degrees) = (step.training, &step.layout.degrees);
     let (s, c, style) = (training.sequence, u64::from(degrees.cp), training.context.style);
@@ -54,7 +54,7 @@ fn check_inner(step: &TrainingStep) -> Result<()> {
     }
 }
 
-/// Each rank gets whole query heads, and whole key and value heads or copies of one.
+/// Each rank needs whole query heads, and whole key and value heads or copies of one.
 fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
     let place = &step.training.context.place;

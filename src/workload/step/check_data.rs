@@ -1,11 +1,11 @@
-//! Whether the choices of data parallelism go together, and with the layout.
+//! Whether the choices of data parallelism are consistent with each other and with the layout.
 
 use super::TrainingStep;
 use crate::config::step::DataStyle;
 use crate::error::Result;
 use crate::layout::Axis;
 
-/// The first rule that is broken, with what would keep it.
+/// The first violated rule, with what would satisfy it.
 pub(super) fn check(step: &TrainingStep) -> Result<()> {
     let data = &step.training.data;
     let (style, replicas) = (data.style, data.replicas_of_shards);

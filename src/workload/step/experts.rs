@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::geometry::Routed;
 use crate::layout::Degrees;
 
-/// What must hold for the experts of a model, training or serving: ep divides them, etp divides each, and a token has no more
-/// choices than there are.
+/// Checks of the experts of a model, training or serving: ep divides them, etp divides each, and a token has no more
+/// choices than there are experts.
 pub(super) fn shape(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
     let (e, etp) = (u64::from(degrees.ep), u64::from(degrees.etp));
     let Some(mixture) = &model.mixture else {
@@ -34,7 +34,7 @@ pub(super) fn shape(model: &Model, degrees: &Degrees) -> std::result::Result<(),
     Ok(())
 }
 
-/// What must hold for the choices of expert parallelism.
+/// Checks of the choices of expert parallelism.
 pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     let Some(mixture) = &step.model.mixture else { return Ok(()) };
     let choices = &step.training.expert;
@@ -61,7 +61,7 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
 }
 
-/// The exchange of a training's tokens, of so many elements each, to the experts or back.
+/// The exchange of a training's tokens, of this many elements each, to the experts or back.
 pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64, back: bool) -> Routed {
     let choices = &training.expert;
     Routed {

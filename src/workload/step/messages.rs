@@ -1,7 +1,7 @@
-//! How many messages a stage sends to its neighbours in a step, and how many of them nothing hides.
+//! How many messages a stage sends to its neighbours in a step, and how many of them are exposed.
 //!
-//! In the steady state one message goes with the work of other micro-batches. While the pipeline fills and while it drains,
-//! somebody waits for every one (Megatron-Bridge, performance guide, pipeline parallelism).
+//! In the steady state one message overlaps with the work of other micro-batches. While the pipeline fills and while
+//! it drains, a rank waits for every message (Megatron-Bridge, performance guide, pipeline parallelism).
 
 use super::stages::Stages;
 use crate::config::step::{PipelineChoices, ScheduleKind};
@@ -15,34 +15,34 @@ const ENOUGH_PER_STAGE: u32 = 4;
 pub struct Messages {
     /// Activations to the stage that works on them next.
     pub forward: u64,
-    /// Those of them while the pipeline fills.
+    /// Those of them during the filling of the pipeline.
     pub forward_exposed: u64,
     /// Gradients to the stage that made the activations.
     pub backward: u64,
-    /// Those of them while the pipeline drains.
+    /// Those of them during the draining of the pipeline.
     pub backward_exposed: u64,
 }
 
 impl Messages {
-    /// One each way, hidden: enough to know what a message is.
+    /// One each way, hidden: enough to derive the size of a message.
     pub(super) const ONE_EACH: Messages = Messages { forward: 1, forward_exposed: 0, backward: 1, backward_exposed: 0 };
 
-    /// Whether the numbers keep the schedule's rules.
+    /// Whether the numbers satisfy the schedule's rules.
     ///
     /// # Errors
-    /// The rule that is broken, with the nearest numbers that keep it.
+    /// The violated rule, with the nearest valid numbers.
     pub(super) fn check(choices: &PipelineChoices, stages: &Stages, micro_batches: u64) -> Result<(), String> {
         if stages.count() == 1 {
             return Ok(());
         }
-        let asked = u32::try_from(micro_batches).unwrap_or(u32::MAX);
-        choices.schedule.check_rules(stages.count(), choices.virtual_stages, asked).map(|_| ())
+        let requested = u32::try_from(micro_batches).unwrap_or(u32::MAX);
+        choices.schedule.check_rules(stages.count(), choices.virtual_stages, requested).map(|_| ())
     }
 
     /// The messages of every stage.
     ///
     /// # Errors
-    /// The rule of the schedule that is broken, with the nearest numbers that keep it.
+    /// The violated rule of the schedule, with the nearest valid numbers.
     pub(super) fn of_stages(
         choices: &PipelineChoices,
         stages: &Stages,
@@ -52,10 +52,11 @@ impl Messages {
         if p == 1 {
             return Ok(vec![Messages::default()]);
         }
-        // Whether the numbers keep the schedule's rules is asked of all micro-batches, what comes of them of enough.
-        let asked = u32::try_from(micro_batches).unwrap_or(u32::MAX);
-        kind.check_rules(p, choices.virtual_stages, asked)?;
-        let few = asked.min(p.saturating_mul(ENOUGH_PER_STAGE));
+        // The rules of the schedule are checked for all micro-batches, the messages are counted for as many as
+        // suffice.
+        let requested = u32::try_from(micro_batches).unwrap_or(u32::MAX);
+        kind.check_rules(p, choices.virtual_stages, requested)?;
+        let few = requested.min(p.saturating_mul(ENOUGH_PER_STAGE));
         let schedule = Schedule::new(kind, p, choices.virtual_stages, few)?;
         Ok((0..p).map(|stage| Messages::of_stage(&schedule, stage, micro_batches)).collect())
     }
@@ -67,7 +68,7 @@ impl Messages {
         let (forward, backward) = (all(schedule.forward_sends(stage)), all(schedule.backward_sends(stage)));
         match schedule.kind() {
             ScheduleKind::Naive => Messages { forward, forward_exposed: forward, backward, backward_exposed: backward },
-            // Filling lasts until the last micro-batch, whose message goes with the first backward pass.
+            // Filling lasts until the last micro-batch, whose message overlaps with the first backward pass.
             ScheduleKind::GPipe => Messages {
                 forward,
                 forward_exposed: forward.saturating_sub(1),

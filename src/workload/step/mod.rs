@@ -4,10 +4,10 @@ mod check;
 mod check_context;
 mod check_data;
 mod experts;
-mod held;
-mod layers_alone;
+mod layers_only;
 mod messages;
 mod place;
+mod rank_parameters;
 mod serving;
 mod stages;
 mod totals;
@@ -15,10 +15,10 @@ mod training;
 
 pub use check::must_divide;
 pub(super) use experts::routed;
-pub use held::Held;
-pub use layers_alone::wire_bytes_of_layers_alone;
+pub use layers_only::wire_bytes_of_layers;
 pub use messages::Messages;
 pub use place::{layout_on, ranks_of};
+pub use rank_parameters::RankParameters;
 pub use serving::{Phase, ServingStep};
 pub use stages::Stages;
 pub use totals::{AxisTotals, StepOps};
@@ -40,11 +40,11 @@ pub enum Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// All steps that a layout names, on so many ranks: training first, then prefill, then decode. None where it names no
+    /// All steps of a layout on this many ranks: training first, then prefill, then decode. Empty if it names no
     /// model.
     ///
     /// # Errors
-    /// Whatever does not fit together, at the place where it was written.
+    /// Inconsistent settings, at the place where they were written.
     pub fn all_of(table: &'a LayoutTable, ranks: u32) -> Result<Vec<Step<'a>>> {
         let layout = layout_on(table, ranks)?;
         let Some(work) = &table.work else { return Ok(Vec::new()) };
@@ -130,7 +130,7 @@ impl<'a> Step<'a> {
         self.layout().group_size(axis)
     }
 
-    /// The ops of the wanted styles, each axis as the rank sees it that it loads most, with their totals.
+    /// The ops of the wanted styles, each axis seen from the rank that it loads most, with their totals.
     ///
     /// # Errors
     /// As [`Step::ops_of_stage`], and totals that pass 64 bits.

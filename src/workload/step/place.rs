@@ -4,7 +4,7 @@ use crate::config::LayoutTable;
 use crate::error::Result;
 use crate::layout::{Axis, Degrees, Layout, MOST_RANKS, either, nearest_divisors};
 
-/// The layout of a table on so many ranks; dp follows where it was left out.
+/// The layout of a table on this many ranks; dp is derived if it was left out.
 ///
 /// # Errors
 /// Degrees that do not multiply to the ranks, with the nearest that do; orders and rank lists that do not fit.
@@ -65,8 +65,8 @@ fn written(table: &LayoutTable, dp: &str) -> String {
     format!("tp {} x cp {} x dp {dp} x pp {}", table.tp, table.cp, table.pp)
 }
 
-/// For each degree, what it would have to be on these ranks while the others stay: the one value, or where dp follows
-/// anyway, the nearest that leave a whole dp.
+/// For each degree, its required value on these ranks with the others unchanged; or if dp is derived anyway, the
+/// nearest values that give an integer dp.
 fn instead(table: &LayoutTable, ranks: u32) -> String {
     let world = u128::from(ranks);
     let all = product_without_dp(table) * table.dp.map_or(1, u128::from);
@@ -74,7 +74,7 @@ fn instead(table: &LayoutTable, ranks: u32) -> String {
     let degrees = dp.into_iter().chain([("tp", table.tp), ("cp", table.cp), ("pp", table.pp)]);
     let change = |(name, degree): (&str, u32)| {
         let others = all / u128::from(degree);
-        // A degree of 1 that nobody requested is not what is wrong.
+        // A degree of 1 that was not requested is not the mistake.
         let is_candidate = others != 0 && world.is_multiple_of(others) && (degree > 1 || name == "dp");
         let room = is_candidate.then(|| (world / others) as u64)?;
         let fitting = if table.dp.is_some() { vec![room] } else { nearest_divisors(room, u64::from(degree)) };
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn degrees_that_do_not_come_out_are_refused_with_those_that_do() {
+    fn degrees_that_do_not_divide_the_ranks_are_refused_with_those_that_do() {
         for (line, ranks, expected) in [
             ("tp=2 dp=3 pp=4", 16, "tp 2 x cp 1 x dp 3 x pp 4 = 24 ranks, but there are 16; start 24, or write dp = 2"),
             ("tp=2 dp=3 pp=4", 12, "start 24, or write tp = 1, or write pp = 2"),

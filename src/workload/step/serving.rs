@@ -1,6 +1,6 @@
 //! One forward pass of a model that serves requests: the prompt of a batch, or one further token of every request.
 //!
-//! `context_tokens` is part of the step for those who reckon memory and attention; no message of a pass depends on it.
+//! `context_tokens` is part of the step for computing memory and attention; no message of a pass depends on it.
 
 use super::check;
 use super::stages::Stages;
@@ -9,7 +9,7 @@ use crate::config::{Model, Place};
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// What a serving model works on.
+/// The phase of serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// All tokens of the prompts.
@@ -44,10 +44,10 @@ pub struct ServingStep<'a> {
 }
 
 impl<'a> ServingStep<'a> {
-    /// `place` is where the layout stands.
+    /// `place` is the place of the layout.
     ///
     /// # Errors
-    /// Which rule is broken, with the numbers and what would keep it.
+    /// The violated rule, with the numbers and what would satisfy it.
     pub fn new(
         model: &'a Model,
         serving: &'a Serving,

@@ -1,4 +1,4 @@
-//! Which layers each stage of a pipeline holds, chunk by chunk.
+//! The layers of each stage of a pipeline, chunk by chunk.
 
 use crate::config::step::PipelineChoices;
 
@@ -11,28 +11,29 @@ pub struct Stages {
     model_chunks: u32,
     /// The last layer.
     last: Option<u32>,
-    /// Every layer is held twice, and each micro-batch passes one of the two (DualPipe).
+    /// Every layer is stored twice, and each micro-batch passes one of the two (DualPipe).
     mirrored: bool,
-    /// How layers were shared out, in words; empty where evenly.
+    /// How layers were distributed, in words; empty if evenly.
     pub rule: String,
 }
 
 impl Stages {
-    /// Shares the layers of a model out to `stages` stages.
+    /// Distributes the layers of a model over `stages` stages.
     ///
-    /// Evenly where that comes out. Where it does not, but would with the embedding and the output projection counted as a
-    /// layer each, the first and the last chunk have one layer less, as Llama 3 was trained (arXiv 2407.21783 section 3.3.2).
+    /// Evenly if possible. If not, but if it would be with the embedding and the output projection counted as a layer
+    /// each, the first and the last chunk have one layer less, as Llama 3 was trained (arXiv 2407.21783 section
+    /// 3.3.2).
     ///
     /// # Errors
-    /// The rule that is broken, with the nearest degrees that keep it (a sentence without full stop).
+    /// The violated rule, with the nearest valid degrees (a sentence without full stop).
     pub fn share_out(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
         let kind = choices.schedule;
-        // One stage is no pipeline: its layers are one chunk whatever the schedule.
-        let (held, copies) = match stages {
+        // One stage is no pipeline: its layers are one chunk in any schedule.
+        let (chunks_per_rank, copies) = match stages {
             1 => (1, 1),
             _ => (kind.chunks_of(choices.virtual_stages)?, kind.parameter_copies()),
         };
-        let (mirrored, chunks) = (copies > 1, held / copies);
+        let (mirrored, chunks) = (copies > 1, chunks_per_rank / copies);
         let Some(model_chunks) = stages.checked_mul(chunks).filter(|model_chunks| *model_chunks <= layers) else {
             return Err(format!(
                 "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {}",
@@ -50,7 +51,7 @@ impl Stages {
             (start..start + counts[chunk as usize]).collect()
         };
         let of_stage = |stage: u32| -> Vec<Vec<u32>> {
-            (0..held).map(|chunk| of_chunk(kind.model_chunk(stages, stage, chunk))).collect()
+            (0..chunks_per_rank).map(|chunk| of_chunk(kind.model_chunk(stages, stage, chunk))).collect()
         };
         let last = layers.checked_sub(1);
         Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, last, mirrored, rule })
@@ -76,8 +77,8 @@ impl Stages {
         &self.layers[stage as usize][chunk as usize]
     }
 
-    /// All layers whose parameters a stage holds.
-    pub fn layers_held(&self, stage: u32) -> impl Iterator<Item = u32> {
+    /// All layers whose parameters a stage stores.
+    pub fn layers_stored(&self, stage: u32) -> impl Iterator<Item = u32> {
         self.layers[stage as usize].iter().flatten().copied()
     }
 
@@ -92,17 +93,17 @@ impl Stages {
         passed.iter().flatten().copied()
     }
 
-    /// Whether a stage holds the first layer of the model, and so the embedding.
+    /// Whether a stage has the first layer of the model, and so the embedding.
     pub fn has_input(&self, stage: u32) -> bool {
-        self.layers_held(stage).any(|layer| layer == 0)
+        self.layers_stored(stage).any(|layer| layer == 0)
     }
 
-    /// Whether a stage holds the last layer of the model, and so the output projection and the loss.
+    /// Whether a stage has the last layer of the model, and so the output projection and the loss.
     pub fn has_output(&self, stage: u32) -> bool {
-        self.layers_held(stage).any(|layer| Some(layer) == self.last)
+        self.layers_stored(stage).any(|layer| Some(layer) == self.last)
     }
 
-    /// Whether every layer is held twice.
+    /// Whether every layer is stored twice.
     pub fn mirrored(&self) -> bool {
         self.mirrored
     }
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn llama_3_405b_has_one_layer_less_on_the_first_and_the_last_stage() {
         let stages = Stages::share_out(126, 16, &choices(ScheduleKind::OneForwardOneBackward, 1, None)).unwrap();
-        let counts: Vec<_> = (0..16).map(|stage| stages.layers_held(stage).count()).collect();
+        let counts: Vec<_> = (0..16).map(|stage| stages.layers_stored(stage).count()).collect();
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
         assert!(stages.rule.starts_with("8 layers, the first and the last chunk 7"), "{}", stages.rule);
@@ -203,8 +204,8 @@ mod tests {
             (ScheduleKind::DualPipe, 1, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![4, 5, 6, 7, 0, 1, 2, 3]]),
         ] {
             let stages = Stages::share_out(8, 2, &choices(schedule, chunks, None)).unwrap();
-            let held = [0, 1].map(|stage| stages.layers_held(stage).collect::<Vec<_>>());
-            assert_eq!(held, expected, "{schedule}");
+            let stored = [0, 1].map(|stage| stages.layers_stored(stage).collect::<Vec<_>>());
+            assert_eq!(stored, expected, "{schedule}");
             assert_eq!(stages.layers_passed(0).count(), 4, "{schedule}");
         }
     }

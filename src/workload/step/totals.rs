@@ -6,7 +6,7 @@ use crate::layout::Axis;
 use crate::units::Bytes;
 use crate::workload::{Op, Style};
 
-/// The ops of a step and what they come to.
+/// The ops of a step and their totals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepOps {
     /// Every op, those of one axis as a rank of that axis's busiest stage performs them.
@@ -15,7 +15,7 @@ pub struct StepOps {
     pub axes: Vec<AxisTotals>,
 }
 
-/// What the groups of one axis move in a step, on the rank that the axis loads most.
+/// Traffic of the groups of one axis in a step, on the rank that the axis loads most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisTotals {
     /// The axis.
@@ -24,9 +24,9 @@ pub struct AxisTotals {
     pub stage: u32,
     /// Sum of the size arguments of all calls.
     pub payload_bytes_per_step: Bytes,
-    /// What the rank sends.
+    /// Bytes that the rank sends.
     pub wire_bytes_per_step: Bytes,
-    /// What of it nothing hides.
+    /// Exposed part of them.
     pub exposed_wire_bytes_per_step: Bytes,
 }
 
@@ -48,7 +48,7 @@ impl StepOps {
     /// The ops of the wanted styles on a rank of one stage.
     ///
     /// # Errors
-    /// A stage that is not there, and as [`Step::ops`].
+    /// A stage that does not exist, and as [`Step::ops`].
     pub fn of_stage(step: &Step, stage: u32, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
         let stages = step.stages().count();
         if stage >= stages {

@@ -1,4 +1,4 @@
-//! One optimizer step of a model in a layout: what the styles have in common.
+//! One optimizer step of a model in a layout: the common data of all styles.
 
 use super::check;
 use super::messages::Messages;
@@ -24,15 +24,16 @@ pub struct TrainingStep<'a> {
     pub stages: Stages,
     /// Micro-batches of one replica in a step: m.
     pub micro_batches: u64,
-    /// What each stage sends to its neighbours.
+    /// Messages of each stage to its neighbours.
     pub messages: Vec<Messages>,
 }
 
 impl<'a> TrainingStep<'a> {
-    /// `place` is where the layout stands.
+    /// `place` is the place of the layout.
     ///
     /// # Errors
-    /// Which rule is broken, with the numbers and what would keep it, at the layout's, the batch's or the choice's place.
+    /// The violated rule, with the numbers and what would satisfy it, at the place of the layout, the batch or the
+    /// choice.
     pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
         let mut step = TrainingStep::without_messages(model, training, layout, place)?;
         step.messages = Messages::of_stages(&training.pipeline, &step.stages, step.micro_batches)
@@ -40,8 +41,8 @@ impl<'a> TrainingStep<'a> {
         Ok(step)
     }
 
-    /// As [`TrainingStep::new`], for whoever runs the schedule anyway: the rules of the schedule are checked, but its messages
-    /// are not counted, and every stage is said to send one each way.
+    /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but
+    /// its messages are not counted; every stage has one each way.
     ///
     /// # Errors
     /// As there.
@@ -68,7 +69,8 @@ impl<'a> TrainingStep<'a> {
         Ok(step)
     }
 
-    /// A step of parts that were checked before, by whoever makes thousands of them: see [`TrainingStep::without_messages`].
+    /// A step of parts that the caller checked before, for creating thousands of them: see
+    /// [`TrainingStep::without_messages`].
     pub(crate) fn of_checked_parts(
         model: &'a Model,
         training: &'a Training,
@@ -80,10 +82,11 @@ impl<'a> TrainingStep<'a> {
         TrainingStep { model, training, layout, stages, micro_batches, messages }
     }
 
-    /// The calls of one rank of a stage, style by style. Calls on groups of one rank, and calls that never come, are none.
+    /// The calls of one rank of a stage, style by style. Calls on groups of one rank, and calls with a count of 0, are
+    /// left out.
     ///
     /// # Errors
-    /// What cannot be generated, such as counts that pass 64 bits.
+    /// Calls that cannot be generated, such as counts that pass 64 bits.
     pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
         let mut ops = style::training_ops(self, stage)?;
         ops.retain(|op| self.layout.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches) != Some(0));

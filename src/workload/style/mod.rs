@@ -4,9 +4,9 @@ mod context;
 mod control;
 mod data;
 mod expert;
-mod held_whole;
 mod pipeline;
 mod product;
+mod replicated;
 mod sequence;
 mod serving;
 mod tensor;
@@ -18,7 +18,7 @@ use super::Op;
 use super::step::{ServingStep, TrainingStep};
 use crate::error::Result;
 
-/// The calls of one rank of a stage in an optimizer step. Each style gives nothing where its choices do not ask for it.
+/// The calls of one rank of a stage in an optimizer step. A style returns nothing if its choices need no calls.
 pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     type Ops = fn(&TrainingStep, u32) -> Result<Vec<Op>>;
     let styles: [Ops; 8] = [

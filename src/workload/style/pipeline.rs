@@ -57,12 +57,12 @@ fn boundary(step: &TrainingStep, pass: Pass, sends_per_step: u64, overlap: Overl
     }
 }
 
-/// What the receivers of parts put together again inside the tensor-parallel group.
+/// Gathers within the tensor-parallel group a message that was received in parts.
 fn gather(step: &TrainingStep, stage: u32, pass: Pass) -> Op {
     let (bytes, formula) = step.activation_bytes();
     let stages = step.stages.count();
     let of = |stage: u32| step.messages.get(stage as usize).copied().unwrap_or_default();
-    // What a stage receives is what its neighbours send: with chunks the ring closes.
+    // The receives of a stage are the sends of its neighbours: with chunks the ring closes.
     let wraps = step.training.pipeline.schedule == ScheduleKind::Interleaved;
     let received = match pass {
         Pass::Forward if stage > 0 => of(stage - 1).forward,

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 
-/// The product of all factors; `what` is named where it passes 64 bits.
+/// The product of all factors; the error names `what` if it passes 64 bits.
 pub(super) fn product(what: &str, factors: &[u64]) -> Result<u64> {
     factors.iter().try_fold(1u64, |product, factor| product.checked_mul(*factor)).ok_or_else(|| {
         let factors: Vec<_> = factors.iter().map(u64::to_string).collect();

@@ -1,6 +1,5 @@
-//! For tests of styles: a suite's text -> the ops of a stage as rows of a table, with their source and bytes said in `why`.
-//!
-//! Only tests use it; what an op is stands in `op` and `when`.
+//! Test helpers of styles: a suite's text -> the ops of a stage as rows of a table, with their source and bytes from
+//! `why`.
 
 use crate::collective::Collective::{self, AllGather, AllReduce, ReduceScatter};
 use crate::config::Suite;
@@ -10,7 +9,7 @@ use crate::workload::when::{Overlap, Pass, When};
 use crate::workload::{Op, Style};
 use std::path::Path;
 
-/// Reads a suite that lies beside the shipped ones, so that it finds their models.
+/// Reads a suite in the folder of the shipped ones, so that it finds their models.
 pub(super) fn suite(text: &str) -> Suite {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/test.toml");
     Suite::parse(&path, text).unwrap_or_else(|error| panic!("{text}\n{error}"))
@@ -55,7 +54,7 @@ pub(super) fn rows(step: &Step, stage: u32, style: Style) -> Vec<Row> {
     ops.iter().filter(|op| op.style == style).map(|op| Row::of(op, m)).collect()
 }
 
-/// One op, as far as tables of communications say it.
+/// The columns of an op in tables of communications.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub axis: Axis,

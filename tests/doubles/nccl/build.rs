@@ -1,5 +1,5 @@
-//! Which NCCL this build stands in for: `COMMGAUGE_DOUBLE_NCCL=2.27.3`. What came later is not compiled, so that looking its
-//! symbol up fails as it does in the real library of that version.
+//! The NCCL version of this build: `COMMGAUGE_DOUBLE_NCCL=2.27.3`. Later functions are not compiled, so that looking
+//! their symbols up fails as in the real library of that version.
 
 /// Minor versions of NCCL 2 that brought something.
 const STEPS: [u32; 7] = [18, 19, 22, 23, 24, 27, 28];

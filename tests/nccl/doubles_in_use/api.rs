@@ -9,7 +9,7 @@ impl Library {
     /// Loads it from `LD_LIBRARY_PATH`.
     pub fn load(name: &str) -> Library {
         let name = CString::new(name).expect("no zero in a name");
-        // SAFETY: the doubles have no constructors that could go wrong.
+        // SAFETY: the doubles have no constructors that could fail.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "{name:?} is not in LD_LIBRARY_PATH");
         Library(library)
@@ -24,7 +24,7 @@ impl Library {
     }
 }
 
-/// Calls a function of a library: `call!(cuda, "cuInit", 0 => u32)`. Gives its return code.
+/// Calls a function of a library: `call!(cuda, "cuInit", 0 => u32)`. Returns its return code.
 macro_rules! call {
     ($library:expr, $name:literal $(, $argument:expr => $kind:ty)* $(,)?) => {{
         let symbol = $library.symbol($name).unwrap_or_else(|| panic!("there is no {}", $name));
@@ -120,7 +120,7 @@ impl<'a> Kernels<'a> {
         Kernels { cuda, module }
     }
 
-    /// Launches a kernel on the stream. Numbers of 32 bits are passed in 64: their low half comes first.
+    /// Launches a kernel on the stream. Numbers of 32 bits are passed in 64: the low half is first.
     pub fn launch(&self, name: &str, blocks: u32, threads: u32, parameters: &[u64]) {
         let text = CString::new(name).expect("no zero in a name");
         let mut function = 0usize;

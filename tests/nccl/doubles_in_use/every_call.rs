@@ -98,7 +98,7 @@ fn check(
     }
 }
 
-/// The call as NCCL wants it: in place, one buffer is a part of the other.
+/// The call in NCCL's form: in place, one buffer is a part of the other.
 fn issue(rank: &Rank, view: &View, element: ElementType, op: Option<ReduceOp>, send: usize, receive: usize) {
     use Collective::*;
     let block = view.geometry.blocks[view.me as usize];

@@ -1,4 +1,4 @@
-//! What goes wrong when it is requested, seen from every rank: rank 1 of three is the one that it strikes.
+//! Injected faults, seen from every rank: rank 1 of three is the affected one.
 
 use crate::doubles_in_use::api::{call, good};
 use crate::doubles_in_use::nccl::{Rank, eventually};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The rank and the op of the faults of the tests.
 const STRUCK: usize = 1;
 
-/// Two all_reduces of which the second goes wrong; whether this rank is the struck one.
+/// Two all_reduces of which the second fails; returns whether this rank is the affected one.
 fn until_the_second(rank: &Rank) -> (usize, bool) {
     let buffer = rank.floats(1000, 1.0);
     assert_eq!(rank.all_reduce(buffer, 1000), 0);
@@ -112,7 +112,7 @@ pub fn open_group(rank: Rank) {
     }
 }
 
-/// The ranks call different things: told, not hung.
+/// The ranks call different collectives: an error, not a hang.
 pub fn different_calls(rank: Rank) {
     let buffer = rank.floats(1000, 1.0);
     let count = if rank.me.rank == STRUCK { 999 } else { 1000 };
@@ -121,7 +121,7 @@ pub fn different_calls(rank: Rank) {
     rank.abort();
 }
 
-/// A rank that is not there when a communicator is made; the others can give up.
+/// A rank that is missing when a communicator is created; the others can abort.
 pub fn init_hang(rank: Rank) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(100) {
@@ -145,7 +145,7 @@ pub fn out_of_memory(rank: Rank) {
     assert_eq!((total, total - free), (1 << 20, 4096 * codes.iter().filter(|code| **code == 0).count()));
 }
 
-/// Two ranks on one device, which NCCL from 2.30 on allows where it is asked to.
+/// Two ranks on one device, which NCCL from 2.30 on allows if configured.
 pub fn shared_device(rank: Rank) {
     let device_of_all = 0;
     let mut context = 0usize;

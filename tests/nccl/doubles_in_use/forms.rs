@@ -39,7 +39,7 @@ fn predicts(rank: &Rank, buffer: usize) {
     good!(rank.nccl, "ncclGroupStart");
     assert_eq!(rank.all_reduce(buffer, 10), 0);
     good!(rank.nccl, "ncclGroupSimulateEnd", &mut simulation => *mut Simulation);
-    // What has one rank is a copy that is enqueued at once, and nothing is said of it.
+    // With one rank it is a copy that is enqueued at once, without an error.
     let alone = rank.me.ranks == 1;
     assert_eq!(simulation.3, if alone { -1.0 } else { 10.0 + 40.0 * 1e-4 });
     assert!(alone || rank.is_idle());
@@ -84,7 +84,7 @@ pub fn a_split_makes_groups_by_colour_and_key(rank: Rank) {
     rank.finish();
 }
 
-/// Every call answers "in progress" and is in the stream only once the state says so.
+/// Every call returns "in progress" and is on the stream only once the state says so.
 pub fn a_communicator_that_does_not_block_is_in_progress_first(rank: Rank) {
     eventually("the communicator", || rank.state() != 7);
     assert_eq!(rank.state(), 0);
@@ -139,7 +139,7 @@ pub fn a_graph_does_again_what_was_captured(rank: Rank) {
     assert_eq!(call!(cuda, "cuStreamEndCapture", side => usize, &mut graph => *mut usize), 901);
 }
 
-/// A communicator cannot be given up while graphs hold its calls.
+/// A communicator cannot be aborted while graphs contain its calls.
 fn gives_up_only_without_graphs(rank: &Rank, graph: usize, executable: usize) {
     let (cuda, communicator) = (&rank.cuda.library, rank.communicator);
     let aborting = std::thread::spawn(
@@ -170,7 +170,7 @@ pub fn calls_on_several_streams_keep_their_order(rank: Rank) {
     rank.finish();
 }
 
-/// Buffers that NCCL allocates, or is told of.
+/// Buffers that NCCL allocates, or that are registered with it.
 pub fn registered_buffers_are_known(rank: Rank) {
     let (mut memory, mut handle, mut window) = (0usize, 0usize, 0usize);
     good!(rank.nccl, "ncclMemAlloc", &mut memory => *mut usize, 5000 => usize);

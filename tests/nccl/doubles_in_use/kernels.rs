@@ -9,7 +9,7 @@ use commgauge::pattern::{Pattern, Source};
 const ELEMENTS: usize = 1003;
 const SEED: u64 = 0x1234_5678_9abc_def1;
 
-/// A buffer of device memory with what a source says, filled by the kernels.
+/// A buffer of device memory with the data of a source, filled by the kernels.
 pub struct Filled<'a> {
     pub cuda: &'a Cuda,
     pub kernels: &'a Kernels<'a>,
@@ -54,7 +54,7 @@ impl Filled<'_> {
     }
 }
 
-/// Every type and every source of data, with the pattern that they belong to.
+/// Every type and every source of data, with their pattern.
 fn cases() -> Vec<(ElementType, Pattern, Source)> {
     let mut cases = Vec::new();
     for element in ElementType::ALL {

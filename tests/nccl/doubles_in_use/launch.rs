@@ -1,4 +1,5 @@
-//! Starting this test program again as the ranks of a launch, without MPI: the ranks meet through the unique id alone.
+//! Starts this test program again as the ranks of a launch, without MPI: the ranks connect through the unique id
+//! alone.
 
 use crate::common::{Ran, ending, start};
 use std::process::Command;
@@ -11,7 +12,7 @@ pub struct Me {
     pub folder: std::path::PathBuf,
 }
 
-/// What a launch is asked to do.
+/// The task of a launch.
 pub struct Launch<'a> {
     pub task: &'a str,
     pub ranks: usize,

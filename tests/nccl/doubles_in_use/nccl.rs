@@ -62,13 +62,13 @@ impl Rank {
         rank
     }
 
-    /// On the device of its number, with nobody.
+    /// On the device of its number, without other ranks.
     pub fn apart(me: Me) -> Rank {
         let cuda = Cuda::start(me.rank as c_int);
         Rank { me, cuda, nccl: Library::load("libnccl.so.2"), communicator: 0 }
     }
 
-    /// Made by rank 0, told to the others by a file.
+    /// Created by rank 0, sent to the others by a file.
     pub fn unique_id(&self) -> UniqueId {
         let file = self.me.folder.join("id");
         if self.me.rank == 0 {
@@ -120,7 +120,7 @@ impl Rank {
         buffer
     }
 
-    /// What a buffer of float32 holds.
+    /// Content of a buffer of float32.
     pub fn values(&self, buffer: usize, count: usize) -> Vec<f32> {
         let bytes = self.cuda.download(buffer, 4 * count);
         bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect()
@@ -135,7 +135,7 @@ impl Rank {
         good!(self.nccl, "ncclCommAbort", self.communicator => usize);
     }
 
-    /// Ends the communicator in the way that meets all ranks.
+    /// Destroys the communicator collectively.
     pub fn finish(self) {
         self.cuda.synchronize();
         good!(self.nccl, "ncclCommFinalize", self.communicator => usize);
@@ -144,7 +144,7 @@ impl Rank {
     }
 }
 
-/// Waits until something holds.
+/// Waits for a condition.
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -60,7 +60,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Offsets at which `word` stands alone in a blanked source.
+/// Offsets at which `word` is a whole word in a blanked source.
 pub fn occurrences(clean: &str, word: &str) -> Vec<usize> {
     let bytes = clean.as_bytes();
     clean
@@ -125,8 +125,8 @@ pub fn is_gated(source: &str, clean: &str, offset: usize) -> bool {
         return true;
     }
     let bytes = clean.as_bytes();
-    // Backwards: the head of the item itself, then the heads of the items that enclose it. What lies between belongs to
-    // other items, whose gates do not count here.
+    // Backwards: the head of the item itself, then the heads of the items that enclose it. Code between them belongs
+    // to other items, whose gates do not count here.
     let (mut at, mut depth, mut head_end) = (offset, 0, Some(offset));
     loop {
         let stop = at == 0 || matches!(bytes[at - 1], b';' | b'}' | b'{');

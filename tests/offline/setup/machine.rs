@@ -1,5 +1,5 @@
-//! A folder that stands for the root of a machine: empty files where libraries would be, and small scripts where programs would be.
-//! Its apt-get installs by copying from a folder of packages, and refuses what is not there.
+//! A folder that represents the root of a machine: empty files instead of libraries, and small scripts instead of
+//! programs. Its apt-get installs by copying from a folder of packages, and refuses missing ones.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -91,12 +91,12 @@ impl Machine {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// What apt-get was called with, line by line.
+    /// The arguments of apt-get, line by line.
     pub(super) fn apt_calls(&self) -> String {
         fs::read_to_string(self.at("/apt.log")).unwrap_or_default()
     }
 
-    /// Exit code, and all that was said.
+    /// Exit code, and the whole output.
     pub(super) fn set_up(&self, flags: &[&str]) -> (i32, String) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/setup");
         let mut command = Command::new("bash");

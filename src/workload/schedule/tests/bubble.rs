@@ -116,7 +116,7 @@ impl PassCosts for SlowLastRank {
 }
 
 #[test]
-fn costs_may_differ_from_rank_to_rank_and_messages_delay_who_waits_for_them() {
+fn costs_may_differ_between_ranks_and_messages_delay_the_receiver() {
     // By hand: F 1, message 0.5; four times F 2 and B + W 4 without a gap; message 0.5, B + W 2.
     let timeline = simulate(&schedule(OneForwardOneBackward, 2, 4), &SlowLastRank).unwrap();
     assert_eq!(timeline.makespan().0, 1.0 + 0.5 + 4.0 * 6.0 + 0.5 + 2.0);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_rank_of_1f1b_holds_what_its_distance_from_the_end_asks_for() {
+fn each_rank_of_1f1b_stores_as_many_activations_as_its_distance_from_the_end() {
     for (p, m) in [(1, 5), (4, 2), (4, 8), (8, 64)] {
         for rank in 0..p {
             // Megatron-LM schedules.py: warm-up of p - rank - 1, and the one in work.

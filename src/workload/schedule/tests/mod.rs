@@ -1,4 +1,4 @@
-//! Known answers and properties of the schedules. What they share stands here.
+//! Known answers and properties of the schedules, with shared helpers.
 
 mod bubble;
 mod drawn;

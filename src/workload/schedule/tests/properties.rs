@@ -1,4 +1,4 @@
-//! What holds for every schedule of any shape.
+//! Properties of every schedule of any shape.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ fn any_costs() -> impl Strategy<Value = StageCosts> {
     })
 }
 
-/// Where each pass of each chunk of the model is found: rank and place in its list.
+/// Rank and position of each pass of each chunk of the model.
 fn places(schedule: &Schedule) -> HashMap<(u32, u32, Pass), (u32, usize)> {
     let mut places = HashMap::new();
     for rank in 0..schedule.stages() {
@@ -82,7 +82,7 @@ proptest! {
         let stages = f64::from(schedule.stages());
         let of_a_rank = costs.forward.0 + costs.input_gradient.0 + costs.weight_gradient.0;
         let busy = f64::from(schedule.micro_batches()) * of_a_rank;
-        // The first micro-batch goes through the whole model and back, over a message at each boundary between ranks.
+        // The first micro-batch passes the whole model and back, with a message at each boundary between ranks.
         let there_and_back = stages * (costs.forward.0 + costs.input_gradient.0) + 2.0 * (stages - 1.0) * costs.communication.0;
         let makespan = timeline.makespan().0;
         prop_assert!(makespan >= busy - 1e-9 && makespan >= there_and_back - 1e-9);
@@ -122,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn sixty_four_stages_and_five_hundred_micro_batches_are_no_trouble() {
+fn sixty_four_stages_and_five_hundred_micro_batches_are_scheduled() {
     for kind in [OneForwardOneBackward, Interleaved, ZbH1, DualPipe] {
         let schedule = schedule(kind, 64, 512);
         assert!(run(&schedule).makespan().0 > 0.0);

@@ -90,7 +90,7 @@ fn an_unknown_name_is_answered_with_the_known_ones() {
 
 #[test]
 fn a_list_that_waits_for_itself_is_an_error_and_not_a_hang() {
-    // Rank 0 wants the gradient of micro-batch 0 before it lets micro-batch 1 go; rank 1 wants both first.
+    // Rank 0 waits for the gradient of micro-batch 0 before it sends micro-batch 1; rank 1 waits for both first.
     let mut stuck = schedule(GPipe, 2, 2);
     stuck.events[0].swap(1, 2);
     assert_eq!(

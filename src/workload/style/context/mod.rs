@@ -1,6 +1,6 @@
-//! Context parallelism: how attention comes to the keys and values of tokens that other ranks hold.
+//! Context parallelism: how attention obtains the keys and values of tokens on other ranks.
 //!
-//! Gradients of the parameters are no matter of this style: `data` reduces them over dp and cp together.
+//! Gradients of the parameters are not part of this style: `data` reduces them over dp and cp together.
 
 #[cfg(test)]
 mod tests;
@@ -44,8 +44,8 @@ impl Context<'_> {
         }
     }
 
-    /// Keys and values go around: c-1 blocks forward, c-1 backward, and c-1 blocks of their gradients, because the backward
-    /// pass starts with the block that came last and ends with the rank's own.
+    /// Keys and values travel round the ring: c-1 blocks forward, c-1 backward, and c-1 blocks of their gradients,
+    /// because the backward pass starts with the block that arrived last and ends with the rank's own.
     fn ring(&self, axis: Axis) -> Vec<Op> {
         let ranks = u64::from(self.step.layout.group_size(axis));
         // After an exchange over the inner ranks a rank has their tokens and its share of the heads: as many elements.
@@ -95,7 +95,8 @@ impl Context<'_> {
         ops
     }
 
-    /// Heads for tokens: before attention every rank gets all tokens of some heads, after it the reverse.
+    /// Exchanges heads for tokens: before attention every rank receives all tokens of some heads, after it the
+    /// reverse.
     fn all_to_all(&self, axis: Axis) -> Vec<Op> {
         let width = Width::of(self.step, self.step.layout.group_size(axis));
         let op = |pass, elements: u64, formula: &str, calls: u64, what: &str| {

@@ -1,4 +1,4 @@
-//! What context parallelism moves: every row of the styles' table, and what does not come out even.
+//! Bytes moved by context parallelism: every row of the styles' table, and uneven divisions.
 
 use crate::collective::Collective;
 use crate::config::Suite;
@@ -136,7 +136,7 @@ fn one_rank_exchanges_nothing() {
 }
 
 #[test]
-fn what_does_not_come_out_even_is_refused_with_the_nearest_that_does() {
+fn uneven_divisions_are_refused_with_the_nearest_even_one() {
     for (layout, training, expected) in [
         ("cp=4", "sequence = 8188", "a sequence of 8188 is no multiple of 2*cp = 8: every rank has two chunks"),
         ("cp=4", "sequence = 8188", "nearest: 8184, 8192"),

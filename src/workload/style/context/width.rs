@@ -1,7 +1,8 @@
-//! Elements of one token's queries, keys, values and attention output on a rank, as context parallelism exchanges them.
+//! Elements of one token's queries, keys, values and attention output on a rank, as context parallelism exchanges
+//! them.
 //!
-//! With latent attention these are the keys and values of every head after the projection up, as attention itself takes
-//! them (Megatron-LM core/transformer/multi_latent_attention.py).
+//! With latent attention these are the keys and values of every head after the up-projection, as used by attention
+//! (Megatron-LM core/transformer/multi_latent_attention.py).
 
 use crate::workload::step::TrainingStep;
 
@@ -13,7 +14,7 @@ pub(super) struct Width {
     /// Key and value heads, with the copies that an all_to_all needs.
     kv_heads: u64,
     /// Key and value heads without those copies.
-    kv_heads_held: u64,
+    kv_heads_per_rank: u64,
     /// Elements of a head's query or key.
     key: u64,
     /// Elements of a head's value.
@@ -29,17 +30,17 @@ pub(super) struct Exchanged {
 }
 
 impl Width {
-    /// Heads are exchanged for tokens over `exchanging` ranks, 1 where they are not.
+    /// Heads are exchanged for tokens over `exchanging` ranks; 1 without an exchange.
     pub fn of(step: &TrainingStep, exchanging: u32) -> Width {
         let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
         let heads = model.heads / t;
-        let (kv_heads_held, value) = match &model.latent_attention {
+        let (kv_heads_per_rank, value) = match &model.latent_attention {
             Some(latent) => (heads, latent.value_dimension),
-            // Where there are fewer than ranks, each rank holds a copy of one.
+            // If there are fewer heads than ranks, each rank has a copy of one.
             None => ((model.kv_heads / t).max(1), model.head_dimension),
         };
-        let kv_heads = kv_heads_held.max(u64::from(exchanging));
-        Width { heads, kv_heads, kv_heads_held, key: model.head_dimension, value }
+        let kv_heads = kv_heads_per_rank.max(u64::from(exchanging));
+        Width { heads, kv_heads, kv_heads_per_rank, key: model.head_dimension, value }
     }
 
     /// Keys and values together.
@@ -47,7 +48,7 @@ impl Width {
         self.kv_heads * (self.key + self.value)
     }
 
-    /// How they come about.
+    /// Formula of the numbers of elements.
     pub fn formula(&self) -> String {
         if self.key == self.value {
             return format!("2*{} kv heads*{}{}", self.kv_heads, self.key, self.copies());
@@ -81,9 +82,9 @@ impl Width {
     }
 
     fn copies(&self) -> String {
-        match self.kv_heads == self.kv_heads_held {
+        match self.kv_heads == self.kv_heads_per_rank {
             true => String::new(),
-            false => format!(" ({} kv heads copied, one for each rank)", self.kv_heads_held),
+            false => format!(" ({} kv heads copied, one for each rank)", self.kv_heads_per_rank),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Small calls that everybody waits for, at the end of a step: token counts, overflow flag, gradient norm, loss.
+//! Small blocking calls at the end of a step: token counts, overflow flag, gradient norm, loss.
 //!
-//! They move 4 or 8 bytes, so that only their latency counts, but no stage goes on before they are done: the zero-bubble
-//! schedules validate afterwards instead (arXiv 2401.10241 section 4).
+//! They move 4 or 8 bytes, so that only their latency counts, but no stage continues before they are complete: the
+//! zero-bubble schedules validate afterwards instead (arXiv 2401.10241 section 4).
 
 #[cfg(test)]
 mod tests;
@@ -88,8 +88,8 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// The ranks that together hold every gradient once: those of one replica where all replicas hold the same gradients, all
-/// ranks where gradients are sharded over replicas.
+/// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
+/// ranks if gradients are sharded over replicas.
 fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
     match step.training.data.style {
         DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),

@@ -32,7 +32,7 @@ fn a_step_ends_with_a_few_calls_of_four_or_eight_bytes() {
 }
 
 #[test]
-fn the_last_stage_tells_the_others_how_many_tokens_it_counted() {
+fn the_last_stage_sends_its_token_count_to_the_others() {
     with_steps(&training("llama-3-8b", "sequence = 1024\nmicro_batches = 4", "pp = 4"), 4, |step| {
         for stage in 0..4 {
             let ops = step.ops_of_stage(stage).unwrap();

@@ -1,6 +1,6 @@
 //! Cuts the parameters of a rank into buckets, as the backward pass fills them: from the last tensor to the first.
 //!
-//! What is done with a bucket is told in `zero`.
+//! `zero` has the calls for each bucket.
 
 use super::Part;
 use super::tensors::{Order, Tensor, of_chunk};
@@ -20,7 +20,7 @@ const BUCKET_BYTES: u64 = 25 << 20;
 pub(super) struct Run {
     /// Elements of one bucket on the wire, padded where shards must be equal.
     pub elements: u64,
-    /// How many there are.
+    /// Number of equal buckets.
     pub buckets: u64,
     /// Whether it is the bucket that closes when the backward pass ends, and that the next forward pass needs first.
     pub last: bool,
@@ -29,7 +29,7 @@ pub(super) struct Run {
 /// The buckets of a part of the parameters of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Buckets {
-    /// In the order in which the backward pass fills them, equal ones together, the last one alone.
+    /// In the order in which the backward pass fills them, equal ones together, the last one separate.
     pub runs: Vec<Run>,
     /// Parameters in all of them.
     pub parameters: u64,
@@ -42,9 +42,9 @@ pub(super) struct Buckets {
 struct Cut {
     /// Elements after which the first bucket closes, at the next boundary between tensors.
     first: u64,
-    /// The same of every further bucket.
+    /// The same for every further bucket.
     further: u64,
-    /// What a tensor's start and a bucket's end are rounded up to.
+    /// Alignment of a tensor's start and of a bucket's end.
     alignment: (u64, u64),
 }
 
@@ -136,7 +136,7 @@ fn close<'a>(tensors: impl Iterator<Item = &'a Tensor>, cut: Cut, embedding_apar
     buckets
 }
 
-/// Cut after exactly so many parameters, wherever that is in a tensor.
+/// Cuts after exactly this many parameters, wherever that is in a tensor.
 fn exactly(parameters: u64, bucket: u64, even: u64) -> Vec<Run> {
     let rest = match parameters % bucket {
         0 => bucket.min(parameters),
@@ -147,7 +147,7 @@ fn exactly(parameters: u64, bucket: u64, even: u64) -> Vec<Run> {
     [whole, run(rest, 1, true)].into_iter().filter(|run| run.buckets * run.elements > 0).collect()
 }
 
-/// Equal buckets together, in the order in which each first comes.
+/// Groups equal buckets, in the order of first appearance.
 fn runs(buckets: &[u64]) -> Vec<Run> {
     let Some((last, before)) = buckets.split_last() else { return Vec::new() };
     let mut runs: Vec<Run> = Vec::new();

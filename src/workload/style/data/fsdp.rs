@@ -8,7 +8,7 @@ use super::{Part, parts};
 use crate::collective::Collective;
 use crate::config::step::{DataStyle, Recompute};
 use crate::layout::Axis;
-use crate::workload::step::{Held, TrainingStep};
+use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
 
@@ -36,17 +36,18 @@ struct Unit {
 }
 
 fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
-    let of_part = |held: Held| u64::from(part.dense) * held.dense + u64::from(part.experts) * held.experts;
+    let of_part =
+        |on_rank: RankParameters| u64::from(part.dense) * on_rank.dense + u64::from(part.experts) * on_rank.experts;
     let kinds: &[LayerKind] = match step.model.mixture {
         Some(_) => &[LayerKind::Dense, LayerKind::Experts],
         None => &[LayerKind::Any],
     };
     let layers = kinds.iter().filter_map(|kind| {
         let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
-        let parameters = of_part(step.held_by_layer(first));
+        let parameters = of_part(step.parameters_of_layer(first));
         Some(Unit { layers: Some((*kind, step.layers_passed(stage, *kind))), parameters })
     });
-    let root = Unit { layers: None, parameters: of_part(step.held_by_ends(stage)) };
+    let root = Unit { layers: None, parameters: of_part(step.rank_end_parameters(stage)) };
     layers.chain([root]).filter(|unit| unit.parameters > 0).collect()
 }
 
@@ -58,8 +59,8 @@ struct Sharded<'a> {
 }
 
 impl Sharded<'_> {
-    /// The all_gathers of a unit: for the forward pass, again for the backward pass unless it was kept, and for a
-    /// recomputation that finds it given up again.
+    /// The all_gathers of a unit: for the forward pass, for the backward pass unless the parameters stayed gathered,
+    /// and for a recomputation that needs them again.
     fn gathers(&self) -> Vec<Op> {
         let training = self.step.training;
         if !training.data.reshard_after_forward {
@@ -70,7 +71,7 @@ impl Sharded<'_> {
             let when = When::Step { moment, calls: self.calls() };
             return vec![self.gather(when, overlap, "once per step, and kept until the optimizer")];
         }
-        // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 lets go of it in between.
+        // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 releases it in between.
         let again = training.data.style == DataStyle::Zero3 && training.tensor.recompute == Recompute::Full;
         let in_pass = |pass, what: &str| self.gather(self.when(pass), self.overlap_of_gather(pass), what);
         let mut ops = vec![in_pass(Pass::Forward, "for the forward pass")];
@@ -103,7 +104,7 @@ impl Sharded<'_> {
         }
     }
 
-    /// HSDP: the shard's gradients over the groups that hold the same, once per step.
+    /// HSDP: the shard's gradients over the groups with the same shard, once per step.
     fn reduce_replicas(&self) -> Option<Op> {
         let element = self.step.training.data.gradient_element_type;
         let bytes = element.size() * (self.padded() / self.part.ranks);
@@ -155,7 +156,7 @@ impl Sharded<'_> {
         }
     }
 
-    /// Units are fetched ahead; nothing stands before the root of the model's own first use.
+    /// Units are prefetched; nothing overlaps with the first use of the root of the model.
     fn overlap_of_gather(&self, pass: Pass) -> Overlap {
         let stages = &self.step.stages;
         let first = match pass {
@@ -184,7 +185,7 @@ impl Sharded<'_> {
         format!(
             "{symbol}*P_unit{per} = {element_bytes} B*{padded}{shards} = {bytes} B{rounded}: {what}; {unit}, {} ({}; {source})",
             self.part.name(),
-            self.step.held_formula(self.stage),
+            self.step.rank_parameters_formula(self.stage),
         )
     }
 }

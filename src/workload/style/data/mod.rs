@@ -1,6 +1,6 @@
-//! Data parallelism: what the replicas of a stage exchange about gradients and parameters in an optimizer step.
+//! Data parallelism: the gradients and parameters that the replicas of a stage exchange in an optimizer step.
 //!
-//! `tensors` lists the parameters that a rank holds, `buckets` cuts them, `zero` are the styles that work on buckets (DDP,
+//! `tensors` lists the parameters of a rank, `buckets` cuts them, `zero` has the styles that work on buckets (DDP,
 //! ZeRO-1, ZeRO-2), `fsdp` those that gather parameters for every use (ZeRO-3, FSDP, HSDP).
 
 mod buckets;
@@ -31,16 +31,16 @@ struct Part {
     axis: Axis,
     /// Ranks in each.
     ranks: u64,
-    /// Groups that hold the same shards, where there are several.
+    /// Number of groups with the same shards, if there are several.
     replicas: u64,
     /// Whether dense parameters are among them, and whether those of experts are.
     dense: bool,
     experts: bool,
 }
 
-/// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same parameters and
-/// gradients of other tokens), and experts over the ranks that hold the same ones (Megatron-LM
-/// core/parallel_state.py). Where shards are replicated there is no expert parallelism, and experts go with the rest.
+/// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same
+/// parameters and gradients of other tokens), and experts over the ranks with the same ones (Megatron-LM
+/// core/parallel_state.py). With replicated shards there is no expert parallelism, and experts are part of the rest.
 fn parts(step: &TrainingStep) -> Vec<Part> {
     let layout = &step.layout;
     let ranks = |axis: Axis| u64::from(layout.group_size(axis));
@@ -57,7 +57,7 @@ fn parts(step: &TrainingStep) -> Vec<Part> {
 }
 
 impl Part {
-    /// What the part is, in words.
+    /// Name of the part.
     fn name(&self) -> &'static str {
         match (self.dense, self.experts) {
             (true, true) => "dense and expert parameters",

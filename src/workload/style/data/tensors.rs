@@ -1,13 +1,13 @@
-//! The parameters that a rank holds, tensor by tensor in the order of the model: buckets close between tensors only.
+//! The parameters of a rank, tensor by tensor in the order of the model: buckets close between tensors only.
 //!
-//! Order and fusion are those of Megatron-LM (core/models/gpt/gpt_model.py, core/transformer/attention.py and moe/, with
-//! Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees them. How
-//! many parameters there are is counted in `step::held`; a test holds the two together.
+//! Order and fusion are those of Megatron-LM (core/models/gpt/gpt_model.py, core/transformer/attention.py and moe/,
+//! with Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees
+//! them. `step::rank_parameters` counts the parameters; a test compares the two.
 
 use crate::config::{LatentAttention, Model};
 use crate::workload::step::TrainingStep;
 
-/// More local experts than this are taken as one grouped weight, as grouped matrix products hold them.
+/// More local experts than this are treated as one grouped weight, as in grouped matrix products.
 const MOST_EXPERT_TENSORS: u64 = 4096;
 
 /// One parameter tensor.
@@ -15,13 +15,14 @@ const MOST_EXPERT_TENSORS: u64 = 4096;
 pub(super) struct Tensor {
     /// Its elements on the rank.
     pub elements: u64,
-    /// Whether it belongs to a routed expert.
+    /// Whether it is part of a routed expert.
     pub expert: bool,
-    /// Word embedding and head share their values across stages, so that both are sharded alike in a bucket of their own.
+    /// Word embedding and head share their values across stages, so that both are sharded equally in a separate
+    /// bucket.
     pub shared_embedding: bool,
 }
 
-/// Whose order of parameters.
+/// The framework whose order of parameters is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Queries, keys and values in one tensor, gate and up projection in one.
@@ -38,15 +39,15 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     let words = |elements| Tensor { elements, expert: false, shared_embedding: apart };
     let mut list = Vec::new();
     if layers.contains(&0) {
-        list.push(words(step.words_held()));
-        list.push(dense(step.positions_held()));
+        list.push(words(step.word_embedding_parameters()));
+        list.push(dense(step.position_embedding_parameters()));
     }
     for layer in layers {
         of_layer(step, *layer, order, &mut list);
     }
     if layers.contains(&last) {
         list.extend(norm(model));
-        list.push(words(step.head_held(stage)));
+        list.push(words(step.head_parameters(stage)));
     }
     list.retain(|tensor| tensor.elements > 0);
     list
@@ -73,7 +74,7 @@ fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor
     if order == Order::PyTorch {
         list.extend(output);
     }
-    // Sinks and whatever else a family adds stand last.
+    // Sinks and other additions of a family are the last tensors.
     let counted: u64 = list[before..].iter().map(|tensor| tensor.elements).sum();
     let others = (model.attention_parameters(t) + model.norm_parameters()).saturating_sub(counted);
     list.push(dense(others));
@@ -154,7 +155,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
 
 /// Routed experts: all first projections, then all second ones where they are grouped; else expert by expert.
 fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tensor>) {
-    let (model, etp, experts) = (step.model, u64::from(step.layout.degrees.etp), step.experts_held());
+    let (model, etp, experts) = (step.model, u64::from(step.layout.degrees.etp), step.experts_per_rank());
     let one = feed_forward(model, width, etp, model.one_expert_parameters(etp), order);
     let expert = |elements: &u64| Tensor { elements: *elements, expert: true, shared_embedding: false };
     if experts > MOST_EXPERT_TENSORS {

@@ -1,5 +1,4 @@
-//! What data parallelism moves: known answers by style, the counter-examples to "TP > DP > PP", buckets, and what is
-//! refused.
+//! Traffic of data parallelism: known answers by style, the counter-examples to "TP > DP > PP", buckets, and refusals.
 
 use super::buckets::{self, Run};
 use super::tensors::{Order, of_chunk};
@@ -49,7 +48,7 @@ fn wire_on(step: &TrainingStep, stage: u32, axis: Axis) -> f64 {
     data_ops(step, stage).iter().filter(|op| op.axis == axis).map(|op| wire(step, op)).sum()
 }
 
-/// Padding adds a little, and nothing is ever left out.
+/// Padding adds a little, and nothing is left out.
 fn assert_padded(found: f64, parameters: f64, what: &str) {
     assert!(found >= parameters - 64.0 && found <= parameters * 1.0001 + 64.0, "{what}: {found}, not {parameters}");
 }
@@ -78,8 +77,8 @@ fn each_style_moves_what_its_formula_says() {
     ] {
         let training = format!("micro_batches = 8\n{training}");
         with_step("llama-3-8b", "dp=4", &training, 4, |step| {
-            let held = step.held(0).total() as f64;
-            assert_padded(wire_on(step, 0, Axis::Dp), held * expected, &training);
+            let on_rank = step.rank_parameters(0).total() as f64;
+            assert_padded(wire_on(step, 0, Axis::Dp), on_rank * expected, &training);
             assert!(data_ops(step, 0).iter().all(|op| op.why.contains("P_r = ")), "{training}");
         })
         .unwrap();
@@ -93,9 +92,9 @@ fn replicated_shards_are_reduced_over_both_groups() {
     for (style, inside) in [("hsdp", 8.0 * 8.0), ("zero1", 6.0)] {
         let training = format!("micro_batches = 8\ndata_style = '{style}'\nreplicas_of_shards = 2");
         with_step("llama-3-8b", "dp=8", &training, 8, |step| {
-            let held = step.held(0).total() as f64;
-            assert_padded(wire_on(step, 0, Axis::DpShard), held * inside * 0.75, style);
-            assert_padded(wire_on(step, 0, Axis::DpReplicate), held * 4.0 / 4.0, style);
+            let on_rank = step.rank_parameters(0).total() as f64;
+            assert_padded(wire_on(step, 0, Axis::DpShard), on_rank * inside * 0.75, style);
+            assert_padded(wire_on(step, 0, Axis::DpReplicate), on_rank * 4.0 / 4.0, style);
             assert_eq!(wire_on(step, 0, Axis::Dp), 0.0);
         })
         .unwrap();
@@ -107,7 +106,7 @@ fn recomputation_gathers_once_more_under_zero_3() {
     // arXiv 2104.07857 section 4.1. The root is not computed again.
     let training = "micro_batches = 8\ndata_style = 'zero3'\nrecompute = 'full'";
     with_step("llama-3-8b", "dp=4", training, 4, |step| {
-        let (all, layers) = (step.held(0).total() as f64, step.held_by_layers(0).total() as f64);
+        let (all, layers) = (step.rank_parameters(0).total() as f64, step.rank_layer_parameters(0).total() as f64);
         assert_padded(wire_on(step, 0, Axis::Dp), 0.75 * 8.0 * (8.0 * all + 2.0 * layers), training);
     })
     .unwrap();
@@ -146,7 +145,8 @@ fn the_counter_examples_have_their_data_parallel_bytes() {
             let axis = if step.layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
             let stages = 0..step.stages.count();
             let of_layers = stages.map(|stage| {
-                let share = step.held_by_layers(stage).total() as f64 / step.held(stage).total() as f64;
+                let share =
+                    step.rank_layer_parameters(stage).total() as f64 / step.rank_parameters(stage).total() as f64;
                 wire_on(step, stage, axis) * share
             });
             of_layers.sum::<f64>() / f64::from(step.stages.count()) * 1e-9
@@ -172,21 +172,21 @@ fn units_are_gathered_twice_and_scattered_once_in_every_micro_batch() {
 }
 
 #[test]
-fn experts_are_reduced_among_those_that_hold_the_same() {
+fn expert_gradients_are_reduced_among_replicas_of_the_expert() {
     for (layout, ranks, replicas) in [("ep=4", 8, 2), ("ep=8", 8, 1), ("tp=2 ep=2", 8, 2), ("tp=2 ep=2 etp=1", 8, 4)] {
         with_step("mixtral-8x7b", layout, "micro_batches = 1\nsequence_parallel = true", ranks, |step| {
-            let (held, n) = (step.held(0), f64::from(step.layout.group_size(Axis::Dp)));
-            let of_experts = held.experts as f64 * 8.0 * (f64::from(replicas) - 1.0) / f64::from(replicas);
+            let (on_rank, n) = (step.rank_parameters(0), f64::from(step.layout.group_size(Axis::Dp)));
+            let of_experts = on_rank.experts as f64 * 8.0 * (f64::from(replicas) - 1.0) / f64::from(replicas);
             assert_eq!(step.layout.group_size(Axis::Edp), replicas, "{layout}");
             assert_padded(wire_on(step, 0, Axis::Edp), of_experts, layout);
-            assert_padded(wire_on(step, 0, Axis::Dp), held.dense as f64 * 8.0 * (n - 1.0) / n, layout);
+            assert_padded(wire_on(step, 0, Axis::Dp), on_rank.dense as f64 * 8.0 * (n - 1.0) / n, layout);
         })
         .unwrap();
     }
 }
 
 #[test]
-fn tensors_come_to_what_a_rank_holds() {
+fn tensor_sizes_add_up_to_the_parameters_of_a_rank() {
     for (model, layout, ranks) in [
         ("gpt2", "tp=4 pp=2", 8),
         ("gpt-neox-20b", "tp=2", 2),
@@ -204,8 +204,8 @@ fn tensors_come_to_what_a_rank_holds() {
                 for stage in 0..step.stages.count() {
                     let list = of_chunk(step, stage, 0, order);
                     let sum = |expert| list.iter().filter(|t| t.expert == expert).map(|t| t.elements).sum::<u64>();
-                    let held = step.held(stage);
-                    assert_eq!((sum(false), sum(true)), (held.dense, held.experts), "{model} {order:?} {stage}");
+                    let on_rank = step.rank_parameters(stage);
+                    assert_eq!((sum(false), sum(true)), (on_rank.dense, on_rank.experts), "{model} {order:?} {stage}");
                     assert!(list.iter().all(|tensor| tensor.elements > 0));
                 }
             }
@@ -348,7 +348,7 @@ proptest::proptest! {
             format!("micro_batches = 4\nsequence_parallel = {sequence_parallel}\ndata_style = '{style}'\n{rule}");
         with_step(model, &format!("tp={tp} dp={dp} pp={pp}"), &training, tp * dp * pp, |step| {
             for stage in 0..step.stages.count() {
-                let held = step.held(stage);
+                let on_rank = step.rank_parameters(stage);
                 let mut parameters = 0;
                 for part in parts(step) {
                     let buckets = buckets::of(step, stage, &part);
@@ -360,7 +360,7 @@ proptest::proptest! {
                     assert!(buckets.runs.iter().filter(|run| run.last).count() <= 1 && count > 0);
                     parameters += buckets.parameters;
                 }
-                assert_eq!(parameters, held.total());
+                assert_eq!(parameters, on_rank.total());
             }
         }).unwrap();
     }

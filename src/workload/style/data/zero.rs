@@ -47,7 +47,7 @@ impl Bucketed<'_> {
         self.once(Collective::AllReduce, run, "arXiv 2006.15704 section 3.2")
     }
 
-    /// ZeRO-1: each rank gets the gradients whose optimizer state it has.
+    /// ZeRO-1: each rank receives the gradients of its optimizer state.
     fn reduce_once(&self, run: &Run) -> Op {
         self.once(
             Collective::ReduceScatter,
@@ -85,7 +85,7 @@ impl Bucketed<'_> {
         self.op(Collective::AllGather, self.parameters(), run, when, overlap, source)
     }
 
-    /// ZeRO-2 keeps no whole gradients between micro-batches, so that each is reduced at once.
+    /// ZeRO-2 stores no whole gradients between micro-batches, so that each is reduced at once.
     fn reduce_every_micro_batch(&self, run: &Run) -> Op {
         let exposed = run.last || !self.step.training.data.overlap_gradients;
         let overlap = if exposed { Overlap::Exposed } else { Overlap::Backward };
@@ -127,7 +127,7 @@ impl Bucketed<'_> {
             self.buckets.parameters,
             self.part.name(),
             self.buckets.rule,
-            self.step.held_formula(self.stage),
+            self.step.rank_parameters_formula(self.stage),
         );
         Op { when, overlap, why, ..Op::new(Style::Data, self.part.axis, collective, element, bytes) }
     }

@@ -1,7 +1,9 @@
-//! The all-gather dispatcher: every rank gathers all tokens, picks those of its experts, and results are reduce-scattered.
+//! The all-gather dispatcher: every rank gathers all tokens, selects those of its experts, and results are
+//! reduce-scattered.
 //!
-//! Megatron-LM core/transformer/moe/token_dispatcher.py, `MoEAllGatherTokenDispatcher`. Bytes do not depend on the routing. The
-//! routing map is a byte for each token and expert; results are reduced in the type of the probabilities, taken as float32.
+//! Megatron-LM core/transformer/moe/token_dispatcher.py, `MoEAllGatherTokenDispatcher`. Bytes do not depend on the
+//! routing. The routing map is a byte for each token and expert; results are reduced in the type of the probabilities,
+//! assumed to be float32.
 
 use super::layer::{Call, ExpertLayer};
 use crate::collective::Collective;

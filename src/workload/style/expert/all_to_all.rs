@@ -1,9 +1,10 @@
-//! The all-to-all dispatcher: tokens go to the ranks of their experts, and what the experts made of them comes back.
+//! The all-to-all dispatcher: tokens are sent to the ranks of their experts, and the outputs of the experts are sent
+//! back.
 //!
-//! Megatron-LM core/transformer/moe/token_dispatcher.py, `MoEAlltoAllTokenDispatcher`. It exchanges among the ranks of ep; where
-//! experts are divided as well, their ranks gather what each received, and reduce what each made of it in the type of the
-//! probabilities, taken as float32 (`--moe-router-dtype fp32`, which its documentation recommends). Every call of the forward pass
-//! has its mirror image in the backward pass, but for the counts, which are kept.
+//! Megatron-LM core/transformer/moe/token_dispatcher.py, `MoEAlltoAllTokenDispatcher`. It exchanges among the ranks of
+//! ep; if experts are divided as well, their ranks gather what each received, and reduce the outputs in the type of
+//! the probabilities, assumed to be float32 (`--moe-router-dtype fp32`, which its documentation recommends). Every
+//! call of the forward pass has its mirror image in the backward pass, except the counts, which are stored.
 
 use super::layer::{Call, ExpertLayer};
 use crate::collective::Collective;
@@ -17,7 +18,7 @@ use ElementType::{Float32, Int64};
 /// Elements that share a scale where tokens travel in 8 bits (arXiv 2412.19437 section 3.3.2).
 const ELEMENTS_PER_SCALE: u64 = 128;
 
-/// What travels with each copy of a token: its elements, the scales of 8-bit ones, and the probability of its expert.
+/// Data sent with each copy of a token: its elements, the scales of 8-bit ones, and the probability of its expert.
 struct Parts {
     dispatched: ElementType,
     scales: Option<u64>,

@@ -30,13 +30,13 @@ pub(super) struct ExpertLayer<'a> {
     pub etp: u64,
 }
 
-/// One call before its size: what every element of the list of calls says.
+/// One call before its size: the common properties of the list of calls.
 pub(super) struct Call {
     pub pass: Pass,
     pub axis: Axis,
     pub collective: Collective,
     pub element: ElementType,
-    /// What it is for, and its source.
+    /// Purpose and source.
     pub what: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    /// Passes in which the forward calls come: once more where everything is computed again.
+    /// Passes with the forward calls: once more if everything is recomputed.
     pub(super) fn forward_passes(&self) -> Vec<Pass> {
         match self.step.training.tensor.recompute {
             Recompute::Full => vec![Pass::Forward, Pass::Recompute],
@@ -74,8 +74,8 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    /// A call of a buffer of so many bytes, given as factors with their names: `[("N", 4096), ("h", 7168)]`. The bytes of an
-    /// element are added.
+    /// A call with a buffer of this many bytes, given as factors with their names: `[("N", 4096), ("h", 7168)]`. The
+    /// bytes of an element are added.
     pub(super) fn op(&self, call: Call, factors: &[(&str, u64)]) -> Result<Op> {
         let Call { pass, axis, collective, element, what } = call;
         let (bytes, formula) = self.bytes(element, factors)?;
@@ -86,7 +86,7 @@ impl<'a> ExpertLayer<'a> {
         })
     }
 
-    /// An all_to_all_v of so many elements for each copy of a token, to the experts or back.
+    /// An all_to_all_v of this many elements for each copy of a token, to the experts or back.
     pub(super) fn exchange(&self, call: Call, (name, elements_per_copy): (&str, u64), back: bool) -> Result<Op> {
         let k = self.mixture.experts_per_token;
         let op = self.op(call, &[("N", self.tokens), ("K", k), (name, elements_per_copy)])?;

@@ -1,7 +1,7 @@
-//! Expert parallelism: how tokens reach their experts and come back, in every layer that has experts.
+//! Expert parallelism: how tokens reach their experts and return, in every layer with experts.
 //!
-//! Shared experts are computed where the tokens are and send nothing. What the styles of dense layers do around the experts is
-//! theirs; gradients of experts are reduced by data parallelism.
+//! Shared experts are computed on the rank of the token and send nothing. The calls of dense layers around the experts
+//! are part of other styles; data parallelism reduces the gradients of experts.
 
 mod all_gather;
 mod all_to_all;

@@ -1,4 +1,4 @@
-//! Bytes and counts of expert parallelism against numbers worked out by hand from published models, and what is refused.
+//! Bytes and counts of expert parallelism against numbers computed by hand from published models, and refusals.
 
 use crate::collective::Collective;
 use crate::config::Suite;
@@ -11,7 +11,7 @@ use crate::workload::{Op, Style, WorkPlan};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// DeepSeek-V3 (deepseek-ai/DeepSeek-V3 config.json), as far as the reader of models wants it.
+/// DeepSeek-V3 (deepseek-ai/DeepSeek-V3 config.json), reduced to the fields that the model reader needs.
 const DEEPSEEK_V3: &str = r#"{"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
     "intermediate_size": 18432, "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280,
     "max_position_embeddings": 163840, "tie_word_embeddings": false, "q_lora_rank": 1536, "kv_lora_rank": 512,
@@ -54,7 +54,7 @@ fn with_ops<T>(
     Ok(work(&step, ops))
 }
 
-/// What tells a call from another: pass, axis, collective, element, bytes.
+/// Key of a call: pass, axis, collective, element, bytes.
 type Facts = (Pass, Axis, Collective, ElementType, u64);
 
 fn facts(op: &Op) -> Facts {
@@ -208,8 +208,8 @@ fn skew_loads_the_rank_of_the_hot_expert_and_capacity_limits_it() {
     let random = busiest("routing = 'random'\nrouting_seed = 3");
     assert!((7 * 1024..7 * 1024 + 400).contains(&random), "{random}");
     with_ops("mixtral-8x7b", "routing = 'hot:0.5'", "ep = 8", 8, |_, ops| {
-        let said = "routing hot:0.5, so that the busiest of 8 ranks sends to others or receives from others 234881024 B, against 58720256 B";
-        assert!(ops[1].why.contains(said), "{}", ops[1].why);
+        let load = "routing hot:0.5, so that the busiest of 8 ranks sends to others or receives from others 234881024 B, against 58720256 B";
+        assert!(ops[1].why.contains(load), "{}", ops[1].why);
     })
     .unwrap();
 }
@@ -230,7 +230,7 @@ fn only_schedules_that_pair_micro_batches_hide_the_exchange() {
 }
 
 #[test]
-fn what_does_not_fit_the_experts_is_refused_with_the_rule() {
+fn layouts_that_do_not_fit_the_experts_are_refused_with_the_rule() {
     for (training, layout, expected) in [
         (
             "",
@@ -273,9 +273,9 @@ fn cases_of_every_routing_have_names_of_their_own() {
             let plan = WorkPlan::from_suite(&suite("mixtral-8x7b", &training, "ep = 8").unwrap(), 8).unwrap();
             let cases = plan.cases.iter().filter(|case| case.op.collective == AllToAllV);
             // There and back differ where the routing is uneven.
-            let told: std::collections::HashSet<_> = cases.map(|case| case.name()).collect();
-            assert_eq!(told.len(), if routing == "uniform" { 4 } else { 8 }, "{told:?}");
-            names.extend(told);
+            let unique: std::collections::HashSet<_> = cases.map(|case| case.name()).collect();
+            assert_eq!(unique.len(), if routing == "uniform" { 4 } else { 8 }, "{unique:?}");
+            names.extend(unique);
         }
     }
     // Uniform: capacity and seed change nothing. Random: all three differ. Others: the seed changes nothing.
@@ -288,7 +288,7 @@ fn cases_of_every_routing_have_names_of_their_own() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn whatever_numbers_are_written_there_are_ops_or_a_message(
+    fn any_numbers_give_ops_or_an_error_message(
         sequence in prop_oneof![(0u32..16).prop_map(|power| 1u64 << power), 1u64..40_000],
         micro_batch in prop_oneof![1u64..8, 1u64..u64::from(u32::MAX)],
         routing in prop_oneof![Just("uniform"), Just("random"), Just("zipf:8"), Just("zipf:0.1"), Just("hot:0.5"), Just("hot:0.001")],

@@ -1,14 +1,14 @@
-//! Tensor parallelism with Megatron-LM's sequence parallelism: between the linears every rank keeps its part of the sequence,
-//! so that all_gathers and reduce_scatters stand where tensor parallelism alone has all_reduces.
+//! Tensor parallelism with Megatron-LM's sequence parallelism: between the linears every rank has its part of the
+//! sequence, so that all_gathers and reduce_scatters replace the all_reduces of tensor parallelism alone.
 //!
-//! Six all_gathers and four reduce_scatters in a dense layer move 25 % more than four all_reduces do: backward, the stored
-//! part of the input is gathered a second time. Routed experts are in `expert`.
+//! Six all_gathers and four reduce_scatters in a dense layer move 25 % more than four all_reduces do: backward, the
+//! stored part of the input is gathered a second time. Routed experts are in `expert`.
 
 #[cfg(test)]
 mod tests;
 
-use super::held_whole;
 use super::product::product;
+use super::replicated;
 use super::tensor::repeats_forward;
 use crate::collective::Collective;
 use crate::error::Result;
@@ -17,10 +17,10 @@ use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};
 use crate::workload::{Op, Style};
 
-/// Where the linears' communications are written down.
+/// Source of the linears' communications.
 const SOURCE: &str = "arXiv 2205.05198 section 4.2.2; Megatron-LM core/tensor_parallel/layers.py \
                       LinearWithGradAccumulationAndAsyncCommunication, mappings.py";
-/// Where the compressed widths of latent attention are gathered.
+/// Source for gathering the compressed widths of latent attention.
 const LATENT_SOURCE: &str = "Megatron-LM core/transformer/multi_latent_attention.py";
 
 /// The calls of one rank of a stage in an optimizer step.
@@ -39,12 +39,12 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         }
         Some(_) => latent_attention(step, stage)?,
     };
-    ops.extend(held_whole::op(step, stage, Style::Sequence));
+    ops.extend(replicated::op(step, stage, Style::Sequence));
     Ok(ops)
 }
 
-/// How many pairs of a column- and a row-parallel linear every layer has, and how many more those without experts. Shared
-/// experts are divided like a dense feed-forward.
+/// Number of pairs of a column- and a row-parallel linear in every layer, and of further pairs in layers without
+/// experts. Shared experts are divided like a dense feed-forward.
 fn linears_by_layer(step: &TrainingStep) -> (u64, u64) {
     match &step.model.mixture {
         Some(mixture) if mixture.shared_experts == 0 => (1, 1),
@@ -107,7 +107,7 @@ impl Linears<'_> {
         Ok(ops)
     }
 
-    /// A row-parallel linear gives partial sums of the whole sequence.
+    /// The output of a row-parallel linear: partial sums of the whole sequence.
     fn row(&self, which: &str) -> Result<Vec<Op>> {
         use Collective::{AllGather, ReduceScatter};
         let mut ops = self.forward(ReduceScatter, &format!("output of the row-parallel linears, {which}"))?;

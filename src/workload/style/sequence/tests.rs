@@ -82,7 +82,7 @@ fn a_quarter_more_bytes_than_without_and_the_same_exposed() {
 }
 
 #[test]
-fn what_every_rank_holds_whole_is_reduced_once_in_a_step() {
+fn gradients_of_replicated_parameters_are_reduced_once_in_a_step() {
     let gpt = "sequence = 2048\nmicro_batches = 1\nsequence_parallel = true";
     let half = format!("{gpt}\ngradient_element_type = 'bfloat16'");
     // GPT-3: two norms with bias and two biases of row-parallel linears in each of 8 layers, 12288 wide.

@@ -1,6 +1,6 @@
-//! What experts exchange while a model serves: every rank of ep has whole experts, and tokens choose evenly.
+//! Exchanges of experts while a model serves: every rank of ep has whole experts, and tokens choose evenly.
 //!
-//! Ranks of tp hold the same tokens. Each sends its share of them to their experts, and the results are gathered.
+//! Ranks of tp have the same tokens. Each sends its share of them to their experts, and the results are gathered.
 
 use super::{activations, in_layers};
 use crate::collective::Collective;
@@ -58,7 +58,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// As evenly as whole tokens can be spread: the first ranks get one more.
+/// As even as whole tokens allow: the first ranks receive one more.
 fn splits(sent: u64, ranks: u64) -> Splits {
     if sent.is_multiple_of(ranks) {
         return Splits::Equal;
@@ -66,7 +66,7 @@ fn splits(sent: u64, ranks: u64) -> Splits {
     Splits::Given((0..ranks).map(|rank| sent / ranks + u64::from(rank < sent % ranks)).collect())
 }
 
-/// Every rank of tp gets the results of all.
+/// Every rank of tp receives the results of all.
 fn gathered(step: &ServingStep, stage: u32) -> Result<Op> {
     let (t, element) = (u64::from(step.layout.degrees.tp), step.serving.activation_element_type);
     let (_, formula) = activations(step)?;

@@ -1,8 +1,8 @@
-//! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one further
-//! token of every request.
+//! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one
+//! further token of every request.
 //!
-//! Nothing here depends on the length of the context: a rank keeps the keys and values of its own heads, and attention over
-//! them sends nothing. What experts exchange is in `experts`.
+//! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
+//! attention over them sends nothing. The exchanges of experts are in `experts`.
 
 mod experts;
 #[cfg(test)]
@@ -55,7 +55,7 @@ fn requests(step: &ServingStep) -> u64 {
     step.serving.batch / step.serving.micro_batches
 }
 
-/// How many tokens a micro-batch has, with the numbers that give it.
+/// Formula of the tokens of a micro-batch, with numbers.
 fn tokens_formula(step: &ServingStep) -> String {
     match step.phase {
         Phase::Prefill => format!("({} requests*{} tokens)", requests(step), step.serving.prompt_tokens),

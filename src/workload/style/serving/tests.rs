@@ -16,7 +16,7 @@ fn found(step: &Step, stage: u32) -> Vec<Found> {
     rows.iter().map(|row| (row.collective, row.axis, row.bytes, row.calls_per_step)).collect()
 }
 
-/// What a phase does on a stage of a layout.
+/// Ops of a phase on a stage of a layout.
 fn phase(preset: &str, written: &str, layout: &str, ranks: u32, phase: &str, stage: u32) -> Vec<Found> {
     let mut all = Vec::new();
     with_steps(&serving(preset, written, layout), ranks, |step| {
@@ -28,7 +28,7 @@ fn phase(preset: &str, written: &str, layout: &str, ranks: u32, phase: &str, sta
 }
 
 #[test]
-fn divisions_that_do_not_serve_are_refused() {
+fn divisions_not_supported_for_serving_are_refused() {
     for (preset, layout, ranks, expected) in [
         ("llama-3-8b", "cp = 2", 2, "a model that serves keeps the keys and values of a request"),
         ("llama-3-8b", "tp = 3", 3, "tp = 3 does not divide the 32 query heads"),
@@ -92,7 +92,7 @@ fn experts_that_tp_divides_are_reduced_like_a_feed_forward() {
 }
 
 #[test]
-fn whole_experts_get_their_tokens_and_give_them_back() {
+fn undivided_experts_receive_their_tokens_and_return_them() {
     // 16 requests, 2 experts each: 32 times 2 B x 4096 out and back, and the counts of 8 experts from each of 8 ranks.
     let exchange = |sent: u64| {
         [

@@ -1,7 +1,8 @@
-//! Linears that stand alone: every one takes a whole input and gives a whole output, so that nothing is saved between them.
+//! Standalone linears: each has a complete input and a complete output, without the savings of a column-row pair.
 //!
-//! Column-parallel alone gathers its output (`gather_output=True`), row-parallel alone cuts its whole input itself
-//! (`input_is_parallel=False`) and reduces its output. What the Megatron pair saves is the difference to these.
+//! A column-parallel linear alone gathers its output (`gather_output=True`), a row-parallel linear alone splits its
+//! complete input itself (`input_is_parallel=False`) and reduces its output. The difference to these is what the
+//! Megatron pair saves.
 
 use super::repeats_forward;
 use crate::collective::Collective;
@@ -21,7 +22,7 @@ struct Linear {
     output_formula: &'static str,
 }
 
-/// The linears of a dense layer, with so many key and value heads.
+/// The linears of a dense layer, with this many key and value heads.
 fn linears(model: &Model, kv_heads: u64, qkv_formula: &'static str) -> [Linear; 4] {
     let (h, f, heads) = (model.hidden, model.feed_forward, model.heads * model.head_dimension);
     let (gates, fc1) = if model.family.gated() { (2, "2f (up and gate)") } else { (1, "f") };

@@ -1,14 +1,14 @@
 //! Tensor parallelism without sequence parallelism: the all_reduces of Megatron-LM's operators f and g in every layer.
 //!
 //! Attention is divided by heads and the feed-forward by its inner width, so that a column-parallel linear feeds a
-//! row-parallel one and nothing is gathered between them. Linears that stand alone are in `alone`. Layers with experts
-//! come with sequence parallelism only (see `sequence`); their routed experts are in `expert`.
+//! row-parallel one and nothing is gathered between them. Standalone linears are in `alone`. Layers with experts
+//! require sequence parallelism (see `sequence`); their routed experts are in `expert`.
 
 mod alone;
 #[cfg(test)]
 mod tests;
 
-use super::held_whole;
+use super::replicated;
 use crate::collective::Collective;
 use crate::config::step::{Linears, Recompute};
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};
 use crate::workload::{Op, Style};
 
-/// Where the operators are written down.
+/// Source of the operators.
 const SOURCE: &str = "arXiv 1909.08053 section 3; Megatron-LM core/tensor_parallel/mappings.py, layers.py";
 
 /// The calls of one rank of a stage in an optimizer step.
@@ -30,7 +30,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         Linears::Column => alone::column(step, stage)?,
         Linears::Row => alone::row(step, stage)?,
     };
-    ops.extend(held_whole::op(step, stage, Style::Tensor));
+    ops.extend(replicated::op(step, stage, Style::Tensor));
     Ok(ops)
 }
 

@@ -1,5 +1,5 @@
-//! Known answers: table 1 of the communications of arXiv 1909.08053 (two all_reduces forward, two backward in every layer),
-//! and bytes per step worked out for published runs.
+//! Known answers: table 1 of the communications of arXiv 1909.08053 (two all_reduces forward, two backward in every
+//! layer), and bytes per step computed for published runs.
 
 use crate::collective::Collective::{AllGather, AllReduce};
 use crate::layout::Axis;
@@ -13,7 +13,7 @@ const EIGHT_B: &str = "sequence = 8192\nmicro_batches = 3";
 const HIDDEN: u64 = 67_108_864;
 
 #[test]
-fn layers_that_cannot_be_divided_so_are_refused() {
+fn indivisible_layers_are_refused() {
     let mixtral = "sequence = 4096\nmicro_batches = 1";
     let alone = format!("{EIGHT_B}\nlinears = 'column'");
     let beside = format!("{alone}\nsequence_parallel = true");
@@ -76,8 +76,8 @@ fn context_parallelism_and_larger_micro_batches_change_the_bytes() {
 }
 
 #[test]
-fn published_runs_come_to_their_bytes_per_step() {
-    // GB that one rank sends: 16 (t-1)/t T_d h L/p in bfloat16, half as much again where every layer is recomputed.
+fn published_runs_have_their_published_bytes_per_step() {
+    // GB that one rank sends: 16 (t-1)/t T_d h L/p in bfloat16, half as much again if every layer is recomputed.
     for (preset, written, layout, ranks, expected) in [
         // arXiv 2104.04473 table 2: GPT-3 175B on 1536 A100.
         (
@@ -96,7 +96,7 @@ fn published_runs_come_to_their_bytes_per_step() {
             let stage = step.stages().count() / 2;
             let (all, exposed) = wire(step, stage, Style::Tensor, Axis::Tp);
             assert_eq!(format!("{:.1}", all as f64 * 1e-9), expected, "{preset} {layout}");
-            // Forward, and again where it is recomputed.
+            // Forward, and again in a recomputation.
             let hidden = if written.contains("full") { 3 } else { 2 };
             assert_eq!(exposed * hidden, all * (hidden - 1), "{preset} {layout}");
         });
@@ -159,7 +159,7 @@ fn linears_alone_repeat_their_forward_calls_under_full_recomputation() {
 }
 
 #[test]
-fn key_and_value_heads_held_more_than_once_widen_the_gathered_output() {
+fn replicated_key_and_value_heads_widen_the_gathered_output() {
     // 8 key and value heads: 16 ranks gather 16, of which 8 are copies. Row-parallel weights are cut elsewhere.
     for (linears, tp, width) in [("column", 8, 6144), ("column", 16, 8192), ("row", 16, 6144)] {
         let suite = training("llama-3-8b", &format!("{EIGHT_B}\nlinears = '{linears}'"), &format!("tp = {tp}"));

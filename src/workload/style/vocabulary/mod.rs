@@ -1,7 +1,7 @@
-//! The ends of the model, divided by vocabulary: embedding, output projection, loss, and the gradient of a word embedding that
-//! two stages share.
+//! The ends of the model, divided by vocabulary: embedding, output projection, loss, and the gradient of a word
+//! embedding that two stages share.
 //!
-//! Learned positions bring nothing: only the first stage of a decoder holds them, so that their group has one rank.
+//! Learned positions need no calls: only the first stage of a decoder has them, so that their group has one rank.
 
 #[cfg(test)]
 mod tests;
@@ -90,7 +90,7 @@ fn activations(
     }
 }
 
-/// With mirrored stages every second micro-batch comes in at the other end.
+/// With mirrored stages every second micro-batch enters at the other end.
 fn one_in(step: &TrainingStep) -> u64 {
     if step.stages.mirrored() { 2 } else { 1 }
 }
@@ -135,10 +135,10 @@ fn cross_entropy(step: &TrainingStep) -> Result<Vec<Op>> {
     calls.iter().map(op).collect()
 }
 
-/// First and last stage hold the same word embedding and add up their gradients, after those of data parallelism.
+/// First and last stage have the same word embedding and add up their gradients, after those of data parallelism.
 ///
-/// Schedules in the form of a V have both ends on one stage; nothing is shared there. With mirrored stages both ends are on
-/// both, and what the two hold is added up.
+/// V-shaped schedules have both ends on one stage; nothing is shared there. With mirrored stages both stages have both
+/// ends, and the two copies are added up.
 fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     let ends = [step.stages.has_input(stage), step.stages.has_output(stage)];
     let shares = match ends {

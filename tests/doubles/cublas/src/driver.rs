@@ -44,7 +44,7 @@ fn done(code: c_int) -> Answer {
     if code == 0 { Ok(()) } else { Err(()) }
 }
 
-/// A context of a stand-in is current.
+/// Checks that a context of a stand-in is current.
 pub fn check_context() -> Answer {
     let (driver, mut device, mut name) = (driver()?, 0, [0; 64]);
     unsafe {
@@ -54,7 +54,7 @@ pub fn check_context() -> Answer {
     }
 }
 
-/// So many bytes from an address lie in one allocation of the driver.
+/// Checks that this many bytes from an address are in one allocation of the driver.
 pub fn check_buffer(address: usize, bytes: usize) -> Answer {
     let (mut start, mut room) = (0, 0);
     done(unsafe { (driver()?.range)(&mut start, &mut room, address) })?;

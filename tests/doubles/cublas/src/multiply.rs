@@ -62,7 +62,7 @@ impl Type {
     }
 }
 
-/// A matrix in columns of `stride` elements; `transposed` where its rows lie in them.
+/// A column-major matrix with columns of `stride` elements; row-major if `transposed`.
 pub struct Matrix {
     pub address: usize,
     pub stride: usize,

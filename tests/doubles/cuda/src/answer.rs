@@ -1,4 +1,4 @@
-//! What every function of the driver does first: is the driver there, is the device, and may this thread ask?
+//! First step of every driver function: checks the driver, the device and the context of the thread.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
@@ -142,7 +142,7 @@ pub fn set_initialized() {
     INITIALIZED.store(true, Ordering::SeqCst);
 }
 
-/// For the stand-in for NCCL: the device of this process is lost from now on. Not a function of the driver.
+/// For the stand-in for NCCL: marks the device of this process as lost from now on. Not a function of the driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn commgauge_double_lose_device(code: c_int) {
     LOST.store(code, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! Capturing what is enqueued instead of doing it: into one list, in the order of the calls, over all streams that take part.
-//! That order keeps every dependency, since a call can depend only on earlier ones.
+//! Captures enqueued work instead of running it: into one list, in the order of the calls, over all streams that take
+//! part. That order preserves every dependency, since a call can depend only on earlier ones.
 
 use crate::answer::{
     Answer, CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED, INVALID_VALUE, answer,

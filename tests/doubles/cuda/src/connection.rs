@@ -1,11 +1,11 @@
-//! The queues by which streams reach the device. There are more streams than queues: work of streams that share one is done in the order in
-//! which it was enqueued, each piece after the one before, as nobody may rely on anything better.
+//! The queues between streams and device. There are more streams than queues: work of streams that share one runs in
+//! the order in which it was enqueued, one piece after the other, which is the weakest guarantee of the driver.
 
 use crate::answer::lost;
 use crate::stream::LOOK_AGAIN;
 use std::sync::{Condvar, LazyLock, Mutex};
 
-/// How many there are unless the environment says so, and at most.
+/// The default number of queues, and the maximum.
 const USUAL: usize = 8;
 const MOST: usize = 32;
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_uint};
 use std::sync::Mutex;
 
-/// How often each device's primary context is held.
+/// Reference count of each device's primary context.
 static HELD: Mutex<BTreeMap<c_int, u32>> = Mutex::new(BTreeMap::new());
 /// Devices of contexts that may reach devices.
 static PEERS: Mutex<BTreeSet<(c_int, c_int)>> = Mutex::new(BTreeSet::new());

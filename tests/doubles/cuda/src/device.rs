@@ -1,4 +1,4 @@
-//! Which devices there are, and what they say of themselves.
+//! The simulated devices and their attributes.
 
 use crate::answer::{
     Answer, INVALID_DEVICE, INVALID_VALUE, MPS_CONNECTION_FAILED, NO_DEVICE, PEER_ACCESS_UNSUPPORTED, answer,
@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
-/// Everybody who sees this name must know that nothing was measured.
+/// A name that makes clear that nothing was measured.
 pub const NAME: &str = "commgauge double (no GPU)";
 
 const DRIVER_VERSION: c_int = 12080;
@@ -174,7 +174,7 @@ fn attribute_of(number: u32, attribute: c_int) -> Result<c_int, c_int> {
         5 => i32::MAX,
         6 | 7 => 65535,
         106 => 32,
-        // Shared memory of a block; of a multiprocessor; of a block that asks for it.
+        // Shared memory of a block; of a multiprocessor; of a block that requests more.
         8 => 48 << 10,
         81 => 228 << 10,
         97 => 227 << 10,

@@ -49,7 +49,7 @@ pub extern "C" fn cuGraphLaunch(executable: usize, stream: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize) -> c_int {
     answer(|| {
-        // Nodes have no handles here; how many there are is what is asked.
+        // Nodes have no handles here; callers only need their number.
         if !nodes.is_null() {
             return Err(INVALID_VALUE);
         }

@@ -92,7 +92,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         });
         let threads = u64::from(grid_x) * u64::from(block_x);
         stream.enqueue(Work::Kernel(Arc::new(Launch { kernel, parameters: copied.collect(), threads })));
-        // A debugging aid of the driver: a kernel that waits for its own host then waits for ever.
+        // A debugging aid of the driver: a kernel that waits for its own host then deadlocks.
         let is_captured = stream.capture.lock().unwrap().is_some();
         if *LAUNCHES_BLOCK && !is_captured { stream.synchronize() } else { Ok(()) }
     })

@@ -1,5 +1,5 @@
 //! A stand-in for libcuda on host memory: the driver's functions that commgauge calls, with streams that are threads.
-//! For tests only; its devices are named so that nobody takes them for real ones.
+//! For tests only; the names of its devices make clear that they are not real.
 
 mod answer;
 mod capture;

@@ -1,4 +1,4 @@
-//! Device memory: host memory with a capacity, whose every address belongs to an allocation or is an error.
+//! Device memory: host memory with a limited capacity, in which every address is part of an allocation or an error.
 
 use crate::answer::{Answer, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, answer};
 use crate::context::{current_device, device_of};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
-/// What the address belongs to.
+/// Kind of the allocation.
 #[derive(Clone, Copy)]
 pub struct Allocation {
     pub start: usize,
@@ -28,16 +28,16 @@ struct Memory {
 
 static MEMORY: Mutex<Memory> = Mutex::new(Memory { allocations: BTreeMap::new(), used: BTreeMap::new(), asked: 0 });
 
-/// The driver promises 256 bytes; a page suits windows of NCCL.
+/// The driver guarantees 256 bytes; a page suits windows of NCCL.
 const ALIGNMENT: usize = 4096;
-/// Bytes behind every allocation that nobody may write.
+/// Bytes behind every allocation that must not be written.
 const FENCE: usize = 64;
 const FENCE_BYTE: u8 = 0xa5;
 /// Fresh memory is not zero; as much of it is set as costs no time.
 const FRESH_BYTE: u8 = 0xdb;
 const FRESH_BYTES: usize = 1 << 20;
 
-/// The allocation in which so many bytes from an address lie.
+/// The allocation that contains this many bytes from an address.
 pub fn find(address: usize, bytes: usize) -> Result<Allocation, c_int> {
     let memory = MEMORY.lock().unwrap();
     let (_, allocation) = memory.allocations.range(..=address).next_back().ok_or(INVALID_VALUE)?;
@@ -87,7 +87,7 @@ fn allocate(bytes: usize) -> Result<usize, c_int> {
     Ok(start)
 }
 
-/// Takes an allocation out of the books; an address that is not the start of one is an error.
+/// Removes an allocation from the list; an address that is not the start of one is an error.
 fn forget(address: usize, host: bool) -> Result<Allocation, c_int> {
     let mut memory = MEMORY.lock().unwrap();
     if memory.allocations.get(&address).is_none_or(|allocation| allocation.host != host) {

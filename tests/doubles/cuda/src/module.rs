@@ -1,4 +1,4 @@
-//! Modules: PTX, of which the names of its kernels count. What they do comes from `kernel`.
+//! Modules: PTX, of which only the names of its kernels matter. `kernel` implements them.
 
 use crate::answer::{Answer, INVALID_PTX, NO_BINARY_FOR_GPU, NOT_FOUND, answer};
 use crate::context::current_device;

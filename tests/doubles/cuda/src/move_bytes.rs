@@ -19,7 +19,7 @@ pub fn set(to: usize, value: u32, width: usize, count: usize) {
     }
 }
 
-/// Puts a copy into a stream once its two ends are known to be there.
+/// Enqueues a copy on a stream after checking both addresses.
 fn enqueue(to: usize, from: usize, bytes: usize, stream: usize, on_device: [bool; 2]) -> Answer {
     let stream = stream_of(stream)?;
     for (address, device) in [to, from].into_iter().zip(on_device) {

@@ -29,7 +29,7 @@ pub enum Work {
         from: usize,
         bytes: usize,
     },
-    /// Bytes of pageable memory, taken when the copy was called.
+    /// Bytes of pageable memory, copied when the call was made.
     Staged {
         to: usize,
         bytes: Arc<[u8]>,
@@ -48,7 +48,7 @@ pub enum Work {
     Held(Arc<Held>),
 }
 
-/// Tells when it is let go.
+/// Calls a host function when it is dropped.
 pub struct Held {
     pub function: HostFunction,
     pub data: usize,
@@ -67,7 +67,7 @@ pub struct Stream {
     queue: Mutex<Queue>,
     changed: Condvar,
     connection: &'static Connection,
-    /// The capture that takes what is enqueued instead of the queue.
+    /// The capture that receives what is enqueued, instead of the queue.
     pub capture: Mutex<Option<Arc<Capture>>>,
 }
 
@@ -109,14 +109,15 @@ impl Stream {
         stream
     }
 
-    /// Puts work at the end, or into the capture that is under way.
+    /// Appends work, to the active capture if there is one.
     pub fn enqueue(&self, work: Work) {
         if let Some(capture) = &*self.capture.lock().unwrap() {
             capture.add(work);
             return;
         }
         let mut queue = self.queue.lock().unwrap();
-        // A host that must still do something for the work before it, as release a held stream, waits here for ever; as on a GPU.
+        // A host that must first unblock the work before it, such as release a blocked stream, deadlocks here, as on a
+        // GPU.
         while queue.work.len() >= MOST_PENDING && lost().is_none() {
             queue = self.changed.wait_timeout(queue, LOOK_AGAIN).unwrap().0;
         }
@@ -182,7 +183,7 @@ impl Stream {
 
 fn carry_out(work: Work) {
     match work {
-        // SAFETY: whoever launched it keeps function and data until it was called, as the driver asks.
+        // SAFETY: the caller of the launch keeps function and data alive until the call, as the driver requires.
         Work::Host { function, data } => in_host_function(|| unsafe { function(data as *mut c_void) }),
         Work::Copy { to, from, bytes } => move_bytes::copy(to, from, bytes),
         Work::Staged { to, bytes } => move_bytes::copy(to, bytes.as_ptr() as usize, bytes.len()),
@@ -195,7 +196,7 @@ fn carry_out(work: Work) {
     }
 }
 
-/// The stream of a handle; the default one of the current device for the handles that stand for it.
+/// The stream of a handle; the default stream of the current device for the handles that denote it.
 pub fn stream_of(handle: usize) -> Result<Arc<Stream>, c_int> {
     if handle > 2 {
         return STREAMS.get(handle);

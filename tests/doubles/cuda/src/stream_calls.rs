@@ -59,7 +59,7 @@ pub extern "C" fn cuStreamWaitEvent(handle: usize, event: usize, _flags: c_uint)
         if let Some(capture) = &*stream.capture.lock().unwrap() {
             return Err(capture.isolated());
         }
-        // An event that was never recorded is waited for by nobody.
+        // Waiting for an event that was never recorded has no effect.
         if let Some(generation) = event.recorded() {
             stream.enqueue(Work::Wait(event, generation));
         }

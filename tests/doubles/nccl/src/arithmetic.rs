@@ -10,7 +10,7 @@ pub fn combine(element: Element, operator: Operator, total: &mut [u8], next: &[u
     with_type(element, Combine { operator, total, next });
 }
 
-/// What each rank's data become before they are combined: multiplied, where the operator says so.
+/// The data of each rank before they are combined: multiplied, if the operator requires it.
 pub fn prepare(element: Element, operator: Operator, ranks: u32, data: &mut [u8]) {
     match operator {
         Operator::PreMulSum(scalar) => with_type(element, Multiply { data, scalar }),

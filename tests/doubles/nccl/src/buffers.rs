@@ -1,4 +1,4 @@
-//! Buffers that NCCL allocates or is told of beforehand. Nothing becomes faster here; wrong use is found.
+//! Buffers that NCCL allocates or that are registered with it. Nothing becomes faster here; incorrect use is detected.
 
 use crate::communicator::{self, Communicator};
 use crate::driver;
@@ -45,7 +45,7 @@ fn allocation(address: usize, what: &str) -> Answer<usize> {
     )
 }
 
-/// Whether the environment switches something off that is on otherwise; NCCL then says nothing and gives no handle.
+/// Whether the environment disables a feature that is enabled by default; NCCL then gives no error and no handle.
 fn is_off(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "0")
 }

@@ -42,7 +42,7 @@ pub struct Communicator {
     turned: Condvar,
 }
 
-/// Calls get a number when they are made, and are carried out in that order on whatever streams they are.
+/// Calls get a number when they are made, and run in that order on whatever streams they are.
 #[derive(Default)]
 struct Turns {
     issued: u64,
@@ -104,7 +104,7 @@ impl Communicator {
         }))
     }
 
-    /// Meets the other ranks under a name. Afterwards the state says how it went.
+    /// Connects to the other ranks under a name. Afterwards the state has the result.
     pub fn connect(&self, name: &str) -> Answer {
         let met = self.meet(name).inspect_err(Trouble::keep);
         segment::retire(name, met.is_err());
@@ -130,7 +130,7 @@ impl Communicator {
         let opened = Segment::open(name, self.rank as usize, self.ranks as usize, self.uuid)?;
         let segment = self.segment.get_or_init(|| opened);
         self.wait_while(|| !segment.is_complete())?;
-        // From 2.30 on several ranks may share a device where the environment says so.
+        // From 2.30 on several ranks may share a device if the environment allows it.
         let shares = VERSION >= 23000 && std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
         match segment.sharer(self.rank as usize) {
             Some(other) if !shares => trouble(
@@ -179,27 +179,28 @@ impl Communicator {
         self.aborted.load(Ordering::SeqCst)
     }
 
-    /// Gives up what runs and what is queued, and waits until nothing runs.
+    /// Aborts active and queued calls, and waits until nothing runs.
     pub fn abort(&self) {
         self.aborted.store(true, Ordering::SeqCst);
         self.turned.notify_all();
     }
 
-    /// Waits until no graph holds a call, as NCCL does before it ends a communicator or gives it up (`commDestroySync` in its src/init.cc).
+    /// Waits until no graph contains a call, as NCCL does before it destroys or aborts a communicator
+    /// (`commDestroySync` in its src/init.cc).
     pub fn outlive_graphs(&self) {
         while self.in_graphs.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Takes the next number.
+    /// Returns the next number.
     pub fn issue(&self) -> u64 {
         let mut turns = self.turns.lock().unwrap();
         turns.issued += 1;
         turns.issued
     }
 
-    /// Carries something out when its turn has come, unless the communicator is aborted.
+    /// Runs a call when its turn has come, unless the communicator is aborted.
     pub fn in_turn(&self, number: u64, call: impl FnOnce()) {
         let mut turns = self.turns.lock().unwrap();
         while turns.done + 1 < number && !self.is_aborted() {

@@ -1,4 +1,4 @@
-//! NCCL's functions that make, ask and end communicators.
+//! NCCL's functions that create, query and destroy communicators.
 
 use crate::communicator::{self, Communicator};
 use crate::config::{self, Config};
@@ -9,7 +9,7 @@ use crate::segment;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// What ranks must have in common to meet: here the name of a file.
+/// The common id of the ranks of a communicator: here the name of a file.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct UniqueId([u8; 128]);

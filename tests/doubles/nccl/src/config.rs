@@ -18,7 +18,7 @@ pub struct Config {
     split_share: c_int,
 }
 
-/// What the environment puts above every configuration.
+/// The setting of the environment that overrides every configuration.
 static FORCED: LazyLock<Option<bool>> = LazyLock::new(|| match std::env::var("NCCL_COMM_BLOCKING").ok()?.as_str() {
     "0" => Some(false),
     "1" => Some(true),
@@ -34,7 +34,7 @@ pub unsafe fn blocks(config: *const Config, otherwise: bool) -> Answer<bool> {
     if config.magic != MAGIC || config.size < size_of::<usize>() + 12 || config.version < 21400 {
         return trouble(INVALID_ARGUMENT, "the configuration was not initialised");
     }
-    // Longer structures of newer versions are taken, what they add is not looked at.
+    // Longer structures of newer versions are accepted; their additions are ignored.
     if config.size >= size_of::<Config>() {
         let given = |value: c_int| value != UNDEFINED;
         if given(config.cga_cluster_size) && !(0..=8).contains(&config.cga_cluster_size) {

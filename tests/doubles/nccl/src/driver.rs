@@ -136,7 +136,7 @@ pub fn check_buffer(address: usize, bytes: usize, what: &str) -> Answer {
     Ok(())
 }
 
-/// Has a function called when the graph that a stream captures is gone.
+/// Registers a function to be called when the graph that a stream captures is destroyed.
 pub fn when_graph_goes(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Answer {
     unsafe { commgauge_double_when_graph_goes(stream, function, data) }
 }

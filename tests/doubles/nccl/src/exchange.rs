@@ -4,7 +4,7 @@ use crate::communicator::Communicator;
 use crate::result::{Answer, INVALID_USAGE, trouble};
 use std::collections::VecDeque;
 
-/// What a message belongs to; both ends must say the same.
+/// Key of a message; both ends must use the same.
 pub type Tag = u64;
 
 /// Messages to each rank and from each rank, in order.

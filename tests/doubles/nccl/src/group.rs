@@ -45,7 +45,7 @@ thread_local! {
     static GROUP: RefCell<Group> = RefCell::default();
 }
 
-/// Takes a call, after looking at its buffers, and carries it out unless a group is open.
+/// Accepts a call after checking its buffers, and runs it unless a group is open.
 pub fn call(handle: usize, stream: usize, call: Call) -> Answer {
     inside(|| {
         let communicator = communicator::ready(handle)?;
@@ -129,9 +129,9 @@ fn end(launch: bool) -> Answer {
     if group.any_non_blocking { trouble(IN_PROGRESS, "") } else { Ok(()) }
 }
 
-/// What is carried out of a group that is only simulated: collectives of one rank, which NCCL enqueues when they are called
-/// (`taskAppend` in its src/enqueue.cc). Messages stay in the queues of their peers, which NCCL empties only by carrying them out
-/// (`ncclGroupCommJoin` in its src/include/group.h keeps `planner.peers`).
+/// The part of a simulated group that is executed: collectives of one rank, which NCCL enqueues at once (`taskAppend`
+/// in its src/enqueue.cc). Messages stay in the queues of their peers, which NCCL empties only by executing them
+/// (`ncclGroupCommJoin` in its src/include/group.h does not clear `planner.peers`).
 fn simulated(calls: Vec<Gathered>) -> Vec<Gathered> {
     let (alone, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(Gathered::is_enqueued_at_once);
     let messages = others.iter().filter(|gathered| gathered.planned.call.is_made_of_messages());
@@ -139,8 +139,8 @@ fn simulated(calls: Vec<Gathered>) -> Vec<Gathered> {
     alone
 }
 
-/// Posts the calls of each communicator. Where one of them does not block, from another thread, and the call says that it
-/// is in progress, as NCCL does.
+/// Posts the calls of each communicator. If one of them is nonblocking, from another thread, and the call returns "in
+/// progress", as NCCL does.
 fn begin(calls: Vec<Gathered>) -> Answer {
     if calls.iter().all(|gathered| gathered.communicator.blocking) {
         return post(calls);

@@ -1,4 +1,4 @@
-//! The calls of one group on one communicator, carried out in the thread of a stream; and what goes wrong with them.
+//! The calls of one group on one communicator, executed in the thread of a stream, with injected faults.
 
 use crate::communicator::Communicator;
 use crate::driver;
@@ -25,13 +25,13 @@ pub struct Planned {
 /// Calls that are posted together.
 pub struct Job {
     pub communicator: Arc<Communicator>,
-    /// Its turn; taken when it begins where it was captured, since it may begin often.
+    /// Its turn; assigned when it begins if it was captured, since it may begin often.
     pub number: Option<u64>,
     pub calls: Vec<Planned>,
 }
 
 impl Planned {
-    /// Counts the call, and looks up what goes wrong with it.
+    /// Counts the call, and looks up the faults injected into it.
     pub fn new(call: Call, rank: u32) -> Answer<Planned> {
         let mut calls = CALLS.lock().unwrap();
         let mut count = |name| {
@@ -72,7 +72,7 @@ enum Left {
 }
 
 impl Job {
-    /// Puts the job into a stream.
+    /// Enqueues the job on a stream.
     pub fn enqueue(mut self, stream: usize) -> Answer {
         let captured = driver::is_capturing(stream)?;
         self.connect(captured)?;
@@ -144,7 +144,7 @@ impl Job {
         Ok(())
     }
 
-    /// What goes wrong before a call.
+    /// Injects the faults before a call.
     fn strike(&self, planned: &Planned) -> Answer<Left> {
         for fault in &planned.faults {
             match fault.kind {
@@ -188,12 +188,12 @@ unsafe extern "C" fn run_once(job: *mut c_void) {
     Box::from_raw(job.cast::<Job>()).run();
 }
 
-/// A graph is gone that held a call of a communicator.
+/// Called when a graph that contained a call of a communicator is destroyed.
 unsafe extern "C" fn left_graph(communicator: *mut c_void) {
     Arc::from_raw(communicator.cast::<Communicator>()).in_graphs.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// The graph may begin it again: it stays for ever.
+/// Never freed, since the graph may run it again.
 unsafe extern "C" fn run_captured(job: *mut c_void) {
     (*job.cast::<Job>()).run();
 }

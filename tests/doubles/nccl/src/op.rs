@@ -19,9 +19,9 @@ pub enum Kind {
     Scatter,
     Send,
     Receive,
-    /// No data: nobody leaves before all came.
+    /// No data: no rank leaves before all have entered.
     Barrier,
-    /// Bytes that the doubles tell one another.
+    /// Bytes that the doubles exchange internally.
     Talk,
 }
 
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// What a tag that came in a message stands for.
+/// The name for a tag received in a message.
 pub fn name_of_tag(tag: Tag) -> String {
     let name = ALL.get((tag & 0xff) as usize).map_or("something unknown", |(_, name)| name);
     match tag >> 8 {
@@ -82,7 +82,7 @@ impl Call {
         self.count * self.element.bytes()
     }
 
-    /// What both ends of its messages must say. Sends and receives have one tag.
+    /// The key that both ends of its messages must use. Sends and receives have one tag.
     fn tag(&self) -> Tag {
         let kind = if self.kind == Receive { Send } else { self.kind };
         let number = ALL.iter().position(|(one, _)| *one == kind).unwrap_or(0) as u64;
@@ -132,7 +132,7 @@ impl Call {
         }
     }
 
-    /// Puts the messages of a send or receive among those of its group.
+    /// Adds the messages of a send or receive to those of its group.
     pub fn post(&self, exchange: &mut Exchange) {
         match self.kind {
             Send => exchange.send(self.peer, self.tag(), self.send, self.bytes()),
@@ -174,7 +174,7 @@ impl Call {
         exchange.run(communicator)
     }
 
-    /// Every rank that wants the result gets all data and reduces them itself, in the order of the ranks.
+    /// Every rank that needs the result receives all data and reduces them itself, in the order of the ranks.
     fn reduce(&self, communicator: &Communicator) -> Answer<bool> {
         let (me, ranks, element) = (communicator.rank, communicator.ranks, self.element);
         let operator = self.operator.read(element);

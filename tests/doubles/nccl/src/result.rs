@@ -9,7 +9,7 @@ pub const INVALID_ARGUMENT: c_int = 4;
 pub const INVALID_USAGE: c_int = 5;
 pub const IN_PROGRESS: c_int = 7;
 
-/// An error code and what to say about it.
+/// An error code and its message.
 #[derive(Debug)]
 pub struct Trouble {
     pub code: c_int,
@@ -26,7 +26,7 @@ pub fn trouble<T>(code: c_int, text: impl Into<String>) -> Answer<T> {
 static LAST: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Trouble {
-    /// Keeps the text for `ncclGetLastError`.
+    /// Stores the text for `ncclGetLastError`.
     pub fn keep(&self) {
         let text = format!("commgauge double: {}", self.text);
         if std::env::var_os("NCCL_DEBUG").is_some() {
@@ -37,7 +37,7 @@ impl Trouble {
     }
 }
 
-/// What the function of C returns, with the text kept.
+/// The return code of the C function; stores the text.
 pub fn code_of(answer: Answer) -> c_int {
     answer.map_or_else(
         |trouble| {

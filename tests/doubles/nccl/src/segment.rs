@@ -1,7 +1,7 @@
-//! The memory in which the ranks of a communicator meet: a file in /dev/shm that is taken away as soon as all are there.
+//! The shared memory of the ranks of a communicator: a file in /dev/shm that is removed as soon as all have opened it.
 //!
-//! Every two ranks have a ring of bytes in each direction. A file that a rank left behind by dying early is removed by
-//! whoever makes the next one: its lock says that nobody has it open.
+//! Every two ranks have a ring of bytes in each direction. A file that a crashed rank left behind is removed by the
+//! process that creates the next one: its lock shows that no process has it open.
 
 use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, trouble};
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "commgauge-double-";
 
-/// Files of ids that this process gave out, kept open so that nobody takes them for left behind.
+/// Files of ids created by this process, open so that no process takes them for left behind.
 static GIVEN: Mutex<Vec<(String, File)>> = Mutex::new(Vec::new());
 
 #[repr(C)]
@@ -28,7 +28,7 @@ struct Head {
 #[repr(C)]
 struct Seat {
     taken: AtomicU32,
-    /// Changes whenever something came for the rank, or room for what it sends.
+    /// Changes whenever data arrived for the rank, or room for what it sends.
     bell: AtomicU32,
     uuid: [AtomicU64; 2],
 }
@@ -45,7 +45,7 @@ pub struct Segment {
     bytes: usize,
     ranks: usize,
     ring_bytes: usize,
-    /// Holds the lock.
+    /// Open file with the lock.
     _file: File,
 }
 
@@ -56,7 +56,7 @@ unsafe impl Sync for Segment {}
 
 const HEAD_BYTES: usize = 4096;
 
-/// A new file that nobody else has, for a communicator to come.
+/// A new file, not shared with any process yet, for a future communicator.
 pub fn create() -> Answer<String> {
     sweep();
     for attempt in 0..1000u32 {
@@ -93,13 +93,13 @@ fn lock_shared(file: &File) {
 }
 
 impl Segment {
-    /// Opens the file of an id and takes the seat of a rank.
+    /// Opens the file of an id and registers as a rank.
     pub fn open(name: &str, rank: usize, ranks: usize, uuid: [u8; 16]) -> Answer<Segment> {
         let path = Path::new(FOLDER).join(name);
         let opened = OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.or_else(|cause| trouble(INVALID_ARGUMENT, format!("the unique id names {name}: {cause}")))?;
         lock_shared(&file);
-        // Sparse: what is not touched takes no memory.
+        // Sparse: untouched pages take no memory.
         let ring_bytes = ((64 << 20) / (ranks * ranks)).clamp(4 << 10, 64 << 10);
         let pairs = ranks * ranks;
         let bytes =
@@ -188,15 +188,15 @@ impl Segment {
         self.seat(rank).bell.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until the bell of a rank shows something else, at most a moment. Many ranks share few processors in tests: one
-    /// that looked again and again would keep the one away that it waits for.
+    /// Sleeps until the bell of a rank changes, for a short time at most. Many ranks share few processors in tests:
+    /// one that polled would block the one that it waits for.
     pub fn wait_for_bell(&self, rank: usize, seen: u32) {
         let most = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
         let bell = self.seat(rank).bell.as_ptr();
         unsafe { libc::syscall(libc::SYS_futex, bell, libc::FUTEX_WAIT, seen, &most) };
     }
 
-    /// Wakes a rank for which bytes came or room was made.
+    /// Wakes a rank for which data arrived or room was made.
     fn call(&self, rank: usize, bytes: usize) {
         if bytes > 0 {
             let bell = &self.seat(rank).bell;
@@ -205,7 +205,7 @@ impl Segment {
         }
     }
 
-    /// The pieces of so many bytes in a ring, which may go round its end.
+    /// The pieces of this many bytes in a ring, which may wrap round its end.
     fn in_pieces(&self, position: u64, count: usize, mut piece: impl FnMut(usize, usize, usize)) {
         let at = (position % self.ring_bytes as u64) as usize;
         let first = count.min(self.ring_bytes - at);

@@ -1,5 +1,5 @@
-//! Dividing a communicator: the ranks tell one another colour and key over it, and the first of each colour names the file
-//! in which the new group meets.
+//! Dividing a communicator: the ranks exchange colour and key over it, and the first of each colour names the file of
+//! the new group.
 
 use crate::communicator::{self, Communicator};
 use crate::config::{self, Config};
@@ -13,7 +13,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 const NO_COLOUR: c_int = -1;
-/// Message number of what is said in a split; see `op`.
+/// Message number of the exchange in a split; see `op`.
 const TALK: u64 = 11;
 const NAME_BYTES: usize = 96;
 
@@ -41,7 +41,7 @@ unsafe fn split(parent: usize, colour: c_int, key: c_int, handle: &mut usize, co
         return trouble(INVALID_ARGUMENT, format!("colour {colour} is less than no colour"));
     }
     let blocking = config::blocks(config, parent.blocking)?;
-    // Who is in which group is known only after talking: that much waits even where the rest does not.
+    // The groups are known only after the exchange, which therefore blocks even if the rest does not.
     let number = parent.issue();
     let mut place = trouble(IN_PROGRESS, "");
     parent.in_turn(number, || place = talk(&parent, colour, key));
@@ -77,7 +77,7 @@ fn talk(parent: &Arc<Communicator>, colour: c_int, key: c_int) -> Answer<Option<
     Ok(Some(Place { rank, ranks: group.len() as u32, name }))
 }
 
-/// Everybody says as many bytes to everybody.
+/// Every rank sends the same number of bytes to every other.
 pub fn all_say(parent: &Communicator, mine: &[u8]) -> Answer<Vec<Vec<u8>>> {
     let heard = vec![vec![0u8; mine.len()]; parent.ranks as usize];
     let mut exchange = Exchange::new(parent.ranks);

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// What can go wrong.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The op never ends on this rank, until its communicator is aborted.
@@ -11,7 +11,7 @@ pub enum Kind {
     Slow,
     /// One bit of what the op wrote is turned over.
     Corrupt,
-    /// The device is gone: every call of the driver fails from here on with `code`.
+    /// The device is lost: every call of the driver fails from here on with `code`.
     Lost,
     /// The op moves nothing, and the communicator's asynchronous error becomes `code`.
     AsyncError,
@@ -51,7 +51,7 @@ const KINDS: [(&str, Kind, i32); 12] = [
     ("init_error", Kind::InitError, 2),
 ];
 
-/// One thing that goes wrong.
+/// One injected fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What.

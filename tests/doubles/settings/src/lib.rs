@@ -1,6 +1,6 @@
-//! What the environment asks of the doubles: devices, memory, and faults at a rank and an op. Every variable is in
-//! `tests/doubles/README.md`. A setting that cannot be read ends the process: a fault that is silently not there would
-//! make a test pass for nothing.
+//! Settings of the doubles from the environment: devices, memory, and faults at a rank and an op. Every variable is in
+//! `tests/doubles/README.md`. An invalid setting ends the process: a fault that is silently missing would make a test
+//! pass without testing anything.
 
 mod fault;
 
@@ -18,9 +18,9 @@ pub struct Settings {
     pub models: Vec<String>,
     /// Compute capability, times ten.
     pub capability: u32,
-    /// What goes wrong.
+    /// The injected faults.
     pub faults: Vec<Fault>,
-    /// Rank of this process in its launch, where the launcher tells.
+    /// Rank of this process in its launch, if the launcher sets it.
     pub process_rank: Option<u32>,
 }
 

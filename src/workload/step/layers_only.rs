@@ -1,7 +1,7 @@
-//! What the formulas of papers count: the transformer layers alone, on average over the stages.
+//! Traffic as papers count it: the transformer layers alone, on average over the stages.
 //!
-//! Embedding, output projection, loss and the small calls are left out, and a pipeline is looked at where it has neighbours on both
-//! sides. Lists of ops hold everything; this is for comparison with what was published.
+//! Embedding, output projection, loss and the small calls are left out, and a pipeline stage is counted with
+//! neighbours on both sides. Lists of ops contain everything; this is for comparison with published figures.
 
 use super::{Step, TrainingStep};
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::workload::{Op, Style};
 ///
 /// # Errors
 /// As [`Step::ops_of_stage`], and totals that pass 64 bits.
-pub fn wire_bytes_of_layers_alone(step: &Step) -> Result<Vec<(Axis, Bytes)>> {
+pub fn wire_bytes_of_layers(step: &Step) -> Result<Vec<(Axis, Bytes)>> {
     let stages = step.stages().count();
     let mut sums: Vec<(Axis, f64)> = Vec::new();
     for stage in 0..stages {
@@ -57,7 +57,7 @@ fn share_of_layers(step: &Step, stage: u32, op: &Op) -> f64 {
 }
 
 fn share_of_dense_layers(step: &TrainingStep, stage: u32) -> f64 {
-    let (layers, all) = (step.held_by_layers(stage).dense, step.held(stage).dense);
+    let (layers, all) = (step.rank_layer_parameters(stage).dense, step.rank_parameters(stage).dense);
     if all == 0 { 1.0 } else { layers as f64 / all as f64 }
 }
 
@@ -70,11 +70,11 @@ mod tests {
     /// Model, layout, training, ranks, and GB by axis, the most first.
     type Row = (&'static str, &'static str, &'static str, u32, &'static [(&'static str, &'static str)]);
 
-    /// Where the rows come from, and what a GPU sends in a step by axis, in GB: counter-examples to TP > DP > PP.
+    /// Sources of the rows, and the bytes that a GPU sends in a step by axis, in GB: counter-examples to TP > DP > PP.
     ///
-    /// Layouts: arXiv 2104.04473 table 2 and its run of 1 T parameters (gathered at the receivers, its section 4.1); arXiv
-    /// 2407.21783 table 4; MLPerf Training v4.0, GPT-3 on 10,752 H100; vTrain (arXiv 2312.12391); Megatron-LM's 16-GPU example;
-    /// the others are usual fine-tuning and pre-training layouts of Llama 2 and 3.
+    /// Layouts: arXiv 2104.04473 table 2 and its run of 1 T parameters (gathered at the receivers, its section 4.1);
+    /// arXiv 2407.21783 table 4; MLPerf Training v4.0, GPT-3 on 10,752 H100; vTrain (arXiv 2312.12391); Megatron-LM's
+    /// 16-GPU example; the others are usual fine-tuning and pre-training layouts of Llama 2 and 3.
     const ROWS: [Row; 12] = [
         (
             "gpt3-175b",
@@ -169,7 +169,7 @@ mod tests {
             let text = format!("[model]\npreset = '{model}'\n[training]\n{training}\n[[layout]]\n{layout}\n");
             let suite = Suite::parse(&path, &text).unwrap();
             let step = Step::all_of(&suite.layouts[0], ranks).unwrap().remove(0);
-            let mut found = wire_bytes_of_layers_alone(&step).unwrap();
+            let mut found = wire_bytes_of_layers(&step).unwrap();
             // With scatter/gather the receivers gather over tp, which the published figures do not count.
             let gathered: f64 = gathered_over_tp(&step);
             found.iter_mut().filter(|(axis, _)| *axis == Axis::Tp).for_each(|(_, bytes)| bytes.0 -= gathered as u64);

@@ -3,8 +3,8 @@
 use super::imported::{Imported, record_lines};
 use proptest::prelude::*;
 
-/// Samples, cut, with lines repeated, and with bytes and words put in that hurt readers of columns.
-pub(super) fn torn(samples: &[&'static str]) -> impl Strategy<Value = String> + use<> {
+/// Samples, truncated, with repeated lines, and with inserted bytes and words that often break readers of columns.
+pub(super) fn corrupted(samples: &[&'static str]) -> impl Strategy<Value = String> + use<> {
     let words = prop::sample::select(vec![
         "",
         " ",
@@ -45,8 +45,8 @@ pub(super) fn torn(samples: &[&'static str]) -> impl Strategy<Value = String> + 
     prop_oneof![4 => edited, 2 => cut, 1 => any::<String>()]
 }
 
-/// Every row that was read makes sense, every bad line has a number, and all rows together a record.
-pub(super) fn survives(imported: &Imported) {
+/// Every row that was read is valid, every bad line has a number, and all rows together form a record.
+pub(super) fn assert_consistent(imported: &Imported) {
     for row in &imported.rows {
         assert!(row.ranks > 0 && row.latency.0 > 0.0 && row.latency.0.is_finite(), "{row:?}");
     }

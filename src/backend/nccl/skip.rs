@@ -1,4 +1,4 @@
-//! What NCCL, its version, the driver or the device cannot carry out, in sentences.
+//! Cases that NCCL, its version, the driver or the device cannot execute, with the reason as a sentence.
 
 use super::environment::ForcedCtas;
 use super::graph;
@@ -7,25 +7,25 @@ use crate::backend::Binding;
 use crate::collective::{Collective, Placement};
 use crate::variant::{Buffers, Variant};
 
-/// What decides it.
-pub(super) struct Grounds<'a> {
+/// Properties that decide whether a case can run.
+pub(super) struct Capabilities<'a> {
     pub library: &'a Library,
-    /// The newest CUDA that the driver serves.
+    /// The newest CUDA version that the driver supports.
     pub driver: (i32, i32),
-    /// Of the device.
+    /// Compute capability of the device.
     pub capability: (u32, u32),
     /// The fewest thread blocks of all cases, where limited.
     pub least_ctas: Option<u32>,
     pub forced_ctas: ForcedCtas,
 }
 
-impl Grounds<'_> {
-    /// Why a case is not carried out; none where it is.
-    pub fn against(&self, binding: &Binding) -> Option<String> {
-        self.against_call(binding).or_else(|| self.against_variant(binding.op.collective, binding.variant))
+impl Capabilities<'_> {
+    /// Why a case is skipped; none if it can run.
+    pub fn skip_reason(&self, binding: &Binding) -> Option<String> {
+        self.call_skip_reason(binding).or_else(|| self.variant_skip_reason(binding.op.collective, binding.variant))
     }
 
-    fn against_call(&self, binding: &Binding) -> Option<String> {
+    fn call_skip_reason(&self, binding: &Binding) -> Option<String> {
         let (op, found) = (binding.op, self.library.version);
         if op.collective == Collective::AllToAll && binding.placement == Placement::InPlace {
             return Some(
@@ -43,7 +43,7 @@ impl Grounds<'_> {
             .then(|| format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element))
     }
 
-    fn against_variant(&self, collective: Collective, variant: Variant) -> Option<String> {
+    fn variant_skip_reason(&self, collective: Collective, variant: Variant) -> Option<String> {
         let (call, found) = (&self.library.call, self.library.version);
         let needs = |what: &str, symbol: &str, since: &str| {
             Some(format!("{what} buffers need NCCL {since} ({symbol}), found {found}"))
@@ -59,7 +59,7 @@ impl Grounds<'_> {
             }
             Buffers::Registered | Buffers::Symmetric => {}
         }
-        if let Some(reason) = self.forced_ctas.against((None, variant.max_ctas)) {
+        if let Some(reason) = self.forced_ctas.conflict_with((None, variant.max_ctas)) {
             return Some(format!("of thread blocks at most {reason}"));
         }
         if let (Some(most), Some(least)) =

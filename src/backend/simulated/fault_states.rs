@@ -1,6 +1,7 @@
-//! Faults that come and go: what a call takes at each moment, worked out once for every combination of them that turns up.
+//! Intermittent faults: the times of a call for each combination of active faults, computed once when the combination
+//! first occurs.
 
-use super::fleet::{Comes, Fleet};
+use super::fleet::{Fleet, Recurrence};
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::Work;
@@ -12,62 +13,64 @@ use crate::random::{split_mix, uniform};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// What a call is like at each moment.
+/// The state of a call at each moment.
 #[derive(Debug)]
-pub(super) struct Moods<'b> {
+pub(super) struct FaultStates<'b> {
     fleet: &'b Fleet,
     seed: u64,
     collective: Collective,
     geometry: Geometry,
     groups: Groups,
-    of: HashMap<u64, Mood>,
+    of: HashMap<u64, FaultState>,
 }
 
-/// What a call is like at one moment.
+/// The times of a call in one combination of faults.
 #[derive(Debug)]
-pub(super) struct Mood {
+pub(super) struct FaultState {
     pub work: Work,
-    /// Slots that come late, with nanoseconds.
+    /// Slots that start late, with nanoseconds.
     pub delays: Vec<(usize, u64)>,
 }
 
-impl<'b> Moods<'b> {
-    /// None where no fault comes and goes.
+impl<'b> FaultStates<'b> {
+    /// None if there is no intermittent fault.
     pub(super) fn new(
         fleet: &'b Fleet,
         seed: u64,
         collective: Collective,
         geometry: &Geometry,
         groups: &Groups,
-    ) -> Option<Moods<'b>> {
+    ) -> Option<FaultStates<'b>> {
         let (geometry, groups) = (geometry.clone(), groups.clone());
         let any = !fleet.intermittent.is_empty();
-        any.then(|| Moods { fleet, seed, collective, geometry, groups, of: HashMap::new() })
+        any.then(|| FaultStates { fleet, seed, collective, geometry, groups, of: HashMap::new() })
     }
 
-    /// What the call is like now.
-    pub(super) fn at(&mut self, now: u64, noise: &mut Noise) -> Result<&Mood> {
+    /// The present state of the call.
+    pub(super) fn at(&mut self, now: u64, noise: &mut Noise) -> Result<&FaultState> {
         let present = present(self.fleet, self.seed, now, noise);
         match self.of.entry(present) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(unknown) => {
-                let fleet = self.fleet.at_a_moment(present);
+                let fleet = self.fleet.with_active(present);
                 let placed = Placed::new(&self.groups, &fleet)?;
                 let delays = placed.slots_of_delays(&fleet.delays);
                 let work = Work::new(self.collective, &self.geometry, &placed, &fleet);
-                Ok(unknown.insert(Mood { work, delays }))
+                Ok(unknown.insert(FaultState { work, delays }))
             }
         }
     }
 }
 
-/// Which of the faults that come and go are there, one bit for each. Those with windows are the same for all who ask within
-/// one, whatever they ask about.
+/// The intermittent faults that are active, one bit for each. Faults with time windows are in the same state for all
+/// calls within one window.
 pub(super) fn present(fleet: &Fleet, seed: u64, now: u64, noise: &mut Noise) -> u64 {
-    let there = fleet.intermittent.iter().enumerate().filter(|(bit, fault)| match fault.comes {
-        Comes::ByCall(probability) => noise.happens(probability),
-        Comes::ByWindow(probability, window) => share_of(seed ^ ((*bit as u64 + 1) << 48), now / window) < probability,
-        Comes::Once(from, until) => (from..until).contains(&now),
+    let there = fleet.intermittent.iter().enumerate().filter(|(bit, fault)| match fault.recurrence {
+        Recurrence::ByCall(probability) => noise.happens(probability),
+        Recurrence::ByWindow(probability, window) => {
+            share_of(seed ^ ((*bit as u64 + 1) << 48), now / window) < probability
+        }
+        Recurrence::Once(from, until) => (from..until).contains(&now),
     });
     there.fold(0, |present, (bit, _)| present | 1 << bit)
 }
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_have_the_share_that_was_asked_for_and_depend_on_the_seed() {
+    fn fault_windows_have_the_requested_share_and_depend_on_the_seed() {
         let below = |seed: u64| (0..10_000).filter(|window| share_of(seed, *window) < 0.2).count();
         assert!((1900..2100).contains(&below(1)) && (1900..2100).contains(&below(2)), "{} {}", below(1), below(2));
         assert_ne!(

@@ -1,9 +1,9 @@
-//! Parameters that every rank of a tensor-parallel group holds whole while each computes a part of their gradient: which
-//! they are on a stage, and the one coalesced all_reduce of their gradients in a step.
+//! Parameters that every rank of a tensor-parallel group stores completely while each computes a part of their
+//! gradient: which they are on a stage, and the one coalesced all_reduce of their gradients in a step.
 //!
-//! Megatron-LM marks them `sequence_parallel`: norms, the biases of row-parallel linears, routers, and with latent attention
-//! the projections to the compressed width. Without sequence parallelism every rank has the whole gradient of all of these
-//! but the norms of queries and keys, which see only the rank's own heads.
+//! Megatron-LM marks them `sequence_parallel`: norms, the biases of row-parallel linears, routers, and with latent
+//! attention the projections to the compressed width. Without sequence parallelism every rank has the whole gradient
+//! of all of these except the norms of queries and keys, which see only the rank's own heads.
 
 use crate::collective::Collective;
 use crate::config::Model;
@@ -12,10 +12,10 @@ use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
 use crate::workload::{Op, Style};
 
-/// The all_reduce on tp, once in a step when all gradients are there; `None` where there is nothing to reduce.
+/// The all_reduce on tp, once in a step when all gradients are complete; `None` if there is nothing to reduce.
 pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let (model, element) = (step.model, step.training.data.gradient_element_type);
-    let layers: Vec<u32> = step.stages.layers_held(stage).collect();
+    let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
         let norm = model.norm_parameters();
         let in_layers: u64 = layers.iter().map(|layer| 2 * norm + beside_norms(model, *layer)).sum();
@@ -42,7 +42,7 @@ pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     })
 }
 
-/// Parameters of one layer, beside its two norms, that are marked `sequence_parallel`.
+/// Parameters of one layer, apart from its two norms, that are marked `sequence_parallel`.
 fn beside_norms(model: &Model, layer: u32) -> u64 {
     let h = model.hidden;
     let attention = match &model.latent_attention {
@@ -63,7 +63,7 @@ fn beside_norms(model: &Model, layer: u32) -> u64 {
     attention + projection_bias + feed_forward
 }
 
-/// What there is beside norms, in words.
+/// Names of the parameters apart from norms.
 fn beside(model: &Model) -> String {
     [
         (model.attention_output_bias || model.feed_forward_bias, ", biases of row-parallel linears"),

@@ -5,7 +5,7 @@ use crate::units::{Seconds, parse_seconds};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// What is accepted, with an example of each.
+/// The accepted forms, with an example of each.
 const ACCEPTED: &str = "accepted: node:17:rate=0.6, link:3-9:rate=0.5, rail:2:rate=0.5, adapter:17.2:rate=0.5, \
      leaf:1:rate=0.5, scale:32:rate=0.5, rank:5:delay=2ms, corrupt:5:probability=0.1, and any but the last now and then: \
      intermittent:0.2:node:17:rate=0.6 from call to call, intermittent:0.2/5s:node:17:rate=0.6 for 5 s each time; \
@@ -70,7 +70,7 @@ fn intermittent(text: &str) -> Result<Fault, String> {
             (chance, Some(seconds))
         }
     };
-    Ok(Fault::Intermittent { fault: passing(fault)?, probability: probability(chance)?, window })
+    Ok(Fault::Intermittent { fault: transient(fault)?, probability: probability(chance)?, window })
 }
 
 fn for_a_while(text: &str) -> Result<Fault, String> {
@@ -81,11 +81,11 @@ fn for_a_while(text: &str) -> Result<Fault, String> {
     if !is_while(from, until) {
         return Err(format!("found from {from} until {until}; accepted: a later one after an earlier, up to 1h"));
     }
-    Ok(Fault::While { fault: passing(fault)?, from, until })
+    Ok(Fault::While { fault: transient(fault)?, from, until })
 }
 
-/// A fault of a kind that can come and go.
-fn passing(fault: &str) -> Result<Box<Fault>, String> {
+/// A fault of a kind that can be intermittent.
+fn transient(fault: &str) -> Result<Box<Fault>, String> {
     let (kind, rest) = fault.split_once(':').ok_or_else(|| format!("found `{fault}` where a fault is"))?;
     if ["intermittent", "while", "corrupt"].contains(&kind) {
         return Err(format!("`{kind}` cannot come and go"));
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_make_no_sense_are_refused_with_all_that_is_accepted() {
+    fn invalid_fault_texts_are_refused_with_all_accepted_forms() {
         for (words, problem) in [
             ("node", "found no `:`"),
             ("node:17", "`17` lacks how bad it is"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_as_the_same_fault() {
+    fn the_written_form_reads_back_as_the_same_fault() {
         for words in [
             "node:17:rate=0.6",
             "link:3-9:rate=0.5",
