@@ -24,13 +24,19 @@ const RECORDED_PREFIXES: [&str; 10] = [
 ];
 
 /// Of those, variables that a launcher sets for its own processes, such as addresses and session folders.
-const INTERNAL_PREFIXES: [&str; 6] = [
+const INTERNAL_PREFIXES: [&str; 12] = [
     "OMPI_MCA_orte_",
     "OMPI_MCA_ess",
     "OMPI_MCA_pmix",
     "OMPI_MCA_shmem_RUNTIME",
     "OMPI_MCA_initial_wdir",
     "OMPI_MCA_mpi_oversubscribe",
+    "I_MPI_INFO_",
+    "I_MPI_INTERNAL_",
+    "I_MPI_PIN_INFO",
+    "I_MPI_PIN_MAPPING",
+    "I_MPI_HYDRA_",
+    "I_MPI_RETURN_",
 ];
 
 /// The facts of a rank as its own process knows them; `node` is filled in once all ranks are gathered.
@@ -133,6 +139,9 @@ mod tests {
             ("NCCL_ALGO", true),
             ("OMPI_MCA_btl", true),
             ("OMPI_MCA_orte_hnp_uri", false),
+            ("I_MPI_FABRICS", true),
+            ("I_MPI_PIN_INFO", false),
+            ("I_MPI_INFO_NP", false),
             ("SLURM_JOB_ID", true),
             ("AWS_SECRET_ACCESS_KEY", false),
             ("PATH", false),
