@@ -1,7 +1,7 @@
 //! The degrees of a layout given by flags. They correspond to the keys of a suite's `[[layout]]` and are parsed by the
 //! same code, so that errors are reported in the same way.
 
-use super::layout::read_ranks;
+use super::ranks_file::read_ranks;
 use crate::config::{LayoutTable, Place, Table};
 use crate::error::Result;
 use crate::layout::Layout;

@@ -2,7 +2,8 @@
 
 mod table;
 
-use super::schema::published;
+use super::backend_name::Backend;
+use super::published::published;
 use super::table_or_json::{AnswerArguments, print};
 use crate::device_probe::{self, Probe};
 use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Machine, examine};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 pub struct DoctorCommand {
     /// End with exit code 6 unless this backend can run here
     #[arg(long, value_enum)]
-    pub backend: Option<super::run::Backend>,
+    pub backend: Option<Backend>,
 
     /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries, then from the Python packages of
     /// the environment that commgauge is installed in

@@ -3,7 +3,7 @@
 use super::AnswerArguments;
 use super::fit_plots;
 use super::fit_table::text;
-use super::schema::published;
+use super::published::published;
 use super::table_or_json::json;
 use super::verdict_output::replace;
 use crate::cost::{self, FORMAT, Fit, FitOptions, Measurements, VERSION};

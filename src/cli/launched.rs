@@ -1,12 +1,13 @@
 //! Shared by the programs that MPI launches: flags, start-up and shutdown.
 
+use super::backend_name::Backend;
 use super::launched_arguments::LaunchedArguments;
 use super::launched_check;
 use super::live::{Live, write_above};
 use super::nccl_arguments::{Algorithm, Protocol};
 use super::places;
 use super::programs::Work;
-use super::run::{Backend, exit_code_if_complete, resume_command, state};
+use super::run::{exit_code_if_complete, resume_command, state};
 use super::step::replays_of;
 use super::terminal;
 use crate::backend;

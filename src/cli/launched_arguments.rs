@@ -1,9 +1,9 @@
 //! The flags of every program that MPI launches. They do not depend on MPI, so that `commgauge run` can check the
 //! arguments that it passes on.
 
+use super::backend_name::Backend;
 use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;
-use super::run::Backend;
 use crate::measure::InjectedDelay;
 use crate::progress::Fault;
 use crate::units::{Seconds, parse_seconds};

@@ -6,11 +6,10 @@
 mod document;
 mod overview;
 mod picture;
-mod ranks_file;
 mod table;
 
+pub use super::ranks_file::{parse_ranks, read_ranks};
 pub use document::schema;
-pub use ranks_file::{parse_ranks, read_ranks};
 
 use super::TableOrJson;
 use super::degrees::DegreeFlags;

@@ -3,6 +3,7 @@
 //! `list/gather` collects the entries with the same functions and definitions that the other commands use.
 
 mod document;
+mod facts;
 mod gather;
 mod table;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The command line: parses flags, runs commands and returns exit codes.
 
+pub mod backend_name;
 pub mod compare;
 mod degrees;
 pub mod doctor;
@@ -37,7 +38,9 @@ mod places;
 pub mod plan;
 pub mod predict;
 pub mod programs;
+mod published;
 pub mod rank;
+mod ranks_file;
 pub mod rates;
 pub mod report;
 pub mod run;

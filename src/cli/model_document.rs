@@ -2,7 +2,7 @@
 //!
 //! `docs/model.schema.json` is the output of [`schema`]; a test keeps the two equal.
 
-use super::schema::published;
+use super::published::published;
 use crate::config::{Inferred, LatentAttention, Mixture, Model};
 use crate::element::ElementType;
 use schemars::JsonSchema;

@@ -5,8 +5,8 @@ mod computing;
 mod only;
 
 use super::places::report_resolved_file;
+use super::published::published;
 use super::rates::RatesFlags;
-use super::schema::published;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
 use crate::config::{Model, Shipped, Table, Training};

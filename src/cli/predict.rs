@@ -2,7 +2,7 @@
 
 use super::fit_query::{QueryInput, read_queries};
 use super::plain_table::{Column, table, wrapped};
-use super::schema::published;
+use super::published::published;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
 use crate::comma_separated::CommaSeparated;

@@ -2,8 +2,8 @@
 //! launch.
 
 use super::places::report_resolved_file;
+use super::published::published;
 use super::rates::RatesFlags;
-use super::schema::published;
 use super::step::StepFlags;
 use super::table_or_json::{json, print};
 use super::terminal::columns;

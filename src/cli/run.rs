@@ -16,7 +16,8 @@ mod sweep_flags;
 mod wait_hosts;
 mod work;
 
-pub use arguments::{Backend, RunArguments};
+pub use super::backend_name::Backend;
+pub use arguments::RunArguments;
 #[cfg(feature = "mpi")]
 pub(crate) use resume::{command as resume_command, exit_code_if_complete, state};
 

@@ -60,7 +60,7 @@ impl ValidateCommand {
 /// The JSON Schema of the document.
 pub(super) fn schema() -> Value {
     let schema = schemars::schema_for!(Validation).to_value();
-    super::schema::published(schema, FORMAT, VERSION, "A validation of commgauge")
+    super::published::published(schema, FORMAT, VERSION, "A validation of commgauge")
 }
 
 /// The columns of the CSV form, which are the fields of the document.

@@ -1,7 +1,7 @@
 //! A layout as JSON, and its JSON Schema. Groups are written one axis at a time and never stored all at once.
 
 use super::overview::{AxisView, Overview, SHOWN};
-use crate::cli::schema::published;
+use crate::cli::published::published;
 use crate::layout::{Axis, Degrees, Layout, Locality};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::ser::{Serialize, SerializeMap, Serializer};

@@ -1,9 +1,9 @@
 //! Collects the entries of the list: from the enums and their documentation, the shipped files, and the definitions of
 //! the programs.
 
-use super::document::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
+use super::facts::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
+use crate::cli::backend_name::Backend;
 use crate::cli::programs::ProgramName;
-use crate::cli::run::Backend;
 use crate::collective::Collective;
 use crate::config::step::ScheduleKind;
 use crate::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, read_text};

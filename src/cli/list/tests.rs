@@ -1,6 +1,7 @@
 //! Tests of the lists: every name with its description on one line, and only names that other commands accept.
 
-use super::document::{ListDocument, Named};
+use super::document::ListDocument;
+use super::facts::Named;
 use super::{Kind, table};
 use clap::ValueEnum;
 

@@ -1,6 +1,6 @@
 //! The ops of a step as a document: plain data for JSON, with a published schema.
 
-use crate::cli::schema::published;
+use crate::cli::published::published;
 use crate::collective::{Collective, ReduceOp};
 use crate::element::ElementType;
 use crate::error::{Error, Result};

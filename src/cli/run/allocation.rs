@@ -1,6 +1,7 @@
 //! Applies a Slurm allocation to `commgauge run`: the number of ranks, their hosts, and srun's MPI plugin.
 
-use super::arguments::{Backend, RunArguments};
+use super::arguments::RunArguments;
+use crate::cli::backend_name::Backend;
 use crate::error::Result;
 use crate::launch::{self, Allocation, Family, Launcher, host, parse_hosts, srun_mpi};
 use std::process::{Command, Stdio};

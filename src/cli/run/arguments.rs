@@ -2,6 +2,7 @@
 
 use super::sweep_flags::SweepFlags;
 use crate::cli::OutputArguments;
+use crate::cli::backend_name::Backend;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
 use crate::cli::like::WrittenLike;
 use crate::cli::nccl_arguments::{Algorithm, Protocol};
@@ -115,28 +116,6 @@ pub struct RunArguments {
     // Last, since it refers to the flags above.
     #[command(flatten)]
     pub(crate) written: WrittenLike,
-}
-
-/// The backends that can be requested by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Backend {
-    /// Host memory over MPI.
-    Mpi,
-    /// No data, a virtual clock; runs in this process.
-    Simulated,
-    /// Device memory over NCCL, on GPUs.
-    Nccl,
-}
-
-impl Backend {
-    /// The name in flags.
-    pub fn name(self) -> &'static str {
-        match self {
-            Backend::Mpi => "mpi",
-            Backend::Simulated => "simulated",
-            Backend::Nccl => "nccl",
-        }
-    }
 }
 
 #[cfg(test)]

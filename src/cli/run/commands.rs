@@ -1,9 +1,10 @@
 //! The launch commands of `commgauge run`: of a new run, and of a resumed run as recorded.
 
 use super::super::places;
-use super::arguments::{Backend, RunArguments};
+use super::arguments::RunArguments;
 use super::resume::ResumedLaunch;
 use super::{allocation, work};
+use crate::cli::backend_name::Backend;
 use crate::error::{Error, Result};
 use crate::launch::{self, LaunchCommand, Launcher, LauncherContext, Request};
 use std::path::Path;

@@ -87,7 +87,7 @@ pub(crate) struct Power {
 /// The JSON Schema of the document.
 pub(crate) fn schema() -> Value {
     let schema = schemars::schema_for!(RehearsalDocument).to_value();
-    crate::cli::schema::published(schema, FORMAT, VERSION, "A rehearsal of commgauge")
+    crate::cli::published::published(schema, FORMAT, VERSION, "A rehearsal of commgauge")
 }
 
 /// The document as text.
