@@ -27,25 +27,13 @@ const TOOL_DEFAULTS: [(&str, [&str; 3]); 6] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ToolDefaults;
 
-/// The same for a definition that passes the flags of a sweep on: `--like` sets only the output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WrittenLike;
-
-/// Sets the default of some flags by `--like`.
-fn with_defaults(command: Command, flags: &[&str]) -> Command {
-    TOOL_DEFAULTS.into_iter().filter(|(flag, _)| flags.is_empty() || flags.contains(flag)).fold(
-        command,
-        |command, habit| {
-            let (flag, values) = habit;
-            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
-            command.mut_arg(flag, |argument| argument.default_value_ifs(when))
-        },
-    )
-}
-
 impl Args for ToolDefaults {
-    fn augment_args(command: Command) -> Command {
-        with_defaults(command, &[])
+    fn augment_args(mut command: Command) -> Command {
+        for (flag, values) in TOOL_DEFAULTS {
+            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
+            command = command.mut_arg(flag, |argument| argument.default_value_ifs(when));
+        }
+        command
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -53,29 +41,9 @@ impl Args for ToolDefaults {
     }
 }
 
-impl Args for WrittenLike {
-    fn augment_args(command: Command) -> Command {
-        with_defaults(command, &["format"])
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        WrittenLike::augment_args(command)
-    }
-}
-
 impl FromArgMatches for ToolDefaults {
     fn from_arg_matches(_: &ArgMatches) -> Result<ToolDefaults, Error> {
         Ok(ToolDefaults)
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-impl FromArgMatches for WrittenLike {
-    fn from_arg_matches(_: &ArgMatches) -> Result<WrittenLike, Error> {
-        Ok(WrittenLike)
     }
 
     fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {

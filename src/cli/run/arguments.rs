@@ -4,7 +4,7 @@ use super::sweep_flags::SweepFlags;
 use crate::cli::OutputArguments;
 use crate::cli::backend_name::Backend;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
-use crate::cli::like::WrittenLike;
+use crate::cli::like::ToolDefaults;
 use crate::cli::nccl_arguments::{Algorithm, Protocol};
 use crate::units::Seconds;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ pub struct RunArguments {
     pub extra: Vec<String>,
     // Last, since it refers to the flags above.
     #[command(flatten)]
-    pub(crate) written: WrittenLike,
+    pub(crate) tool_defaults: ToolDefaults,
 }
 
 #[cfg(test)]

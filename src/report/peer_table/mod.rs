@@ -89,10 +89,11 @@ pub(super) fn begin(tool: Tool, header: &Header) -> String {
 /// The text after the last table: the collectives without a table, and for IMB the line by which parsers recognise success.
 pub(super) fn closing(tool: Tool, left_out: &BTreeSet<&'static str>, rows: &[Row]) -> String {
     let names: Vec<&str> = left_out.iter().copied().collect();
-    let note = match (tool, names.is_empty()) {
-        (_, true) => String::new(),
-        (Tool::Osu, false) => format!("# commgauge: OSU has no test for {}; see --format table\n", names.join(", ")),
-        (Tool::Imb, false) => format!("# commgauge: IMB has no test for {}; see --format table\n", names.join(", ")),
+    let note = match names.is_empty() {
+        true => String::new(),
+        false => {
+            format!("# commgauge: {} has no test for {}; see --format table\n", tool.short_name(), names.join(", "))
+        }
     };
     let is_bad = |row: &Row| matches!(row.status, Status::Wrong { .. } | Status::Failed(_) | Status::Missing);
     let end = match tool {
@@ -129,6 +130,13 @@ fn same_block(a: &Row, b: &Row) -> bool {
 }
 
 impl Tool {
+    fn short_name(self) -> &'static str {
+        match self {
+            Tool::Osu => "OSU",
+            Tool::Imb => "IMB",
+        }
+    }
+
     fn test(self, collective: Collective) -> Option<Test> {
         match self {
             Tool::Osu => osu::test(collective),
