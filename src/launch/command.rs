@@ -72,6 +72,8 @@ impl LaunchCommand {
 enum CoreSupply {
     /// At least a core for each rank: each is bound to its own, unless its threads need several.
     Enough,
+    /// The same under a launcher that cannot bind: it is not asked to, and the launch check notes that ranks are not bound.
+    EnoughUnbound,
     /// More ranks than cores: the ranks are not bound.
     Oversubscribed,
     /// The user named the hosts, whose cores are not known here: the launcher's default binding applies.
@@ -84,7 +86,7 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
         return Err(Error::usage("--hosts and --hostfile both say where the ranks go; give one of them"));
     }
     let (mut environment, mut arguments) = (Vec::new(), Vec::new());
-    let core_supply = core_supply(request)?;
+    let core_supply = core_supply(launcher, request)?;
     match launcher.family {
         Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, core_supply, &mut arguments),
         Family::Mpich => mpich(request, core_supply, &mut arguments, &mut environment),
@@ -108,7 +110,7 @@ pub(super) fn stop_signal(family: Family) -> Option<i32> {
     }
 }
 
-fn core_supply(request: &Request) -> Result<CoreSupply> {
+fn core_supply(launcher: &Launcher, request: &Request) -> Result<CoreSupply> {
     if let Some(hosts) = &request.hosts {
         let slots = parse_hosts(hosts)?.iter().map(|host| u64::from(host.1)).sum::<u64>();
         return Ok(if u64::from(request.ranks) > slots { CoreSupply::Oversubscribed } else { CoreSupply::Unknown });
@@ -116,6 +118,7 @@ fn core_supply(request: &Request) -> Result<CoreSupply> {
     Ok(match () {
         () if request.host_file.is_some() => CoreSupply::Unknown,
         () if request.ranks > request.cores => CoreSupply::Oversubscribed,
+        () if !launcher.can_bind => CoreSupply::EnoughUnbound,
         () => CoreSupply::Enough,
     })
 }
@@ -233,7 +236,7 @@ fn bind(request: &Request, core_supply: CoreSupply, flag: &str, arguments: &mut 
         CoreSupply::Enough | CoreSupply::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
         CoreSupply::Enough => push(arguments, &[flag, "core"]),
         CoreSupply::Oversubscribed => push(arguments, &[flag, "none"]),
-        CoreSupply::Unknown => {}
+        CoreSupply::EnoughUnbound | CoreSupply::Unknown => {}
     }
 }
 

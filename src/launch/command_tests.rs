@@ -9,7 +9,7 @@ fn launcher(family: Family) -> Launcher {
         Family::Mpich | Family::IntelMpi => "mpiexec",
         Family::Slurm => "srun",
     };
-    Launcher { program: program.into(), family, version: "1".into() }
+    Launcher { program: program.into(), family, version: "1".into(), can_bind: true }
 }
 
 fn request(ranks: u32, root: bool) -> Request {
@@ -90,6 +90,15 @@ fn every_launcher_gets_its_flags_for_root_and_oversubscription() {
     ] {
         assert_eq!(line(family, &request(ranks, root)), expected);
     }
+}
+
+#[test]
+fn a_launcher_that_cannot_bind_ranks_is_not_asked_to() {
+    let unable = Launcher { can_bind: false, ..launcher(Family::Mpich) };
+    let command = |request: &Request| build(&unable, request).expect("a command").for_shell();
+    assert_eq!(command(&request(4, false)), "mpiexec -n 4 suite 'a b'");
+    let requested = Request { launcher_arguments: vec!["-bind-to".into(), "core".into()], ..request(4, false) };
+    assert_eq!(command(&requested), "mpiexec -n 4 -bind-to core suite 'a b'");
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub struct Launcher {
     pub family: Family,
     /// Its version, as printed.
     pub version: String,
+    /// Whether it can bind ranks to cores: Hydra that was built without a topology library ends where it is asked to.
+    pub can_bind: bool,
 }
 
 impl Flavor {
@@ -91,8 +93,14 @@ impl Family {
     }
 }
 
-/// Family and version from the output of `--version`; none for an unknown launcher.
-pub(super) fn parse_version(text: &str) -> Option<(Family, String)> {
+/// The launcher `program`, from the output of its `--version`; none for an unknown one.
+pub(super) fn parse_version(program: &str, text: &str) -> Option<Launcher> {
+    let (family, version) = parse_family(text)?;
+    let can_bind = family != Family::Mpich || has_topology_library(text);
+    Some(Launcher { program: program.to_owned(), family, version, can_bind })
+}
+
+fn parse_family(text: &str) -> Option<(Family, String)> {
     let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
     if let Some((_, version)) = first.split_once("(Open MPI)").or_else(|| first.split_once("(OpenRTE)")) {
         let version = version.trim().to_owned();
@@ -112,6 +120,12 @@ pub(super) fn parse_version(text: &str) -> Option<(Family, String)> {
     let (name, version) = first.split_once(' ')?;
     (matches!(name, "slurm" | "slurm-wlm") && leading_number(version).is_some())
         .then(|| (Family::Slurm, version.trim().to_owned()))
+}
+
+/// Hydra lists the libraries that it was built with; Debian 11's lists none. A Hydra without that line is taken for able.
+fn has_topology_library(text: &str) -> bool {
+    let listed = text.lines().find_map(|line| line.trim().strip_prefix("Topology libraries available:"));
+    listed.is_none_or(|libraries| !libraries.trim().is_empty())
 }
 
 fn leading_number(text: &str) -> Option<u32> {
@@ -147,7 +161,23 @@ mod tests {
             ("slurm 22.05.8\n", known(Family::Slurm, "22.05.8")),
             ("slurm-wlm 22.05.8\n", known(Family::Slurm, "22.05.8")),
         ] {
-            assert_eq!(parse_version(text), expected, "{text}");
+            assert_eq!(parse_family(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn hydra_without_a_topology_library_cannot_bind_ranks() {
+        let hydra = |line: &str| format!("HYDRA build details:\n    Version:      3.4.1\n{line}");
+        for (text, expected) in [
+            (
+                hydra("    Topology libraries available:            \n    Demux engines available:   poll select\n"),
+                false,
+            ),
+            (hydra("    Topology libraries available:            hwloc\n"), true),
+            (hydra(""), true),
+            (OPEN_MPI_4.to_owned(), true),
+        ] {
+            assert_eq!(parse_version("mpiexec", &text).map(|launcher| launcher.can_bind), Some(expected), "{text}");
         }
     }
 }

@@ -37,8 +37,8 @@ pub fn find(choice: &str, context: LauncherContext, probe: &dyn Fn(&str) -> Opti
         return requested(choice, context, probe);
     }
     if context.in_slurm {
-        return match probe("srun").as_deref().and_then(parse_version) {
-            Some((Family::Slurm, version)) => Ok(Launcher { program: "srun".into(), family: Family::Slurm, version }),
+        return match probe("srun").and_then(|text| parse_version("srun", &text)) {
+            Some(launcher) if launcher.family == Family::Slurm => Ok(launcher),
             _ => Err(Error::environment(
                 "this is a Slurm allocation (SLURM_JOB_ID is set), but there is no srun on PATH; \
                  install slurm-client, or name another launcher with --launcher",
@@ -59,22 +59,23 @@ fn requested(choice: &str, context: LauncherContext, probe: &dyn Fn(&str) -> Opt
             "--launcher {choice}: there is no such program{place}; install {package}, or name another launcher"
         )));
     };
-    let Some((family, version)) = parse_version(&text) else {
+    let Some(launcher) = parse_version(choice, &text) else {
         let first = text.lines().next().unwrap_or_default();
         return Err(Error::usage(format!(
             "--launcher {choice}: its --version says \"{first}\"; known are mpirun of Open MPI, mpiexec of MPICH and of Intel MPI, and srun"
         )));
     };
-    if let Some(flavor) = context.flavor.filter(|flavor| !family.starts(*flavor)) {
+    if let Some(flavor) = context.flavor.filter(|flavor| !launcher.family.starts(*flavor)) {
         return Err(Error::usage(format!(
-            "--launcher {choice} is of {} {version}, but commgauge-suite was built against {}: every rank would be alone; \
+            "--launcher {choice} is of {} {}, but commgauge-suite was built against {}: every rank would be alone; \
              name a launcher of {}, or build with the other MPI's compiler in MPICC",
-            family.name(),
+            launcher.family.name(),
+            launcher.version,
             flavor.name(),
             flavor.name(),
         )));
     }
-    Ok(Launcher { program: choice.to_owned(), family, version })
+    Ok(launcher)
 }
 
 /// The beginning of the output of a launcher that prints no version, which explains why.
@@ -96,11 +97,9 @@ fn fitting(flavor: Option<Flavor>, probe: &dyn Fn(&str) -> Option<String>) -> Re
     let mut others = Vec::new();
     for name in names {
         let Some(text) = probe(name) else { continue };
-        match parse_version(&text) {
-            Some((family, version)) if flavor.is_none_or(|flavor| family.starts(flavor)) => {
-                return Ok(Launcher { program: (*name).to_owned(), family, version });
-            }
-            Some((family, version)) => others.push(format!("{name} is of {} {version}", family.name())),
+        match parse_version(name, &text) {
+            Some(launcher) if flavor.is_none_or(|flavor| launcher.family.starts(flavor)) => return Ok(launcher),
+            Some(launcher) => others.push(format!("{name} is of {} {}", launcher.family.name(), launcher.version)),
             None => others.push(format!("{name} is not a launcher that commgauge knows{}", output_excerpt(&text))),
         }
     }

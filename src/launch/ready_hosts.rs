@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     fn launcher(family: Family) -> Launcher {
-        Launcher { program: "mpirun".into(), family, version: "4".into() }
+        Launcher { program: "mpirun".into(), family, version: "4".into(), can_bind: true }
     }
 
     fn shell(family: Family, line: &str, set: &[(&str, &str)]) -> Option<String> {
