@@ -29,6 +29,7 @@ pub mod stats;
 pub mod config;
 
 pub mod layout;
+pub mod machine_time;
 pub mod world;
 
 pub mod workload;

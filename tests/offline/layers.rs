@@ -41,7 +41,7 @@ const FLOORS: [(u32, &[&str]); 10] = [
     ),
     (3, &["config"]),
     (4, &["layout", "world"]),
-    (5, &["workload"]),
+    (5, &["machine_time", "workload"]),
     (6, &["backend", "record"]),
     (7, &["measure", "cost", "launch_check", "watchdog"]),
     (8, &["session", "launch", "planner", "verdict", "interop"]),

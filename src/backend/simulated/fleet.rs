@@ -1,9 +1,9 @@
 //! The simulated machines: where each rank runs, and how fast each node and path is with its faults.
 
-use super::time_model::Hop;
 use crate::config::Machine;
 use crate::config::machine::Fault;
 use crate::error::{Error, Result};
+use crate::machine_time::Hop;
 
 /// More ranks than any machine has; a slip of the keyboard must not take all memory.
 const MOST_RANKS: u32 = 1 << 20;

@@ -1,6 +1,6 @@
 //! Many ranks in one process, on a virtual clock, without data: for rehearsing a run before the machine exists.
 //!
-//! Times follow from a machine file (`config::machine`) by the formulas in `time_model`, with seeded noise and faults.
+//! Times follow from a machine file (`config::machine`) by the formulas in `machine_time`, with seeded noise and faults.
 //! Every result is synthetic. The cost is proportional to groups for back-to-back calls, and to ranks where ranks
 //! start at different times.
 
@@ -10,13 +10,11 @@ mod fault_states;
 #[cfg(test)]
 mod fault_tests;
 mod fleet;
-mod ideal;
 mod noise;
 mod placing;
 mod replay;
 #[cfg(test)]
 mod tests;
-mod time_model;
 mod work;
 
 use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
@@ -28,7 +26,6 @@ use call::SimulatedCall;
 use clocks::{Clocks, MarkLog};
 use fault_states::FaultStates;
 use fleet::Fleet;
-pub use ideal::seconds_without_noise;
 use noise::Noise;
 use placing::Placed;
 use replay::SimulatedReplayer;

@@ -3,9 +3,9 @@
 //! Ranks are stored in *slots*, group after group, so that a call accesses memory in order whatever the layout.
 
 use super::fleet::Fleet;
-use super::time_model::{Hop, Paths, Shape};
 use crate::error::{Error, Result};
 use crate::layout::{Axis, Groups};
+use crate::machine_time::{Hop, Paths, Shape};
 use std::ops::Range;
 
 /// The groups of one axis, placed.

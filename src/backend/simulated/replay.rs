@@ -10,13 +10,13 @@
 use super::fleet::Fleet;
 use super::noise::Noise;
 use super::placing::Placed;
-use super::time_model::{Hop, message_seconds};
 use super::work::{Work, nanoseconds};
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 use crate::layout::Axis;
+use crate::machine_time::{Hop, message_seconds};
 use crate::workload::replay::{Action, Movement, ReplayPlan, ReplayProgram};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};

@@ -2,9 +2,9 @@
 
 use super::fleet::Fleet;
 use super::placing::Placed;
-use super::time_model::{Hop, Motion, Volume, collective_seconds, message_seconds};
 use crate::collective::Collective;
 use crate::geometry::Geometry;
+use crate::machine_time::{Hop, Motion, Volume, collective_seconds, message_seconds};
 use std::ops::Range;
 
 /// Eleven days. Absurd sizes over absurd links end here instead of beyond the clock.

@@ -3,9 +3,9 @@
 //! Nothing of it was measured. It is what links allow, not what a library reaches, and every answer is marked so.
 
 use super::{RatedCall, Rates};
-use crate::backend::simulated::seconds_without_noise;
 use crate::config::Machine;
 use crate::cost::{Prediction, Status};
+use crate::machine_time::seconds_without_noise;
 use crate::units::Seconds;
 
 /// The links of a machine.

@@ -12,7 +12,7 @@ use crate::collective::Collective;
 
 /// A way for messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Hop {
+pub struct Hop {
     /// Time of a message without bytes.
     pub latency_seconds: f64,
     /// Bytes per second of one rank, one direction.
@@ -21,8 +21,10 @@ pub(super) struct Hop {
 
 /// Placement of a group on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shape {
+pub struct Shape {
+    /// Ranks of the group.
     pub ranks: u32,
+    /// Nodes that it spans.
     pub nodes: u32,
     /// Ranks on the node with most ranks of the group.
     pub ranks_per_node_most: u32,
@@ -32,7 +34,8 @@ pub(super) struct Shape {
 
 /// Rates and latencies available to a group, on its slowest paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Paths {
+pub struct Paths {
+    /// Within a node.
     pub within: Hop,
     /// Between nodes, with the adapters' share of one rank.
     pub between: Hop,
@@ -44,10 +47,12 @@ pub(super) struct Paths {
 
 /// The bytes to move.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Volume {
+pub struct Volume {
     /// Bytes of all blocks together: the size argument.
     pub all_bytes: f64,
+    /// Bytes of the smallest block of a rank.
     pub least_block_bytes: f64,
+    /// Bytes of the largest.
     pub largest_block_bytes: f64,
     /// Bytes of the blocks of the node with fewest ranks.
     pub least_node_bytes: f64,
@@ -55,18 +60,24 @@ pub(super) struct Volume {
 
 /// The algorithms of collectives in which all ranks of a group end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub enum Algorithm {
+    /// Of all_reduce.
     RingAllReduce,
+    /// Of all_gather and reduce_scatter.
     RingAllGather,
+    /// Of all_to_all.
     PairwiseAllToAll,
+    /// Of broadcast and reduce.
     BinomialTree,
+    /// Of gather and scatter.
     BinomialGather,
+    /// Of the barrier.
     Dissemination,
 }
 
 /// The dependencies between the ranks of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Motion {
+pub enum Motion {
     /// All ranks of the group start with the last arrival and end together.
     Together(Algorithm),
     /// Rank i sends to i + 1, the last to the first.
@@ -74,11 +85,15 @@ pub(super) enum Motion {
     /// Rank i sends to i + 1.
     Chain,
     /// Ranks half a group apart exchange this many messages, one after another.
-    Pairs { messages_in_turn: u32 },
+    Pairs {
+        /// Messages of a pair, of which each starts where the one before ends.
+        messages_in_turn: u32,
+    },
 }
 
 impl Motion {
-    pub(super) fn of(collective: Collective) -> Motion {
+    /// Those of a collective.
+    pub fn of(collective: Collective) -> Motion {
         use Collective::*;
         match collective {
             AllReduce => Motion::Together(Algorithm::RingAllReduce),
@@ -96,12 +111,12 @@ impl Motion {
 }
 
 /// Seconds of one message.
-pub(super) fn message_seconds(hop: Hop, bytes: f64) -> f64 {
+pub fn message_seconds(hop: Hop, bytes: f64) -> f64 {
     hop.latency_seconds + bytes / hop.rate
 }
 
 /// Seconds from the last arrival to the common end.
-pub(super) fn collective_seconds(algorithm: Algorithm, shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
+pub fn collective_seconds(algorithm: Algorithm, shape: &Shape, paths: &Paths, volume: &Volume) -> f64 {
     if shape.ranks == 1 {
         return message_seconds(paths.within, volume.all_bytes); // a copy
     }

@@ -1,9 +1,9 @@
 //! The time of one call on a machine without noise and faults, from the placement of its groups: for planning, without
 //! a fleet.
 //!
-//! Uses the formulas of the simulation (`time_model`); if groups differ, the busiest one counts.
+//! Uses the formulas of the simulation; if groups differ, the busiest one counts.
 
-use super::time_model::{Hop, Motion, Paths, Shape, Volume, collective_seconds, message_seconds};
+use super::formulas::{Hop, Motion, Paths, Shape, Volume, collective_seconds, message_seconds};
 use crate::collective::Collective;
 use crate::config::Machine;
 use crate::layout::Locality;
