@@ -1,54 +1,23 @@
 //! commgauge measures the communication of training and serving large models on a real cluster.
 //!
 //! Data flow: suite file -> `config` -> `layout` -> `workload` -> `backend`, executed by `measure` -> `record` ->
-//! `report`. Start reading at [`session`], then follow the names. ARCHITECTURE.md lists the layers and which module
-//! may import which; `tests/offline/layers.rs` enforces it.
+//! `report`. Start reading at [`session`], then follow the names. The rooms live in five crates, of which each may use
+//! only those before it; ARCHITECTURE.md says what is where, and `tests/offline/layers.rs` holds the order of the rooms.
 
-pub mod comma_separated;
-pub mod digest;
-pub mod element;
-pub mod error;
-pub mod host_clock;
-pub mod progress;
-pub mod random;
-pub mod rank_list;
-pub mod shared_memory;
-pub mod units;
-pub mod variant;
+#![forbid(unsafe_code)]
 
-pub mod chart;
-pub mod collective;
-pub mod device_probe;
-pub mod geometry;
+pub use commgauge_analysis::{cost, interop, machine_time, planner, verdict};
+pub use commgauge_app::{chart, cli, doctor, launch, report};
+pub use commgauge_base::{
+    collective, comma_separated, digest, element, error, geometry, host_clock, pattern, progress, random, rank_list,
+    sample, shared_memory, stats, units, variant,
+};
+pub use commgauge_model::{config, layout, record, workload};
 #[cfg(feature = "mpi")]
-pub mod mpi_call;
-pub mod pattern;
-pub mod sample;
-pub mod stats;
+pub use commgauge_run::mpi_call;
+pub use commgauge_run::{backend, device_probe, launch_check, measure, session, watchdog, world};
 
-pub mod config;
-
-pub mod layout;
-pub mod machine_time;
-pub mod world;
-
-pub mod workload;
-
-pub mod backend;
-pub mod record;
-
-pub mod cost;
-pub mod launch_check;
-pub mod measure;
-pub mod watchdog;
-
-pub mod interop;
-pub mod launch;
-pub mod planner;
-pub mod session;
-pub mod verdict;
-
-pub mod doctor;
-pub mod report;
-
-pub mod cli;
+/// Has records, `--version` and reports name the commit of this build. Every program calls it first.
+pub fn name_commit() {
+    record::provenance::set_program_version(env!("COMMGAUGE_VERSION"));
+}

@@ -20,7 +20,7 @@ build_all() {
     # Both builds share what knows no MPI.
     if [ ! -d "$work/mpich" ]; then
         cp -a "$work/open-mpi" "$work/mpich"
-        cargo clean --quiet --locked --release --target "$target" --target-dir "$work/mpich" -p mpi-sys -p mpi -p commgauge
+        cargo clean --quiet --locked --release --target "$target" --target-dir "$work/mpich" -p mpi-sys -p mpi -p commgauge-run -p commgauge-app -p commgauge
     fi
     build mpich mpicc.mpich mpich libcommgauge-mpich.so
 }
@@ -54,7 +54,7 @@ make_stub() { # COMPILER LIBRARY NAME FOLDER
         echo '    static const char text[] = "commgauge: neither libmpi.so.12 nor libmpich.so.12 is found; load the module of the MPI, or set LD_LIBRARY_PATH\n";'
         echo '    write(2, text, sizeof text - 1); _exit(6);'
         echo '}'
-        # So that the programs export theirs, which MPICH is to find before UCX's (src/mpi_call/yielding.c).
+        # So that the programs export theirs, which MPICH is to find before UCX's (src/run/mpi_call/yielding.c).
         echo 'extern unsigned ucp_worker_progress(void *) __attribute__((weak));'
         echo 'void *commgauge_refers_to = (void *)ucp_worker_progress;'
         readelf --dyn-syms --wide "$real" | awk '$7 != "UND" && $8 ~ /^(P?MPIX?_|ompi_)/ {

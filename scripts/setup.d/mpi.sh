@@ -25,7 +25,7 @@ family_of_launcher() { # PATH
 
 name_of() { case "$1" in open-mpi) echo "Open MPI" ;; mpich) echo MPICH ;; *) echo "an unknown MPI" ;; esac; }
 
-# The first launcher of that MPI, by the names and in the order of `commgauge run` (src/launch/find.rs).
+# The first launcher of that MPI, by the names and in the order of `commgauge run` (src/app/launch/find.rs).
 launcher_of() { # FAMILY
     local name path names
     case "$1" in

@@ -5,5 +5,6 @@ use commgauge::cli::programs::PairsRun;
 use std::process::exit;
 
 fn main() {
+    commgauge::name_commit();
     exit(launched::run::<PairsRun>("commgauge-pairs"))
 }

@@ -6,6 +6,7 @@ use commgauge::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep};
 use std::process::exit;
 
 fn main() {
+    commgauge::name_commit();
     let program = std::env::var("COMMGAUGE_PROGRAM").unwrap_or_default();
     exit(match program.as_str() {
         "commgauge-suite" => launched::run::<SuiteRun>("commgauge-suite"),

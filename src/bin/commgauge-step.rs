@@ -5,5 +5,6 @@ use commgauge::cli::programs::StepRun;
 use std::process::exit;
 
 fn main() {
+    commgauge::name_commit();
     exit(launched::run::<StepRun>("commgauge-step"))
 }

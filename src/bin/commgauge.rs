@@ -5,6 +5,7 @@ use commgauge::cli::terminal;
 use std::process::exit;
 
 fn main() {
+    commgauge::name_commit();
     let program = terminal::parse::<Commgauge>().unwrap_or_else(|message| message.exit());
     exit(program.execute().unwrap_or_else(|error| {
         eprintln!("commgauge: {error}");

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// `open-mpi` or `mpich`, as the build found it.
-pub const FAMILY: &str = env!("COMMGAUGE_MPI_FLAVOR");
+pub const FAMILY: &str = commgauge::world::MPI_FLAVOR.expect("tests are built with MPI");
 pub const SWEEP: &str = env!("CARGO_BIN_EXE_commgauge-sweep");
 pub const SUITE: &str = env!("CARGO_BIN_EXE_commgauge-suite");
 pub const STEP: &str = env!("CARGO_BIN_EXE_commgauge-step");

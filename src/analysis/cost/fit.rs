@@ -1,0 +1,221 @@
+//! From measurements to a fit: every curve with its intervals and its held-out errors, then every family.
+
+use super::bootstrap::Intervals;
+use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
+use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
+use super::errors::{Errors, Regime};
+use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, overlap};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::{Bytes, Rate, Seconds};
+use std::thread;
+
+/// Mean held-out error above which a curve is marked as untrusted.
+const UNTRUSTED: f64 = 0.10;
+/// Minimum number of sizes for leaving one out and predicting it from both sides.
+const MIN_SIZES_FOR_HOLDOUT: usize = 5;
+/// Minimum number of sizes for leaving some out at the ends.
+const MIN_SIZES_FOR_EXTRAPOLATION: usize = 6;
+
+/// Options of a fit.
+#[derive(Clone, Copy, Debug)]
+pub struct FitOptions {
+    /// Resamples behind the intervals; none below 40.
+    pub resamples: u32,
+    /// Network adapters of a node; contention across nodes is then counted per adapter.
+    pub adapters_per_node: Option<u32>,
+}
+
+impl Default for FitOptions {
+    fn default() -> Self {
+        FitOptions { resamples: 200, adapters_per_node: None }
+    }
+}
+
+/// Fits all curves.
+///
+/// # Errors
+/// A usage error where there is nothing to fit: no curve has two sizes.
+pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
+    let mut warnings = measurements.warnings.clone();
+    let keyed: Vec<(&CurveKey, &Measured)> = measurements.curves.iter().collect();
+    let curves: Vec<(CurveKey, Fitted)> = fit_curves(&keyed, options)
+        .into_iter()
+        .zip(&keyed)
+        .filter_map(|(fitted, (key, measured))| {
+            warnings.extend(curve_warning(key, measured, fitted.as_ref()));
+            Some(((*key).clone(), fitted?))
+        })
+        .collect();
+    if curves.is_empty() {
+        let why = warnings.last().map_or_else(|| "the records hold no times".to_owned(), String::clone);
+        return Err(Error::usage(format!("there is nothing to fit: {why}")));
+    }
+    let pairs: Vec<Pair> = curves.iter().flat_map(|(_, fitted)| fitted.left_out.iter().copied()).collect();
+    let families = family::families(curves);
+    let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
+    let held_out =
+        HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
+    let contention = contention::contention(measurements, options);
+    Ok(Fit {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        synthetic: measurements.synthetic,
+        sources: measurements.sources.clone(),
+        families: families.into_iter().map(|(family, _)| family).collect(),
+        contention,
+        interference: interference::interference(&measurements.beside, options.resamples),
+        overlap: overlap::overlap(&measurements.replayed, options.resamples),
+        both_ways: both_ways::both_ways(&measurements.exchanged, options.resamples),
+        held_out,
+        warnings,
+    })
+}
+
+/// A size that was left out: bytes, seconds as predicted, seconds as measured.
+type Pair = (f64, f64, f64);
+
+/// A fitted curve with its intermediate results.
+pub(super) struct Fitted {
+    pub document: CurveFit,
+    pub curve: Curve,
+    /// Raw points, not cleaned: bytes and seconds.
+    pub points: Vec<(f64, f64)>,
+    left_out: Vec<Pair>,
+}
+
+fn fit_curves(keyed: &[(&CurveKey, &Measured)], options: FitOptions) -> Vec<Option<Fitted>> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let share = keyed.len().div_ceil(workers).max(1);
+    thread::scope(|scope| {
+        let work = |part: &[(&CurveKey, &Measured)]| {
+            part.iter().map(|(key, measured)| fit_curve(key, measured, options)).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = keyed.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
+        threads
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
+            .collect()
+    })
+}
+
+fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option<Fitted> {
+    let combine = |(bytes, values): (&u64, &Vec<f64>)| Some((*bytes as f64, combined(values)?));
+    let points: Vec<(f64, f64)> = measured.iter().filter_map(combine).collect();
+    let (curve, cleaned) = Curve::of(&points)?;
+    let limits = curve.envelope().limits();
+    let intervals = bootstrap::intervals(measured, &cleaned, curve.envelope(), options.resamples);
+    let rate = |beta: f64| (beta > 0.0).then(|| Rate(1.0 / beta));
+    let beta = intervals.as_ref().map(|intervals| intervals.beta_seconds_per_byte);
+    let alpha = intervals.as_ref().map(|intervals| intervals.alpha_seconds);
+    let left_out = left_out_sizes(&points);
+    let held_out_sizes = errors_of(&left_out, None);
+    let document = CurveFit {
+        ranks: key.ranks,
+        points: point_fits(measured, &points, &cleaned, &left_out),
+        envelope: curve.envelope().lines().to_vec(),
+        breakpoints: breakpoints(curve.envelope(), intervals.as_ref()),
+        alpha_seconds: Seconds(limits.alpha_seconds),
+        alpha_seconds_low: alpha.map(|alpha| Seconds(alpha.low)),
+        alpha_seconds_high: alpha.map(|alpha| Seconds(alpha.high)),
+        bytes_per_second: rate(limits.beta_seconds_per_byte),
+        bytes_per_second_low: beta.and_then(|beta| rate(beta.high)),
+        bytes_per_second_high: beta.and_then(|beta| rate(beta.low)),
+        intervals_from: intervals.map(|intervals| intervals.from),
+        held_out_sizes,
+        held_out_regimes: by_regime(&left_out),
+        extrapolation_error: extrapolation_error(&points),
+        untrusted: held_out_sizes.is_some_and(|errors| errors.mean > UNTRUSTED),
+    };
+    Some(Fitted { document, curve, points, left_out })
+}
+
+fn breakpoints(envelope: &Envelope, intervals: Option<&Intervals>) -> Vec<Breakpoint> {
+    let interval = |index: usize| intervals.and_then(|found| found.breakpoints.get(index).copied().flatten());
+    let one = |(index, bytes_total)| Breakpoint {
+        bytes_total,
+        low: interval(index).map(|interval| interval.low),
+        high: interval(index).map(|interval| interval.high),
+    };
+    envelope.breakpoints().into_iter().enumerate().map(one).collect()
+}
+
+fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned, left_out: &[Pair]) -> Vec<PointFit> {
+    let on_curve = |bytes: f64| cleaned.points.iter().find(|point| point.0 == bytes).map(|point| Seconds(point.1));
+    points
+        .iter()
+        .zip(measured)
+        .map(|(&(bytes, seconds), (total, replicates))| PointFit {
+            bytes_total: Bytes(*total),
+            measured_seconds: Seconds(seconds),
+            curve_seconds: on_curve(bytes),
+            replicates: replicates.len() as u32,
+            replicates_disturbed: replicates.iter().filter(|own| **own > seconds * (1.0 + OUTLIER)).count() as u32,
+            left_out_error: left_out.iter().find(|pair| pair.0 == bytes).map(|pair| pair.1 / pair.2 - 1.0),
+            outlier: cleaned.outliers.contains(&bytes),
+        })
+        .collect()
+}
+
+/// Predicts every inner size from the others, leaving every second one out, in two turns.
+fn left_out_sizes(points: &[(f64, f64)]) -> Vec<Pair> {
+    if points.len() < MIN_SIZES_FOR_HOLDOUT {
+        return Vec::new();
+    }
+    let mut pairs = Vec::with_capacity(points.len());
+    for phase in [1, 0] {
+        let is_out = |index: usize| index % 2 == phase && index > 0 && index + 1 < points.len();
+        let part = |out: bool| {
+            points.iter().enumerate().filter(move |(index, _)| is_out(*index) == out).map(|(_, point)| *point)
+        };
+        let curve = Interpolant::new(&Cleaned::of(&part(false).collect::<Vec<_>>()).points);
+        pairs.extend(part(true).map(|(bytes, seconds)| (bytes, curve.seconds(bytes), seconds)));
+    }
+    pairs
+}
+
+/// Leaves two sizes out at either end and predicts them.
+fn extrapolation_error(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < MIN_SIZES_FOR_EXTRAPOLATION {
+        return None;
+    }
+    let (head, rest) = points.split_at(2);
+    let (most, tail) = points.split_at(points.len() - 2);
+    let error = |remaining: &[(f64, f64)], out: &[(f64, f64)]| {
+        let cleaned = Cleaned::of(remaining).points;
+        let curve = Curve::new(&cleaned, Envelope::of(&cleaned)?)?;
+        out.iter().map(|(bytes, seconds)| (curve.seconds(*bytes) / seconds - 1.0).abs()).reduce(f64::max)
+    };
+    Some(error(rest, head)?.max(error(most, tail)?))
+}
+
+fn errors_of(pairs: &[Pair], regime: Option<Regime>) -> Option<Errors> {
+    let wanted = |bytes: f64| regime.is_none_or(|regime| Regime::of(Bytes(bytes as u64)) == regime);
+    Errors::of(pairs.iter().filter(|pair| wanted(pair.0)).map(|pair| (pair.1, pair.2)))
+}
+
+fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
+    let errors = |regime| Some(RegimeErrors { regime, errors: errors_of(pairs, Some(regime))? });
+    Regime::ALL.into_iter().filter_map(errors).collect()
+}
+
+/// A warning about a curve, or why it could not be fitted.
+fn curve_warning(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
+    let family = &key.family;
+    let types = family.element_type.map_or_else(String::new, |element| format!(" of {element}"));
+    let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);
+    let Some(fitted) = fitted else {
+        return Some(format!("{name}: {} size measured, a curve needs two", measured.len()));
+    };
+    let errors = fitted.document.held_out_sizes;
+    match (errors, fitted.document.untrusted, fitted.document.bytes_per_second) {
+        (Some(errors), true, _) => Some(format!(
+            "{name}: held-out error {:.1} % on average, over 10 %; not to be planned on",
+            100.0 * errors.mean
+        )),
+        (_, _, None) => Some(format!("{name}: more bytes do not take longer, so its bandwidth is unknown")),
+        (None, ..) => {
+            Some(format!("{name}: {} sizes, too few to leave any out and estimate the error", measured.len()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,281 @@
+//! Predictions from a fit: the time of one call, its interval, and its basis.
+//!
+//! Every prediction states its basis: outside the measured range it is marked, far outside it is refused.
+
+use super::Labels;
+use super::contention::{Contention, SlowdownFactor};
+use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Range};
+use super::document::{CurveFit, FamilyFit, Fit};
+use super::errors::Regime;
+use super::place::PlaceQuery;
+use super::transfer::{self, Scaling};
+use choose::Chosen;
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Seconds};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+mod choose;
+
+const NOT_A_CALL: &str = "a call needs at least 2 ranks and 1 byte";
+
+/// A call whose time is requested.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Query {
+    /// The call.
+    pub collective: Collective,
+    /// Ranks of the group.
+    pub ranks: u32,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Type of the elements; not needed where only one was measured, or where the call only moves bytes.
+    pub element_type: Option<ElementType>,
+    /// Locality of the group; not needed where only one place was measured.
+    pub locality: Option<PlaceQuery>,
+    /// Cadence; defaults to streaming where both were measured.
+    pub cadence: Option<Cadence>,
+}
+
+/// On what ground a prediction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The group size was measured, and sizes on both sides.
+    Interpolated,
+    /// Outside the measured sizes or group sizes.
+    Extrapolated,
+    /// Between measured group sizes.
+    Transferred,
+    /// Not answered.
+    Refused,
+}
+
+impl Status {
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Interpolated => "interpolated",
+            Status::Extrapolated => "extrapolated",
+            Status::Transferred => "transferred",
+            Status::Refused => "refused",
+        }
+    }
+}
+
+/// A predicted time and its basis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Time of the call; absent where refused.
+    pub seconds: Option<Seconds>,
+    /// Lower end of the interval that covers 95 % of the held-out errors of this kind; absent where nothing could be left out.
+    pub low: Option<Seconds>,
+    /// Upper end of that interval.
+    pub high: Option<Seconds>,
+    /// Basis of the prediction.
+    pub status: Status,
+    /// Why it was refused, or which place it was scaled from.
+    pub reason: Option<String>,
+    /// True where the held-out error of its curve is over 10 %.
+    pub untrusted: bool,
+}
+
+impl Prediction {
+    /// A refused prediction with its reason.
+    pub fn refused(reason: String) -> Prediction {
+        let status = Status::Refused;
+        Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }
+    }
+}
+
+/// A fit, ready to answer many queries.
+#[derive(Clone, Debug)]
+pub struct Predictor<'a> {
+    families: Vec<Family<'a>>,
+    contention: &'a [Contention],
+    labels: Labels,
+}
+
+#[derive(Clone, Debug)]
+struct Family<'a> {
+    fit: &'a FamilyFit,
+    ranks: Vec<u32>,
+    curves: Vec<Curve>,
+}
+
+impl<'a> Predictor<'a> {
+    /// A predictor of a fit. Curves that an edited file has made unusable (fewer than two points, no line) are left out.
+    pub fn new(fit: &'a Fit) -> Predictor<'a> {
+        let families = fit.families.iter().map(|family| {
+            let usable = family.curves.iter().filter_map(|curve| Some((curve.ranks, curve_of(curve)?)));
+            let (ranks, curves) = usable.unzip();
+            Family { fit: family, ranks, curves }
+        });
+        Predictor { families: families.collect(), contention: &fit.contention, labels: Labels::new() }
+    }
+
+    /// The same, restricted to curves with these labels.
+    #[must_use]
+    pub fn choosing(self, labels: Labels) -> Predictor<'a> {
+        Predictor { labels, ..self }
+    }
+
+    /// Predicts the time of one call. For a place that was not measured, the nearest place on as many hosts is scaled by the
+    /// fitted contention.
+    pub fn predict(&self, query: &Query) -> Prediction {
+        let answer = match self.chosen(query) {
+            Ok(Chosen::Measured(family)) => match family.predict(query) {
+                Err(reason) if query.locality.is_some() => self.scaled_of_all(query).ok_or(reason),
+                answer => answer,
+            },
+            Ok(Chosen::Elsewhere(families)) => self.scaled(&families, query),
+            Err(reason) => Err(reason),
+        };
+        answer.unwrap_or_else(Prediction::refused)
+    }
+
+    /// Predicts from one family, given by its index in [`Fit::families`], for callers that choose the place themselves.
+    pub fn predict_by(&self, family: usize, ranks: u32, bytes_total: Bytes) -> Prediction {
+        let answer = match self.families.get(family) {
+            Some(_) if ranks < 2 || bytes_total.0 == 0 => Err(NOT_A_CALL.to_owned()),
+            Some(family) => {
+                let collective = family.fit.key.collective;
+                let query = Query { collective, ranks, bytes_total, element_type: None, locality: None, cadence: None };
+                family.predict(&query)
+            }
+            None => Err(format!("the fit has {} families; there is no number {family}", self.families.len())),
+        };
+        answer.unwrap_or_else(Prediction::refused)
+    }
+
+    /// Slowdown factor of a family (by its index in [`Fit::families`]) with another number of concurrent groups on a host than
+    /// it was measured with. `None` where the records do not determine it.
+    pub fn slower(
+        &self,
+        family: usize,
+        ranks: u32,
+        bytes_total: Bytes,
+        groups_per_node: u32,
+    ) -> Option<SlowdownFactor> {
+        self.families
+            .get(family)?
+            .slower(self.contention, ranks, bytes_total, groups_per_node)
+            .map(|(slower, _)| slower)
+    }
+}
+
+fn curve_of(fit: &CurveFit) -> Option<Curve> {
+    let on_curve = fit.points.iter().filter_map(|point| Some((point.bytes_total.0 as f64, point.curve_seconds?.0)));
+    let sound = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1 && pair[0].1 > 0.0;
+    let points: Vec<(f64, f64)> = on_curve.collect();
+    points.windows(2).all(sound).then(|| Curve::new(&points, Envelope::from_lines(fit.envelope.clone())?))?
+}
+
+impl Family<'_> {
+    /// The factor from the call's own coefficient, else from that of all calls, and whether it is its own.
+    fn slower(&self, all: &[Contention], ranks: u32, bytes: Bytes, groups: u32) -> Option<(SlowdownFactor, bool)> {
+        let key = &self.fit.key;
+        let suits = |one: &&Contention| one.cadence == key.cadence && one.across_nodes == (key.place.nodes_spanned > 1);
+        let of = |collective| all.iter().filter(suits).find(|one| one.collective == collective);
+        let nearest = (0..self.ranks.len()).min_by_key(|index| self.ranks[*index].abs_diff(ranks))?;
+        let share = self.curves[nearest].bandwidth_share(bytes.0 as f64);
+        let measured = key.place.concurrent_groups_per_node;
+        let by = |contention: &Contention| contention.slower(measured, groups, share);
+        of(Some(key.collective))
+            .and_then(by)
+            .map(|slower| (slower, true))
+            .or_else(|| Some((of(None).and_then(by)?, false)))
+    }
+
+    fn predict(&self, query: &Query) -> Result<Prediction, String> {
+        match self.ranks.iter().position(|ranks| *ranks == query.ranks) {
+            Some(index) => self.measured(index, query),
+            None => self.transferred(query),
+        }
+    }
+
+    fn measured(&self, index: usize, query: &Query) -> Result<Prediction, String> {
+        let (curve, bytes) = (&self.curves[index], query.bytes_total.0 as f64);
+        let range = checked_range(curve, query)?;
+        let error = match range {
+            Range::Inside => self.size_error(query.ranks, query.bytes_total),
+            Range::Beyond | Range::TooFar => self.extrapolation_error(query.ranks),
+        };
+        let status = if range == Range::Inside { Status::Interpolated } else { Status::Extrapolated };
+        Ok(answer(curve.seconds(bytes), error, status, self.is_untrusted(query.ranks)))
+    }
+
+    fn transferred(&self, query: &Query) -> Result<Prediction, String> {
+        let measured = self.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let (a, b) = transfer::neighbours(&self.ranks, query.ranks).ok_or_else(|| match self.ranks.len() {
+            0 => "the fit holds no usable curve of it".to_owned(),
+            1 => format!("only groups of {measured} ranks were measured; other sizes need two that were"),
+            _ => format!(
+                "groups of {} ranks are more than {} times outside those that were measured: {measured}",
+                query.ranks,
+                transfer::MAX_EXTRAPOLATION
+            ),
+        })?;
+        let ranges = [checked_range(&self.curves[a], query)?, checked_range(&self.curves[b], query)?];
+        let inside = ranges == [Range::Inside; 2] && self.ranks[a] < query.ranks && query.ranks < self.ranks[b];
+        let by = |scaling: Scaling| {
+            let neighbours = (self.ranks[a], self.ranks[b]);
+            transfer::seconds(scaling, neighbours, query.ranks, query.bytes_total.0 as f64, |which, bytes| {
+                self.curves[[a, b][which]].seconds(bytes)
+            })
+        };
+        let seconds = by(self.fit.scaling);
+        // Where no group size could be left out, the difference between the two forms is used as the error.
+        let forms = (by(Scaling::Ring) / by(Scaling::Tree)).ln().abs();
+        let own = |index: usize| self.size_error(self.ranks[index], query.bytes_total);
+        let own = own(a).zip(own(b)).map(|(a, b)| a.max(b));
+        let error = match &self.fit.held_out_group_sizes {
+            Some(errors) => Some(errors.p95_or_maximum()),
+            None => own.map(|own| own + forms),
+        };
+        let outside = if inside { 0.0 } else { forms };
+        let status = if inside { Status::Transferred } else { Status::Extrapolated };
+        let untrusted = self.is_untrusted(self.ranks[a]) || self.is_untrusted(self.ranks[b]);
+        Ok(answer(seconds, error.map(|error| error + outside), status, untrusted))
+    }
+
+    fn curve_fit(&self, ranks: u32) -> Option<&CurveFit> {
+        self.fit.curves.iter().find(|curve| curve.ranks == ranks)
+    }
+
+    /// 95th percentile of the held-out errors of the regime; the largest with fewer than 20 points.
+    fn size_error(&self, ranks: u32, bytes: Bytes) -> Option<f64> {
+        let fit = self.curve_fit(ranks)?;
+        let regime = fit.held_out_regimes.iter().find(|errors| errors.regime == Regime::of(bytes));
+        regime.map(|regime| regime.errors).or(fit.held_out_sizes).map(|errors| errors.p95_or_maximum())
+    }
+
+    fn extrapolation_error(&self, ranks: u32) -> Option<f64> {
+        let fit = self.curve_fit(ranks)?;
+        let inside = fit.held_out_sizes.map_or(0.0, |errors| errors.p95_or_maximum());
+        Some(fit.extrapolation_error?.max(inside))
+    }
+
+    fn is_untrusted(&self, ranks: u32) -> bool {
+        self.curve_fit(ranks).is_some_and(|curve| curve.untrusted)
+    }
+}
+
+fn checked_range(curve: &Curve, query: &Query) -> Result<Range, String> {
+    match curve.range(query.bytes_total.0 as f64) {
+        Range::TooFar => Err(format!(
+            "{} is more than {MAX_EXTRAPOLATION} times the largest size that was measured",
+            query.bytes_total
+        )),
+        range => Ok(range),
+    }
+}
+
+fn answer(seconds: f64, error: Option<f64>, status: Status, untrusted: bool) -> Prediction {
+    let by = |sign: f64| error.map(|error| Seconds(seconds * (1.0 + error).powf(sign)));
+    Prediction { seconds: Some(Seconds(seconds)), low: by(-1.0), high: by(1.0), status, reason: None, untrusted }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! An older record of commgauge, checked line by line and converted to the current version of the format.
+//!
+//! The measurements are unchanged. The header lists lines that were left out, and the end line still has the number of
+//! lines that the run wrote, so that an incomplete record is never taken for a complete one.
+
+use super::imported::BadLine;
+use commgauge_base::error::{Error, Result};
+use commgauge_model::record::{FORMAT, Line, Record, VERSION};
+use std::path::Path;
+
+/// A record as it will be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Renewed {
+    /// Its lines, in the current version.
+    pub lines: Vec<Line>,
+    /// Lines that cannot be read or are inconsistent with the others, including a truncated last line.
+    pub bad_lines: Vec<BadLine>,
+    /// The version that the file was written in.
+    pub version: u32,
+    /// True if the run did not complete.
+    pub cut_off: bool,
+}
+
+/// Reads a record. Unreadable lines are returned with their number.
+///
+/// # Errors
+/// If the file is no record, is newer than this program, or is still being written.
+pub fn read(path: &Path) -> Result<Renewed> {
+    let whole = Record::read(path);
+    if whole.as_ref().is_ok_and(|record| record.running) {
+        return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.display())));
+    }
+    let text = std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+    let mut lines = numbered(&text);
+    let header = lines.first_mut().and_then(|(_, line)| match line {
+        Ok(Line::Header(header)) if header.format == FORMAT && (1..=VERSION).contains(&header.version) => Some(header),
+        _ => None,
+    });
+    let Some(header) = header else {
+        // The error of the reader describes the first line best.
+        let no_record = || Error::usage(format!("{}: is not a commgauge record", path.display()));
+        return Err(whole.err().unwrap_or_else(no_record));
+    };
+    let version = std::mem::replace(&mut header.version, VERSION);
+    let (good, bad): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(_, line)| line.is_ok());
+    let mut bad_lines: Vec<BadLine> =
+        bad.into_iter().filter_map(|(number, line)| Some(BadLine { number, problem: line.err()? })).collect();
+    let good: Vec<(u64, Line)> = good.into_iter().filter_map(|(number, line)| Some((number, line.ok()?))).collect();
+    let lines = consistent_lines(good, &mut bad_lines);
+    bad_lines.sort_by_key(|line| line.number);
+    // A resumed run has the end of its first launch further up.
+    let cut_off = !matches!(lines.last(), Some(Line::End(_)));
+    Ok(Renewed { lines, bad_lines, version, cut_off })
+}
+
+/// Every line that is not empty, with its number from 1 on.
+fn numbered(text: &[u8]) -> Vec<(u64, std::result::Result<Line, String>)> {
+    let truncated = text.last().is_some_and(|byte| *byte != b'\n');
+    let all: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    let last = all.len();
+    let numbers = (1u64..).zip(all).filter(|(_, line)| !line.is_empty());
+    let read = |(number, line): (u64, &[u8])| {
+        let problem = |cause: serde_json::Error| match truncated && number as usize == last {
+            true => "torn: the run was cut off while it wrote this line".to_owned(),
+            false => format!("broken: {cause}"),
+        };
+        (number, serde_json::from_slice(line).map_err(problem))
+    };
+    numbers.map(read).collect()
+}
+
+/// The lines that form a consistent record; the others are added to the bad ones, each with the reason.
+fn consistent_lines(mut lines: Vec<(u64, Line)>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
+    // Each round removes the first line that is inconsistent with those before it.
+    while let Err(error) = Record::from_lines(lines.iter().map(|(_, line)| line.clone())) {
+        let text = error.to_string();
+        let located = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+        let index = located
+            .and_then(|(index, _)| index.parse::<usize>().ok())
+            .filter(|index| (2..=lines.len()).contains(index));
+        let Some(index) = index else { break };
+        let (number, _) = lines.remove(index - 1);
+        bad_lines.push(BadLine { number, problem: located.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
+
+    fn renewed(text: &str) -> Result<Renewed> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn files_that_are_no_record_or_newer_are_refused() {
+        for (text, expected) in [
+            (String::new(), "holds no complete line"),
+            ("size,count\n1,2\n".to_owned(), "is not a commgauge record"),
+            (SAMPLE.replacen("\"version\":1", "\"version\":7", 1), "is a record of version 7"),
+            (SAMPLE.lines().skip(1).map(|line| line.to_owned() + "\n").collect(), "is not a commgauge record"),
+        ] {
+            let error = renewed(&text).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_unreadable_line_is_reported_with_its_number() {
+        let mut lines: Vec<String> = SAMPLE.lines().map(str::to_owned).collect();
+        let foreign = lines[5].replacen("\"case\":", "\"case\":4000", 1);
+        lines[4] = "{\"line\":\"case\",".to_owned();
+        lines[5] = foreign;
+        lines[7] = "poem".to_owned();
+        let text = lines.join("\n") + "\n{\"line\":\"ca";
+        let found = renewed(&text).unwrap();
+        let numbers: Vec<u64> = found.bad_lines.iter().map(|line| line.number).collect();
+        assert_eq!(numbers, [5, 6, 8, lines.len() as u64 + 1], "{:?}", found.bad_lines);
+        assert!(found.bad_lines[3].problem.starts_with("torn"), "{:?}", found.bad_lines);
+        assert_eq!(found.lines.len(), lines.len() - 3);
+    }
+
+    #[test]
+    fn a_complete_record_is_unchanged() {
+        let found = renewed(SAMPLE).unwrap();
+        let original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&found.lines, found.version, found.cut_off), (&original, VERSION, false));
+        assert!(found.bad_lines.is_empty());
+    }
+
+    #[test]
+    fn a_record_without_an_end_stays_one() {
+        let text: String = SAMPLE.lines().take(6).map(|line| line.to_owned() + "\n").collect();
+        assert!(renewed(&text).unwrap().cut_off);
+    }
+}

@@ -1,0 +1,263 @@
+//! The Intel MPI Benchmarks: IMB-MPI1, versions 3 to 2021. <https://github.com/intel/mpi-benchmarks>
+//!
+//! Sizes: `#bytes` is one process's block for Allgather, Alltoall, Gather, Scatter and Reduce_scatter_block, so that
+//! `bytes_total` is that times the processes; for the others it is the same. Times are means over the repetitions; the
+//! slowest process (`t_max`) is used, as IMB does for its bandwidth.
+
+use super::imported::{BadLine, Imported, Known, Row};
+use super::log_text::{self, LogLine, Unread, Writer};
+use super::osu::mpi_type;
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::Locality;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Reads a file. Unreadable lines are returned with their number.
+///
+/// # Errors
+/// A usage error if the file cannot be read, or another tool wrote it.
+pub fn read(path: &Path) -> Result<Imported> {
+    parse_bytes(&log_text::bytes_of(path)?, path)
+}
+
+/// Parses the content of a file, as [`read`] does; `path` is for the messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
+    let text = log_text::text_of(bytes, path)?;
+    log_text::expect_writer(path, &text, Writer::Imb, "the Intel MPI Benchmarks")?;
+    Ok(parse(&text))
+}
+
+/// What a benchmark measures, and how its size becomes `bytes_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Benchmark {
+    collective: Collective,
+    /// `#bytes` is one process's block of many.
+    block_for_each_rank: bool,
+    cadence: Cadence,
+}
+
+/// By its name. Which calls are timed one by one, with a barrier between them, is in `src_c/IMB_<name>.c`.
+fn benchmark(name: &str) -> Option<Benchmark> {
+    use Cadence::{Isolated, Streaming};
+    use Collective::*;
+    let (collective, block_for_each_rank, cadence) = match name.to_ascii_lowercase().as_str() {
+        "pingpong" => (PingPong, false, Streaming),
+        "pingping" => (Bidirectional, false, Streaming),
+        "sendrecv" => (SendRecv, false, Streaming),
+        "allreduce" => (AllReduce, false, Isolated),
+        "reduce" => (Reduce, false, Isolated),
+        "bcast" => (Broadcast, false, Isolated),
+        "reduce_scatter" => (ReduceScatter, false, Isolated),
+        "reduce_scatter_block" => (ReduceScatter, true, Isolated),
+        "allgather" => (AllGather, true, Isolated),
+        "allgatherv" => (AllGatherV, true, Isolated),
+        "alltoall" => (AllToAll, true, Isolated),
+        "alltoallv" => (AllToAllV, true, Isolated),
+        "gather" => (Gather, true, Isolated),
+        "scatter" => (Scatter, true, Isolated),
+        "barrier" => (Barrier, false, Streaming),
+        _ => return None,
+    };
+    Some(Benchmark { collective, block_for_each_rank, cadence })
+}
+
+/// Facts from the header of the file that apply to all benchmarks.
+#[derive(Default)]
+struct Head {
+    moved_type: Option<std::result::Result<ElementType, String>>,
+    reduced_type: Option<std::result::Result<ElementType, String>>,
+    reduce_op: Option<ReduceOp>,
+    version: Option<String>,
+}
+
+impl Head {
+    fn take(&mut self, comment: &str) {
+        let Some((key, value)) = comment.split_once(':').map(|(key, value)| (key.trim(), value.trim())) else {
+            // `Intel(R) MPI Benchmarks 2021.10, MPI-1 part`, once `Intel (R) MPI Benchmark Suite V3.2, MPI-1 part`.
+            if let Some((_, rest)) = comment.split_once("MPI Benchmark") {
+                let mut words = rest.split([' ', ',']).map(|word| word.trim_start_matches('V'));
+                self.version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit())).map(str::to_owned);
+            }
+            return;
+        };
+        match key {
+            "MPI_Datatype" => self.moved_type = Some(mpi_type(value)),
+            "MPI_Datatype for reductions" => self.reduced_type = Some(mpi_type(value)),
+            "MPI_Op" => self.reduce_op = value.strip_prefix("MPI_").and_then(|op| op.to_ascii_lowercase().parse().ok()),
+            _ => {}
+        }
+    }
+
+    /// IMB's own settings where the head is cut off.
+    fn element_type(&self, collective: Collective) -> std::result::Result<ElementType, String> {
+        let (stated, usual) = match collective.reduces() {
+            true => (&self.reduced_type, ElementType::Float32),
+            false => (&self.moved_type, ElementType::Uint8),
+        };
+        stated.clone().unwrap_or(Ok(usual))
+    }
+}
+
+/// One benchmark's part of the file.
+struct Block<'a> {
+    title: LogLine<'a>,
+    name: String,
+    benchmark: Option<Benchmark>,
+    ranks: Option<u32>,
+    groups: u32,
+    columns: Vec<String>,
+    rows_left_out: u64,
+}
+
+impl<'a> Block<'a> {
+    /// `# Benchmarking Multi-Allreduce`
+    fn titled(title: LogLine<'a>) -> Option<Self> {
+        let name = title.text.strip_prefix("# Benchmarking ")?.split_whitespace().next()?;
+        let name = name.strip_prefix("Multi-").or(name.strip_prefix("multi-")).unwrap_or(name).to_owned();
+        let benchmark = benchmark(&name);
+        Some(Block { title, name, benchmark, ranks: None, groups: 1, columns: Vec::new(), rows_left_out: 0 })
+    }
+
+    /// `# #processes = 4` or `# ( 2 groups of 4 processes each running simultaneous )`
+    fn take(&mut self, comment: &str) {
+        if let Some(ranks) = comment.strip_prefix("#processes =") {
+            self.ranks = ranks.trim().parse().ok().filter(|ranks| *ranks > 0);
+        }
+        if let ["(", groups, "groups", "of", ranks, "processes", ..] =
+            comment.split_whitespace().collect::<Vec<_>>().as_slice()
+        {
+            self.groups = groups.parse().unwrap_or(1);
+            self.ranks = ranks.parse().ok().filter(|ranks| *ranks > 0);
+        }
+    }
+
+    fn column<'r>(&self, wanted: &str, fields: &[&'r str]) -> Option<&'r str> {
+        let index = self.columns.iter().position(|column| column == wanted)?;
+        fields.get(index).copied()
+    }
+
+    fn row(&self, benchmark: Benchmark, head: &Head, text: &str) -> std::result::Result<Row, String> {
+        if let Some(reason) =
+            ["out-of-mem.", "int-overflow.", "time-out."].into_iter().find(|reason| text.contains(reason))
+        {
+            return Err(format!("IMB measured no time: {reason}"));
+        }
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        if fields.len() != self.columns.len() {
+            return Err(format!("has {} fields, the heading {}", fields.len(), self.columns.len()));
+        }
+        let ranks = self.ranks.ok_or("the number of processes is in no line above (`# #processes = 4`)")?;
+        let defects = self.column("defects", &fields).map(|text| text.parse::<f64>().unwrap_or(f64::NAN));
+        if defects.is_some_and(|defects| defects != 0.0) {
+            return Err("IMB found wrong data in it (defects), so its time is not taken".to_owned());
+        }
+        let block = self.column("#bytes", &fields).map_or(Ok(0), |text| log_text::whole("#bytes", text))?;
+        let bytes = if benchmark.block_for_each_rank { log_text::for_each_rank(block, ranks)? } else { block };
+        let time = ["t_max[usec]", "t[usec]"].into_iter().find_map(|name| Some((name, self.column(name, &fields)?)));
+        let (column, time) = time.ok_or_else(|| {
+            format!("the heading has no t_max[usec] and no t[usec]; found {}", self.columns.join(", "))
+        })?;
+        let mut labels = BTreeMap::from([("tool".to_owned(), "imb".to_owned())]);
+        labels.extend(head.version.iter().map(|version| ("tool_version".to_owned(), version.clone())));
+        if column == "t_max[usec]" {
+            labels.insert("statistic".to_owned(), "max_over_ranks".to_owned());
+        }
+        if self.groups > 1 {
+            labels.insert("groups".to_owned(), self.groups.to_string());
+        }
+        Ok(Row {
+            collective: benchmark.collective,
+            element_type: head.element_type(benchmark.collective)?,
+            ranks,
+            bytes_total: Bytes(bytes),
+            latency: log_text::microseconds(column, time)?,
+            locality: Locality::UNKNOWN,
+            known: Known {
+                cadence: Some(benchmark.cadence),
+                reduce_op: head.reduce_op.filter(|_| benchmark.collective.reduces()),
+                wrong_elements: defects.map(|_| 0),
+                ..Known::default()
+            },
+            labels,
+        })
+    }
+
+    fn left_out(&self) -> Option<BadLine> {
+        (self.benchmark.is_none() && self.rows_left_out > 0).then(|| {
+            let rows = self.rows_left_out;
+            self.title.bad(format!("{} measures no call that commgauge knows; its {rows} rows are left out", self.name))
+        })
+    }
+
+    fn note(&self) -> Option<String> {
+        let benchmark = self.benchmark.filter(|_| !self.columns.is_empty())?;
+        let meaning = match benchmark.collective {
+            _ if benchmark.block_for_each_rank => {
+                "#bytes is one process's block; bytes_total is that times the processes"
+            }
+            Collective::PingPong => "t[usec] is of one way, bytes_total the message",
+            Collective::SendRecv | Collective::Bidirectional => "bytes_total is what one process sends",
+            Collective::Barrier => return None,
+            _ => "#bytes is bytes_total",
+        };
+        Some(format!("{}: {meaning}", self.name))
+    }
+}
+
+fn parse(text: &str) -> Imported {
+    let mut imported = Imported::default();
+    let (mut head, mut notes, mut unread) = (Head::default(), BTreeSet::new(), Unread::default());
+    let mut block: Option<Block> = None;
+    for line in log_text::log_lines(text) {
+        if let Some(next) = Block::titled(line) {
+            close(block.replace(next), &mut imported, &mut notes);
+        } else if line.text.contains("#repetitions") {
+            match &mut block {
+                Some(block) => block.columns = line.text.split_whitespace().map(str::to_owned).collect(),
+                None => imported.bad_lines.push(line.bad("a heading without `# Benchmarking ...` above it")),
+            }
+        } else if line.text.starts_with('#') {
+            let comment = line.text.trim_start_matches("# ").trim();
+            head.take(comment);
+            if let Some(block) = &mut block {
+                block.take(comment);
+            }
+        } else if let Some(block) = block.as_mut().filter(|block| !block.columns.is_empty())
+            && line.text.starts_with(|c: char| c.is_ascii_digit())
+        {
+            match block.benchmark.map(|benchmark| block.row(benchmark, &head, line.text)) {
+                None => block.rows_left_out += 1,
+                Some(Ok(row)) => imported.rows.push(row),
+                Some(Err(problem)) => imported.bad_lines.push(line.bad(problem)),
+            }
+        } else if log_text::looks_like_a_row(line.text) {
+            imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
+        } else if !line.text.is_empty() {
+            unread.add(line);
+        }
+    }
+    close(block, &mut imported, &mut notes);
+    let assumed = head.moved_type.is_none() || head.reduced_type.is_none();
+    let assumed =
+        assumed.then(|| "the head of the file names no data types; MPI_BYTE and MPI_FLOAT are assumed".to_owned());
+    imported.bad_lines.sort_by_key(|line| line.number);
+    imported.notes = notes.into_iter().chain(assumed).chain(unread.note()).collect();
+    imported
+}
+
+fn close(block: Option<Block>, imported: &mut Imported, notes: &mut BTreeSet<String>) {
+    let Some(block) = block else { return };
+    imported.bad_lines.extend(block.left_out());
+    notes.extend(block.note());
+}
+
+#[cfg(test)]
+#[path = "imb_tests.rs"]
+mod tests;

@@ -1,0 +1,286 @@
+//! Times that another tool measured, and the lines of the record that they become.
+//!
+//! Knows no foreign format.
+
+use crate::cost::Place;
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::layout::{Axis, Locality};
+use commgauge_model::record::line::{
+    BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, Header, Line, Outcome, Plan, Samples, Settings,
+    SuiteFacts, VERSION,
+};
+use commgauge_model::record::provenance;
+use commgauge_model::workload::Style;
+use std::collections::BTreeMap;
+
+/// One time reported by another tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The call.
+    pub collective: Collective,
+    /// Type of the elements.
+    pub element_type: ElementType,
+    /// Ranks of the group.
+    pub ranks: u32,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Time of one call.
+    pub latency: Seconds,
+    /// Placement of the group, if the tool reports it.
+    pub locality: Locality,
+    /// Optional facts.
+    pub known: Known,
+    /// Further columns, by name.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Facts that not every tool reports; `None` if missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether the result replaced the input.
+    pub placement: Option<Placement>,
+    /// What was timed.
+    pub cadence: Option<Cadence>,
+    /// How elements were combined.
+    pub reduce_op: Option<ReduceOp>,
+    /// Special rank of the group.
+    pub root: Option<u32>,
+    /// Wrong elements that the tool counted; 0 if it checked and all were right.
+    pub wrong_elements: Option<u64>,
+    /// No data moved and no real time passed.
+    pub synthetic: bool,
+}
+
+/// A line that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Number in its file, from 1.
+    pub number: u64,
+    /// Description of the error.
+    pub problem: String,
+}
+
+/// Content of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Imported {
+    /// In the order of the file.
+    pub rows: Vec<Row>,
+    /// Lines that could not be read.
+    pub bad_lines: Vec<BadLine>,
+    /// Remarks for the reader: how sizes were converted, what was assumed.
+    pub notes: Vec<String>,
+}
+
+/// The lines of a record of these rows. Rows of the same call, size and labels are replicates.
+///
+/// A record has fields that other tools do not report: streaming cadence and out-of-place buffers are then assumed,
+/// and a warning says so; the sampling method and the processors stay empty. The times of calls with wrong data are
+/// left out.
+pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: Vec<String>) -> Vec<Line> {
+    let mut cases: Vec<(&Row, Vec<&Row>)> = Vec::new();
+    let mut index_of: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows {
+        let index = *index_of.entry(name(row)).or_insert_with(|| {
+            cases.push((row, Vec::new()));
+            cases.len() - 1
+        });
+        cases[index].1.push(row);
+    }
+    warnings.insert(
+        0,
+        "imported from another tool: times are taken as streaming and out of place where it does not say otherwise, \
+         data were not checked by commgauge"
+            .to_owned(),
+    );
+    let replicates = cases.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u32;
+    let plan = Plan {
+        cases: cases.iter().map(|(row, _)| case_facts(row)).collect(),
+        case_lines: rows.len() as u64,
+        product_lines: 0,
+        estimated_seconds: Seconds(0.0),
+        steps: Vec::new(),
+        ranking: None,
+    };
+    let mut lines = vec![Line::Header(Box::new(header(run_id, files, rows, replicates, warnings))), Line::Plan(plan)];
+    for (case, (first, rows)) in (0u32..).zip(&cases) {
+        let line = |(replicate, row): (u32, &&Row)| Line::Case(Box::new(case_line(case, name(first), replicate, row)));
+        lines.extend((0u32..).zip(rows).map(line));
+    }
+    let lines_before = Some(lines.len() as u64);
+    lines.push(Line::End(End {
+        status: EndStatus::Complete,
+        exit_code: 0,
+        error: None,
+        elapsed_seconds: Seconds(0.0),
+        lines_before,
+        sha256: None,
+    }));
+    lines
+}
+
+/// Built from all parts, labels included, so that only rows that agree in everything but the time share one.
+fn name(row: &Row) -> String {
+    let mut name = format!(
+        "imported/{}/{}/{}-ranks/{}/{}",
+        row.collective,
+        row.element_type,
+        row.ranks,
+        Place::of(&row.locality),
+        row.bytes_total.0
+    );
+    // Groups with another placement are other cases, however many ranks are on a host.
+    if row.locality.is_known() {
+        name += &format!("/{}", Place::of(&row.locality));
+    }
+    let known = &row.known;
+    let parts = [
+        known.placement.map(|placement| placement.name().to_owned()),
+        known.cadence.map(|cadence| cadence.name().to_owned()),
+        known.reduce_op.map(|op| op.name().to_owned()),
+        known.root.map(|root| format!("root-{root}")),
+    ];
+    for part in parts.into_iter().flatten() {
+        name += &format!("/{part}");
+    }
+    for (column, text) in &row.labels {
+        name += &format!("/{column}={text}");
+    }
+    name
+}
+
+fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warnings: Vec<String>) -> Header {
+    let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
+    let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
+    let synthetic = rows.iter().any(|row| row.known.synthetic);
+    Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        run_id: run_id.to_owned(),
+        started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        program: "commgauge import".to_owned(),
+        program_version: provenance::program_version().to_owned(),
+        program_sha256: String::new(),
+        command_line: std::env::args().collect(),
+        launch_command: None,
+        suite: SuiteFacts {
+            name: "imported".to_owned(),
+            path: Some(files.join(", ")),
+            sha256: String::new(),
+            model: None,
+            layout: None,
+        },
+        backend: BackendLine {
+            name: "imported".to_owned(),
+            synthetic,
+            library,
+            transport: None,
+            notes: Vec::new(),
+            machine: None,
+            nodes_per_leaf: None,
+        },
+        world_size: rows.iter().map(|row| row.ranks).max().unwrap_or(0),
+        seed: 0,
+        settings: Settings {
+            precision: 0.0,
+            minimum_samples: 1,
+            maximum_samples: 1,
+            case_budget_seconds: Seconds(0.0),
+            replicates,
+            warm_buffers: false,
+            verify: false,
+            within_seconds: None,
+            iterations: None,
+            calls_like: None,
+        },
+        ranks: Vec::new(),
+        environment: BTreeMap::new(),
+        warnings,
+        notes: Vec::new(),
+    }
+}
+
+fn case_facts(row: &Row) -> CaseFacts {
+    CaseFacts {
+        name: name(row),
+        style: Style::Sweep,
+        axis: Axis::World,
+        group_size: row.ranks,
+        groups: 1,
+        locality: row.locality.clone(),
+        collective: row.collective,
+        element_type: row.element_type,
+        reduce_op: row.known.reduce_op,
+        root: row.known.root,
+        bytes_total: row.bytes_total,
+        bytes_accounted: row.bytes_total,
+        bytes_per_rank: Bytes(largest_block(row).saturating_mul(row.element_type.size())),
+        splits: None,
+        placement: row.known.placement.unwrap_or_else(|| usual_placement(row.collective)),
+        cadence: row.known.cadence.unwrap_or(Cadence::Streaming),
+        transfers_per_call: 1,
+        bus_factor: row.collective.bus_factor(row.ranks),
+        bound_bytes_per_second: None,
+        uses: Vec::new(),
+        solo_of: None,
+        labels: row.labels.clone(),
+    }
+}
+
+/// Elements of the largest block, without a list of all: a file may claim any number of ranks.
+fn largest_block(row: &Row) -> u64 {
+    use Collective::*;
+    let (elements, ranks) = (row.bytes_total.0 / row.element_type.size(), u64::from(row.ranks).max(1));
+    match row.collective {
+        Barrier => 0,
+        AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => elements,
+        AllGather | ReduceScatter | Gather | Scatter | AllToAll => elements / ranks,
+        AllGatherV | ReduceScatterV | AllToAllV => elements.div_ceil(ranks),
+    }
+}
+
+fn usual_placement(collective: Collective) -> Placement {
+    collective.placements().first().copied().unwrap_or(Placement::OutOfPlace)
+}
+
+fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
+    CaseLine {
+        case,
+        name: name.into(),
+        replicate,
+        position: case,
+        replaces: Vec::new(),
+        outcome: match row.known.wrong_elements {
+            Some(wrong) if wrong > 0 => Outcome::Failed { reason: format!("the tool counted {wrong} wrong elements") },
+            counted => Outcome::Measured { verified: counted.is_some() },
+        },
+        warm_up_iterations: 0,
+        calls_per_sample: CALLS_PER_SAMPLE,
+        stop: None,
+        precision_reached: None,
+        samples: samples(row),
+        histograms: Vec::new(),
+        pairs: None,
+        buffer_copies: 1,
+        library_estimate_seconds: None,
+        library_choice: None,
+        warnings: Vec::new(),
+    }
+}
+
+fn samples(row: &Row) -> Samples {
+    if row.known.wrong_elements.is_some_and(|wrong| wrong > 0) {
+        return Samples::default();
+    }
+    Samples {
+        slowest_nanoseconds: vec![Seconds(row.latency.0 * f64::from(CALLS_PER_SAMPLE)).as_nanoseconds()],
+        slowest_rank: vec![0],
+        ..Samples::default()
+    }
+}
+
+/// Other tools report a mean over calls with fractions of a nanosecond; stored as the time of this many calls it loses
+/// no digits.
+const CALLS_PER_SAMPLE: u32 = 1000;

@@ -1,0 +1,168 @@
+//! The JSON that nccl-tests writes with `-J` (its versions 1 and 2 of the format, from 2.17 on).
+//!
+//! It lists one device for each process even where a process drives several, writes booleans as strings and the root
+//! with blanks before it.
+
+use super::collective::Named;
+use super::columns::{Fields, Half};
+use super::devices::{Device, Group};
+use super::run::{Facts, nccl_version};
+use crate::interop::imported::{BadLine, Imported};
+use crate::interop::log_text::microseconds;
+use commgauge_base::collective::Placement;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The newest version of the format that was read.
+const NEWEST: u64 = 2;
+
+#[derive(Deserialize)]
+struct Document {
+    version: Option<u64>,
+    #[serde(default)]
+    args: Vec<String>,
+    nccl_version: Option<u64>,
+    config: Config,
+    results: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    nthreads: u32,
+    ngpus: u32,
+    aggregated_iterations: Option<u64>,
+    graph: Option<u64>,
+    blocking_collectives: Option<Value>,
+    devices: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    rank: u32,
+    #[serde(default)]
+    group: i64,
+    #[serde(default)]
+    pid: i64,
+    hostname: String,
+    #[serde(default)]
+    device_info: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ResultRow {
+    size: u64,
+    count: u64,
+    #[serde(rename = "type")]
+    element_type: String,
+    redop: String,
+    root: Value,
+    #[serde(default)]
+    out_of_place: Option<Measured>,
+    #[serde(default)]
+    in_place: Option<Measured>,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    time: Option<f64>,
+    nwrong: Option<f64>,
+}
+
+pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
+    let document: Document = serde_json::from_str(text).map_err(|cause| {
+        let corrupted = if cause.is_eof() { "it ends too early: the run was cut off; " } else { "" };
+        Error::usage(format!("{}: {corrupted}no JSON of nccl-tests: {cause}", path.display()))
+    })?;
+    let mut imported = Imported::default();
+    if let Some(version) = document.version.filter(|version| *version > NEWEST) {
+        imported.notes.push(format!("version {version} of nccl-tests' JSON is newer than the newest known, {NEWEST}"));
+    }
+    let (facts, group) = (facts(&document, file), group(&document.config));
+    if group.as_ref().is_ok_and(|group| group.groups > 1) {
+        imported
+            .notes
+            .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
+    }
+    for (index, result) in document.results.into_iter().enumerate() {
+        let rows = fields(result).and_then(|fields| facts.rows(&group, &fields));
+        match rows {
+            Ok(rows) => imported.rows.extend(rows),
+            Err(problem) => {
+                imported.bad_lines.push(BadLine { number: 1, problem: format!("results[{index}]: {problem}") });
+            }
+        }
+    }
+    Ok(imported)
+}
+
+fn facts(document: &Document, file: &str) -> Facts {
+    let program = document.args.first().map(|program| program.rsplit('/').next().unwrap_or(program));
+    let named = program.and_then(Named::of_program).unwrap_or_else(|| Named::of_file(file));
+    let config = &document.config;
+    let blocking = match &config.blocking_collectives {
+        Some(Value::String(text)) => text == "true",
+        Some(Value::Bool(blocking)) => *blocking,
+        _ => false,
+    };
+    let mut facts = Facts { named, blocking, ..Facts::default() };
+    if blocking {
+        facts.label("blocking", "wait");
+    }
+    if let Some(code) = document.nccl_version {
+        facts.label("nccl_version", nccl_version(code));
+    }
+    facts.unusual("agg_iters", config.aggregated_iterations, 1);
+    facts.unusual("graph", config.graph, 0);
+    facts
+}
+
+/// All ranks: if an entry describes a whole process, its other ranks follow it on the same host and in its group.
+fn group(config: &Config) -> std::result::Result<Group, String> {
+    let per_process = config.nthreads.checked_mul(config.ngpus).filter(|ranks| (1..=4096).contains(ranks));
+    let per_process = per_process.ok_or("config: nthreads x ngpus: accepted: from 1 to 4096")?;
+    let processes: BTreeSet<(&str, i64)> = config.devices.iter().map(|entry| (&*entry.hostname, entry.pid)).collect();
+    let is_process = processes.len() == config.devices.len();
+    let ranks = if is_process { per_process } else { 1 };
+    let mut devices = Vec::new();
+    for entry in &config.devices {
+        for offset in 0..ranks {
+            devices.push(Device {
+                rank: entry.rank.checked_add(offset).ok_or("config: devices: a rank is too large")?,
+                group: entry.group,
+                host: entry.hostname.clone(),
+                model: entry.device_info.clone().unwrap_or_default(),
+            });
+        }
+    }
+    Group::of(&devices)
+}
+
+fn fields(result: Value) -> std::result::Result<Fields, String> {
+    let row: ResultRow = serde_json::from_value(result).map_err(|cause| cause.to_string())?;
+    let mut halves = Vec::new();
+    for (placement, measured) in [(Placement::OutOfPlace, &row.out_of_place), (Placement::InPlace, &row.in_place)] {
+        let Some(measured) = measured else { continue };
+        let time = measured.time.ok_or("there is no `time` (with -C it is that of the processor, not of the call)")?;
+        let wrong_elements = measured.nwrong.filter(|count| *count >= 0.0).map(|count| count.ceil() as u64);
+        halves.push(Half { placement, latency: microseconds("time", &time.to_string())?, wrong_elements });
+    }
+    if halves.is_empty() {
+        return Err("holds no time: neither out_of_place nor in_place".to_owned());
+    }
+    let root = match &row.root {
+        Value::String(text) => text.trim().parse::<i64>().ok(),
+        other => other.as_i64(),
+    };
+    Ok(Fields {
+        bytes: Bytes(row.size),
+        count: row.count,
+        element_type: row.element_type.parse().map_err(|problem| format!("type: {problem}"))?,
+        reduce_op: Some(row.redop).filter(|op| op != "none"),
+        root: root.and_then(|root| u32::try_from(root).ok()),
+        halves,
+    })
+}

@@ -1,0 +1,223 @@
+//! The text of nccl-tests: one or more runs in a log, each with a head, a table and a foot.
+
+use super::collective::Named;
+use super::columns::Columns;
+use super::devices::{Device, Group};
+use super::run::{Facts, nccl_version};
+use crate::interop::imported::Imported;
+use crate::interop::log_text::{self, LogLine, Unread};
+use commgauge_model::layout::Locality;
+
+const COPIES: &str = "two runs begin before a table does: these are copies that do not know each other (built without \
+                      MPI?), so it is unknown how many ranks took part";
+
+/// The state of a run while it is read.
+#[derive(Default)]
+struct Run {
+    facts: Facts,
+    devices: Vec<Device>,
+    /// Set by commgauge's own reports, whose devices are those of all groups.
+    told_group: Option<(u32, u32)>,
+    parameter_lines: u32,
+    table: Option<(Columns, Result<Group, String>)>,
+}
+
+struct Reader<'a> {
+    file: &'a str,
+    run: Run,
+    imported: Imported,
+    unread: Unread,
+    log_lines: u64,
+    averaged_groups: u32,
+    /// The line before named one placement alone, in place.
+    in_place_above: bool,
+}
+
+pub(super) fn parse(text: &str, file: &str) -> Imported {
+    let (imported, unread) = (Imported::default(), Unread::default());
+    let mut reader =
+        Reader { file, run: Run::default(), imported, unread, log_lines: 0, averaged_groups: 0, in_place_above: false };
+    for line in log_text::log_lines(text) {
+        reader.take(line);
+    }
+    reader.finish(text)
+}
+
+impl Reader<'_> {
+    fn take(&mut self, line: LogLine) {
+        let text = line.text;
+        if text.is_empty() || text == "#" {
+            return;
+        }
+        if let Some(mut columns) = Columns::of_heading(text) {
+            columns.in_place_alone = std::mem::take(&mut self.in_place_above);
+            self.heading(line, columns);
+        } else if is_log_line(text) {
+            self.log_lines += 1;
+        } else if let Some(comment) = text.strip_prefix('#') {
+            self.in_place_above = comment.trim() == "in-place";
+            self.comment(line, comment.trim());
+        } else if let Some(device) = Device::of_line(text) {
+            // Copied through Markdown, which turns the `#` into a heading.
+            self.run.devices.push(device);
+        } else if self.run.table.is_some() {
+            self.row(line);
+        } else if log_text::looks_like_a_row(text) {
+            self.imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
+        } else {
+            self.hint(text);
+            self.unread.add(line);
+        }
+    }
+
+    fn heading(&mut self, line: LogLine, columns: Columns) {
+        if let Some((before, _)) = &mut self.run.table
+            && before.is_of_other_placements(&columns)
+        {
+            *before = columns;
+            return;
+        }
+        if self.run.table.is_some() {
+            self.cut_off(line);
+            self.imported
+                .bad_lines
+                .push(line.bad("a second table begins before the first one ends; its run is unknown"));
+        }
+        let group = match (self.run.told_group, self.run.parameter_lines) {
+            (_, 2..) => Err(COPIES.to_owned()),
+            (Some((groups, ranks)), _) => Ok(self.told_group(groups, ranks)),
+            (None, _) => Group::of(&self.run.devices),
+        };
+        if let Ok(group) = &group {
+            self.averaged_groups = self.averaged_groups.max(group.groups);
+        }
+        if self.run.facts.named == Named::Nowhere {
+            self.run.facts.named = Named::of_file(self.file);
+        }
+        if let Some(objection) = columns.objection() {
+            self.imported.bad_lines.push(line.bad(format!("{objection}; the rows below are left out")));
+        }
+        self.run.table = Some((columns, group));
+    }
+
+    /// If all ranks are one group, the lines of the devices give its placement.
+    fn told_group(&self, groups: u32, ranks: u32) -> Group {
+        match Group::of(&self.run.devices) {
+            Ok(group) if groups == 1 && group.ranks == ranks => group,
+            all => Group { ranks, groups, locality: Locality::UNKNOWN, device: all.ok().and_then(|all| all.device) },
+        }
+    }
+
+    fn row(&mut self, line: LogLine) {
+        let Some((columns, group)) = &self.run.table else { return };
+        if columns.objection().is_some() {
+            return;
+        }
+        match columns.row(line.text).and_then(|fields| self.run.facts.rows(group, &fields)) {
+            Ok(rows) => self.imported.rows.extend(rows),
+            Err(problem) => self.imported.bad_lines.push(line.bad(problem)),
+        }
+    }
+
+    fn comment(&mut self, line: LogLine, comment: &str) {
+        if let Some(name) = comment.strip_prefix("Collective test starting:") {
+            self.begin(line);
+            self.run.facts.named = Named::of_name(name.trim());
+        } else if let Some(rest) = comment.strip_prefix("nccl-tests version") {
+            self.begin(line);
+            if let Some(code) = rest.split("nccl-library=").nth(1).and_then(|code| code.trim().parse().ok()) {
+                self.run.facts.label("nccl_version", nccl_version(code));
+            }
+        } else if comment.starts_with("nThread") {
+            self.begin(line);
+            self.parameters(comment);
+        } else if let Some(device) = Device::of_line(comment) {
+            self.run.devices.push(device);
+        } else if comment.starts_with("commgauge: axis") {
+            self.read_commgauge_header(comment);
+        } else if comment.starts_with("Blocking Enabled") {
+            self.run.facts.blocking = true;
+            let barrier = if comment.contains("no barrier") { "wait" } else { "wait and barrier" };
+            self.run.facts.label("blocking", barrier);
+        } else if let Some(count) = comment.strip_prefix("Out of bounds values") {
+            if count.contains("FAILED") {
+                let note = format!(
+                    "line {}: nccl-tests found wrong data in this run: {}",
+                    line.number,
+                    count.trim_start_matches([' ', ':'])
+                );
+                self.imported.notes.push(note);
+            }
+        } else if comment.starts_with("Avg bus bandwidth") || comment.starts_with("Collective test concluded") {
+            self.run = Run::default();
+        } else if self.run.table.is_none() {
+            self.hint(comment);
+        }
+    }
+
+    /// A line of a head: a new run, if the last one has a table already.
+    fn begin(&mut self, line: LogLine) {
+        if self.run.table.is_some() {
+            self.cut_off(line);
+            self.run = Run::default();
+        }
+    }
+
+    fn cut_off(&mut self, line: LogLine) {
+        self.imported.notes.push(format!("the run before line {} was cut off: its table has no foot", line.number));
+    }
+
+    /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
+    fn parameters(&mut self, comment: &str) {
+        self.run.parameter_lines += 1;
+        let number = |name: &str| {
+            let rest = comment.split(name).nth(1)?;
+            rest.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
+        self.run.facts.unusual("graph", number("graph:"), 0);
+        self.run.facts.unusual("unalign", number("unalign:"), 0);
+    }
+
+    /// `commgauge: axis tp, sweep, 2 groups of 4 ranks, backend simulated, SYNTHETIC: not measured`
+    fn read_commgauge_header(&mut self, comment: &str) {
+        self.run.facts.synthetic |= comment.contains("SYNTHETIC");
+        let words: Vec<&str> = comment.split_whitespace().collect();
+        self.run.told_group = words.windows(5).find_map(|window| match window {
+            [groups, "group" | "groups", "of", ranks, "ranks," | "ranks"] => {
+                Some((groups.parse().ok()?, ranks.parse().ok().filter(|ranks| *ranks > 0)?))
+            }
+            _ => None,
+        });
+    }
+
+    /// A command line in the log names the program where the program itself does not.
+    fn hint(&mut self, text: &str) {
+        if let Some(named) = text.split_whitespace().find_map(Named::of_program) {
+            self.run.facts.named = named;
+        }
+    }
+
+    fn finish(mut self, text: &str) -> Imported {
+        let notes = &mut self.imported.notes;
+        if self.run.table.is_some() {
+            notes.push("the last run was cut off: its table has no foot".to_owned());
+            if !text.ends_with('\n') {
+                notes.push("the file ends within a line; its last row may be cut off".to_owned());
+            }
+        }
+        if self.averaged_groups > 1 {
+            notes
+                .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
+        }
+        if self.log_lines > 0 {
+            notes.push(format!("{} log lines of NCCL within the output were not read", self.log_lines));
+        }
+        notes.extend(self.unread.note());
+        self.imported
+    }
+}
+
+fn is_log_line(text: &str) -> bool {
+    ["NCCL INFO", "NCCL WARN", "NCCL TRACE", "NCCL version"].iter().any(|mark| text.contains(mark))
+}

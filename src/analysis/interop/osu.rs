@@ -1,0 +1,295 @@
+//! The OSU micro-benchmarks (MPI point to point and blocking collectives, versions 3 to 7), and their NCCL variants.
+//! <https://mvapich.cse.ohio-state.edu/benchmarks/>
+//!
+//! Sizes: OSU prints the length of one block. If each rank has a separate block (allgather, alltoall, gather,
+//! scatter), that times the ranks is `bytes_total`; for the others it is the same. Times of collectives are means over
+//! iterations, each started after a barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
+
+use super::imported::{BadLine, Imported, Known, Row};
+use super::log_text::{self, LogLine, Unread, Writer};
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::layout::Locality;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Reads a file. OSU does not print the number of ranks: it is taken from `ranks`, or from the command line if the
+/// file contains it; without either the rows of collectives cannot be read.
+///
+/// # Errors
+/// A usage error if the file cannot be read, or another tool wrote it.
+pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    parse_bytes(&log_text::bytes_of(path)?, path, ranks)
+}
+
+/// Parses the content of a file, as [`read`] does; `path` is for the messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse_bytes(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    let text = log_text::text_of(bytes, path)?;
+    log_text::expect_writer(path, &text, Writer::Osu, "the OSU micro-benchmarks")?;
+    Ok(parse(&text, ranks))
+}
+
+/// What a test measures, and how its size becomes `bytes_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    collective: Collective,
+    /// The printed size is one rank's block of many.
+    block_for_each_rank: bool,
+    point_to_point: bool,
+}
+
+/// By the title behind the library's name.
+fn test(title: &str) -> Option<Test> {
+    use Collective::*;
+    let (collective, block_for_each_rank, point_to_point) = match title.to_ascii_lowercase().as_str() {
+        "allreduce latency test" => (AllReduce, false, false),
+        "reduce latency test" => (Reduce, false, false),
+        "broadcast latency test" => (Broadcast, false, false),
+        "reduce_scatter latency test" | "reduce_scatter_block latency test" => (ReduceScatter, false, false),
+        "allgather latency test" => (AllGather, true, false),
+        "allgatherv latency test" => (AllGatherV, true, false),
+        "all-to-all personalized exchange latency test" => (AllToAll, true, false),
+        "all-to-allv personalized exchange latency test" => (AllToAllV, true, false),
+        "gather latency test" => (Gather, true, false),
+        "scatter latency test" => (Scatter, true, false),
+        "barrier latency test" => (Barrier, false, false),
+        "latency test" => (PingPong, false, true),
+        "bandwidth test" => (SendRecvChain, false, true),
+        "bi-directional bandwidth test" => (Bidirectional, false, true),
+        _ => return None,
+    };
+    Some(Test { collective, block_for_each_rank, point_to_point })
+}
+
+/// One test's part of the file.
+struct Block<'a> {
+    title: LogLine<'a>,
+    name: String,
+    version: Option<String>,
+    test: Option<Test>,
+    ranks: Option<u32>,
+    element_type: Option<std::result::Result<ElementType, String>>,
+    columns: Vec<String>,
+    rows_left_out: u64,
+}
+
+impl<'a> Block<'a> {
+    /// `# OSU MPI-CUDA Reduce Latency Test v7.3`
+    fn titled(title: LogLine<'a>, ranks: Option<u32>) -> Option<Self> {
+        let words: Vec<&str> = title.text.trim_start_matches('#').split_whitespace().collect();
+        let (["OSU", _library, rest @ ..], true) = (words.as_slice(), title.text.starts_with('#')) else { return None };
+        let version =
+            rest.last().filter(|word| word.starts_with('v') && word.contains('.')).map(|word| (*word).to_owned());
+        let name = rest[..rest.len() - usize::from(version.is_some())].join(" ");
+        let test = test(&name);
+        let (element_type, columns) = (None, Vec::new());
+        Some(Block { title, name, version, test, ranks, element_type, columns, rows_left_out: 0 })
+    }
+
+    fn has_table(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    fn column<'r>(&self, wanted: &[&str], fields: &[&'r str]) -> Option<&'r str> {
+        let index = self.columns.iter().position(|column| wanted.contains(&column.as_str()))?;
+        fields.get(index).copied()
+    }
+
+    fn row(&self, test: Test, text: &str) -> std::result::Result<Row, String> {
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        if fields.len() != self.columns.len() {
+            return Err(format!("has {} fields, the heading {}", fields.len(), self.columns.len()));
+        }
+        let ranks = match (test.point_to_point, self.ranks) {
+            (true, _) => 2,
+            (false, Some(ranks)) => ranks,
+            (false, None) => {
+                return Err(
+                    "the number of ranks is in no line above; OSU does not print it, give it with --ranks".to_owned()
+                );
+            }
+        };
+        if self.column(&["validation"], &fields).is_some_and(|verdict| !verdict.eq_ignore_ascii_case("pass")) {
+            return Err("OSU found wrong data in it, so its time is not taken".to_owned());
+        }
+        let block = self.column(&["size"], &fields).map_or(Ok(0), |text| log_text::whole("size", text))?;
+        let bytes = if test.block_for_each_rank { log_text::for_each_rank(block, ranks)? } else { block };
+        let (latency, statistic) = self.latency(test, block, &fields)?;
+        let mut labels = BTreeMap::from([("tool".to_owned(), "osu".to_owned())]);
+        labels.extend(self.version.iter().map(|version| ("tool_version".to_owned(), version.clone())));
+        labels.extend(statistic.map(|statistic| ("statistic".to_owned(), statistic.to_owned())));
+        let verified = self.column(&["validation"], &fields).map(|_| 0);
+        Ok(Row {
+            collective: test.collective,
+            element_type: self.element_type(test)?,
+            ranks,
+            bytes_total: Bytes(bytes),
+            latency,
+            locality: Locality::UNKNOWN,
+            known: Known {
+                cadence: Some(if test.point_to_point { Cadence::Streaming } else { Cadence::Isolated }),
+                reduce_op: test.collective.reduces().then_some(ReduceOp::Sum),
+                wrong_elements: verified,
+                ..Known::default()
+            },
+            labels,
+        })
+    }
+
+    /// The time of a call, and which statistic over the ranks it is.
+    fn latency(
+        &self,
+        test: Test,
+        block: u64,
+        fields: &[&str],
+    ) -> std::result::Result<(Seconds, Option<&'static str>), String> {
+        if let Some(text) = self.column(&["bandwidth (mb/s)"], fields) {
+            let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
+            let rate = rate.ok_or_else(|| format!("bandwidth: found `{text}`; accepted: MB/s above 0"))?;
+            // Both directions together are counted in the one, a single direction in the other.
+            let moved = if test.collective == Collective::Bidirectional { 2.0 } else { 1.0 } * block as f64;
+            return log_text::microseconds("time from bandwidth", &(moved / rate).to_string()).map(|time| (time, None));
+        }
+        let of_ranks = |statistic| (!test.point_to_point).then_some(statistic);
+        if let Some(text) = self.column(&["max latency(us)"], fields).filter(|_| !test.point_to_point) {
+            return Ok((log_text::microseconds("max latency", text)?, of_ranks("max_over_ranks")));
+        }
+        match self.column(&["latency (us)", "latency(us)", "avg latency(us)", "avg latency (us)"], fields) {
+            Some(text) => Ok((log_text::microseconds("latency", text)?, of_ranks("mean_over_ranks"))),
+            None => Err(format!("the heading has no latency and no bandwidth; found {}", self.columns.join(", "))),
+        }
+    }
+
+    /// Before version 7 the output has no type: reductions used MPI_FLOAT then, everything else MPI_CHAR.
+    fn element_type(&self, test: Test) -> std::result::Result<ElementType, String> {
+        match &self.element_type {
+            Some(stated) => stated.clone(),
+            None if test.collective.reduces() => Ok(ElementType::Float32),
+            None => Ok(ElementType::Int8),
+        }
+    }
+
+    fn left_out(&self) -> Option<BadLine> {
+        (self.test.is_none() && self.rows_left_out > 0).then(|| {
+            let rows = self.rows_left_out;
+            self.title.bad(format!(
+                "the test `{}` measures no call that commgauge knows; its {rows} rows are left out",
+                self.name
+            ))
+        })
+    }
+
+    fn note(&self) -> Option<String> {
+        let test = self.test.filter(|_| self.has_table())?;
+        let meaning = match test.collective {
+            _ if test.block_for_each_rank => "OSU's size is one rank's block; bytes_total is that times the ranks",
+            Collective::SendRecvChain => "time of a message is size / bandwidth, with a window of messages under way",
+            Collective::Bidirectional => "time of a message is 2 x size / bandwidth, since OSU counts both directions",
+            Collective::PingPong => "OSU's latency is of one way, bytes_total the message",
+            Collective::Barrier => return None,
+            _ => "OSU's size is bytes_total",
+        };
+        Some(format!("{}: {meaning}", test.collective))
+    }
+}
+
+/// The element type of a name of MPI.
+pub(super) fn mpi_type(name: &str) -> std::result::Result<ElementType, String> {
+    match name.trim_end_matches(['.', ',']) {
+        "MPI_CHAR" | "MPI_SIGNED_CHAR" | "MPI_INT8_T" => Ok(ElementType::Int8),
+        "MPI_BYTE" | "MPI_UNSIGNED_CHAR" | "MPI_UINT8_T" => Ok(ElementType::Uint8),
+        "MPI_INT" | "MPI_INT32_T" => Ok(ElementType::Int32),
+        "MPI_LONG" | "MPI_INT64_T" => Ok(ElementType::Int64),
+        "MPI_FLOAT" => Ok(ElementType::Float32),
+        "MPI_DOUBLE" => Ok(ElementType::Float64),
+        other => Err(format!(
+            "found data type `{other}`; known: MPI_CHAR, MPI_BYTE, MPI_INT, MPI_LONG, MPI_FLOAT, MPI_DOUBLE"
+        )),
+    }
+}
+
+fn parse(text: &str, given: Option<u32>) -> Imported {
+    let mut imported = Imported::default();
+    let (mut notes, mut unread) = (BTreeSet::new(), Unread::default());
+    let mut block: Option<Block> = None;
+    let mut table_open = false;
+    let mut of_command = None;
+    for line in log_text::log_lines(text) {
+        if let Some(next) = Block::titled(line, given.or(of_command)) {
+            // A command line describes only the test that it starts.
+            of_command = None;
+            close(block.replace(next), &mut imported, &mut notes);
+            table_open = false;
+        } else if line.text.is_empty() {
+            table_open = false;
+        } else if line.text.starts_with('#') {
+            if let Some(block) = &mut block {
+                table_open |= comment(block, line.text);
+            }
+        } else if let Some(block) =
+            block.as_mut().filter(|block| block.has_table() && (table_open || log_text::looks_like_a_row(line.text)))
+        {
+            match block.test.map(|test| block.row(test, line.text)) {
+                None => block.rows_left_out += 1,
+                Some(Ok(row)) => imported.rows.push(row),
+                Some(Err(problem)) => imported.bad_lines.push(line.bad(problem)),
+            }
+        } else if log_text::looks_like_a_row(line.text) {
+            imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
+        } else {
+            of_command = ranks_of_command(line.text).or(of_command);
+            unread.add(line);
+        }
+    }
+    close(block, &mut imported, &mut notes);
+    imported.bad_lines.sort_by_key(|line| line.number);
+    imported.notes = notes.into_iter().chain(unread.note()).collect();
+    imported
+}
+
+fn close(block: Option<Block>, imported: &mut Imported, notes: &mut BTreeSet<String>) {
+    let Some(block) = block else { return };
+    imported.bad_lines.extend(block.left_out());
+    notes.extend(block.note());
+}
+
+/// A comment inside a block; whether it is the heading of its table.
+fn comment(block: &mut Block, text: &str) -> bool {
+    let inside = text.trim_start_matches('#').trim();
+    if let Some(name) = inside.strip_prefix("Datatype:") {
+        block.element_type = Some(mpi_type(name.trim()));
+        return false;
+    }
+    let lower = inside.to_ascii_lowercase();
+    if !(lower.starts_with("size") || lower.starts_with("avg latency")) {
+        return false;
+    }
+    block.columns = lower.split("  ").map(str::trim).filter(|column| !column.is_empty()).map(str::to_owned).collect();
+    true
+}
+
+/// The ranks of a launch command: `mpirun -np 8 ...`, `srun -n2 ...`.
+fn ranks_of_command(text: &str) -> Option<u32> {
+    let is_launcher =
+        |word: &str| ["mpirun", "mpiexec", "mpirun_rsh", "srun"].contains(&word.rsplit('/').next().unwrap_or(word));
+    let mut words = text.split_whitespace().skip_while(|word| !is_launcher(word)).skip(1);
+    while let Some(word) = words.next() {
+        let flag = ["--ntasks=", "-np", "--np", "--ntasks", "-n"].into_iter().find_map(|flag| word.strip_prefix(flag));
+        match flag {
+            Some("") => return words.next()?.parse().ok().filter(|ranks| *ranks > 0),
+            Some(number) if number.parse::<u32>().is_ok_and(|ranks| ranks > 0) => return number.parse().ok(),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "osu_tests.rs"]
+mod tests;

@@ -1,0 +1,9 @@
+//! What follows from records and machine files: predicted times, plans, verdicts, and other tools' files.
+
+#![forbid(unsafe_code)]
+
+pub mod cost;
+pub mod interop;
+pub mod machine_time;
+pub mod planner;
+pub mod verdict;

@@ -1,0 +1,193 @@
+//! The communication cost of a step, axis by axis: payload, wire bytes, seconds, and the part that is not overlapped.
+//!
+//! Input are ops and the localities of their axes, from any source. Times of calls are added up one after another; how
+//! long they are overlapped with computing is for an event schedule to decide.
+
+use super::rates::{RatedCall, Rates};
+use crate::cost::{Prediction, Status};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::stats::{Interval, Span};
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::{Axis, Groups, Layout, Locality};
+use commgauge_model::workload::Op;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One op of a step, priced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpCost {
+    /// Ranks of a group.
+    pub ranks: u32,
+    /// Calls in a step.
+    pub calls: u64,
+    /// Size arguments of all calls.
+    pub payload_bytes: Bytes,
+    /// Bytes that one rank sends in all calls.
+    pub wire_bytes: Bytes,
+    /// Prediction of one call.
+    pub call: Prediction,
+}
+
+/// On what ground the calls of an axis stand: how many ops, by the status of their answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Grounds {
+    /// Measured sizes on both sides.
+    pub interpolated: u32,
+    /// Between measured group sizes.
+    pub transferred: u32,
+    /// Outside what was measured, or from published rates.
+    pub extrapolated: u32,
+    /// Without an answer: not in the seconds.
+    pub refused: u32,
+    /// From curves with a held-out error over 10 %, or not calibrated.
+    pub untrusted: u32,
+    /// Why the first one without an answer has none.
+    pub reason: Option<String>,
+}
+
+/// Cost of an axis in a step, on the rank with these ops.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxisCost {
+    /// The axis.
+    pub axis: Axis,
+    /// Ranks of a group.
+    pub ranks: u32,
+    /// Placement of its groups.
+    pub locality: Locality,
+    /// Size arguments of all calls.
+    pub payload_bytes: Bytes,
+    /// Bytes that a rank sends.
+    pub wire_bytes: Bytes,
+    /// Exposed part of them.
+    pub exposed_wire_bytes: Bytes,
+    /// Seconds of all calls, one after another: the most that the axis can cost. Without those that have no answer.
+    pub time: Span,
+    /// Seconds of those that nothing hides: the least, where everything that can be hidden is.
+    pub exposed: Span,
+    /// Number of ops by status of their prediction.
+    pub grounds: Grounds,
+}
+
+impl Grounds {
+    fn count(&mut self, call: &Prediction) {
+        match call.status {
+            Status::Interpolated => self.interpolated += 1,
+            Status::Transferred => self.transferred += 1,
+            Status::Extrapolated => self.extrapolated += 1,
+            Status::Refused => {
+                self.refused += 1;
+                self.reason = self.reason.take().or_else(|| call.reason.clone());
+            }
+        }
+        self.untrusted += u32::from(call.untrusted);
+    }
+
+    /// True if every op has a time.
+    pub fn complete(&self) -> bool {
+        self.refused == 0
+    }
+}
+
+impl OpCost {
+    /// An op in a step with this many micro-batches, in groups of `ranks` ranks with this locality.
+    ///
+    /// # Errors
+    /// Bytes or counts that pass 64 bits.
+    pub fn of(op: &Op, ranks: u32, locality: &Locality, micro_batches: u64, rates: &dyn Rates) -> Result<OpCost> {
+        let too_many = || {
+            Error::usage(format!(
+                "the bytes of {} on {} in a step do not fit 64 bits; take a smaller batch",
+                op.collective, op.axis
+            ))
+        };
+        let calls = op.when.count_per_step(micro_batches).ok_or_else(too_many)?;
+        Ok(OpCost {
+            ranks,
+            calls,
+            payload_bytes: Bytes(op.bytes_total.0.checked_mul(calls).ok_or_else(too_many)?),
+            wire_bytes: Bytes(op.wire_bytes(ranks, calls).ok_or_else(too_many)?),
+            call: rates.price(&RatedCall::of(op, ranks, locality)),
+        })
+    }
+
+    /// Seconds of all calls; none if there is no prediction.
+    pub fn time(&self) -> Option<Span> {
+        Some(span(&self.call)?.times(self.calls as f64))
+    }
+}
+
+/// The cost of every axis that the ops name, in their order. `place` returns the number of ranks and the locality of
+/// an axis's groups; axes unknown to it are left out.
+///
+/// # Errors
+/// Bytes or counts that pass 64 bits.
+pub fn axis_costs<'o>(
+    ops: impl IntoIterator<Item = &'o Op>,
+    micro_batches: u64,
+    place: impl Fn(Axis) -> Option<(u32, Locality)>,
+    rates: &dyn Rates,
+) -> Result<Vec<AxisCost>> {
+    let mut axes: Vec<AxisCost> = Vec::new();
+    for op in ops {
+        let index = match axes.iter().position(|cost| cost.axis == op.axis) {
+            Some(index) => index,
+            None => {
+                let Some((ranks, locality)) = place(op.axis) else { continue };
+                axes.push(AxisCost::nothing(op.axis, ranks, locality));
+                axes.len() - 1
+            }
+        };
+        let axis = &mut axes[index];
+        let cost = OpCost::of(op, axis.ranks, &axis.locality, micro_batches, rates)?;
+        axis.add(op, &cost);
+    }
+    Ok(axes)
+}
+
+impl AxisCost {
+    pub(super) fn nothing(axis: Axis, ranks: u32, locality: Locality) -> AxisCost {
+        AxisCost {
+            axis,
+            ranks,
+            locality,
+            payload_bytes: Bytes(0),
+            wire_bytes: Bytes(0),
+            exposed_wire_bytes: Bytes(0),
+            time: Span::exact(0.0),
+            exposed: Span::exact(0.0),
+            grounds: Grounds::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, op: &Op, cost: &OpCost) {
+        let add = |sum: &mut Bytes, more: Bytes| sum.0 = sum.0.saturating_add(more.0);
+        add(&mut self.payload_bytes, cost.payload_bytes);
+        add(&mut self.wire_bytes, cost.wire_bytes);
+        self.grounds.count(&cost.call);
+        let time = cost.time().unwrap_or(Span::exact(0.0));
+        self.time = self.time.plus(time);
+        if op.overlap.is_exposed() {
+            add(&mut self.exposed_wire_bytes, cost.wire_bytes);
+            self.exposed = self.exposed.plus(time);
+        }
+    }
+}
+
+/// Seconds of a call, with the interval if both ends are known; none if there is no prediction.
+pub fn span(call: &Prediction) -> Option<Span> {
+    let interval = call.low.zip(call.high).map(|(low, high)| Interval { low: low.0, high: high.0 });
+    Some(Span { middle: call.seconds?.0, interval })
+}
+
+/// Localities of the groups of some axes of a layout on nodes of this many ranks each, neighbours in world rank.
+pub fn localities(layout: &Layout, axes: &[Axis], ranks_per_node: u32) -> BTreeMap<Axis, Locality> {
+    let ranks = layout.group_size(Axis::World);
+    let nodes: Vec<u32> = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();
+    let of = |groups: &Groups| Locality::of(groups, &nodes);
+    let known = axes.iter().filter(|axis| **axis != Axis::Pair);
+    known.map(|axis| (*axis, of(&layout.groups(*axis)))).collect()
+}
+
+#[cfg(test)]
+mod tests;

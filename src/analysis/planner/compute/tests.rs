@@ -1,0 +1,186 @@
+//! Amount of computing against counts of the papers; speed against numbers computed by hand.
+
+use super::*;
+use crate::planner::testing::with_step;
+use commgauge_base::element::ElementType;
+
+/// Everything at the peak: seconds are operations.
+const COUNTING: f64 = 1.0;
+
+fn counting(fused_attention: bool) -> Compute {
+    Compute { fused_attention, ..Compute::constant(COUNTING, 1.0) }
+}
+
+fn operations(stage: &StageCompute) -> f64 {
+    stage.forward_seconds() + stage.backward_seconds()
+}
+
+fn close(found: f64, expected: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() < 1e-9, "{what}: {found} against {expected}");
+}
+
+#[test]
+fn products_that_were_not_measured_in_the_type_or_took_no_time_are_refused() {
+    let product = |element, seconds| MeasuredProduct { m: 8, n: 8, k: 8, element, seconds };
+    let message = |products: &[MeasuredProduct]| {
+        let error = MeasuredProducts::new(products, ElementType::Bfloat16).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    };
+    assert!(message(&[]).contains("no matrix product of bfloat16 was measured, none at all"));
+    assert!(message(&[product(ElementType::Float32, 1.0)]).contains("was measured, of float32"));
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(message(&[product(ElementType::Bfloat16, seconds)]).contains("8 x 8 x 8 took"), "{seconds}");
+    }
+}
+
+/// arXiv 2104.04473 equation 3: 96 B s l h^2 (1 + s/(6h) + V/(16 l h)) with every layer recomputed; without, 72 B s l h^2 (1 +
+/// s/(6h) + V/(12 l h)).
+#[test]
+fn a_step_of_gpt_takes_the_operations_that_megatron_counts() {
+    let (s, l, h, v) = (2048.0, 96.0, 12288.0, 51_200.0);
+    for (recompute, expected) in [
+        ("full", 96.0 * s * l * h * h * (1.0 + s / (6.0 * h) + v / (16.0 * l * h))),
+        ("none", 72.0 * s * l * h * h * (1.0 + s / (6.0 * h) + v / (12.0 * l * h))),
+        // arXiv 2205.05198 appendix: attention's part, 4 s^2 h forward, once more.
+        ("selective", 72.0 * s * l * h * h * (1.0 + s / (6.0 * h) + v / (12.0 * l * h)) + 4.0 * s * s * h * l),
+    ] {
+        let stage = |tp: u32| {
+            with_step("gpt3-175b", &format!("recompute = '{recompute}'"), &format!("tp = {tp}"), tp, |step| {
+                counting(false).stage(step, 0)
+            })
+        };
+        close(operations(&stage(1)), expected, recompute);
+        close(operations(&stage(8)), expected / 8.0, recompute);
+        close(stage(1).passes().weight_gradient.0, s * (24.0 * l * h * h + 2.0 * h * v), recompute);
+    }
+}
+
+#[test]
+fn stages_and_chunks_share_the_layers_and_the_ends_are_on_their_stages() {
+    let training = "micro_batches = 8\nvirtual_stages = 2";
+    with_step("gpt3-175b", training, "pp = 4", 4, |step| {
+        let stages: Vec<StageCompute> = (0..4).map(|stage| counting(false).stage(step, stage)).collect();
+        let head = 6.0 * 2048.0 * 12288.0 * 51_200.0;
+        let layers = operations(&stages[0]);
+        assert_eq!(stages.iter().map(|stage| stage.chunks.len()).collect::<Vec<_>>(), [2; 4]);
+        for (stage, expected) in stages.iter().zip([layers, layers, layers, layers + head]) {
+            close(operations(stage), expected, "stage");
+        }
+        close(
+            stages[3].chunks[1].forward.0 - stages[3].chunks[0].forward.0,
+            head / 3.0,
+            "the head is in the last chunk",
+        );
+        assert_eq!(counting(false).stage(step, 4), StageCompute::default(), "a stage that is not there");
+    });
+}
+
+#[test]
+fn a_fused_kernel_skips_what_a_causal_mask_hides() {
+    let attention =
+        |fused| with_step("gpt3-175b", "", "tp = 1", 1, |step| counting(fused).stage(step, 0).forward_seconds());
+    close(attention(false) - attention(true), 96.0 * 2.0 * 2048.0 * 2048.0 * 12288.0, "half of 4 s^2 h");
+}
+
+#[test]
+fn a_token_passes_only_its_own_experts() {
+    // Mixtral 8x7B: 12.9 B of 46.7 B are active. Forward 2 operations for each parameter but those of the embedding.
+    let tokens = 2048.0;
+    with_step("mixtral-8x7b", "", "tp = 1", 1, |step| {
+        let model = step.model;
+        let norms = 65 * model.norm_parameters();
+        let multiplied = (model.parameters_active() - model.embedding_parameters() - norms) as f64;
+        let attention = 32.0 * 2.0 * 2048.0 * 32.0 * 128.0;
+        let found = counting(true).stage(step, 0).forward_seconds();
+        close(found, tokens * (2.0 * multiplied + attention), "mixtral");
+    });
+    let whole = |layout: &str, ranks| {
+        with_step("mixtral-8x7b", "", layout, ranks, |step| counting(true).stage(step, 0).forward_seconds())
+    };
+    close(whole("dp = 8\nep = 4", 8), whole("tp = 1", 1), "ep moves tokens, and as many come as go");
+}
+
+#[test]
+fn context_parallelism_divides_tokens_and_not_their_context() {
+    let of = |cp: u32| {
+        with_step("llama-3-8b", "sequence = 8192", &format!("cp = {cp}"), cp, |step| {
+            operations(&counting(true).stage(step, 0))
+        })
+    };
+    close(of(4), of(1) / 4.0, "cp 4");
+}
+
+#[test]
+fn larger_products_reach_more_of_the_peak() {
+    let form = Efficiency::Saturating(Saturation { best: 0.8, half_width: 100.0 });
+    let product = |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false };
+    // 300/400 of 0.8, 100/200 and 900/1000.
+    let expected = 2.0 * 2.0 * 300.0 * 100.0 * 900.0 / (1e9 * 0.8 * 0.75 * 0.5 * 0.9);
+    close(form.seconds(&product(300, 100, 900), 1e9), expected, "saturating");
+}
+
+#[test]
+fn a_measured_product_uses_its_own_time_and_others_are_interpolated() {
+    let measured = |m: u64, flops_per_second: f64| MeasuredProduct {
+        m,
+        n: 1024,
+        k: 1024,
+        element: ElementType::Bfloat16,
+        seconds: 2.0 * m as f64 * 1024.0 * 1024.0 / flops_per_second,
+    };
+    let list = [measured(256, 1e12), measured(1024, 4e12), measured(65_536, 5e12)];
+    let form = Efficiency::Measured(MeasuredProducts::new(&list, ElementType::Bfloat16).unwrap());
+    let speed = |m: u64| {
+        let product = Product { m, n: 1024, k: 1024, count: 1.0, has_weights: true, in_attention: false };
+        product.flops() / form.seconds(&product, 1.0)
+    };
+    close(speed(256), 1e12, "measured");
+    close(speed(1024), 4e12, "measured");
+    // Between two at one octave each: their geometric mean, all but what the far one pulls.
+    assert!((speed(512) / 2e12 - 1.0).abs() < 0.01, "{}", speed(512));
+    assert!(speed(1 << 24) > 4e12 && speed(1 << 24) < 5e12 && speed(1) > 1e12 && speed(1) < 2e12);
+}
+
+/// A GPU whose memory moves a byte in a second, and that computes in no time.
+fn moving() -> Compute {
+    Compute {
+        peak_flops_per_second: f64::INFINITY,
+        efficiency: Efficiency::Saturating(Saturation { best: 1.0, half_width: 0.0 }),
+        memory_rate: Rate(1.0),
+        seconds_per_kernel: Seconds(0.0),
+        fused_attention: false,
+    }
+}
+
+#[test]
+fn adam_moves_thirty_bytes_for_each_parameter_that_the_rank_updates() {
+    with_step("llama-3-8b", "", "tp = 1", 1, |step| {
+        close(moving().stage(step, 0).optimizer.0, 30.0 * 8_030_261_248.0, "all");
+    });
+    with_step("llama-3-8b", "data_style = 'zero1'", "dp = 8", 8, |step| {
+        close(moving().stage(step, 0).optimizer.0, 30.0 * 8_030_261_248.0 / 8.0, "a share");
+    });
+}
+
+#[test]
+fn sequence_parallelism_divides_the_operations_around_the_blocks() {
+    let moved = |sequence_parallel: bool| {
+        let training = format!("sequence_parallel = {sequence_parallel}");
+        with_step("gpt3-175b", &training, "tp = 8", 8, |step| moving().stage(step, 0).forward_seconds())
+    };
+    // Two norms of 4 bytes an element, two additions of 7: 22 sbh a layer, of which seven eighths fall away.
+    close(moved(false) - moved(true), 96.0 * 22.0 * 2048.0 * 12288.0 * 7.0 / 8.0, "22 sbh");
+}
+
+#[test]
+fn a_tiny_micro_batch_takes_as_long_as_its_kernels_take_to_start() {
+    let compute = Compute { seconds_per_kernel: Seconds(1.0), ..counting(false) };
+    let compute = Compute { peak_flops_per_second: f64::INFINITY, ..compute };
+    with_step("gpt2", "sequence = 1", "tp = 1", 1, |step| {
+        let one = compute.chunk(step, 0, 0);
+        // 12 layers of 34 kernels and 6 products; 4 before and 10 behind them.
+        close(one.forward.0, 12.0 * 40.0 + 14.0, "forward");
+        close(one.backward().0, 1.5 * one.forward.0, "backward");
+    });
+}

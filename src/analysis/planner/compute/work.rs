@@ -1,0 +1,204 @@
+//! What a rank computes in a layer and at the ends of the model: matrix products, bytes that other kernels move, and kernels.
+//!
+//! Symbols: n = b s/c tokens of a micro-batch on a rank, h, f, t as everywhere. A product of m x k by k x n is 2mnk operations;
+//! the backward pass has two of the same for each linear layer (arXiv 2104.04473, appendix).
+
+use super::{ChunkCompute, Compute};
+use commgauge_base::units::Seconds;
+use commgauge_model::config::step::Recompute;
+use commgauge_model::config::{Family, LatentAttention, Model};
+use commgauge_model::workload::step::TrainingStep;
+
+/// Matrix products of one kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    /// Rows of the result.
+    pub m: u64,
+    /// Columns of the result.
+    pub n: u64,
+    /// Terms of each sum.
+    pub k: u64,
+    /// Number of equal products: heads, experts.
+    pub count: f64,
+    /// Whether one operand are weights, whose gradient is a separate product.
+    pub has_weights: bool,
+    /// Whether it is recomputed under selective recomputation.
+    pub in_attention: bool,
+}
+
+impl Product {
+    fn linear(m: u64, n: u64, k: u64) -> Product {
+        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false }
+    }
+
+    /// Floating-point operations of all of them.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.count
+    }
+}
+
+/// Forward pass of a micro-batch through a part of the model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// The products.
+    pub products: Vec<Product>,
+    /// Bytes that kernels without products read and write, outside of attention.
+    pub moved_bytes: f64,
+    /// The same for the matrices of tokens by tokens.
+    pub moved_bytes_in_attention: f64,
+    /// Kernels that are started.
+    pub kernels: f64,
+    /// What is recomputed for the backward pass.
+    pub recompute: Option<Recompute>,
+}
+
+/// Memory traffic of a backward pass relative to a forward pass: it reads the input and the gradient, and writes a
+/// gradient.
+const BACKWARD_MOVES: f64 = 1.5;
+/// Kernels of a layer outside of products, forward.
+const KERNELS_OF_LAYER: f64 = 34.0;
+
+impl Work {
+    /// The seconds of the passes.
+    pub(super) fn seconds(&self, compute: &Compute) -> ChunkCompute {
+        let moved = |bytes: f64| {
+            if compute.efficiency.covers_everything() { 0.0 } else { bytes / compute.memory_rate.0 }
+        };
+        let of = |wanted: &dyn Fn(&Product) -> bool| -> f64 {
+            let products = self.products.iter().filter(|product| wanted(product));
+            products.map(|product| compute.efficiency.seconds(product, compute.peak_flops_per_second)).sum()
+        };
+        let floor = |passes: f64| passes * self.kernels * compute.seconds_per_kernel.0;
+        let all = moved(self.moved_bytes + self.moved_bytes_in_attention);
+        let forward = (of(&|_| true) + all).max(floor(1.0));
+        let recompute = match self.recompute {
+            None | Some(Recompute::None) => 0.0,
+            Some(Recompute::Full) => forward,
+            Some(Recompute::Selective) => of(&|product| product.in_attention) + moved(self.moved_bytes_in_attention),
+        };
+        // Without weights both sides are inputs and have a gradient each.
+        let input = of(&|_| true) + of(&|product| !product.has_weights) + BACKWARD_MOVES * all;
+        ChunkCompute {
+            forward: Seconds(forward),
+            recompute: Seconds(recompute),
+            input_gradient: Seconds(input.max(floor(1.0))),
+            weight_gradient: Seconds(of(&|product| product.has_weights).max(floor(0.5))),
+        }
+    }
+}
+
+/// A layer.
+pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work {
+    let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let element = step.activation().size() as f64;
+    let mut products = Vec::with_capacity(12);
+    projections(model, t, n, &mut products);
+    let keys = match &model.sliding_window {
+        Some(window) if model.has_sliding_window_in(layer) => window.tokens.min(step.training.sequence),
+        _ => step.training.sequence,
+    };
+    let head = model.head_dimension;
+    let value = model.latent_attention.as_ref().map_or(head, |latent| latent.value_dimension);
+    // A fused kernel skips what the causal mask hides, about half.
+    let heads = (model.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
+    let rows = step.training.sequence / u64::from(step.layout.degrees.cp);
+    let attention = |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true };
+    products.extend([attention(keys, head), attention(value, keys)]);
+    feed_forward(step, layer, t, n, &mut products);
+
+    let dropout = model.family == Family::Gpt2;
+    let split = if step.training.tensor.sequence_parallel { t } else { 1 } as f64;
+    let (tokens, h) = (n as f64, model.hidden as f64);
+    // Two norms read and write; two additions to the residual read two and write one, with a mask of dropout.
+    let around = tokens * h / split * (2.0 * 2.0 * element + 2.0 * (3.0 * element + f64::from(u8::from(dropout))));
+    let inner = inner_width(step, layer) * tokens * element * if model.family.gated() { 3.0 } else { 2.0 };
+    let scores = (model.heads / t) as f64 * tokens * keys as f64;
+    let each = if dropout { 4.0 * element + 1.0 } else { 2.0 * element };
+    Work {
+        kernels: KERNELS_OF_LAYER + products.len() as f64,
+        products,
+        moved_bytes: around + inner,
+        moved_bytes_in_attention: if fused_attention { 0.0 } else { scores * each },
+        recompute: Some(step.training.tensor.recompute),
+    }
+}
+
+/// The embedding: a row of the table for each token.
+pub(super) fn of_input(step: &TrainingStep) -> Work {
+    let bytes = step.tokens_per_micro_batch() * step.model.hidden * step.activation().size();
+    Work { moved_bytes: 3.0 * bytes as f64, kernels: 4.0, ..Work::default() }
+}
+
+/// The last norm, the head and the loss: logits in fp32, read and written a few times.
+pub(super) fn of_output(step: &TrainingStep) -> Work {
+    let (t, n) = (u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let words = step.model.padded_vocabulary(t) / t;
+    let logits = n as f64 * words as f64;
+    Work {
+        products: vec![Product::linear(n, words, step.model.hidden)],
+        moved_bytes: logits * 4.0 * 4.0,
+        kernels: 10.0,
+        ..Work::default()
+    }
+}
+
+fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
+    let (h, heads) = (model.hidden, model.heads / t);
+    match &model.latent_attention {
+        None => {
+            let queries = heads * model.head_dimension;
+            let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
+            products.push(Product::linear(n, queries + keys_and_values, h));
+            products.push(Product::linear(n, h, queries));
+        }
+        Some(LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension }) => {
+            let queries = heads * model.head_dimension;
+            match query_rank {
+                Some(rank) => {
+                    products.push(Product::linear(n, *rank, h));
+                    products.push(Product::linear(n, queries, *rank));
+                }
+                None => products.push(Product::linear(n, queries, h)),
+            }
+            products.push(Product::linear(n, kv_rank + rotary_dimension, h));
+            products.push(Product::linear(n, heads * (plain_dimension + value_dimension), *kv_rank));
+            products.push(Product::linear(n, h, heads * value_dimension));
+        }
+    }
+}
+
+fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut Vec<Product>) {
+    let model = step.model;
+    let h = model.hidden;
+    let first = if model.family.gated() { 2 } else { 1 };
+    let mut both = |rows: u64, width: u64, count: f64| {
+        for (n, k) in [(first * width, h), (h, width)] {
+            products.push(Product { count, ..Product::linear(rows, n, k) });
+        }
+    };
+    match &model.mixture {
+        Some(mixture) if model.has_experts_in(layer) => {
+            let etp = u64::from(step.layout.degrees.etp);
+            // Evenly routed: the tokens that the rank's own experts receive from all ranks that share them.
+            let chosen = n * mixture.experts_per_token * etp / t;
+            let local = step.experts_per_rank().max(1);
+            both(chosen.div_ceil(local), mixture.expert_feed_forward / etp, local as f64);
+            if mixture.shared_feed_forward > 0 {
+                both(n, mixture.shared_feed_forward / t, 1.0);
+            }
+            products.push(Product::linear(n, mixture.experts, h));
+        }
+        _ => both(n, model.feed_forward / t, 1.0),
+    }
+}
+
+/// Inner width that a token passes on a rank.
+fn inner_width(step: &TrainingStep, layer: u32) -> f64 {
+    let (model, t) = (step.model, f64::from(step.layout.degrees.tp));
+    match &model.mixture {
+        Some(mixture) if model.has_experts_in(layer) => {
+            (mixture.experts_per_token * mixture.expert_feed_forward + mixture.shared_feed_forward) as f64 / t
+        }
+        _ => model.feed_forward as f64 / t,
+    }
+}

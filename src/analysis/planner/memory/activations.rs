@@ -1,0 +1,181 @@
+//! Activations that the layers of a rank store of a micro-batch for its backward pass, after arXiv 2205.05198
+//! ("Reducing Activation Recomputation in Large Transformer Models", sections 4 and 5), and the same counting for
+//! grouped heads, gated feed-forwards, latent attention and experts.
+//!
+//! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
+//! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
+
+use super::bytes;
+use commgauge_base::units::Bytes;
+use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::config::{Family, LatentAttention, Model};
+use commgauge_model::workload::step::TrainingStep;
+
+/// Bytes of a logit, of a sum of exponentials, and of a router's score.
+const FULL_PRECISION_BYTES: u128 = 4;
+/// Bytes of the identifier of a token.
+const TOKEN_BYTES: u128 = 8;
+
+/// Activations stored on a rank of a stage, in bytes.
+pub(super) struct StoredActivations {
+    pub layers: Bytes,
+    pub recomputation: Bytes,
+    pub ends: Bytes,
+    pub logits: Bytes,
+    pub buffers: Bytes,
+}
+
+/// Activations stored on a rank of a stage with this many chunks in flight.
+pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_in_flight: u64) -> StoredActivations {
+    let shape = Shape::of(step, fused_attention);
+    let recompute = step.training.tensor.recompute;
+    let (mut stored, mut again) = (0, 0);
+    for layer in step.stages.layers_stored(stage) {
+        let (linear, matrices) = (shape.linear(step, layer), shape.attention_matrices());
+        let (keeps, repeats) = match recompute {
+            Recompute::None => (linear + matrices, 0),
+            Recompute::Selective => (linear, matrices),
+            Recompute::Full => (shape.boundary(), linear + matrices),
+        };
+        stored += keeps;
+        again = again.max(repeats);
+    }
+    let (chunks, in_flight) = (u128::from(step.stages.chunks()), u128::from(chunks_in_flight));
+    StoredActivations {
+        layers: bytes(stored * in_flight / chunks),
+        recomputation: bytes(again),
+        ends: bytes(shape.ends(step, stage, in_flight.div_ceil(chunks))),
+        logits: bytes(shape.logits(step, stage, in_flight)),
+        buffers: bytes(shape.buffers(step)),
+    }
+}
+
+/// The sizes of which everything is made.
+struct Shape<'a> {
+    model: &'a Model,
+    /// n.
+    tokens: u128,
+    /// Keys that a query sees: s for any c, since a ring brings the others.
+    sequence: u128,
+    element: u128,
+    /// h.
+    hidden: u128,
+    /// t.
+    t: u128,
+    /// Divisor of everything that tp does not divide: t with sequence parallelism.
+    by_sequence: u128,
+    dropout: bool,
+    fused_attention: bool,
+}
+
+impl<'a> Shape<'a> {
+    fn of(step: &TrainingStep<'a>, fused_attention: bool) -> Shape<'a> {
+        let t = u128::from(step.layout.degrees.tp);
+        let model = step.model;
+        Shape {
+            model,
+            tokens: u128::from(step.tokens_per_micro_batch()),
+            sequence: u128::from(step.training.sequence),
+            element: u128::from(step.activation().size()),
+            hidden: u128::from(model.hidden),
+            t,
+            by_sequence: if step.training.tensor.sequence_parallel { t } else { 1 },
+            dropout: model.family == Family::Gpt2,
+            fused_attention,
+        }
+    }
+
+    /// The input of a layer: E n h, 2sbh.
+    fn boundary(&self) -> u128 {
+        self.element * self.tokens * self.hidden / self.by_sequence
+    }
+
+    /// All but the matrices of tokens by tokens.
+    fn linear(&self, step: &TrainingStep, layer: u32) -> u128 {
+        self.around_blocks() + self.attention() + self.feed_forward(step, layer)
+    }
+
+    /// Inputs of two norms and of two blocks, 8sbh, and two masks of dropout behind the blocks, 2sbh.
+    fn around_blocks(&self) -> u128 {
+        let masks = if self.dropout { 2 } else { 0 };
+        (4 * self.element + masks) * self.tokens * self.hidden / self.by_sequence
+    }
+
+    /// Queries, keys, values and the input of the output projection: 8sbh/t in GPT.
+    fn attention(&self) -> u128 {
+        let m = self.model;
+        let heads = u128::from(m.heads) / self.t;
+        let head = u128::from(m.head_dimension);
+        // Sums of exponentials of the fused kernel (arXiv 2205.14135, algorithm 2).
+        let sums = if self.fused_attention { FULL_PRECISION_BYTES * heads } else { 0 };
+        let width = match &m.latent_attention {
+            Some(latent) => heads * 2 * (head + u128::from(latent.value_dimension)),
+            None => 2 * head * (heads + (u128::from(m.kv_heads) / self.t).max(1)),
+        };
+        let compressed = m.latent_attention.as_ref().map_or(0, compressed_width) / self.by_sequence;
+        self.tokens * (self.element * (width + compressed) + sums)
+    }
+
+    /// Softmax, the mask of its dropout and the output of dropout: 5as²b/t in GPT, softmax alone without dropout.
+    fn attention_matrices(&self) -> u128 {
+        if self.fused_attention {
+            return 0;
+        }
+        let each = if self.dropout { 2 * self.element + 1 } else { self.element };
+        each * u128::from(self.model.heads) / self.t * self.tokens * self.sequence
+    }
+
+    /// Input and output of the activation function, with a gate beside it: 16sbh/t in GPT.
+    fn feed_forward(&self, step: &TrainingStep, layer: u32) -> u128 {
+        let widths = if self.model.family.gated() { 3 } else { 2 };
+        match &self.model.mixture {
+            Some(mixture) if self.model.has_experts_in(layer) => {
+                let etp = u128::from(step.layout.degrees.etp);
+                // Tokens of the rank, each as often as it has experts; what others send is as much, where routing is even.
+                let chosen = self.tokens * u128::from(mixture.experts_per_token) / self.by_sequence;
+                let router = FULL_PRECISION_BYTES * u128::from(mixture.experts) * self.tokens / self.by_sequence;
+                // The tokens sent to the experts and their outputs before weighting.
+                let moved = self.element * chosen * self.hidden * (etp + 1);
+                let inner = widths * self.element * chosen * u128::from(mixture.expert_feed_forward);
+                let shared = widths * self.element * self.tokens * u128::from(mixture.shared_feed_forward) / self.t;
+                router + moved + inner + shared
+            }
+            _ => widths * self.element * self.tokens * u128::from(self.model.feed_forward) / self.t,
+        }
+    }
+
+    /// Behind the embedding the mask of its dropout, before it the tokens; before the head the inputs of norm and head.
+    fn ends(&self, step: &TrainingStep, stage: u32, in_flight: u128) -> u128 {
+        let mask = if self.dropout { self.tokens * self.hidden / self.by_sequence } else { 0 };
+        let input = if step.stages.has_input(stage) { (TOKEN_BYTES * self.tokens + mask) * in_flight } else { 0 };
+        let output = if step.stages.has_output(stage) { 2 * self.boundary() } else { 0 };
+        input + output
+    }
+
+    /// 4sbV/t. In all schedules but GPipe the head's backward pass runs before the next micro-batch arrives.
+    fn logits(&self, step: &TrainingStep, stage: u32, in_flight: u128) -> u128 {
+        if !step.stages.has_output(stage) {
+            return 0;
+        }
+        let in_flight_batches = match step.training.pipeline.schedule {
+            ScheduleKind::GPipe => in_flight,
+            _ => 1,
+        };
+        let words = u128::from(self.model.padded_vocabulary(u64::try_from(self.t).unwrap_or(1)));
+        FULL_PRECISION_BYTES * self.tokens * words / self.t * in_flight_batches
+    }
+
+    /// One message from each neighbouring stage, and with sequence parallelism the gathered input of a block (Megatron-LM
+    /// core/utils.py GlobalMemoryBuffer).
+    fn buffers(&self, step: &TrainingStep) -> u128 {
+        let messages = if step.stages.count() > 1 { 2 * self.boundary() } else { 0 };
+        let gathered = if self.by_sequence > 1 { self.boundary() * self.by_sequence } else { 0 };
+        messages + gathered
+    }
+}
+
+/// Latent attention: the compressed queries, keys and values before and behind their norms, and the rotated part of the keys.
+fn compressed_width(latent: &LatentAttention) -> u128 {
+    let ranks = latent.query_rank.unwrap_or(0) + latent.kv_rank;
+    u128::from(2 * ranks + latent.rotary_dimension)
+}

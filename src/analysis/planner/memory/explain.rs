@@ -1,0 +1,89 @@
+//! Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
+
+use super::{MemoryChoices, MemoryUse, in_flight, state};
+use commgauge_base::units::Bytes;
+use commgauge_model::config::step::{DataStyle, Recompute};
+use commgauge_model::workload::step::TrainingStep;
+
+/// A part of the memory of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// Its name, as in [`MemoryUse::parts`].
+    pub name: &'static str,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// The formula, with the numbers.
+    pub why: String,
+}
+
+impl MemoryChoices {
+    /// The parts that are not nothing, each with its reason; none for a stage that is not there.
+    pub fn explain(&self, step: &TrainingStep, stage: u32) -> Vec<MemoryPart> {
+        let used = self.memory(step, stage);
+        let parts = used.parts().into_iter().filter(|(_, bytes)| bytes.0 > 0);
+        parts.map(|(name, bytes)| MemoryPart { name, bytes, why: self.reason(step, stage, name, &used) }).collect()
+    }
+
+    fn reason(&self, step: &TrainingStep, stage: u32, part: &str, used: &MemoryUse) -> String {
+        let data = &step.training.data;
+        let style = data.style;
+        let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
+        let tokens = step.tokens_per_micro_batch();
+        match part {
+            "parameters" => parameter_bytes(step, stage, data.parameter_element_type.size(), gathers),
+            "gradients" => {
+                parameter_bytes(step, stage, data.gradient_element_type.size(), gathers || style == DataStyle::Zero2)
+            }
+            "optimizer" => {
+                let each = state::optimizer_bytes_per_parameter(data, self.optimizer_gradient_copy);
+                parameter_bytes(step, stage, each, style != DataStyle::Ddp)
+            }
+            "unsharded" if data.reshard_after_forward => {
+                "root unit, the layer at work and the next, and one layer's gradients, whole".to_owned()
+            }
+            "unsharded" => "everything whole until the optimizer, and one layer's gradients".to_owned(),
+            "activations" => self.in_layers(step, stage, used.activations),
+            "recomputation" if step.training.tensor.recompute == Recompute::Selective => {
+                "attention of one layer, computed again".to_owned()
+            }
+            "recomputation" => "one layer, computed again".to_owned(),
+            "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
+            "logits" => {
+                let t = u64::from(step.layout.degrees.tp);
+                format!("4 B x {tokens} tokens x {}/{t} words", step.model.padded_vocabulary(t))
+            }
+            _ => "messages from neighbouring stages, and a gathered sequence".to_owned(),
+        }
+    }
+
+    fn in_layers(&self, step: &TrainingStep, stage: u32, activations: Bytes) -> String {
+        let (chunks, layers) = (u64::from(step.stages.chunks()), step.stages.layers_stored(stage).count() as u64);
+        let in_flight = in_flight::chunks(step, stage);
+        let stored_layers = (in_flight * layers).max(1);
+        let each = Bytes(
+            u64::try_from(u128::from(activations.0) * u128::from(chunks) / u128::from(stored_layers)).unwrap_or(0),
+        );
+        let schedule = step.training.pipeline.schedule;
+        let flight = match (step.stages.count(), chunks) {
+            (1, _) => "1 micro-batch".to_owned(),
+            (_, 1) => format!("{in_flight} micro-batches in flight ({schedule})"),
+            _ => format!("{in_flight} chunks of {chunks} on the rank in flight ({schedule})"),
+        };
+        let attention = if self.fused_attention { "fused attention" } else { "attention with its matrices" };
+        let recompute = step.training.tensor.recompute;
+        format!("{layers} layers, {flight}, {each} a layer: {attention}, recompute {recompute}")
+    }
+}
+
+/// Bytes for each parameter on a rank, or a share of it, in words.
+fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, shared: bool) -> String {
+    let parameters = step.rank_parameters(stage);
+    let share = |count: u64, experts: bool| match state::shards(step, experts) {
+        shards if shared && shards > 1 => format!("{count}/{shards}"),
+        _ => count.to_string(),
+    };
+    if parameters.experts == 0 {
+        return format!("{each} B x {} parameters", share(parameters.dense, false));
+    }
+    format!("{each} B x ({} dense + {} of experts)", share(parameters.dense, false), share(parameters.experts, true))
+}

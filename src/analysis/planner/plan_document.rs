@@ -1,0 +1,279 @@
+//! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
+//! published JSON Schema (`commgauge schema plan`) is made from these types.
+
+use super::price::Exposed;
+use super::search::{Found, Planned, Priced, Question};
+use commgauge_model::config::step::Recompute;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The value of `format`.
+pub const FORMAT: &str = "commgauge-plan";
+/// The version that this program writes.
+pub const VERSION: u32 = 1;
+/// The probability from which an order is called sure.
+const SURE: f64 = 0.95;
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDocument {
+    /// Always `commgauge-plan`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// The model.
+    pub model: String,
+    /// All GPUs.
+    pub gpus: u32,
+    /// GPUs of a node.
+    pub ranks_per_node: u32,
+    /// What one GPU holds.
+    pub gpu_memory_bytes: u64,
+    /// Samples of a step.
+    pub global_batch: u64,
+    /// Tokens of a sample.
+    pub sequence: u64,
+    /// Where the times of calls come from.
+    pub rates: String,
+    /// Where the times of computing come from.
+    pub computing: String,
+    /// True where every time of a call comes from measurements; false where some come from published rates.
+    pub calibrated: bool,
+    /// True where the measurements were synthetic: no real time passed, and nothing here is about a real machine.
+    pub synthetic: bool,
+    /// Legal layouts.
+    pub considered: u64,
+    /// Those of them that fit into memory.
+    pub feasible: u64,
+    /// Those of them that were priced one by one; the others were shown to be no faster.
+    pub priced: u64,
+    /// Time of the search.
+    pub elapsed_seconds: f64,
+    /// Degrees that break a rule, by rule.
+    pub illegal: Vec<Reason>,
+    /// Layouts that came up and have no price, by reason.
+    pub unpriced: Vec<Reason>,
+    /// How sure it is that the first layout is faster than the second.
+    pub order: OrderOfBest,
+    /// The best layouts, best first.
+    pub layouts: Vec<PlannedLayout>,
+    /// What a user should know of all of this, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// How many for which reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// How sure the order of the two best is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OrderOfBest {
+    /// What can be said.
+    pub verdict: OrderVerdict,
+    /// Share of draws in which the first is faster, each call being off as far as predictions like it were; absent where calls
+    /// have no known error.
+    pub probability: Option<f64>,
+    /// The second is slower by this share of the first.
+    pub relative_difference: Option<f64>,
+}
+
+/// What can be said of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderVerdict {
+    /// The first is faster in at least 95 of 100 draws.
+    Sure,
+    /// It is not: take either.
+    Tie,
+    /// The errors of calls are not known.
+    Unknown,
+    /// There are no two.
+    Alone,
+}
+
+/// A layout and what its step takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedLayout {
+    /// Tensor parallel.
+    pub tp: u32,
+    /// Context parallel.
+    pub cp: u32,
+    /// Expert parallel; experts are divided by tp where it is 1, and whole otherwise.
+    pub ep: u32,
+    /// Pipeline parallel.
+    pub pp: u32,
+    /// Chunks on each rank: 1 is 1F1B, more are interleaved.
+    pub virtual_stages: u32,
+    /// Data parallel.
+    pub dp: u32,
+    /// 0 DDP, 1 optimizer shared out, 2 gradients too, 3 parameters too (FSDP).
+    pub zero_stage: u8,
+    /// Samples of a micro-batch.
+    pub micro_batch: u64,
+    /// Micro-batches of a replica in a step.
+    pub micro_batches: u64,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// The axes, the fastest varying over consecutive ranks first.
+    pub order: String,
+    /// Orders of the axes that take just as long, this one included.
+    pub orders_alike: u64,
+    /// What the fullest GPU holds.
+    pub memory_bytes: u64,
+    /// Whether that is within the limit.
+    pub fits: bool,
+    /// The step: the sum of the parts that follow.
+    pub step_seconds: f64,
+    /// Where all calls take the lower ends of their intervals; absent where they have none.
+    pub step_seconds_low: Option<f64>,
+    /// Where all calls take the upper ends.
+    pub step_seconds_high: Option<f64>,
+    /// What the busiest stage computes.
+    pub compute_seconds: f64,
+    /// What its passes take longer because the host starts kernels no faster.
+    pub host_seconds: f64,
+    /// What it waits for other stages.
+    pub bubble_seconds: f64,
+    /// What it waits for communication, by axis.
+    pub exposed_communication_seconds: Exposed,
+    /// The update of the parameters.
+    pub optimizer_seconds: f64,
+    /// The largest part beside computing, in words.
+    pub limited_by: String,
+}
+
+impl PlannedLayout {
+    /// Of a layout with its price.
+    pub fn of(priced: &Priced) -> PlannedLayout {
+        let Planned { degrees, .. } = &priced.layout;
+        let (layout, price) = (&priced.layout, &priced.price);
+        let mut own = PlannedLayout {
+            tp: degrees.tp,
+            cp: degrees.cp,
+            ep: degrees.ep,
+            pp: degrees.pp,
+            virtual_stages: layout.virtual_stages,
+            dp: degrees.dp,
+            zero_stage: layout.zero_stage,
+            micro_batch: layout.micro_batch,
+            micro_batches: layout.micro_batches,
+            recompute: layout.recompute,
+            order: layout.order.clone(),
+            orders_alike: layout.orders_alike,
+            memory_bytes: layout.memory.0,
+            fits: layout.fits,
+            step_seconds: price.step_seconds,
+            step_seconds_low: price.step_seconds_low,
+            step_seconds_high: price.step_seconds_high,
+            compute_seconds: price.compute_seconds,
+            host_seconds: price.host_seconds,
+            bubble_seconds: price.bubble_seconds,
+            exposed_communication_seconds: price.exposed,
+            optimizer_seconds: price.optimizer_seconds,
+            limited_by: String::new(),
+        };
+        let (name, seconds) = own.largest_loss();
+        own.limited_by = match seconds > 0.0 {
+            true => format!("{name} ({:.1} % of the step)", 100.0 * seconds / own.step_seconds),
+            false => "computing alone".to_owned(),
+        };
+        own
+    }
+
+    /// Every part of the step with its name, computing first.
+    pub fn parts(&self) -> Vec<(String, f64)> {
+        let mut parts = vec![("compute".to_owned(), self.compute_seconds)];
+        parts.push(("bubble".to_owned(), self.bubble_seconds));
+        let exposed = self.exposed_communication_seconds.values();
+        let names = Exposed::NAMES.iter().map(|name| format!("{name} exposed"));
+        parts.extend(names.zip(exposed));
+        parts.push(("optimizer".to_owned(), self.optimizer_seconds));
+        parts.push(("host".to_owned(), self.host_seconds));
+        parts
+    }
+
+    /// The largest part beside computing.
+    fn largest_loss(&self) -> (String, f64) {
+        let parts = self.parts().into_iter().skip(1);
+        parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+    }
+
+    /// The layout in the syntax of `--only`.
+    pub fn name(&self) -> String {
+        format!(
+            "tp={},cp={},ep={},pp={},virtual_stages={},dp={},zero_stage={},micro_batch={},recompute={},order={}",
+            self.tp,
+            self.cp,
+            self.ep,
+            self.pp,
+            self.virtual_stages,
+            self.dp,
+            self.zero_stage,
+            self.micro_batch,
+            self.recompute,
+            self.order
+        )
+    }
+}
+
+impl OrderOfBest {
+    /// Of the best layouts.
+    pub fn of(best: &[Priced], probability: Option<f64>) -> OrderOfBest {
+        let [first, second, ..] = best else {
+            return OrderOfBest { verdict: OrderVerdict::Alone, probability: None, relative_difference: None };
+        };
+        let difference = second.price.step_seconds / first.price.step_seconds - 1.0;
+        let verdict = match probability {
+            _ if difference == 0.0 => OrderVerdict::Tie,
+            None => OrderVerdict::Unknown,
+            Some(probability) if probability >= SURE => OrderVerdict::Sure,
+            Some(_) => OrderVerdict::Tie,
+        };
+        OrderOfBest { verdict, probability, relative_difference: difference.is_finite().then_some(difference) }
+    }
+}
+
+impl PlanDocument {
+    /// Of a question and what was found.
+    pub fn new(
+        question: &Question,
+        found: &Found,
+        computing: String,
+        elapsed_seconds: f64,
+        probability: Option<f64>,
+    ) -> PlanDocument {
+        let reasons = |all: &[(String, u64)]| {
+            all.iter().map(|(reason, count)| Reason { reason: reason.clone(), count: *count }).collect()
+        };
+        let illegal: Vec<(String, u64)> =
+            found.illegal.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect();
+        PlanDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            model: question.model.shown_name(),
+            gpus: question.gpus,
+            ranks_per_node: question.ranks_per_node,
+            gpu_memory_bytes: question.gpu_memory.0,
+            global_batch: question.global_batch,
+            sequence: question.base.sequence,
+            rates: question.rates.name(),
+            computing,
+            calibrated: question.rates.calibrated(),
+            synthetic: question.rates.synthetic(),
+            considered: found.considered,
+            feasible: found.feasible,
+            priced: found.priced,
+            elapsed_seconds,
+            illegal: reasons(&illegal),
+            unpriced: reasons(&found.unpriced),
+            order: OrderOfBest::of(&found.best, probability),
+            layouts: found.best.iter().map(PlannedLayout::of).collect(),
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
+
+use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
+use super::{Pricer, StepPrice, Unpriced};
+use crate::cost::{Coefficient, Status};
+use crate::planner::compute::{Compute, StageCompute};
+use crate::planner::rates::{RatedCall, Rates};
+use commgauge_base::units::Seconds;
+use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::layout::{Axis, Layout, Locality};
+use commgauge_model::workload::Op;
+use commgauge_model::workload::step::TrainingStep;
+use commgauge_model::workload::when::{Overlap, Pass, When};
+
+/// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
+#[derive(Clone, Debug)]
+pub struct PreparedStep {
+    /// For each stage, which of the kinds it is.
+    pub(super) kind_of_stage: Vec<usize>,
+    kinds: Vec<StageKind>,
+    /// A message of activations, and one of gradients.
+    messages: [Option<Op>; 2],
+}
+
+/// Stages with equal layers and equal calls.
+#[derive(Clone, Debug)]
+struct StageKind {
+    /// The first of them.
+    stage: u32,
+    ops: Vec<Op>,
+}
+
+/// Computing of stages of a kind.
+#[derive(Clone, Debug)]
+pub(super) struct StageWork {
+    compute: StageCompute,
+    /// Attention in a forward pass through each chunk; empty if it hides no call.
+    attention: Vec<f64>,
+}
+
+/// Predicted time of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub call: RatedCall,
+    pub seconds: f64,
+    /// Ends of the interval; the same as `seconds` if there is none.
+    pub low: f64,
+    pub high: f64,
+    has_interval: bool,
+    untrusted: bool,
+}
+
+/// Predicted times of the calls of each kind of stage, in the order of its ops, and of both messages.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    kinds: Vec<Vec<Answer>>,
+    messages: [Option<Answer>; 2],
+}
+
+impl PreparedStep {
+    /// Prepares a step.
+    ///
+    /// # Errors
+    /// Counts that pass 64 bits.
+    pub fn new(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
+        let mut known: Vec<(Vec<usize>, usize)> = Vec::new();
+        let mut prepared = PreparedStep { kind_of_stage: Vec::new(), kinds: Vec::new(), messages: [None, None] };
+        for stage in 0..step.stages.count() {
+            let shape = shape_of(step, stage);
+            let kind = match known.iter().find(|(other, _)| *other == shape) {
+                Some((_, kind)) => *kind,
+                None => {
+                    let ops = step.ops_of_stage(stage).map_err(|error| Unpriced {
+                        call: format!("the calls of stage {stage}"),
+                        reason: error.to_string(),
+                    })?;
+                    prepared.add(stage, ops);
+                    known.push((shape, prepared.kinds.len() - 1));
+                    prepared.kinds.len() - 1
+                }
+            };
+            prepared.kind_of_stage.push(kind);
+        }
+        Ok(prepared)
+    }
+
+    /// The price of the step; see [`super::price`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn price(
+        &self,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<StepPrice, Unpriced> {
+        Pricer::default().price(self, step, compute, rates, ranks_per_node)
+    }
+
+    fn add(&mut self, stage: u32, ops: Vec<Op>) {
+        let (between, own): (Vec<Op>, Vec<Op>) =
+            ops.into_iter().partition(|op| matches!(op.when, When::Boundary { .. }));
+        for op in between {
+            let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
+            self.messages[usize::from(!forward)].get_or_insert(op);
+        }
+        self.kinds.push(StageKind { stage, ops: own });
+    }
+
+    /// Queries the time of every call.
+    pub(super) fn query(
+        &self,
+        step: &TrainingStep,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<Answers, Unpriced> {
+        let layout = &step.layout;
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        let mut query = |op: &Op| -> Result<Answer, Unpriced> {
+            let index = match places.iter().position(|(axis, ..)| *axis == op.axis) {
+                Some(index) => index,
+                None => {
+                    let locality = layout.locality(op.axis, ranks_per_node);
+                    places.push((op.axis, layout.group_size(op.axis), locality));
+                    places.len() - 1
+                }
+            };
+            let (_, ranks, locality) = &places[index];
+            Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout)
+        };
+        let mut kinds = Vec::with_capacity(self.kinds.len());
+        for kind in &self.kinds {
+            kinds.push(kind.ops.iter().map(&mut query).collect::<Result<Vec<_>, _>>()?);
+        }
+        let mut messages = [None, None];
+        for (message, op) in messages.iter_mut().zip(&self.messages) {
+            *message = op.as_ref().map(&mut query).transpose()?;
+        }
+        // A schedule that turns back before all micro-batches are through has messages of both directions on a link at once.
+        let turns = !matches!(step.training.pipeline.schedule, ScheduleKind::Naive | ScheduleKind::GPipe);
+        for answer in messages.iter_mut().flatten().filter(|_| turns) {
+            if let Some(slower) = rates.both_ways(&answer.call.locality) {
+                answer.slow_down(&slower);
+            }
+        }
+        Ok(Answers { kinds, messages })
+    }
+
+    /// Computing of stages of every kind.
+    pub(super) fn work(&self, step: &TrainingStep, compute: &Compute) -> Vec<StageWork> {
+        let hides = |kind: &StageKind| kind.ops.iter().any(|op| op.overlap == Overlap::Attention);
+        let work = |kind: &StageKind| StageWork {
+            compute: compute.stage(step, kind.stage),
+            attention: if hides(kind) { attention(step, kind.stage, compute) } else { Vec::new() },
+        };
+        self.kinds.iter().map(work).collect()
+    }
+
+    /// The passes of every kind of stage.
+    pub(super) fn passes(
+        &self,
+        step: &TrainingStep,
+        answers: &Answers,
+        work: &[StageWork],
+        seconds: &dyn Fn(&Answer) -> f64,
+    ) -> Vec<Passes> {
+        let each = self.kinds.iter().zip(&answers.kinds).zip(work);
+        each.map(|((kind, answers), work)| {
+            let timed = kind.ops.iter().zip(answers);
+            let calls: Vec<Timed> = timed.map(|(op, answer)| Timed { op, seconds: seconds(answer) }).collect();
+            Passes::of(step, kind.stage, &calls, &work.compute, &work.attention)
+        })
+        .collect()
+    }
+
+    /// Share of the busiest stage's computing that is waiting for the host.
+    pub(super) fn host_share(&self, step: &TrainingStep, compute: &Compute, work: &[StageWork], all: f64) -> f64 {
+        if compute.seconds_per_kernel.0 <= 0.0 {
+            return 0.0;
+        }
+        let free = Compute { seconds_per_kernel: Seconds(0.0), ..compute.clone() };
+        let of = |stage: &StageCompute| stage.forward_seconds() + stage.backward_seconds();
+        let m = step.micro_batches as f64;
+        let nearest = self.kinds.iter().zip(work).min_by(|a, b| {
+            let distance = |work: &StageWork| (m * of(&work.compute) - all).abs();
+            distance(a.1).total_cmp(&distance(b.1))
+        });
+        nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all))
+    }
+}
+
+/// The calls of the first stage that occur once in a step, and its messages. Apart from messages, they depend on
+/// neither the micro-batch nor recomputation.
+#[derive(Clone, Debug)]
+pub(in crate::planner) struct FirstStage {
+    ops: Vec<Op>,
+}
+
+impl FirstStage {
+    /// The first stage of a step.
+    ///
+    /// # Errors
+    /// Counts that pass 64 bits.
+    pub fn of(step: &TrainingStep) -> commgauge_base::error::Result<FirstStage> {
+        let mut ops = step.ops_of_stage(0)?;
+        ops.retain(|op| matches!(op.when, When::Step { .. } | When::Boundary { pass: Pass::Forward, .. }));
+        Ok(FirstStage { ops })
+    }
+
+    /// Their times in the layout of a step, and those of a message; nothing where the rates refuse one.
+    pub fn once(&self, layout: &Layout, rates: &dyn Rates, ranks_per_node: u32) -> Option<(Once, f64)> {
+        let mut timed = Vec::with_capacity(self.ops.len());
+        let mut message = 0.0;
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        for op in &self.ops {
+            let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
+                places.push((op.axis, layout.group_size(op.axis), layout.locality(op.axis, ranks_per_node)));
+                places.len() - 1
+            });
+            let (_, ranks, locality) = &places[index];
+            let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
+            match op.when {
+                When::Boundary { .. } => message = answer.seconds,
+                _ => timed.push(Timed { op, seconds: answer.seconds }),
+            }
+        }
+        Some((Once::of(timed.into_iter()), message))
+    }
+}
+
+/// A step in which every layer is a stage by itself: the load that each layer adds to its stage.
+#[derive(Clone, Debug)]
+pub(in crate::planner) struct LayerLoads {
+    prepared: PreparedStep,
+    /// Layout that determines which axes have calls: never more than in a layout with a pipeline and replicas.
+    layout: Layout,
+    work: Vec<StageWork>,
+    /// Ops of each kind of layer that occur in every micro-batch: index, pass, number of calls, and ranks of a group.
+    calls: Vec<Vec<(usize, Pass, f64, u32)>>,
+}
+
+impl LayerLoads {
+    /// The loads of such a step.
+    ///
+    /// # Errors
+    /// As [`PreparedStep::new`].
+    pub fn of(step: &TrainingStep, compute: &Compute) -> Result<LayerLoads, Unpriced> {
+        let prepared = PreparedStep::new(step)?;
+        let calls = |kind: &StageKind| {
+            let count = |(index, op): (usize, &Op)| {
+                let (pass, count) = count_in_chunk(step, (kind.stage, 0), &op.when)?;
+                Some((index, pass, count, step.layout.group_size(op.axis)))
+            };
+            kind.ops.iter().enumerate().filter_map(count).collect()
+        };
+        Ok(LayerLoads {
+            work: prepared.work(step, compute),
+            calls: prepared.kinds.iter().map(calls).collect(),
+            layout: step.layout.clone(),
+            prepared,
+        })
+    }
+
+    /// The loads of some layers, their groups lying so; calls of axes without a place are left out.
+    ///
+    /// # Errors
+    /// The first call that the rates have no answer to.
+    pub fn at(
+        &self,
+        layers: &[usize],
+        place: &dyn Fn(Axis) -> Option<Locality>,
+        rates: &dyn Rates,
+    ) -> Result<Vec<Loads>, Unpriced> {
+        let mut loads = Vec::with_capacity(layers.len());
+        for layer in layers {
+            let kind = self.prepared.kind_of_stage[*layer];
+            let (ops, work) = (&self.prepared.kinds[kind].ops, &self.work[kind]);
+            let mut calls = Vec::with_capacity(self.calls[kind].len());
+            for (index, pass, count, ranks) in &self.calls[kind] {
+                let op = &ops[*index];
+                let Some(locality) = place(op.axis) else { continue };
+                let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates, &self.layout)?;
+                calls.push((op, *pass, count * answer.seconds));
+            }
+            let compute = work.compute.chunks.first().copied().unwrap_or_default();
+            let attention = work.attention.first().copied().unwrap_or(0.0);
+            loads.push(Loads::of(compute, attention, calls.into_iter()));
+        }
+        Ok(loads)
+    }
+}
+
+/// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the
+/// first stage, whose gradients are cut into other buckets.
+fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
+    let mut shape = vec![
+        usize::from(stage == 0),
+        usize::from(step.stages.has_input(stage)),
+        usize::from(step.stages.has_output(stage)),
+    ];
+    for chunk in 0..step.stages.chunks() {
+        let layers = step.stages.layers_of_chunk(stage, chunk);
+        let experts = layers.iter().filter(|layer| step.model.has_experts_in(**layer)).count();
+        let windows = layers.iter().filter(|layer| step.model.has_sliding_window_in(**layer)).count();
+        shape.extend([layers.len(), experts, windows, usize::from(layers.contains(&0))]);
+    }
+    shape
+}
+
+/// Seconds of attention in a forward pass through each chunk: just what selective recomputation repeats.
+fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
+    let mut training = step.training.clone();
+    training.tensor.recompute = Recompute::Selective;
+    let selective = TrainingStep { training: &training, ..step.clone() };
+    compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
+}
+
+impl Answer {
+    /// `layout` determines which axes have calls.
+    fn of(op: &Op, call: RatedCall, rates: &dyn Rates, layout: &Layout) -> Result<Answer, Unpriced> {
+        let prediction = rates.price(&call);
+        let unpriced = |reason: String| Unpriced {
+            call: format!("{} of {} on {} of {} ranks", op.collective, op.bytes_total, op.axis, call.ranks),
+            reason,
+        };
+        let Some(Seconds(seconds)) = prediction.seconds.filter(|_| prediction.status != Status::Refused) else {
+            return Err(unpriced(prediction.reason.unwrap_or_else(|| "there is no answer".to_owned())));
+        };
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return Err(unpriced(format!("the answer is {seconds} s, which is no time")));
+        }
+        let interval = prediction.low.zip(prediction.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
+        let (low, high) = interval.map_or((seconds, seconds), |(low, high)| (low.0, high.0));
+        let slower = match rates.hidden() {
+            Some(hidden) if !op.overlap.is_exposed() => {
+                hidden.slower(op.axis, op.collective, &|axis| axis != Axis::Pair && layout.group_size(axis) > 1)
+            }
+            _ => 1.0,
+        };
+        let [seconds, low, high] = [seconds, low, high].map(|alone| alone * slower);
+        // Published rates have no interval and are not calibrated; an untrusted curve has one.
+        let untrusted = prediction.untrusted && interval.is_some();
+        Ok(Answer { call, seconds, low, high, has_interval: interval.is_some(), untrusted })
+    }
+
+    /// Multiplies the time by a slowdown of at least 1, since concurrent calls speed nothing up.
+    fn slow_down(&mut self, slower: &Coefficient) {
+        let of = |end: Option<f64>| end.unwrap_or(slower.value).max(1.0);
+        self.seconds *= of(None);
+        self.low *= of(slower.low).min(of(None));
+        self.high *= of(slower.high).max(of(None));
+    }
+}
+
+impl Answers {
+    /// Seconds of a message forward and of one backward; both have the same bytes, so one substitutes for the other.
+    pub fn messages(&self, seconds: &dyn Fn(&Answer) -> f64) -> [f64; 2] {
+        let [forward, backward] = [0, 1].map(|which: usize| self.messages[which].as_ref().map(seconds));
+        [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]
+    }
+
+    /// The answers, in the order of the calls.
+    pub fn all(&self) -> impl Iterator<Item = &Answer> {
+        self.kinds.iter().flatten().chain(self.messages.iter().flatten())
+    }
+
+    /// Whether every call has an interval.
+    pub fn has_intervals(&self) -> bool {
+        self.all().all(|answer| answer.has_interval)
+    }
+
+    /// Calls from curves that are not to be trusted, each ground once.
+    pub fn untrusted(&self, rates: &dyn Rates) -> Vec<String> {
+        let mut grounds: Vec<String> = Vec::new();
+        for answer in self.all().filter(|answer| answer.untrusted) {
+            let ground = rates.ground(&answer.call);
+            if !grounds.contains(&ground) {
+                grounds.push(ground);
+            }
+        }
+        grounds
+    }
+}

@@ -1,0 +1,70 @@
+//! Alternative times of a step, given the known errors of predictions of its calls: one time for each draw.
+//!
+//! Calls that are read from the same curve have the same error factor, in all layouts, so that a draw of two layouts
+//! is a fair comparison. Factors are lognormal, an interval being 1.96 standard deviations to either side.
+
+use super::calls::{Answer, PreparedStep};
+use super::{Pricer, StepInputs};
+use crate::planner::compute::Compute;
+use crate::planner::rates::{RatedCall, Rates};
+use commgauge_base::random::{normal, split_mix};
+use commgauge_model::workload::step::TrainingStep;
+
+/// Standard deviations from the middle to an end of a 95 % interval.
+const DEVIATIONS_TO_END: f64 = 1.96;
+
+impl Pricer {
+    /// The step's seconds in this many draws; none if a call has no interval or no prediction.
+    pub fn draws(
+        &self,
+        prepared: &PreparedStep,
+        step: &TrainingStep,
+        compute: &Compute,
+        (rates, ranks_per_node): (&dyn Rates, u32),
+        count: u32,
+    ) -> Option<Vec<f64>> {
+        let answers = prepared.query(step, rates, ranks_per_node).ok().filter(super::calls::Answers::has_intervals)?;
+        let work = prepared.work(step, compute);
+        let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
+        let drawn = |draw: u32| {
+            self.parts(&inputs, &|answer| seconds(answer, draw), false).ok().map(|price| price.step_seconds)
+        };
+        (0..count).map(drawn).collect()
+    }
+}
+
+/// The time of a call in a draw.
+fn seconds(answer: &Answer, draw: u32) -> f64 {
+    if answer.low <= 0.0 {
+        return answer.seconds;
+    }
+    let deviation = (answer.high / answer.low).ln() / (2.0 * DEVIATIONS_TO_END);
+    answer.seconds * (deviation * deviate(curve(&answer.call), draw)).exp()
+}
+
+/// A number for the curve that a call is read from.
+fn curve(call: &RatedCall) -> u64 {
+    let place = &call.locality;
+    let parts = [call.ranks, place.nodes_spanned, place.concurrent_groups_per_node, place.stride];
+    parts.iter().fold(call.collective as u64, |sum, part| split_mix(sum ^ u64::from(*part), 0))
+}
+
+/// A standard normal number that depends on both alone.
+fn deviate(curve: u64, draw: u32) -> f64 {
+    let first = split_mix(curve ^ (u64::from(draw) << 32), 0);
+    normal([first, split_mix(first, 0)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_standard_normal_and_the_same_for_the_same_curve() {
+        let all: Vec<f64> = (0..4000).map(|draw| deviate(7, draw)).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64;
+        assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.06, "{mean} {variance}");
+        assert_eq!((deviate(7, 3), deviate(8, 3) == deviate(7, 3)), (all[3], false));
+    }
+}

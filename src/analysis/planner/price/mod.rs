@@ -1,0 +1,207 @@
+//! The time of one optimizer step of a layout, and its parts: computing, waiting for communication axis by axis, the
+//! bubble, the optimizer. The parts add up to the step.
+//!
+//! Passes are timed stage by stage (`passes`), run in the order of the pipeline's schedule (`timeline`), and seen from
+//! the stage with most work. `search` chooses the layout.
+
+mod calls;
+mod draws;
+mod exposed;
+mod once;
+mod passes;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+pub use calls::PreparedStep;
+pub(in crate::planner) use calls::{FirstStage, LayerLoads};
+pub use exposed::Exposed;
+pub(in crate::planner) use once::PricedOnce;
+pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
+
+use crate::planner::compute::Compute;
+use crate::planner::rates::Rates;
+use calls::Answers;
+use commgauge_model::workload::step::TrainingStep;
+use passes::Passes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use timeline::{Pipeline, Schedules, Span};
+
+/// What a step takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepPrice {
+    /// The step: the sum of all that follows.
+    pub step_seconds: f64,
+    /// What the busiest stage computes, recomputation included.
+    pub compute_seconds: f64,
+    /// What its passes take longer because the host cannot start kernels faster.
+    pub host_seconds: f64,
+    /// What it waits for other stages, with messages that cost nothing.
+    pub bubble_seconds: f64,
+    /// What it waits for communication.
+    pub exposed: Exposed,
+    /// The update of the parameters.
+    pub optimizer_seconds: f64,
+    /// Where every call takes the lower end of its interval; absent where a call has none.
+    pub step_seconds_low: Option<f64>,
+    /// Where every call takes the upper end.
+    pub step_seconds_high: Option<f64>,
+    /// Calls from curves that are not to be trusted, each once.
+    pub untrusted: Vec<String>,
+}
+
+/// Why a step has no price: the call without a predicted time, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpriced {
+    /// The call, in words.
+    pub call: String,
+    /// Why there is no answer.
+    pub reason: String,
+}
+
+impl fmt::Display for Unpriced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason)
+    }
+}
+
+/// The price of a step on nodes of this many ranks each, neighbours in world rank.
+///
+/// # Errors
+/// The first call for which the rates have no answer.
+pub fn price(
+    step: &TrainingStep,
+    compute: &Compute,
+    rates: &dyn Rates,
+    ranks_per_node: u32,
+) -> Result<StepPrice, Unpriced> {
+    PreparedStep::new(step)?.price(step, compute, rates, ranks_per_node)
+}
+
+/// Prices steps, and caches the schedules that several of them share.
+#[derive(Debug, Default)]
+pub struct Pricer {
+    schedules: Schedules,
+}
+
+/// The inputs of a price, apart from where in their intervals the times of calls are.
+struct StepInputs<'a> {
+    prepared: &'a PreparedStep,
+    step: &'a TrainingStep<'a>,
+    answers: &'a Answers,
+    work: &'a [calls::StageWork],
+}
+
+impl Pricer {
+    /// As [`price`], of a prepared step.
+    ///
+    /// # Errors
+    /// As [`price`].
+    pub fn price(
+        &self,
+        prepared: &PreparedStep,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<StepPrice, Unpriced> {
+        let answers = prepared.query(step, rates, ranks_per_node)?;
+        let work = prepared.work(step, compute);
+        let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
+        let mut price = self.parts(&inputs, &|answer| answer.seconds, true)?;
+        price.untrusted = answers.untrusted(rates);
+        if answers.has_intervals() {
+            price.step_seconds_low = Some(self.parts(&inputs, &|answer| answer.low, false)?.step_seconds);
+            price.step_seconds_high = Some(self.parts(&inputs, &|answer| answer.high, false)?.step_seconds);
+        }
+        let host = prepared.host_share(step, compute, &work, price.compute_seconds);
+        price.host_seconds = host;
+        price.compute_seconds -= host;
+        Ok(price)
+    }
+
+    /// The price if every call takes the time that `seconds` computes from its answer. Without `in_parts` waiting for
+    /// messages is part of the bubble.
+    fn parts(
+        &self,
+        inputs: &StepInputs,
+        seconds: &dyn Fn(&calls::Answer) -> f64,
+        in_parts: bool,
+    ) -> Result<StepPrice, Unpriced> {
+        let step = inputs.step;
+        let kinds: Vec<Passes> = inputs.prepared.passes(step, inputs.answers, inputs.work, seconds);
+        let stages: Vec<&Passes> = inputs.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
+        let [message_forward, message_backward] = inputs.answers.messages(seconds);
+        let mut pipeline = Pipeline {
+            kind: step.training.pipeline.schedule,
+            virtual_stages: step.training.pipeline.virtual_stages,
+            micro_batches: step.micro_batches,
+            stages,
+            message_forward,
+            message_backward,
+        };
+        let wrong = |reason: String| Unpriced { call: "the pipeline's schedule".to_owned(), reason };
+        let span = pipeline.span(&self.schedules).map_err(wrong)?;
+        let makespan = span.makespan;
+        let quiet = match in_parts && message_forward + message_backward > 0.0 && pipeline.stages.len() > 1 {
+            true => {
+                (pipeline.message_forward, pipeline.message_backward) = (0.0, 0.0);
+                pipeline.span(&self.schedules).map_err(wrong)?.makespan
+            }
+            false => makespan,
+        };
+        Ok(sum_up(&pipeline.stages, step.micro_batches as f64, &span, quiet))
+    }
+}
+
+/// The parts, seen from the stage that works most. `quiet` is the span where messages cost nothing.
+fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> StepPrice {
+    let busy = |stage: &Passes| stage.forward() + stage.backward();
+    let Some(busiest) = stages.iter().copied().max_by(|a, b| busy(a).total_cmp(&busy(b))) else {
+        return StepPrice::default();
+    };
+    let compute: f64 = busiest.chunks.iter().map(|chunk| chunk.compute.forward.0 + chunk.compute.backward().0).sum();
+    let waits = busiest
+        .chunks
+        .iter()
+        .fold(Exposed::default(), |sum, chunk| sum.plus(chunk.exposed_forward).plus(chunk.exposed_backward));
+    let mut exposed = waits.times(micro_batches);
+    let compute_seconds = micro_batches * compute;
+    let bubble_seconds = (quiet - compute_seconds - exposed.total()).max(0.0);
+    exposed.pp += (span.makespan - quiet).max(0.0);
+    exposed = exposed.plus(before(stages, span)).plus(after(stages, span)).plus(last(stages));
+    let optimizer_seconds = stages.iter().map(|stage| stage.optimizer).fold(0.0, f64::max);
+    StepPrice {
+        step_seconds: compute_seconds + bubble_seconds + exposed.total() + optimizer_seconds,
+        compute_seconds,
+        bubble_seconds,
+        exposed,
+        optimizer_seconds,
+        ..StepPrice::default()
+    }
+}
+
+/// Time before the first forward pass, of the stage that is delayed most by it: a stage that starts later has slack.
+fn before(stages: &[&Passes], span: &Span) -> Exposed {
+    let waits = stages.iter().zip(&span.starts).map(|(stage, start)| beyond(stage.before, *start));
+    waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+}
+
+/// Time after the last backward pass, of the stage that finishes it last: a stage that ends early has slack.
+fn after(stages: &[&Passes], span: &Span) -> Exposed {
+    let waits = stages.iter().zip(&span.ends).map(|(stage, end)| beyond(stage.after, span.makespan - end));
+    waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+}
+
+/// Time for which all stages wait together: each axis at its slowest.
+fn last(stages: &[&Passes]) -> Exposed {
+    stages.iter().fold(Exposed::default(), |slowest, stage| slowest.larger(stage.last))
+}
+
+/// The rest of a wait of which `free` seconds are hidden, divided in the same proportions.
+fn beyond(waits: Exposed, free: f64) -> Exposed {
+    let total = waits.total();
+    if total <= free || total <= 0.0 { Exposed::default() } else { waits.times((total - free.max(0.0)) / total) }
+}

@@ -1,0 +1,361 @@
+//! Times from a fit, for any place: as measured if it was measured, else extrapolated from the nearest place, and
+//! marked.
+
+use super::nearest::{Candidate, Kind, Sharing, is_message, nearest_groups, similar_type, stand_in, usual_only};
+use super::{Hidden, RatedCall, Rates};
+use crate::cost::transfer::{self, Scaling};
+use crate::cost::{BothWays, Coefficient, Fit, Place, PlaceQuery, Prediction, Predictor, Status};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::layout::Locality;
+use std::collections::HashMap;
+
+/// A fit that answers for any place.
+#[derive(Debug)]
+pub struct Fitted<'a> {
+    fit: &'a Fit,
+    name: String,
+    predictor: Predictor<'a>,
+    candidates: HashMap<(Kind, Cadence), Vec<Candidate>>,
+    elements: HashMap<Collective, Vec<ElementType>>,
+    unknown: Option<PlaceQuery>,
+    hidden: Hidden,
+}
+
+/// The curves that an answer is read from.
+struct Chosen<'c> {
+    kind: Kind,
+    candidates: &'c [Candidate],
+    source: Source,
+    /// Whether the answer needs no extrapolation.
+    exact: bool,
+}
+
+/// How an answer is derived from the curves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Source {
+    /// From one family, for this many ranks.
+    One { index: usize, ranks: u32 },
+    /// From two numbers of hosts with equally many ranks on each.
+    Between { indices: [usize; 2], ranks: [u32; 2] },
+}
+
+impl<'a> Fitted<'a> {
+    /// Rates of a fit; `name` is its file. `unknown` is the placement that the user states for groups whose records do
+    /// not contain it; without it such curves give no answer.
+    pub fn new(fit: &'a Fit, name: &str, unknown: Option<PlaceQuery>) -> Fitted<'a> {
+        let mut candidates: HashMap<(Kind, Cadence), Vec<Candidate>> = HashMap::new();
+        let mut elements: HashMap<Collective, Vec<ElementType>> = HashMap::new();
+        for (family, of) in fit.families.iter().enumerate() {
+            let kind = Kind { collective: of.key.collective, element_type: of.key.element_type };
+            let mut ranks: Vec<u32> = of.curves.iter().map(|curve| curve.ranks).collect();
+            ranks.sort_unstable();
+            let candidate = Candidate { family, place: of.key.place, ranks, labels: of.key.labels.clone() };
+            candidates.entry((kind, of.key.cadence)).or_default().push(candidate);
+            let known = elements.entry(kind.collective).or_default();
+            known.extend(kind.element_type.filter(|element| !known.contains(element)));
+        }
+        candidates.values_mut().for_each(usual_only);
+        let (predictor, hidden) = (Predictor::new(fit), Hidden::of(fit));
+        Fitted { fit, name: name.to_owned(), predictor, candidates, elements, unknown, hidden }
+    }
+
+    /// The curves for a call; `None` if none is near enough.
+    fn chosen(&self, call: &RatedCall) -> Option<Chosen<'_>> {
+        let place = Place::of(&call.locality);
+        for collective in [Some(call.collective), stand_in(call.collective)].into_iter().flatten() {
+            let Some(measured) = self.elements.get(&collective) else { continue };
+            let own = collective.reduces().then_some(call.element_type);
+            let other = own.and_then(|element| similar_type(element, measured)).filter(|other| Some(*other) != own);
+            for element_type in [Some(own), other.map(Some)].into_iter().flatten() {
+                let kind = Kind { collective, element_type };
+                let Some(candidates) = self.of_kind(kind, call.cadence) else { continue };
+                if let Some((source, same_place)) = self.source(candidates, call, place) {
+                    let exact = same_place && collective == call.collective && element_type == own;
+                    return Some(Chosen { kind, candidates, source, exact });
+                }
+            }
+        }
+        None
+    }
+
+    fn of_kind(&self, kind: Kind, cadence: Option<Cadence>) -> Option<&[Candidate]> {
+        let of = |cadence| self.candidates.get(&(kind, cadence)).map(Vec::as_slice);
+        match cadence {
+            Some(cadence) => of(cadence),
+            None => of(Cadence::Streaming).or_else(|| of(Cadence::Isolated)),
+        }
+    }
+
+    /// The candidates from which the place is derived, and whether it is the same place.
+    fn source(&self, candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<(Source, bool)> {
+        let user_stated = |other: &Place| {
+            other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|stated| place.matches_query(stated))
+        };
+        let one = |index: usize| Source::One { index, ranks: ranks_for(&candidates[index], call) };
+        let answers = |index: &usize| self.answers(&candidates[*index], ranks_for(&candidates[*index], call));
+        let same = |index: &usize| {
+            let other = candidates[*index].place;
+            (other == place && place.nodes_spanned > 0) || user_stated(&other)
+        };
+        if let Some(index) = (0..candidates.len()).filter(same).find(answers) {
+            return Some((one(index), true));
+        }
+        let is_message = is_message(call.collective);
+        let comparable = |other: &Candidate| match other.place.nodes_spanned {
+            0 => false,
+            nodes if is_message => (nodes > 1) == (place.nodes_spanned > 1),
+            nodes => nodes == place.nodes_spanned,
+        };
+        let on_as_many =
+            (0..candidates.len()).filter(|index| place.nodes_spanned > 0 && comparable(&candidates[*index]));
+        if let Some(index) = nearest_groups(on_as_many.filter(answers), candidates, place) {
+            return Some((one(index), false));
+        }
+        between(candidates, call, place).map(|source| (source, false))
+    }
+
+    /// Whether a family has the group size, or two others to extrapolate from.
+    fn answers(&self, candidate: &Candidate, ranks: u32) -> bool {
+        candidate.ranks.contains(&ranks) || transfer::neighbours(&candidate.ranks, ranks).is_some()
+    }
+
+    fn read(&self, chosen: &Chosen, call: &RatedCall) -> Prediction {
+        let one = |index: usize, ranks: u32, bytes: Bytes| {
+            let candidate = &chosen.candidates[index];
+            let answer = self.predictor.predict_by(candidate.family, ranks, bytes);
+            shared(answer, self.sharing(candidate, ranks, bytes, call))
+        };
+        match chosen.source {
+            Source::One { index, ranks } => one(index, ranks, call.bytes_total),
+            Source::Between { indices, ranks } => {
+                let at = |which: usize, bytes: f64| one(indices[which], ranks[which], whole(bytes));
+                carried(ranks, call.ranks, call.bytes_total.0 as f64, at)
+            }
+        }
+    }
+
+    /// The slowdown by as many groups on a host as the call has: as fitted, else the maximum possible.
+    fn sharing(&self, candidate: &Candidate, ranks: u32, bytes: Bytes, call: &RatedCall) -> Sharing {
+        let (measured, requested) =
+            (candidate.place.concurrent_groups_per_node, call.locality.concurrent_groups_per_node);
+        if candidate.place.nodes_spanned == 0 || measured == requested {
+            return Sharing::SAME;
+        }
+        match self.predictor.slower(candidate.family, ranks, bytes, requested) {
+            Some(slower) => Sharing { low: slower.low, middle: slower.middle, high: slower.high },
+            None => Sharing::unknown(measured, requested),
+        }
+    }
+
+    fn refusal(&self, call: &RatedCall) -> String {
+        let place = Place::of(&call.locality);
+        let of_call = |family: &&crate::cost::FamilyFit| {
+            [Some(call.collective), stand_in(call.collective)].contains(&Some(family.key.collective))
+        };
+        let there: Vec<String> = self.fit.families.iter().filter(of_call).map(describe).collect();
+        if there.is_empty() {
+            return format!("{} was not measured", call.collective);
+        }
+        let unknown = self.fit.families.iter().filter(of_call).any(|family| family.key.place.nodes_spanned == 0);
+        let hint = match (&self.unknown, unknown) {
+            (None, true) => "; where the groups of unknown locality lay can be said with --unknown-locality",
+            _ => "",
+        };
+        let shown = if there.len() > 6 { 6 } else { there.len() };
+        let more = if there.len() > shown { format!(" and {} more", there.len() - shown) } else { String::new() };
+        format!(
+            "{} of {} ranks at {place} was not measured, nor near enough; there is {}{more}{hint}",
+            call.collective,
+            call.ranks,
+            there[..shown].join("; ")
+        )
+    }
+}
+
+impl Chosen<'_> {
+    /// Why it is not one curve that answers: several of the same place that differ in a label, such as an algorithm.
+    fn ambiguous(&self) -> Option<String> {
+        let indices = match self.source {
+            Source::One { index, .. } => [index, index],
+            Source::Between { indices, .. } => indices,
+        };
+        let same = |index: usize| {
+            let place = self.candidates[index].place;
+            self.candidates.iter().filter(move |candidate| candidate.place == place)
+        };
+        let index = indices.into_iter().find(|index| same(*index).nth(1).is_some())?;
+        let labels: Vec<String> = same(index).map(|candidate| format!("{:?}", candidate.labels)).collect();
+        Some(format!(
+            "{} at {} was measured in several ways ({}); fit records of one of them",
+            self.kind.collective,
+            self.candidates[index].place,
+            labels.join("; ")
+        ))
+    }
+}
+
+fn describe(family: &crate::cost::FamilyFit) -> String {
+    let ranks: Vec<String> = family.curves.iter().map(|curve| curve.ranks.to_string()).collect();
+    format!("{} of {} ranks at {}", family.key.collective, ranks.join(", "), family.key.place)
+}
+
+/// The group size to query a family for: that of the call, or for messages the nearest that was measured.
+fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
+    if !is_message(call.collective) {
+        return call.ranks;
+    }
+    candidate.ranks.iter().copied().min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
+}
+
+/// Two numbers of hosts with as many ranks on each as the call has, next to its own.
+fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<Source> {
+    let nodes = place.nodes_spanned;
+    if nodes < 2 || !call.ranks.is_multiple_of(nodes) {
+        return None;
+    }
+    let per_node = call.ranks / nodes;
+    // At most one for each number of hosts; there are few.
+    let best_on = |hosts: u32| {
+        let fits = |index: &usize| {
+            let candidate = &candidates[*index];
+            candidate.place.nodes_spanned == hosts && candidate.ranks.contains(&(hosts * per_node))
+        };
+        nearest_groups((0..candidates.len()).filter(fits), candidates, place)
+    };
+    let mut below: Vec<(u32, usize)> = Vec::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.place.nodes_spanned > 1) {
+        let hosts = candidate.place.nodes_spanned;
+        if below.iter().all(|(known, _)| *known != hosts * per_node)
+            && let Some(index) = best_on(hosts)
+        {
+            below.push((hosts * per_node, index));
+        }
+    }
+    below.sort_unstable();
+    let sizes: Vec<u32> = below.iter().map(|(ranks, _)| *ranks).collect();
+    let (a, b) = transfer::neighbours(&sizes, call.ranks)?;
+    Some(Source::Between { indices: [below[a].1, below[b].1], ranks: [sizes[a], sizes[b]] })
+}
+
+/// The answer for `ranks` from those for two other group sizes, by the steps of a ring. If the levels of a tree give
+/// another result, the difference widens the interval.
+fn carried(measured: [u32; 2], ranks: u32, bytes: f64, at: impl Fn(usize, f64) -> Prediction) -> Prediction {
+    let by = |scaling: Scaling, end: fn(&Prediction) -> Option<Seconds>| {
+        let nothing = std::cell::Cell::new(false);
+        let seconds = transfer::seconds(scaling, (measured[0], measured[1]), ranks, bytes, |which, bytes| {
+            end(&at(which, bytes)).map_or_else(
+                || {
+                    nothing.set(true);
+                    f64::NAN
+                },
+                |seconds| seconds.0,
+            )
+        });
+        (!nothing.get() && seconds.is_finite()).then_some(seconds)
+    };
+    let ends = [at(0, bytes), at(1, bytes)];
+    let (Some(ring), Some(tree)) =
+        (by(Scaling::Ring, |answer| answer.seconds), by(Scaling::Tree, |answer| answer.seconds))
+    else {
+        let reason = ends.iter().find_map(|answer| answer.reason.clone());
+        return Prediction::refused(reason.unwrap_or_else(|| "too far from what was measured".to_owned()));
+    };
+    let forms = (ring / tree).max(tree / ring);
+    let inside = measured[0] < ranks && ranks < measured[1];
+    Prediction {
+        seconds: Some(Seconds(ring)),
+        low: by(Scaling::Ring, |answer| answer.low).map(|low| Seconds(low.min(ring) / forms)),
+        high: by(Scaling::Ring, |answer| answer.high).map(|high| Seconds(high.max(ring) * forms)),
+        status: if inside { Status::Transferred } else { Status::Extrapolated },
+        reason: None,
+        untrusted: ends.iter().any(|answer| answer.untrusted),
+    }
+}
+
+fn whole(bytes: f64) -> Bytes {
+    Bytes((bytes.round() as u64).max(1))
+}
+
+fn shared(answer: Prediction, sharing: Sharing) -> Prediction {
+    let times = |seconds: Option<Seconds>, factor: f64| seconds.map(|seconds| Seconds(seconds.0 * factor));
+    Prediction {
+        seconds: times(answer.seconds, sharing.middle),
+        low: times(answer.low, sharing.low),
+        high: times(answer.high, sharing.high),
+        ..answer
+    }
+}
+
+impl Rates for Fitted<'_> {
+    fn price(&self, call: &RatedCall) -> Prediction {
+        let Some(chosen) = self.chosen(call) else { return Prediction::refused(self.refusal(call)) };
+        if let Some(reason) = chosen.ambiguous() {
+            return Prediction::refused(reason);
+        }
+        let answer = self.read(&chosen, call);
+        match answer.status {
+            Status::Refused => answer,
+            // A longer way than between group sizes.
+            _ if !chosen.exact => Prediction { status: Status::Extrapolated, ..answer },
+            _ => answer,
+        }
+    }
+
+    fn both_ways(&self, locality: &Locality) -> Option<Coefficient> {
+        let same = |both: &&BothWays| locality.nodes_spanned > 0 && both.between_hosts == (locality.nodes_spanned > 1);
+        self.fit.both_ways.iter().find(same).map(|both| both.slowdown)
+    }
+
+    fn ground(&self, call: &RatedCall) -> String {
+        let Some(chosen) = self.chosen(call) else { return self.refusal(call) };
+        let element = chosen.kind.element_type.map_or_else(String::new, |element| format!(" of {element}"));
+        let place = |index: usize| chosen.candidates[index].place;
+        let describe_sharing = |index: usize, ranks: u32| {
+            let sharing = self.sharing(&chosen.candidates[index], ranks, call.bytes_total, call);
+            match sharing == Sharing::SAME {
+                true => String::new(),
+                false => format!(
+                    ", {} instead of {} concurrent groups on a host: {:.2} to {:.2} times as long",
+                    call.locality.concurrent_groups_per_node,
+                    place(index).concurrent_groups_per_node,
+                    sharing.low,
+                    sharing.high
+                ),
+            }
+        };
+        let measured = match chosen.source {
+            Source::One { index, ranks } => {
+                format!("on {ranks} ranks at {}{}", place(index), describe_sharing(index, ranks))
+            }
+            Source::Between { indices: [a, b], ranks } => format!(
+                "on {} ranks at {} and {} at {}{}",
+                ranks[0],
+                place(a),
+                ranks[1],
+                place(b),
+                describe_sharing(a, ranks[0])
+            ),
+        };
+        format!("{}{element} {measured}", chosen.kind.collective)
+    }
+
+    fn hidden(&self) -> Option<&Hidden> {
+        Some(&self.hidden)
+    }
+
+    fn calibrated(&self) -> bool {
+        true
+    }
+
+    fn synthetic(&self) -> bool {
+        self.fit.synthetic
+    }
+
+    fn name(&self) -> String {
+        let synthetic = if self.fit.synthetic { " (SYNTHETIC)" } else { "" };
+        format!("{}{synthetic}", self.name)
+    }
+}

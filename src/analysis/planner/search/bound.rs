@@ -1,0 +1,195 @@
+//! A step can be no faster than this: what its stages compute, what their layers wait for in the best place, and how long the
+//! first stages take to fill the pipeline. Then what the first stage waits for once in a step.
+//!
+//! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
+
+use super::composition::{Busy, Composition, of_each_kind};
+use super::question::Question;
+use super::space::{Choices, IN_LAYERS, Places, Shape};
+use super::trainings::Trainings;
+use crate::planner::price::{FirstStage, LayerLoads, Loads, Once};
+use commgauge_model::config::Training;
+use commgauge_model::config::step::{PipelineChoices, ScheduleKind};
+use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
+use commgauge_model::workload::step::{Stages, TrainingStep};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// The parameters on which the loads of a layer depend.
+type Key = ([u32; 3], u64, commgauge_model::config::step::Recompute);
+
+/// Shape, virtual stages, ZeRO stage and micro-batch.
+type OnceKey = (usize, u32, u8, u64);
+
+/// Bounds, and the loads of layers that they are made of.
+#[derive(Default)]
+pub(super) struct Bounds {
+    /// Computing alone.
+    computing: HashMap<Key, Option<Vec<Loads>>>,
+    layers: HashMap<Key, Option<LayerLoads>>,
+    /// The waiting of layers, by the placement of their groups.
+    waiting: HashMap<(Key, usize), Option<Vec<Loads>>>,
+    /// Calls that occur once, by shape, virtual stages, ZeRO stage and the micro-batch, which determines messages.
+    first_stages: HashMap<OnceKey, Option<FirstStage>>,
+    once: HashMap<(OnceKey, usize), Option<(Once, f64)>>,
+    /// By pp and virtual stages.
+    compositions: HashMap<(u32, u32), Composition>,
+    /// Which kind each layer is of.
+    kinds: Vec<usize>,
+}
+
+impl Bounds {
+    /// For the layers of a model.
+    pub fn new(question: &Question) -> Bounds {
+        let model = question.model;
+        let last = model.layers.saturating_sub(1);
+        let mut known = Vec::new();
+        let mut kind = |layer: u32| {
+            let shape = (layer == 0, layer == last, model.has_experts_in(layer), model.has_sliding_window_in(layer));
+            known.iter().position(|other| *other == shape).unwrap_or_else(|| {
+                known.push(shape);
+                known.len() - 1
+            })
+        };
+        Bounds { kinds: (0..model.layers).map(&mut kind).collect(), ..Bounds::default() }
+    }
+
+    /// Without any communication; none if that cannot be determined.
+    pub fn computing(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<f64> {
+        let key = key(shape, choices);
+        if let Entry::Vacant(place) = self.computing.entry(key) {
+            let loads = Layers::of(question, shape, choices).map(|layers| layers.computing(question, &self.kinds));
+            place.insert(loads);
+        }
+        let composition = composition(&mut self.compositions, &self.kinds, shape, choices, stages);
+        let busy = composition.busy(self.computing.get(&key)?.as_ref()?);
+        Some(composition.least(&busy, micro_batches(question, shape, choices), (&Once::default(), 0.0)))
+    }
+
+    /// Busy time of the stages if the groups of their layers have this placement, including waiting; none if the rates
+    /// refuse a call.
+    pub fn busy(
+        &mut self,
+        question: &Question,
+        (shape, places): (&Shape, &Places),
+        choices: Choices,
+        stages: &Stages,
+    ) -> Option<Busy> {
+        let key = key(shape, choices);
+        let full = (key, places.name);
+        if !self.waiting.contains_key(&full) {
+            if let Entry::Vacant(place) = self.layers.entry(key) {
+                let loads = Layers::of(question, shape, choices).and_then(|layers| layers.loads(question));
+                place.insert(loads);
+            }
+            let place = |axis| {
+                let index = IN_LAYERS.iter().position(|known| *known == axis)?;
+                Some(places.localities[index].clone())
+            };
+            let layers = self.layers.get(&key).and_then(Option::as_ref);
+            let of_each = of_each_kind(&self.kinds);
+            let loads = layers.and_then(|layers| layers.at(&of_each, &place, question.rates).ok());
+            self.waiting.insert(full, loads);
+        }
+        let composition = composition(&mut self.compositions, &self.kinds, shape, choices, stages);
+        Some(composition.busy(self.waiting.get(&full)?.as_ref()?))
+    }
+
+    /// Lower bound of a step of stages with this busy time, plus the calls of the first stage once in a step and a
+    /// message.
+    pub fn least(&self, question: &Question, shape: &Shape, choices: Choices, busy: &Busy, once: (&Once, f64)) -> f64 {
+        let composition = self.compositions.get(&(shape.degrees.pp, choices.virtual_stages));
+        composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), once))
+    }
+
+    /// The calls of the first stage that occur once in a step, and a message.
+    pub fn once(
+        &mut self,
+        question: &Question,
+        ((index, shape), order): ((usize, &Shape), usize),
+        choices: Choices,
+        stages: &Stages,
+        trainings: &Trainings,
+    ) -> Option<(Once, f64)> {
+        let key = (index, choices.virtual_stages, choices.zero_stage, choices.micro_batch);
+        let full = (key, order);
+        if let Some(known) = self.once.get(&full) {
+            return *known;
+        }
+        if let Entry::Vacant(place) = self.first_stages.entry(key) {
+            let first = trainings.get(choices).and_then(|training| {
+                let step = question.step(shape, order, training, stages);
+                FirstStage::of(&step).ok()
+            });
+            place.insert(first);
+        }
+        let first = self.first_stages.get(&key)?.as_ref();
+        let layout = &shape.orders[order].layout;
+        let known = first.and_then(|first| first.once(layout, question.rates, question.ranks_per_node));
+        self.once.insert(full, known);
+        known
+    }
+}
+
+fn key(shape: &Shape, choices: Choices) -> Key {
+    let d = &shape.degrees;
+    ([d.tp, d.cp, d.ep], choices.micro_batch, choices.recompute)
+}
+
+fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
+    (question.global_batch / u64::from(shape.degrees.dp) / choices.micro_batch) as f64
+}
+
+fn composition<'a>(
+    known: &'a mut HashMap<(u32, u32), Composition>,
+    kinds: &[usize],
+    shape: &Shape,
+    choices: Choices,
+    stages: &Stages,
+) -> &'a Composition {
+    known.entry((shape.degrees.pp, choices.virtual_stages)).or_insert_with(|| Composition::of(stages, kinds))
+}
+
+/// A model in which every layer is a separate stage, divided according to a shape.
+struct Layers {
+    training: Training,
+    layout: Layout,
+    stages: Stages,
+}
+
+impl Layers {
+    fn of(question: &Question, shape: &Shape, choices: Choices) -> Option<Layers> {
+        let d = &shape.degrees;
+        let carved = u64::from(d.ep) * u64::from(d.etp);
+        let stage = u64::from(d.tp) * u64::from(d.cp);
+        let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())?;
+        // The pipeline is in no group that is requested, so that its degree may stay 1.
+        let layout = Layout::new(Degrees { dp, pp: 1, ..*d }, &DEFAULT_ORDER).ok()?;
+        let training = question.training(Choices { zero_stage: 0, virtual_stages: 1, ..choices });
+        let pipeline = PipelineChoices {
+            schedule: ScheduleKind::OneForwardOneBackward,
+            virtual_stages: 1,
+            stage_layers: None,
+            ..question.base.pipeline.clone()
+        };
+        let layers = question.model.layers;
+        let stages = Stages::share_out(layers, layers, &pipeline).ok()?;
+        Some(Layers { training, layout, stages })
+    }
+
+    fn computing(&self, question: &Question, kinds: &[usize]) -> Vec<Loads> {
+        let step =
+            TrainingStep::of_checked_parts(question.model, &self.training, self.layout.clone(), self.stages.clone(), 1);
+        let of = |layer: usize| {
+            let compute = question.compute.chunk(&step, layer as u32, 0);
+            Loads::of(compute, 0.0, std::iter::empty())
+        };
+        of_each_kind(kinds).into_iter().map(of).collect()
+    }
+
+    fn loads(&self, question: &Question) -> Option<LayerLoads> {
+        let step =
+            TrainingStep::of_checked_parts(question.model, &self.training, self.layout.clone(), self.stages.clone(), 1);
+        LayerLoads::of(&step, question.compute).ok()
+    }
+}

@@ -1,0 +1,122 @@
+//! The layers of each stage, and a lower bound of the step time of such stages.
+//!
+//! Chunks with the same layers are added up once, and neighbouring stages of a kind are processed together. `bound`
+//! computes the load of a layer.
+
+use crate::planner::price::{ChunkPasses, Loads, Once};
+use commgauge_model::workload::step::Stages;
+
+/// Deduction for rounding errors, as a share.
+const ROUNDING: f64 = 1e-9;
+
+/// Stages by the layers of their chunks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Composition {
+    /// Chunks that differ: how many layers of each kind.
+    chunks: Vec<Vec<(usize, f64)>>,
+    /// Stages that differ.
+    kinds: Vec<Kind>,
+    /// Neighbouring stages of a kind: which, and how many.
+    runs: Vec<(usize, f64)>,
+}
+
+/// A kind of stage.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Kind {
+    /// Number of each distinct chunk.
+    chunks: Vec<(usize, f64)>,
+    /// Index of the first of them.
+    first: Option<usize>,
+}
+
+/// Busy time of stages in a micro-batch, in seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Busy {
+    /// For each kind of stage: forward and backward through its first chunk, and through all.
+    kinds: Vec<(f64, f64)>,
+    /// Forward and backward through all chunks of the first stage.
+    first: (f64, f64),
+}
+
+impl Composition {
+    /// The composition of stages with layers of these kinds.
+    pub fn of(stages: &Stages, kinds: &[usize]) -> Composition {
+        let mut composition = Composition::default();
+        for stage in 0..stages.count() {
+            let mut chunks: Vec<(usize, f64)> = Vec::new();
+            let mut first = None;
+            for chunk in 0..stages.chunks() {
+                let mut layers: Vec<(usize, f64)> = Vec::new();
+                for layer in stages.layers_of_chunk(stage, chunk) {
+                    count(&mut layers, kinds[*layer as usize]);
+                }
+                let chunk = index_of(&mut composition.chunks, layers);
+                first = first.or(Some(chunk));
+                count(&mut chunks, chunk);
+            }
+            let kind = index_of(&mut composition.kinds, Kind { chunks, first });
+            match composition.runs.last_mut() {
+                Some((last, stages)) if *last == kind => *stages += 1.0,
+                _ => composition.runs.push((kind, 1.0)),
+            }
+        }
+        composition
+    }
+
+    /// Busy time of the stages if each kind of layer adds this load.
+    pub fn busy(&self, loads: &[Loads]) -> Busy {
+        let sum = |counts: &Vec<(usize, f64)>| {
+            let mut sum = Loads::default();
+            counts.iter().for_each(|(kind, count)| sum.plus(&loads[*kind], *count));
+            sum.passes()
+        };
+        let chunks: Vec<ChunkPasses> = self.chunks.iter().map(sum).collect();
+        let all = |counts: &[(usize, f64)], of: &dyn Fn(&ChunkPasses) -> f64| -> f64 {
+            counts.iter().map(|(chunk, count)| of(&chunks[*chunk]) * count).sum()
+        };
+        let both = |chunk: &ChunkPasses| chunk.forward + chunk.backward;
+        let kind = |kind: &Kind| (kind.first.map_or(0.0, |first| both(&chunks[first])), all(&kind.chunks, &both));
+        let first = self.runs.first().map_or(&[] as &[_], |(kind, _)| &self.kinds[*kind].chunks);
+        Busy {
+            kinds: self.kinds.iter().map(kind).collect(),
+            first: (all(first, &|chunk| chunk.forward), all(first, &|chunk| chunk.backward)),
+        }
+    }
+
+    /// A stage begins when the first micro-batch has passed the first chunks of the stages before it, and the step
+    /// ends when its last gradient has passed them in reverse.
+    pub fn least(&self, busy: &Busy, micro_batches: f64, (once, message): (&Once, f64)) -> f64 {
+        let (mut way, mut longest) = (0.0, 0.0f64);
+        for (kind, stages) in &self.runs {
+            let (through, all) = busy.kinds[*kind];
+            let step = through + 2.0 * message;
+            // Of neighbours that are equally busy the last one finishes last.
+            longest = longest.max(way + (stages - 1.0) * step + micro_batches * all);
+            way += stages * step;
+        }
+        // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
+        let (forward, backward) = busy.first;
+        let waits = once.before(forward).total() + once.after(backward).total() + once.last.total();
+        (longest + waits) * (1.0 - ROUNDING)
+    }
+}
+
+/// The first layer of each kind.
+pub(super) fn of_each_kind(kinds: &[usize]) -> Vec<usize> {
+    let count = kinds.iter().max().map_or(0, |most| most + 1);
+    (0..count).filter_map(|kind| kinds.iter().position(|other| *other == kind)).collect()
+}
+
+fn count(counts: &mut Vec<(usize, f64)>, what: usize) {
+    match counts.iter_mut().find(|(other, _)| *other == what) {
+        Some((_, count)) => *count += 1.0,
+        None => counts.push((what, 1.0)),
+    }
+}
+
+fn index_of<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
+    known.iter().position(|other| *other == one).unwrap_or_else(|| {
+        known.push(one);
+        known.len() - 1
+    })
+}

@@ -1,0 +1,204 @@
+//! Which layouts fit into memory, and how far the others are from fitting.
+//!
+//! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on
+//! recomputation, so each is computed once and every pair is a sum.
+
+use super::question::Question;
+use super::space::{Choices, Shape, Space, divisors};
+use super::trainings::Trainings;
+use crate::planner::memory::{MemoryChoices, MemoryUse};
+use commgauge_model::config::step::Recompute;
+use commgauge_model::workload::step::{Stages, TrainingStep};
+
+/// The choices of recomputation.
+const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
+
+/// A layout without its ZeRO stage and the order of its axes.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub shape: usize,
+    pub virtual_stages: u32,
+    pub micro_batch: u64,
+    pub recompute: Recompute,
+    /// Bytes of the fullest rank for each ZeRO stage that is to be priced.
+    pub memory: [Option<u64>; 4],
+}
+
+/// The layout that misses the limit by least.
+#[derive(Clone, Debug)]
+pub(super) struct Nearest {
+    pub shape: usize,
+    pub choices: Choices,
+    pub bytes: u64,
+}
+
+/// All layouts, and those that fit.
+#[derive(Debug, Default)]
+pub(super) struct Fitting {
+    pub considered: u64,
+    pub feasible: u64,
+    pub units: Vec<Unit>,
+    pub nearest: Option<Nearest>,
+}
+
+impl Fitting {
+    /// All legal shapes that fit. With `anyway`, layouts that do not fit are included too.
+    pub fn of(question: &Question, space: &Space, trainings: &Trainings, anyway: bool) -> Fitting {
+        let mut fitting = Fitting::default();
+        for (index, shape) in space.shapes.iter().enumerate() {
+            for ((_, virtual_stages), stages) in
+                space.stages.range((shape.degrees.pp, 0)..=(shape.degrees.pp, u32::MAX))
+            {
+                let context =
+                    Context { question, trainings, shape, index, virtual_stages: *virtual_stages, stages, anyway };
+                context.add(&mut fitting);
+            }
+        }
+        fitting
+    }
+}
+
+/// One shape with its stages.
+struct Context<'a> {
+    question: &'a Question<'a>,
+    trainings: &'a Trainings,
+    shape: &'a Shape,
+    index: usize,
+    virtual_stages: u32,
+    stages: &'a Stages,
+    anyway: bool,
+}
+
+impl<'a> Context<'a> {
+    fn add(&self, fitting: &mut Fitting) {
+        let degrees = &self.shape.degrees;
+        let only = &self.question.only;
+        let replica = self.question.global_batch / u64::from(degrees.dp);
+        let zeros: Vec<u8> = (0..4)
+            .filter(|zero| *zero == 0 || u64::from(degrees.dp) * u64::from(degrees.cp) > 1)
+            .filter(|zero| only.zero_stage.is_none_or(|only| only == *zero))
+            .collect();
+        // In order of stages, equal stages once: a later one never has more micro-batches in flight.
+        let stages = self.first_of_each_kind();
+        let Some(training) = self.trainings.get(self.choices(0, 1, Recompute::None)) else { return };
+        let mut step = self.question.step(self.shape, 0, training, self.stages);
+        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero, &stages)).collect();
+        let recomputes: Vec<Recompute> =
+            RECOMPUTE.into_iter().filter(|what| only.recompute.is_none_or(|only| only == *what)).collect();
+        let mut full = false;
+        for micro_batch in divisors(replica) {
+            if only.micro_batch.is_some_and(|only| only != micro_batch) {
+                continue;
+            }
+            let in_groups = (replica / micro_batch).is_multiple_of(u64::from(degrees.pp));
+            if self.virtual_stages > 1 && !in_groups {
+                continue;
+            }
+            let count = (zeros.len() * recomputes.len()) as u64 * self.shape.orders_legal;
+            fitting.considered = fitting.considered.saturating_add(count);
+            // A larger micro-batch never needs less.
+            if full {
+                continue;
+            }
+            full = !self.anyway;
+            for recompute in &recomputes {
+                let choices = self.choices(0, micro_batch, *recompute);
+                let activation_bytes = self.activation_bytes(&mut step, choices, &stages);
+                let mut unit = Unit {
+                    shape: self.index,
+                    virtual_stages: self.virtual_stages,
+                    micro_batch,
+                    recompute: *recompute,
+                    memory: [None; 4],
+                };
+                for (zero, state) in zeros.iter().zip(&states) {
+                    let total = state
+                        .iter()
+                        .zip(&activation_bytes)
+                        .map(|(state, activation_bytes)| state.saturating_add(*activation_bytes))
+                        .max();
+                    let bytes = total.unwrap_or(0);
+                    let fits = bytes <= self.question.gpu_memory.0;
+                    if fits {
+                        fitting.feasible = fitting.feasible.saturating_add(self.shape.orders_legal);
+                        full = false;
+                    }
+                    if fits || self.anyway {
+                        unit.memory[usize::from(*zero)] = Some(bytes);
+                    }
+                    if fitting.nearest.as_ref().is_none_or(|nearest| bytes < nearest.bytes) {
+                        let choices = Choices { zero_stage: *zero, ..choices };
+                        fitting.nearest = Some(Nearest { shape: self.index, choices, bytes });
+                    }
+                }
+                if unit.memory.iter().any(Option::is_some) {
+                    fitting.units.push(unit);
+                }
+            }
+        }
+    }
+
+    fn choices(&self, zero_stage: u8, micro_batch: u64, recompute: Recompute) -> Choices {
+        Choices {
+            zero_stage,
+            virtual_stages: self.virtual_stages,
+            micro_batch,
+            recompute,
+            sequence_parallel: self.question.sequence_parallel(&self.shape.degrees),
+        }
+    }
+
+    /// Bytes of parameters, gradients and optimizer on each of the stages.
+    fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8, stages: &[u32]) -> Vec<u64> {
+        let choices = self.choices(zero_stage, 1, Recompute::None);
+        let of = |used: MemoryUse| used.state().0.saturating_add(used.unsharded.0);
+        self.memory(step, choices, stages).into_iter().map(of).collect()
+    }
+
+    /// Bytes of everything else on each stage: activations, logits and buffers.
+    fn activation_bytes(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<u64> {
+        let of = |used: MemoryUse| used.total().0.saturating_sub(used.state().0.saturating_add(used.unsharded.0));
+        self.memory(step, choices, stages).into_iter().map(of).collect()
+    }
+
+    fn memory(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<MemoryUse> {
+        let Some(training) = self.trainings.get(choices) else { return Vec::new() };
+        let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
+        (step.training, step.micro_batches) = (training, replica / choices.micro_batch);
+        stages.iter().map(|stage| MemoryChoices::default().memory(step, *stage)).collect()
+    }
+
+    fn first_of_each_kind(&self) -> Vec<u32> {
+        let model = self.question.model;
+        let shape = |stage: u32| {
+            let experts = self.stages.layers_stored(stage).filter(|layer| model.has_experts_in(*layer)).count();
+            let layers = self.stages.layers_stored(stage).count();
+            (layers, experts, self.stages.has_input(stage), self.stages.has_output(stage))
+        };
+        let mut known = Vec::new();
+        let mut first = Vec::new();
+        for stage in 0..self.stages.count() {
+            let shape = shape(stage);
+            if !known.contains(&shape) {
+                known.push(shape);
+                first.push(stage);
+            }
+        }
+        first
+    }
+}
+
+impl<'q> Question<'q> {
+    /// The step of a shape in one of its orders.
+    pub(super) fn step<'a>(
+        &'a self,
+        shape: &Shape,
+        order: usize,
+        training: &'a commgauge_model::config::Training,
+        stages: &Stages,
+    ) -> TrainingStep<'a> {
+        let layout = shape.orders[order].layout.clone();
+        let replica = self.global_batch / u64::from(shape.degrees.dp);
+        TrainingStep::of_checked_parts(self.model, training, layout, stages.clone(), replica / training.micro_batch)
+    }
+}

@@ -1,0 +1,284 @@
+//! The fastest layout: all legal ones are counted, those that do not fit into memory refused, and the best of the
+//! others found without pricing them all.
+//!
+//! The search is best-first: a layout is queued with a lower bound of its time, first of computing alone, then with
+//! the waiting of its layers, finally with its price. A layout that leaves the queue with a price is faster than
+//! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
+
+mod bound;
+mod certainty;
+mod composition;
+mod fitting;
+mod prices;
+mod question;
+mod space;
+#[cfg(test)]
+mod tests;
+mod trainings;
+
+pub use certainty::probability_faster;
+pub use question::{Only, Question};
+
+use crate::planner::price::{Once, StepPrice};
+use bound::Bounds;
+use commgauge_base::units::Bytes;
+use commgauge_model::config::step::Recompute;
+use commgauge_model::layout::Degrees;
+use commgauge_model::workload::step::{Stages, TrainingStep};
+use fitting::{Fitting, Unit};
+use prices::Prices;
+use space::{Choices, Space};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use trainings::Trainings;
+
+/// A layout, completely.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Its degrees.
+    pub degrees: Degrees,
+    /// Chunks on each rank.
+    pub virtual_stages: u32,
+    /// 0 to 3; 3 is FSDP.
+    pub zero_stage: u8,
+    /// Samples of a micro-batch.
+    pub micro_batch: u64,
+    /// Micro-batches of a replica in a step.
+    pub micro_batches: u64,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// Axes, the fastest varying first, such as `tp-cp-ep-dp-pp`.
+    pub order: String,
+    /// Orders of the axes that take just as long, this one included.
+    pub orders_alike: u64,
+    /// Memory in use on the fullest GPU.
+    pub memory: Bytes,
+    /// Whether that is within the limit.
+    pub fits: bool,
+}
+
+/// A layout and the price of its step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced {
+    /// The layout.
+    pub layout: Planned,
+    /// Its price.
+    pub price: StepPrice,
+}
+
+/// Result of a search.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Legal layouts.
+    pub considered: u64,
+    /// Those that fit into memory.
+    pub feasible: u64,
+    /// Layouts that were priced one by one, rather than passed over because they could not be better.
+    pub priced: u64,
+    /// Degrees that break a rule, by rule.
+    pub illegal: Vec<(&'static str, u64)>,
+    /// Reasons why layouts have no price, and how many.
+    pub unpriced: Vec<(String, u64)>,
+    /// The best layouts, best first; at most the requested number.
+    pub best: Vec<Priced>,
+    /// The layout that needs least memory.
+    pub nearest: Option<Planned>,
+}
+
+/// The best layouts.
+pub fn search(question: &Question) -> Found {
+    let space = Space::of(question);
+    let trainings = Trainings::of(question, &space);
+    let mut fitting = Fitting::of(question, &space, &trainings, false);
+    if fitting.units.is_empty() && question.only.is_anything() {
+        // A layout that is requested by name is priced whether it fits or not.
+        fitting = Fitting { ..Fitting::of(question, &space, &trainings, true) };
+    }
+    let mut found = Found {
+        considered: fitting.considered,
+        feasible: fitting.feasible,
+        illegal: space.illegal.iter().map(|(rule, count)| (*rule, *count)).collect(),
+        ..Found::default()
+    };
+    let search = Search { question, space: &space, trainings: &trainings, units: &fitting.units };
+    found.nearest = fitting
+        .nearest
+        .as_ref()
+        .map(|nearest| search.planned(&space.shapes[nearest.shape], 0, nearest.choices, nearest.bytes));
+    search.best_first(&mut found);
+    found
+}
+
+struct Search<'a> {
+    question: &'a Question<'a>,
+    space: &'a Space,
+    trainings: &'a Trainings,
+    units: &'a [Unit],
+}
+
+/// An entry of the queue, ordered by its lower bound in seconds; of equals the one nearer to a price first, then in
+/// the order of enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    /// Positive numbers are in the order of their bits.
+    seconds_bits: u64,
+    stage: Stage,
+    unit: u32,
+    /// Which places of the shape, or which of its orders once that is distinguished.
+    order: u32,
+    zero_stage: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Priced,
+    Counted,
+    Waits,
+    Computes,
+}
+
+/// The queue.
+type Queue = BinaryHeap<Reverse<Waiting>>;
+
+impl Search<'_> {
+    fn best_first(&self, found: &mut Found) {
+        let mut bounds = Bounds::new(self.question);
+        let mut prices = Prices::default();
+        let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
+        let mut queue: Queue = self.computing(&mut bounds);
+        let wanted = self.question.wanted.max(1);
+        let mut results: Vec<Waiting> = Vec::new();
+        while let Some(Reverse(next)) = queue.pop() {
+            // Not before: other orders of the last one may take equally long.
+            if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
+                break;
+            }
+            match next.stage {
+                Stage::Computes => self.add_waits(next, &mut bounds, &mut queue),
+                Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
+                Stage::Counted => match prices.seconds(self, next) {
+                    Ok(seconds) => {
+                        found.priced += 1;
+                        queue.push(Reverse(next.at(seconds, Stage::Priced)));
+                    }
+                    Err(reason) => {
+                        *unpriced.entry(reason).or_default() +=
+                            self.shape(next).orders[next.order as usize].same_placement
+                    }
+                },
+                Stage::Priced => match results.iter().rposition(|results| results.differs_in_order_only(next)) {
+                    Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
+                    None if results.len() >= wanted => {}
+                    None => {
+                        let Some(price) = prices.price(self, next) else { continue };
+                        found.best.push(Priced { layout: self.layout(next), price });
+                        results.push(next);
+                    }
+                },
+            }
+        }
+        found.unpriced = unpriced.into_iter().collect();
+        found.unpriced.sort_by_key(|(_, count)| Reverse(*count));
+    }
+
+    /// Everything by what it computes.
+    fn computing(&self, bounds: &mut Bounds) -> Queue {
+        let one = |(unit, index): (&Unit, u32)| {
+            let shape = &self.space.shapes[unit.shape];
+            let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
+            let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
+            let waiting = Waiting { seconds_bits: 0, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
+            Reverse(waiting.at(seconds, Stage::Computes))
+        };
+        self.units.iter().zip(0..).map(one).collect()
+    }
+
+    /// Queues a layout of which only the computing was known, once for each placement of the groups of its layers.
+    fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
+        for (places, index) in shape.places.iter().zip(0..) {
+            let busy = bounds.busy(self.question, (shape, places), choices, self.stages(next));
+            let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, (&Once::default(), 0.0)));
+            queue.push(Reverse(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits)));
+        }
+    }
+
+    /// Queues a layout of which the waiting of the layers was known, by its orders and ZeRO stages.
+    fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
+        let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
+        let busy = bounds.busy(self.question, (shape, places), self.choices(unit, 0), stages);
+        for zero_stage in (0..4u8).filter(|zero| unit.memory[usize::from(*zero)].is_some()) {
+            let choices = self.choices(unit, zero_stage);
+            for order in places.orders.iter().copied() {
+                let place = ((unit.shape, shape), order);
+                let once = bounds.once(self.question, place, choices, stages, self.trainings);
+                let (once, message) = once.unwrap_or_default();
+                let seconds =
+                    busy.as_ref().map(|busy| bounds.least(self.question, shape, choices, busy, (&once, message)));
+                let counted = Waiting { order: order as u32, zero_stage, ..next };
+                queue.push(Reverse(counted.at(seconds.unwrap_or(0.0), Stage::Counted)));
+            }
+        }
+    }
+
+    fn shape(&self, next: Waiting) -> &space::Shape {
+        &self.space.shapes[self.units[next.unit as usize].shape]
+    }
+
+    fn stages(&self, next: Waiting) -> &Stages {
+        &self.space.stages[&(self.shape(next).degrees.pp, self.units[next.unit as usize].virtual_stages)]
+    }
+
+    fn layout(&self, next: Waiting) -> Planned {
+        let unit = &self.units[next.unit as usize];
+        let memory = unit.memory[usize::from(next.zero_stage)].unwrap_or(0);
+        self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
+    }
+
+    fn step(&self, next: Waiting) -> Option<TrainingStep<'_>> {
+        let unit = &self.units[next.unit as usize];
+        let training = self.trainings.get(self.choices(unit, next.zero_stage))?;
+        Some(self.question.step(self.shape(next), next.order as usize, training, self.stages(next)))
+    }
+
+    fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
+        Choices {
+            zero_stage,
+            virtual_stages: unit.virtual_stages,
+            micro_batch: unit.micro_batch,
+            recompute: unit.recompute,
+            sequence_parallel: self.question.sequence_parallel(&self.space.shapes[unit.shape].degrees),
+        }
+    }
+
+    fn planned(&self, shape: &space::Shape, order: usize, choices: Choices, bytes: u64) -> Planned {
+        let order = &shape.orders[order];
+        let replica = self.question.global_batch / u64::from(shape.degrees.dp);
+        Planned {
+            degrees: shape.degrees,
+            virtual_stages: choices.virtual_stages,
+            zero_stage: choices.zero_stage,
+            micro_batch: choices.micro_batch,
+            micro_batches: replica / choices.micro_batch.max(1),
+            recompute: choices.recompute,
+            order: order.layout.order_name(),
+            orders_alike: order.same_placement,
+            memory: Bytes(bytes),
+            fits: bytes <= self.question.gpu_memory.0,
+        }
+    }
+}
+
+impl Waiting {
+    /// Whether both are one layout that takes equally long in either order of its axes.
+    fn differs_in_order_only(self, other: Waiting) -> bool {
+        (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
+    }
+
+    /// The same with a higher lower bound; never less than before.
+    fn at(self, seconds: f64, stage: Stage) -> Waiting {
+        let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };
+        Waiting { seconds_bits: seconds.max(0.0).to_bits().max(known), stage, ..self }
+    }
+}

@@ -1,0 +1,117 @@
+//! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
+
+use super::Planned;
+use super::space::Choices;
+use crate::planner::compute::{Compute, Product};
+use crate::planner::rates::Rates;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Bytes;
+use commgauge_model::config::step::{Recompute, parse_order};
+use commgauge_model::config::{Model, Training};
+use commgauge_model::layout::{Axis, Degrees, Layout};
+use commgauge_model::workload::step::TrainingStep;
+
+/// A question to the planner.
+pub struct Question<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The training, whose micro-batch, recomputation, ZeRO stage and virtual stages are the planner's to choose.
+    pub base: Training,
+    /// Samples of a step over all replicas.
+    pub global_batch: u64,
+    /// All GPUs.
+    pub gpus: u32,
+    /// GPUs of a node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// Memory of one GPU.
+    pub gpu_memory: Bytes,
+    /// Computing speed of one GPU.
+    pub compute: &'a Compute,
+    /// Times of calls.
+    pub rates: &'a dyn Rates,
+    /// The fixed parts of the layout.
+    pub only: Only,
+    /// Number of layouts to return.
+    pub wanted: usize,
+    /// Whether curves with a held-out error over 10 % may be used.
+    pub allow_untrusted: bool,
+}
+
+impl Question<'_> {
+    /// Calls `with` with the step of a layout.
+    ///
+    /// # Errors
+    /// If the layout does not fit the question; those of `with`.
+    pub(super) fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
+        let training = self.training(Choices {
+            zero_stage: planned.zero_stage,
+            virtual_stages: planned.virtual_stages,
+            micro_batch: planned.micro_batch,
+            recompute: planned.recompute,
+            sequence_parallel: self.sequence_parallel(&planned.degrees),
+        });
+        let order = parse_order(&planned.order).map_err(Error::usage)?;
+        let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
+        let layout = Layout::new(planned.degrees, &order)?;
+        with(&TrainingStep::without_messages(self.model, &training, layout, &training.place)?)
+    }
+
+    /// The matrix products of a layout: those of a forward pass of a micro-batch through every layer and the end of the model.
+    ///
+    /// # Errors
+    /// A layout that does not fit the question.
+    pub fn products(&self, planned: &Planned) -> Result<Vec<Product>> {
+        self.with_step(planned, |step| Ok(self.compute.products(step)))
+    }
+}
+
+/// The fixed parts of a layout; `None` is free.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Tensor parallel.
+    pub tp: Option<u32>,
+    /// Context parallel.
+    pub cp: Option<u32>,
+    /// Expert parallel.
+    pub ep: Option<u32>,
+    /// Pipeline parallel.
+    pub pp: Option<u32>,
+    /// Chunks on each rank.
+    pub virtual_stages: Option<u32>,
+    /// Data parallel.
+    pub dp: Option<u32>,
+    /// 0 to 3.
+    pub zero_stage: Option<u8>,
+    /// Samples of a micro-batch.
+    pub micro_batch: Option<u64>,
+    /// What is computed again.
+    pub recompute: Option<Recompute>,
+    /// The axes, the fastest varying first.
+    pub order: Option<Vec<Axis>>,
+}
+
+impl Only {
+    /// Whether anything is given.
+    pub fn is_anything(&self) -> bool {
+        *self != Only::default()
+    }
+
+    /// Whether degrees are as given.
+    pub(super) fn allows(&self, degrees: &Degrees) -> bool {
+        let is = |only: Option<u32>, degree: u32| only.is_none_or(|only| only == degree);
+        is(self.tp, degrees.tp)
+            && is(self.cp, degrees.cp)
+            && is(self.ep, degrees.ep)
+            && is(self.pp, degrees.pp)
+            && is(self.dp, degrees.dp)
+    }
+
+    /// Whether an order of the axes above degree 1 matches the given one; axes of degree 1 may be anywhere in the
+    /// given one.
+    pub(super) fn order_is(&self, order: &[Axis]) -> bool {
+        self.order.as_ref().is_none_or(|only| {
+            let given: Vec<Axis> = only.iter().copied().filter(|axis| order.contains(axis)).collect();
+            given == order
+        })
+    }
+}

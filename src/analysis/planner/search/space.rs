@@ -1,0 +1,299 @@
+//! Every legal way to divide a model over this many GPUs: degrees, virtual stages, and the orders of the axes.
+//!
+//! `workload::step` and `layout` decide what is legal, so that a planned layout is one that every other command
+//! accepts.
+
+use super::question::Question;
+use commgauge_model::config::Training;
+use commgauge_model::config::step::{DataStyle, Recompute, ScheduleKind};
+use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
+use commgauge_model::workload::step::{Stages, TrainingStep};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+
+/// Placeholder for a batch size that does not matter.
+const ONE_MICRO_BATCH: u64 = 1;
+/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines.
+const PLACED: [Axis; 11] = [
+    Axis::Tp,
+    Axis::Cp,
+    Axis::Ep,
+    Axis::Etp,
+    Axis::EtpEp,
+    Axis::Dp,
+    Axis::DpCp,
+    Axis::Edp,
+    Axis::Pp,
+    Axis::Mp,
+    Axis::World,
+];
+
+/// Degrees, and all orders of the axes that place ranks differently.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub degrees: Degrees,
+    pub orders: Vec<Order>,
+    /// The same orders by the placement of the groups of their layers.
+    pub places: Vec<Places>,
+    /// Number of legal orders, including those with equal placement.
+    pub orders_legal: u64,
+}
+
+/// An order of the axes.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub layout: Layout,
+    /// Number of orders with exactly this placement of all groups, including this one.
+    pub same_placement: u64,
+}
+
+/// Orders with equal placement of the groups used in every layer.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// Their placement, by [`IN_LAYERS`].
+    pub localities: [Locality; 5],
+    /// A number for that, the same in all shapes.
+    pub name: usize,
+    /// Which orders of the shape these are.
+    pub orders: Vec<usize>,
+}
+
+/// The axes of [`Places`].
+pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
+
+/// Division of a step, apart from the degrees. The key of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Choices {
+    pub zero_stage: u8,
+    pub virtual_stages: u32,
+    pub micro_batch: u64,
+    pub recompute: Recompute,
+    pub sequence_parallel: bool,
+}
+
+/// Layers of the stages for pp and virtual stages, if they can be distributed.
+pub(super) type StagesOf = BTreeMap<(u32, u32), Stages>;
+
+/// Everything that can be divided, and why the rest cannot.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    pub shapes: Vec<Shape>,
+    pub stages: StagesOf,
+    /// Degrees that break a rule, by rule.
+    pub illegal: BTreeMap<&'static str, u64>,
+}
+
+/// Intermediate results.
+#[derive(Default)]
+struct Known {
+    /// Whether tp, cp and ep divide what they must.
+    divides: HashMap<[u32; 3], bool>,
+    /// Names of places.
+    places: HashMap<[Locality; 5], usize>,
+}
+
+impl Space {
+    /// All degrees whose product are the GPUs.
+    pub fn of(question: &Question) -> Space {
+        let mut space = Space::default();
+        let mut known = Known::default();
+        let gpus = question.gpus;
+        let experts = question.model.mixture.as_ref().map_or(1, |mixture| mixture.experts);
+        let eps: Vec<u32> = divisors(experts).into_iter().filter_map(|ep| u32::try_from(ep).ok()).collect();
+        for pp in divisors_32(gpus) {
+            for tp in divisors_32(gpus / pp) {
+                for cp in divisors_32(gpus / pp / tp) {
+                    let dp = gpus / pp / tp / cp;
+                    for ep in eps.iter().copied() {
+                        let etp = if ep == 1 { tp } else { 1 };
+                        let degrees = Degrees { tp, cp, dp, pp, ep, etp };
+                        if question.only.allows(&degrees) {
+                            space.add(question, degrees, &mut known);
+                        }
+                    }
+                }
+            }
+        }
+        space
+    }
+
+    fn add(&mut self, question: &Question, degrees: Degrees, known: &mut Known) {
+        let mut refuse = |rule: &'static str| *self.illegal.entry(rule).or_default() += 1;
+        if !question.global_batch.is_multiple_of(u64::from(degrees.dp)) {
+            return refuse("dp does not divide the global batch");
+        }
+        if degrees.edp().is_none() {
+            return refuse("ep does not divide the ranks of a stage");
+        }
+        let divides = *known
+            .divides
+            .entry([degrees.tp, degrees.cp, degrees.ep])
+            .or_insert_with(|| question.is_legal_without_pipeline(&degrees));
+        if !divides {
+            return refuse("tp, cp or ep does not divide the heads, widths, experts or tokens");
+        }
+        if u64::from(degrees.pp) > u64::from(question.model.layers) {
+            return refuse("more stages than layers");
+        }
+        let mut any = false;
+        for virtual_stages in question.virtual_stages(degrees.pp) {
+            let key = (degrees.pp, virtual_stages);
+            if let Entry::Vacant(place) = self.stages.entry(key) {
+                let choices = question.pipeline(virtual_stages);
+                let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
+                place.insert(stages);
+            }
+            any = true;
+        }
+        if !any {
+            return refuse("pp does not divide the layers");
+        }
+        let (orders, orders_legal) = orders(question, degrees);
+        if orders.is_empty() {
+            return refuse("no order of the axes gives dense layers and experts the same pipelines");
+        }
+        let places = by_places(question, &orders, &mut known.places);
+        self.shapes.push(Shape { degrees, orders, places, orders_legal });
+    }
+}
+
+impl Question<'_> {
+    /// Whether heads, widths, experts and tokens can be divided so, by a step without pipeline and replicas.
+    fn is_legal_without_pipeline(&self, degrees: &Degrees) -> bool {
+        let carved = u64::from(degrees.ep) * u64::from(degrees.etp);
+        let stage = u64::from(degrees.tp) * u64::from(degrees.cp);
+        let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok());
+        let alone = Degrees { dp: dp.unwrap_or(1), pp: 1, ..*degrees };
+        let choices = Choices {
+            zero_stage: 0,
+            virtual_stages: 1,
+            micro_batch: 1,
+            recompute: Recompute::None,
+            sequence_parallel: self.sequence_parallel(degrees),
+        };
+        let mut training = self.training(choices);
+        training.batch = commgauge_model::config::step::Batch::MicroBatches(ONE_MICRO_BATCH);
+        Layout::new(alone, &DEFAULT_ORDER)
+            .and_then(|layout| {
+                TrainingStep::without_messages(self.model, &training, layout, &training.place).map(|_| ())
+            })
+            .is_ok()
+    }
+
+    /// Sequence parallelism wherever it divides evenly: it never needs more memory, and experts require it.
+    pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
+        let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
+        let s = self.base.sequence;
+        tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
+    }
+
+    /// Chunks on each rank that the layers could be cut into.
+    pub(super) fn virtual_stages(&self, pp: u32) -> Vec<u32> {
+        let most = if pp == 1 { 1 } else { self.model.layers / pp.max(1) };
+        (1..=most).filter(|v| self.only.virtual_stages.is_none_or(|only| only == *v)).collect()
+    }
+
+    /// The pipeline with this many chunks on each rank.
+    pub(super) fn pipeline(&self, virtual_stages: u32) -> commgauge_model::config::step::PipelineChoices {
+        let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        commgauge_model::config::step::PipelineChoices { schedule, virtual_stages, ..self.base.pipeline.clone() }
+    }
+
+    /// The training with these choices.
+    pub(super) fn training(&self, choices: Choices) -> Training {
+        let mut training = self.base.clone();
+        training.micro_batch = choices.micro_batch;
+        training.tensor.recompute = choices.recompute;
+        training.tensor.sequence_parallel = choices.sequence_parallel;
+        training.pipeline = self.pipeline(choices.virtual_stages);
+        training.data.style = match choices.zero_stage {
+            0 => DataStyle::Ddp,
+            1 => DataStyle::Zero1,
+            2 => DataStyle::Zero2,
+            _ => DataStyle::Fsdp,
+        };
+        training
+    }
+}
+
+/// The orders of the axes that matter, one for each placement, the usual order first; and the number of legal orders.
+fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
+    let of_degree = [
+        (Axis::Tp, degrees.tp.max(degrees.etp)),
+        (Axis::Cp, degrees.cp),
+        (Axis::Ep, degrees.ep),
+        (Axis::Dp, degrees.dp.max(degrees.edp().unwrap_or(1))),
+        (Axis::Pp, degrees.pp),
+    ];
+    let dense = !degrees.divides_experts();
+    let matter = |(axis, degree): &(Axis, u32)| match axis {
+        Axis::Dp if dense => degrees.dp > 1,
+        _ => *degree > 1,
+    };
+    let axes: Vec<Axis> = of_degree.iter().filter(|axis| matter(axis)).map(|(axis, _)| *axis).collect();
+    let mut found: Vec<(Vec<Locality>, Order)> = Vec::new();
+    let mut legal = 0;
+    for order in permutations(&axes) {
+        if !question.only.order_is(&order) {
+            continue;
+        }
+        let Ok(layout) = Layout::new(degrees, &order) else { continue };
+        legal += 1;
+        let places: Vec<Locality> = PLACED.into_iter().map(|axis| place(question, &layout, axis)).collect();
+        match found.iter_mut().find(|(known, _)| *known == places) {
+            Some((_, order)) => order.same_placement += 1,
+            None => found.push((places, Order { layout, same_placement: 1 })),
+        }
+    }
+    (found.into_iter().map(|(_, order)| order).collect(), legal)
+}
+
+fn place(question: &Question, layout: &Layout, axis: Axis) -> Locality {
+    match layout.group_size(axis) {
+        0 | 1 => Locality::UNKNOWN,
+        _ => layout.locality(axis, question.ranks_per_node),
+    }
+}
+
+fn by_places(question: &Question, orders: &[Order], names: &mut HashMap<[Locality; 5], usize>) -> Vec<Places> {
+    let mut found: Vec<Places> = Vec::new();
+    for (index, order) in orders.iter().enumerate() {
+        let localities = IN_LAYERS.map(|axis| place(question, &order.layout, axis));
+        match found.iter_mut().find(|known| known.localities == localities) {
+            Some(known) => known.orders.push(index),
+            None => {
+                let next = names.len();
+                let name = *names.entry(localities.clone()).or_insert(next);
+                found.push(Places { localities, name, orders: vec![index] });
+            }
+        }
+    }
+    found
+}
+
+/// All orders, that of the list first.
+fn permutations(axes: &[Axis]) -> Vec<Vec<Axis>> {
+    if axes.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (index, first) in axes.iter().enumerate() {
+        let others: Vec<Axis> = axes.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, a)| *a).collect();
+        for mut rest in permutations(&others) {
+            rest.insert(0, *first);
+            all.push(rest);
+        }
+    }
+    all
+}
+
+/// Divisors, ascending.
+pub(super) fn divisors(number: u64) -> Vec<u64> {
+    let small: Vec<u64> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
+    let large = small.iter().rev().map(|divisor| number / divisor).filter(|large| large * large > number);
+    small.iter().copied().chain(large).collect()
+}
+
+fn divisors_32(number: u32) -> Vec<u32> {
+    divisors(u64::from(number)).into_iter().filter_map(|divisor| u32::try_from(divisor).ok()).collect()
+}

@@ -1,0 +1,39 @@
+//! One training for each set of choices, created once and cached.
+
+use super::question::Question;
+use super::space::{Choices, Space, divisors};
+use commgauge_model::config::Training;
+use commgauge_model::config::step::Recompute;
+use std::collections::HashMap;
+
+/// Trainings by their choices.
+pub(super) struct Trainings(HashMap<Choices, Training>);
+
+impl Trainings {
+    /// All that the shapes can need.
+    pub fn of(question: &Question, space: &Space) -> Trainings {
+        let mut virtual_stages: Vec<u32> = space.stages.keys().map(|(_, virtual_stages)| *virtual_stages).collect();
+        virtual_stages.sort_unstable();
+        virtual_stages.dedup();
+        let mut all = HashMap::new();
+        for micro_batch in divisors(question.global_batch) {
+            for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+                for zero_stage in 0..4 {
+                    for sequence_parallel in [false, true] {
+                        for virtual_stages in virtual_stages.iter().copied() {
+                            let choices =
+                                Choices { zero_stage, virtual_stages, micro_batch, recompute, sequence_parallel };
+                            all.insert(choices, question.training(choices));
+                        }
+                    }
+                }
+            }
+        }
+        Trainings(all)
+    }
+
+    /// The training of these choices; none for a micro-batch that divides no batch.
+    pub fn get(&self, choices: Choices) -> Option<&Training> {
+        self.0.get(&choices)
+    }
+}

@@ -1,0 +1,267 @@
+//! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
+
+use super::curves::{self, CurveChange, CurvePart, Series};
+use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
+use super::evidence::{Evidence, evidence};
+use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
+use super::permutation::{Corrected, corrected, ways};
+use super::{Allowed, Decision, LoadedRecord, Trouble, differences, ensure_comparable, most_severe, percent};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::stats::{RankSums, median, sorted};
+use commgauge_base::units::three_digits;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// With more replicates the exact distributions take too long to compute, and add no precision.
+const MAX_REPLICATES: usize = 50;
+
+/// Thresholds of a comparison.
+#[derive(Clone, Debug)]
+pub struct CompareRule {
+    /// Upper bound on the probability of any false alarm over all rows.
+    pub false_alarm_level: f64,
+    /// The smallest relevant slowdown, as a share.
+    pub relevant_slowdown: f64,
+    /// Differences between the runs that are accepted.
+    pub allowed: Vec<Allowed>,
+}
+
+/// Compares runs with a baseline. Several records on one side count as replicates of each other.
+///
+/// # Errors
+/// A usage error where the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
+pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
+    ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
+    let ((old_cases, old_troubles), (new_cases, new_troubles)) = (evidence(base), evidence(new));
+    let replicates = |cases: &[Evidence]| cases.first().map_or(0, |case| case.seconds.len());
+    let counts = (replicates(&old_cases), replicates(&new_cases));
+    if counts.0.max(counts.1) > MAX_REPLICATES {
+        let (base, new) = counts;
+        return Err(Error::usage(format!(
+            "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
+        )));
+    }
+    let by_name: BTreeMap<&str, &Evidence> = old_cases.iter().map(|case| (case.facts.name.as_str(), case)).collect();
+    let pairs: Vec<(&Evidence, Option<&Evidence>)> =
+        new_cases.iter().map(|case| (case, by_name.get(case.facts.name.as_str()).copied())).collect();
+    let series = curves::series(&pairs);
+    let (complete, permuted) = permute(&pairs, &series, counts.0);
+    let mut ranks = RankSums::default();
+    let rows: Vec<Row> = (pairs.iter().enumerate())
+        .map(|(index, (case, old))| {
+            let at = complete.binary_search(&index).ok();
+            let p = at.map(|at| (permuted.p_slower[at], permuted.p_faster[at]));
+            row(case, *old, p, rule, &mut ranks)
+        })
+        .collect();
+    let curves: Vec<CurveChange> = (series.iter().zip(&permuted.p_slower[complete.len()..]))
+        .filter_map(|(series, p)| {
+            series.change(counts.0, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
+        })
+        .collect();
+    let mut troubles = [old_troubles, new_troubles].concat();
+    troubles.extend(inconclusive_reasons(counts, &rows, rule));
+    troubles.extend(worse_curves(&curves));
+    let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();
+    let lost = old_cases.iter().filter(|old| !names.contains(old.facts.name.as_str())).count();
+    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let runs = base.iter().map(|loaded| loaded.run("base")).chain(new.iter().map(|loaded| loaded.run("new")));
+    Ok(Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        question: Question::Compare,
+        decision: Decision::from_exit_code(exit_code),
+        exit_code,
+        rule: describe_rule(rule, counts, permuted.p_slower.len(), lost, &permuted, base.first().zip(new.first())),
+        runs: runs.collect(),
+        machine: None,
+        coverage: coverage(&rows, &new_cases),
+        false_alarms: FalseAlarms {
+            level: rule.false_alarm_level,
+            over_all_rows: true,
+            rows: complete.len() as u32,
+            expected_at_most: rule.false_alarm_level,
+        },
+        troubles,
+        rows,
+        findings: Vec::new(),
+        curves,
+        template: None,
+    })
+}
+
+/// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed
+/// by those of the curves.
+fn permute(pairs: &[(&Evidence, Option<&Evidence>)], series: &[Series], base: usize) -> (Vec<usize>, Corrected) {
+    let mut complete = Vec::new();
+    let mut logarithms = Vec::new();
+    for (index, (case, old)) in pairs.iter().enumerate() {
+        let Some(old) = old else { continue };
+        let times: Option<Vec<f64>> =
+            old.seconds.iter().chain(&case.seconds).map(|seconds| seconds.map(f64::ln)).collect();
+        if let Some(times) = times {
+            complete.push(index);
+            logarithms.push(times);
+        }
+    }
+    logarithms.extend(series.iter().map(|series| series.logarithms.clone()));
+    let corrected = corrected(&logarithms, base);
+    (complete, corrected)
+}
+
+fn row(
+    case: &Evidence,
+    old: Option<&Evidence>,
+    p: Option<(f64, f64)>,
+    rule: &CompareRule,
+    ranks: &mut RankSums,
+) -> Row {
+    let mut row = undecided_row(case);
+    let Some(old) = old else {
+        row.reasons.push("the base has no such row".to_owned());
+        return row;
+    };
+    let (before, after) = (old.measured(), case.measured());
+    let logarithms = |times: &[f64]| sorted(times.iter().map(|time| time.ln()));
+    let level = 1.0 - rule.false_alarm_level;
+    let shift = ranks.shift(&logarithms(&before), &logarithms(&after), level);
+    let slowdown = shift.map(|(middle, low, high)| (middle.exp_m1(), low.exp_m1(), high.exp_m1()));
+    let p_row = (!before.is_empty() && !after.is_empty()).then(|| ranks.p_larger(&before, &after));
+    let faster_by = 1.0 / (1.0 + rule.relevant_slowdown) - 1.0;
+    let decision = decide(slowdown, p, rule, &mut row, (before.len(), after.len()));
+    row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
+    row.decision = Some(cap_decision(cap_decision(decision, case), old));
+    let bounds = slowdown.filter(|(_, low, high)| low.is_finite() && high.is_finite() && *low > -1.0);
+    row.against_base = Some(AgainstBase {
+        replicates_base: before.len() as u32,
+        latency_seconds_base: median(&before),
+        latency_seconds_new: median(&after),
+        slowdown: slowdown.map(|(middle, ..)| middle),
+        slowdown_lower_bound: bounds.map(|(_, low, _)| low),
+        slowdown_upper_bound: bounds.map(|(.., high)| high),
+        p_row,
+        p_corrected: p.map(|(slower, _)| slower),
+        faster: p
+            .zip(slowdown)
+            .is_some_and(|((_, p), (middle, ..))| p <= rule.false_alarm_level && middle <= faster_by),
+    });
+    row
+}
+
+/// Fail where the slowdown is relevant and significant over all rows; pass where its upper bound is below the relevant
+/// slowdown; inconclusive otherwise.
+fn decide(
+    slowdown: Option<(f64, f64, f64)>,
+    p: Option<(f64, f64)>,
+    rule: &CompareRule,
+    row: &mut Row,
+    counts: (usize, usize),
+) -> Decision {
+    let Some((middle, _, high)) = slowdown else {
+        row.reasons.insert(0, "one of the runs has no replicate of it".to_owned());
+        return Decision::Inconclusive;
+    };
+    let relevant = rule.relevant_slowdown;
+    if p.is_some_and(|(slower, _)| slower <= rule.false_alarm_level) && middle >= relevant {
+        row.reasons.insert(0, format!("slower by {}", percent(middle)));
+        return Decision::Fail;
+    }
+    if high < relevant {
+        return Decision::Pass;
+    }
+    let fewest = fewest_for(rule.false_alarm_level);
+    // The width of the interval falls with the root of the number of replicates.
+    let (count, gap) = (counts.0.min(counts.1), (relevant - middle).abs());
+    let wanted = match high.is_finite() && gap > 0.0 {
+        true => count as f64 * ((high - middle) / gap).powi(2),
+        false => fewest as f64,
+    };
+    let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
+    let is_feasible = count as f64 + more <= MAX_REPLICATES as f64;
+    let advice = match is_feasible {
+        true => format!("about {more} more replicates of each would decide"),
+        false => format!("not even {MAX_REPLICATES} replicates of each would decide, with runs as unlike as these"),
+    };
+    row.replicates_more = is_feasible.then_some(more as u32);
+    let may = if high.is_finite() {
+        format!("it may be slower by {}", percent(high))
+    } else {
+        "nothing is bounded".to_owned()
+    };
+    row.reasons.insert(0, format!("{may}, and {} would matter; {advice}", percent(relevant)));
+    Decision::Inconclusive
+}
+
+/// The fewest replicates of each side with which the level can be reached at all.
+fn fewest_for(level: f64) -> usize {
+    (1..=MAX_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MAX_REPLICATES)
+}
+
+/// Why the comparison as a whole is inconclusive.
+fn inconclusive_reasons((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+    let mut found = Vec::new();
+    let attainable = 1.0 / ways(base + new, new);
+    if attainable > rule.false_alarm_level * (1.0 + 1e-9) {
+        found.push(format!(
+            "with {base} and {new} replicates no probability below {} can be reached, so nothing can be shown to be slower; \
+             {} of each are needed",
+            three_digits(attainable),
+            fewest_for(rule.false_alarm_level)
+        ));
+    }
+    if !rows.iter().any(|row| row.decision.is_some()) {
+        found.push("the runs have no row in common".to_owned());
+    }
+    found.into_iter().map(|text| Trouble { exit_code: 3, text }).collect()
+}
+
+/// Curves that got worse are a failure of their own: many rows together can show a change that no single row shows.
+fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
+    let count = |part| curves.iter().filter(|curve| curve.worse && curve.part == part).count();
+    let (latency, bandwidth) = (count(CurvePart::Latency), count(CurvePart::Bandwidth));
+    let what = match (latency, bandwidth) {
+        (0, 0) => return None,
+        (_, 0) => format!("latency got worse, bandwidth did not (curves with worse latency: {latency})"),
+        (0, _) => format!("bandwidth got worse, latency did not (curves with worse bandwidth: {bandwidth})"),
+        _ => format!(
+            "latency and bandwidth got worse (curves with worse latency: {latency}, with worse bandwidth: {bandwidth})"
+        ),
+    };
+    Some(Trouble { exit_code: 1, text: what })
+}
+
+fn describe_rule(
+    rule: &CompareRule,
+    (base, new): (usize, usize),
+    rows: usize,
+    lost: usize,
+    permuted: &Corrected,
+    firsts: Option<(&LoadedRecord, &LoadedRecord)>,
+) -> Vec<String> {
+    let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
+    let how = if permuted.exact { "all there are" } else { "drawn" };
+    let mut sentences = vec![
+        format!(
+            "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows and curves, would come about by \
+             chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
+             confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
+        ),
+        format!(
+            "p is of an exact rank-sum test of the medians of {base} and {new} replicates, at best {:.5}; corrected p is from \
+             exchanging whole replicates in {} ways ({how}) and taking the largest change of all rows, at best {:.5}",
+            1.0 / ways(base + new, new),
+            permuted.exchanges,
+            1.0 / permuted.exchanges.max(1) as f64
+        ),
+        "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
+            .to_owned(),
+        "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
+    ];
+    if lost > 0 {
+        sentences.push(format!("{lost} rows of the base are not in the new run and stay out"));
+    }
+    for difference in firsts.map(|(base, new)| differences(base, new)).unwrap_or_default() {
+        let (kind, fact) = (difference.kind.name(), difference.fact);
+        sentences.push(format!("allowed to differ: {kind} ({fact}): {:?} and {:?}", difference.base, difference.new));
+    }
+    sentences
+}

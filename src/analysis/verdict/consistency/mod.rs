@@ -1,0 +1,257 @@
+//! Self-consistency of a record, without any reference: a call that is slower than an equivalent combination of other calls,
+//! a larger call that takes less time than a smaller one, a dip of the bandwidth at one size.
+//!
+//! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010),
+//! and hold for every library: whatever breaks one could be fixed in the library, or by choosing another algorithm.
+
+mod rules;
+
+use super::document::{Coverage, FalseAlarms};
+use super::evidence::{Evidence, evidence};
+use super::{
+    Decision, FORMAT, LoadedRecord, Question, Row, Trouble, VERSION, Verdict, ensure_comparable, gate, most_severe,
+    percent,
+};
+use commgauge_base::error::Result;
+use commgauge_base::stats::{RankSums, median, sorted};
+use commgauge_model::record::line::CaseFacts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A case and the median time, in seconds, of each of its replicates that counts.
+#[derive(Clone, Debug)]
+pub struct Timed<'a> {
+    /// The case.
+    pub facts: &'a CaseFacts,
+    /// Median seconds by replicate number.
+    pub seconds: BTreeMap<usize, f64>,
+}
+
+/// Which rule a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Guideline {
+    /// A call of k times the bytes takes longer than k calls.
+    SplitIsFaster,
+    /// A call takes longer than the same call of more bytes.
+    MoreBytesAreFaster,
+    /// A call takes longer than other calls that together do the same.
+    OthersTogetherAreFaster,
+    /// The bandwidth at one size is below that at both its neighbours.
+    Dip,
+}
+
+impl Guideline {
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Guideline::SplitIsFaster => "split_is_faster",
+            Guideline::MoreBytesAreFaster => "more_bytes_are_faster",
+            Guideline::OthersTogetherAreFaster => "others_together_are_faster",
+            Guideline::Dip => "dip",
+        }
+    }
+}
+
+/// Calls that break a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The rule.
+    pub guideline: Guideline,
+    /// The cases: the slow one, then those that it is compared with.
+    pub cases: Vec<String>,
+    /// Median time over the longest that the rule allows: 1.2 is 20 % more.
+    pub times_allowed: f64,
+    /// Its lower confidence bound; absent with too few replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_allowed_lower_bound: Option<f64>,
+    /// Exact rank-sum probability of as much by chance, corrected for the number of rules that were looked at.
+    pub p_corrected: f64,
+    /// True where chance is ruled out.
+    pub certain: bool,
+    /// The same as a sentence.
+    pub text: String,
+}
+
+/// Thresholds of a finding.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsistencyRule {
+    /// Upper bound on the probability of any false finding that is marked as certain.
+    pub false_alarm_level: f64,
+    /// Violations up to this share are ignored: with 0.025, twice the bytes may take 2.05 times as long.
+    pub tolerance: f64,
+}
+
+impl Default for ConsistencyRule {
+    fn default() -> Self {
+        ConsistencyRule { false_alarm_level: 0.05, tolerance: 0.025 }
+    }
+}
+
+/// The result of all comparisons.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Consistency {
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// Number of comparisons for which the data sufficed.
+    pub comparisons: usize,
+}
+
+impl Consistency {
+    /// Checks all rules on measured cases.
+    pub fn of(cases: &[Timed], rule: ConsistencyRule) -> Consistency {
+        let checks = rules::checks(cases);
+        let mut ranks = RankSums::default();
+        let found = checks.iter().filter_map(|check| finding(check, rule, checks.len(), &mut ranks));
+        let mut findings: Vec<Finding> = found.collect();
+        findings.sort_by(|a, b| {
+            b.certain.cmp(&a.certain).then(b.times_allowed.total_cmp(&a.times_allowed)).then(a.cases.cmp(&b.cases))
+        });
+        Consistency { comparisons: checks.len(), findings }
+    }
+
+    /// The findings as sentences, the first of them in full.
+    pub fn sentences(&self, most: usize) -> Vec<String> {
+        let mut sentences: Vec<String> = self.findings.iter().take(most).map(|finding| finding.text.clone()).collect();
+        if self.findings.len() > most {
+            let more = self.findings.len() - most;
+            sentences.push(format!(
+                "{more} more calls break a rule of self-consistency; commgauge compare RECORD lists them"
+            ));
+        }
+        sentences
+    }
+}
+
+/// One comparison under a rule.
+struct Check<'a> {
+    guideline: Guideline,
+    slow: &'a CaseFacts,
+    against: Vec<&'a CaseFacts>,
+    /// Times of the slow call, and the longest that the rule allows, replicate by replicate.
+    times: Vec<(f64, f64)>,
+}
+
+fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut RankSums) -> Option<Finding> {
+    let side = |value: fn(&(f64, f64)) -> f64| sorted(check.times.iter().map(|pair| value(pair).ln()));
+    let (slow, allowed) = (side(|pair| pair.0), side(|pair| pair.1));
+    let excess = median(&slow)? - median(&allowed)?;
+    let tolerated = rule.tolerance.ln_1p();
+    if excess <= tolerated {
+        return None;
+    }
+    let allowed: Vec<f64> = allowed.iter().map(|time| time + tolerated).collect();
+    let level = 1.0 - rule.false_alarm_level;
+    let low = ranks.shift(&allowed, &slow, level).map(|(_, low, _)| low + tolerated).filter(|low| low.is_finite());
+    let p_corrected = (ranks.p_larger(&allowed, &slow) * comparisons as f64).min(1.0);
+    let certain = p_corrected <= rule.false_alarm_level;
+    let text = rules::sentence(check, excess.exp(), (check.times.len(), certain));
+    Some(Finding {
+        guideline: check.guideline,
+        cases: std::iter::once(check.slow)
+            .chain(check.against.iter().copied())
+            .map(|facts| facts.name.clone())
+            .collect(),
+        times_allowed: excess.exp(),
+        times_allowed_lower_bound: low.map(f64::exp),
+        p_corrected,
+        certain,
+        text,
+    })
+}
+
+/// Checks records for self-consistency. Several records count as replicates of each other.
+///
+/// # Errors
+/// As [`super::compare`]: records that are not comparable, or one that is given twice.
+pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
+    ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
+    let (cases, mut troubles) = evidence(records);
+    let sound = cases.iter().filter(|case| !case.corrupt);
+    let counted = |case: &Evidence| {
+        case.seconds.iter().enumerate().filter_map(|(replicate, seconds)| Some((replicate, (*seconds)?))).collect()
+    };
+    let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: counted(case) }).collect();
+    let found = Consistency::of(&timed, rule);
+    troubles.extend(troubles_of(&found, &cases, rule));
+    let rows: Vec<Row> = cases.iter().map(gate::undecided_row).collect();
+    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code));
+    Ok(Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        question: Question::Consistency,
+        decision: Decision::from_exit_code(exit_code),
+        exit_code,
+        rule: describe_rule(&found, rule),
+        runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
+        machine: None,
+        false_alarms: FalseAlarms {
+            level: rule.false_alarm_level,
+            over_all_rows: true,
+            rows: found.comparisons as u32,
+            expected_at_most: rule.false_alarm_level,
+        },
+        coverage: Coverage { rows: rows.len() as u32, rows_not_judged: rows.len() as u32, ..Coverage::default() },
+        troubles,
+        rows,
+        findings: found.findings,
+        curves: Vec::new(),
+        template: None,
+    })
+}
+
+/// Troubles of the verdict as a whole, from its findings.
+fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Trouble> {
+    let certain = found.findings.iter().filter(|finding| finding.certain).count();
+    let mut troubles = Vec::new();
+    let mut add = |exit_code, text: String| troubles.push(Trouble { exit_code, text });
+    if certain > 0 {
+        add(1, format!("rules of self-consistency are broken and chance is ruled out: {certain} findings"));
+    }
+    if certain < found.findings.len() {
+        let perhaps = found.findings.len() - certain;
+        add(
+            3,
+            format!(
+                "rules seem to be broken, but that may be chance: {perhaps} findings; more replicates would decide"
+            ),
+        );
+    }
+    if found.comparisons == 0 {
+        add(3, "no rule can be looked at: the record has no two calls that are comparable".to_owned());
+    }
+    let synthetic = cases.iter().any(|case| case.shortfalls.iter().any(|shortfall| shortfall.starts_with("synthetic")));
+    if synthetic {
+        add(3, "synthetic: the simulation is compared with the rules, not a machine".to_owned());
+    }
+    let replicates = cases.first().map_or(0, |case| case.seconds.len());
+    let attainable = RankSums::default().attainable(replicates, replicates) * found.comparisons as f64;
+    if !found.findings.is_empty() && certain == 0 && attainable > rule.false_alarm_level {
+        add(
+            3,
+            format!("with {replicates} replicates and {} rules looked at nothing can be certain", found.comparisons),
+        );
+    }
+    troubles
+}
+
+fn describe_rule(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
+    vec![
+        format!(
+            "compared with itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \
+             call takes longer than others that together do the same, and no size has less bandwidth than both its \
+             neighbours; {} beyond a rule is tolerated",
+            found.comparisons,
+            percent(rule.tolerance)
+        ),
+        format!(
+            "a finding is certain where an exact rank-sum test of the medians of the replicates, corrected for all places, \
+             leaves chance at most {}",
+            percent(rule.false_alarm_level)
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Which part of a curve changed: latency, bandwidth, or both.
+//!
+//! Alpha and beta of a curve are fitted for each replicate, starting from the lines of all replicates together, and go into
+//! the same test as the rows.
+
+use super::evidence::Evidence;
+use crate::cost::curve::Envelope;
+use commgauge_base::stats::{RankSums, median, sorted};
+use commgauge_model::record::line::CaseFacts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Minimum number of sizes of a curve.
+const MIN_SIZES: usize = 3;
+/// More sizes do not improve alpha and beta; a longer curve is thinned to every second, third ... size.
+const MAX_SIZES: usize = 64;
+/// Alpha (or beta) is tested only where it makes up at least this share of the time at the outermost size.
+const SEEN: f64 = 0.5;
+
+/// A part of a curve's cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CurvePart {
+    /// Alpha: what a call costs however small it is, in seconds.
+    Latency,
+    /// Beta: what a further byte costs however large the call is, in seconds.
+    Bandwidth,
+}
+
+impl CurvePart {
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            CurvePart::Latency => "latency",
+            CurvePart::Bandwidth => "bandwidth",
+        }
+    }
+}
+
+/// A part of a curve's cost, before and after. A slow-down of 0.05 is 5 % more alpha, or 5 % more beta.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CurveChange {
+    /// The calls, as the names of their cases have in common.
+    pub name: String,
+    /// Cases on the curve.
+    pub cases: u32,
+    /// Which part.
+    pub part: CurvePart,
+    /// Median of the base: alpha in seconds, beta in seconds for a byte.
+    pub base: f64,
+    /// Median of the new.
+    pub new: f64,
+    /// Share by which the new costs more, the middle of all pairs of replicates.
+    pub slowdown: f64,
+    /// Its lower confidence bound; absent with too few replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown_lower_bound: Option<f64>,
+    /// Its upper confidence bound; absent with too few replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown_upper_bound: Option<f64>,
+    /// Probability of as much by chance, corrected for all rows and curves.
+    pub p_corrected: f64,
+    /// True where it got worse by what matters, and chance is ruled out.
+    pub worse: bool,
+}
+
+/// One part of a curve (alpha or beta) per replicate: first the base, then the new run.
+pub(super) struct Series {
+    name: String,
+    cases: usize,
+    part: CurvePart,
+    /// Logarithms of alpha, or of beta.
+    pub logarithms: Vec<f64>,
+}
+
+type Pair<'a> = (&'a Evidence<'a>, Option<&'a Evidence<'a>>);
+
+/// The curves that are complete in both runs.
+pub(super) fn series(pairs: &[Pair]) -> Vec<Series> {
+    let mut curves: BTreeMap<String, Vec<(u64, Vec<f64>)>> = BTreeMap::new();
+    for (case, old) in pairs {
+        let Some(old) = old else { continue };
+        let times: Option<Vec<f64>> = old.seconds.iter().chain(&case.seconds).copied().collect();
+        if let Some(times) = times.filter(|_| case.facts.bytes_total.0 > 0 && case.facts.splits.is_none()) {
+            curves.entry(curve_name(case.facts)).or_default().push((case.facts.bytes_total.0, times));
+        }
+    }
+    curves.into_iter().flat_map(|(name, points)| of_curve(&name, points)).collect()
+}
+
+fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
+    points.sort_by_key(|(bytes, _)| *bytes);
+    points.dedup_by_key(|(bytes, _)| *bytes);
+    let every = points.len().div_ceil(MAX_SIZES).max(1);
+    let points: Vec<(u64, Vec<f64>)> = points.into_iter().step_by(every).collect();
+    let middle: Option<Vec<(f64, f64)>> =
+        points.iter().map(|(bytes, times)| Some((*bytes as f64, median(&sorted(times.iter().copied()))?))).collect();
+    let Some(middle) = middle.filter(|points| points.len() >= MIN_SIZES) else { return Vec::new() };
+    let Some(envelope) = Envelope::of(&middle) else { return Vec::new() };
+    let limits: Option<Vec<_>> = (0..points[0].1.len())
+        .map(|replicate| {
+            let own: Vec<(f64, f64)> = points.iter().map(|(bytes, times)| (*bytes as f64, times[replicate])).collect();
+            Some(envelope.refitted(&own)?.limits())
+        })
+        .collect();
+    let Some(limits) = limits else { return Vec::new() };
+    let [first, last] = [middle[0], middle[middle.len() - 1]];
+    let of = |part, share: f64, values: Vec<f64>| {
+        let sound = share >= SEEN && values.iter().all(|value| *value > 0.0);
+        let logarithms = values.iter().map(|value| value.ln()).collect();
+        sound.then(|| Series { name: name.to_owned(), cases: points.len(), part, logarithms })
+    };
+    let whole = envelope.limits();
+    let alphas = limits.iter().map(|line| line.alpha_seconds).collect();
+    let betas = limits.iter().map(|line| line.beta_seconds_per_byte).collect();
+    let latency = of(CurvePart::Latency, whole.alpha_seconds / first.1, alphas);
+    let bandwidth = of(CurvePart::Bandwidth, whole.beta_seconds_per_byte * last.0 / last.1, betas);
+    latency.into_iter().chain(bandwidth).collect()
+}
+
+/// The common name of the cases of a curve, with `*` in place of the bytes.
+fn curve_name(facts: &CaseFacts) -> String {
+    let bytes = facts.bytes_total.0.to_string();
+    let parts: Vec<&str> = facts.name.split('/').map(|part| if part == bytes { "*" } else { part }).collect();
+    if parts.contains(&"*") {
+        return parts.join("/");
+    }
+    format!("{}/{}/*/{}/{}", facts.axis, facts.collective, facts.placement, facts.cadence)
+}
+
+impl Series {
+    /// The change of this part, given its corrected probability `p`.
+    pub fn change(&self, base: usize, p: f64, level: f64, relevant: f64, ranks: &mut RankSums) -> Option<CurveChange> {
+        let (before, after) = self.logarithms.split_at(base.min(self.logarithms.len()));
+        let (before, after) = (sorted(before.iter().copied()), sorted(after.iter().copied()));
+        let (middle, low, high) = ranks.shift(&before, &after, 1.0 - level)?;
+        let bound = |value: f64| value.is_finite().then(|| value.exp_m1());
+        Some(CurveChange {
+            name: self.name.clone(),
+            cases: self.cases as u32,
+            part: self.part,
+            base: median(&before)?.exp(),
+            new: median(&after)?.exp(),
+            slowdown: middle.exp_m1(),
+            slowdown_lower_bound: bound(low),
+            slowdown_upper_bound: bound(high),
+            p_corrected: p,
+            worse: p <= level && middle.exp_m1() >= relevant,
+        })
+    }
+}

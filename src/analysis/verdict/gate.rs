@@ -1,0 +1,217 @@
+//! Does a machine meet its expectations? Every row with an expectation passes, fails, or is inconclusive.
+
+use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
+use super::evidence::{Evidence, evidence};
+use super::expected::{Expected, LimitCheck, check_limit};
+use super::{Allowed, Decision, LoadedRecord, Trouble, ensure_comparable, most_severe, template};
+use commgauge_base::error::Result;
+use commgauge_base::stats::fewest_for_bound;
+use commgauge_model::config::Machine;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Thresholds of a gate.
+#[derive(Clone, Debug)]
+pub struct GateRule {
+    /// Confidence of each bound, one-sided.
+    pub confidence: f64,
+    /// Differences between records of the machine that are accepted.
+    pub allowed: Vec<Allowed>,
+}
+
+/// Compares records of one machine with the expectations of its file. Several records count as replicates of each other.
+///
+/// # Errors
+/// A usage error where the records are not comparable, or one run is given twice.
+pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
+    ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
+    let (mut cases, mut troubles) = evidence(records);
+    if let Some(machine) = machine {
+        flag_other_machine(records, machine, &mut cases);
+    }
+    let expectations = machine.map_or(&[][..], |machine| &machine.expectations);
+    let environment = records.first().map(|loaded| &loaded.record.header.environment);
+    let expected = Expected::new(expectations, environment);
+    let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
+    let rows: Vec<Row> =
+        cases.iter().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
+    let with_row: HashSet<usize> = about.into_iter().flatten().collect();
+    let coverage = Coverage {
+        expectations: expectations.len() as u32,
+        expectations_without_row: (expectations.len() - with_row.len()) as u32,
+        ..coverage(&rows, &cases)
+    };
+    if coverage.rows_judged == 0 {
+        troubles.push(Trouble { exit_code: 3, text: nothing_expected(machine) });
+    }
+    let template = template::of(&cases, &rows);
+    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    Ok(Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        question: Question::Gate,
+        decision: Decision::from_exit_code(exit_code),
+        exit_code,
+        rule: describe_rule(rule, coverage.rows_judged),
+        runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
+        machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.display())),
+        false_alarms: FalseAlarms {
+            level: 1.0 - rule.confidence,
+            over_all_rows: false,
+            rows: coverage.rows_judged,
+            expected_at_most: (1.0 - rule.confidence) * f64::from(coverage.rows_judged),
+        },
+        coverage,
+        troubles,
+        rows,
+        findings: Vec::new(),
+        curves: Vec::new(),
+        template,
+    })
+}
+
+/// Gates records of an unknown machine: the verdict is inconclusive and has a template of a machine file. `message` names the
+/// requested machine and the known ones.
+///
+/// # Errors
+/// As [`gate`].
+pub fn gate_unknown_machine(records: &[LoadedRecord], name: &str, message: String, rule: &GateRule) -> Result<Verdict> {
+    let mut verdict = gate(records, None, rule)?;
+    let nothing = nothing_expected(None);
+    for trouble in verdict.troubles.iter_mut().filter(|trouble| trouble.text == nothing) {
+        trouble.text.clone_from(&message);
+    }
+    let most = verdict.rows.iter().map(|row| row.locality.ranks_per_node).max().unwrap_or(1);
+    verdict.template = Some(template::machine_head(name, most) + verdict.template.as_deref().unwrap_or_default());
+    Ok(verdict)
+}
+
+/// The exit code of a row. Wrong and missing data have exit codes of their own, as troubles of the record.
+pub(super) fn exit_code_of(row: &Row) -> i32 {
+    match row.decision {
+        Some(Decision::Fail) => 1,
+        Some(Decision::Inconclusive | Decision::Error) => 3,
+        Some(Decision::Pass) | None => 0,
+    }
+}
+
+/// Counts of judged rows and replicates.
+pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
+    let count = |wanted: Option<Decision>| rows.iter().filter(|row| row.decision == wanted).count() as u32;
+    let judged = || rows.iter().zip(cases).filter(|(row, _)| row.decision.is_some());
+    Coverage {
+        rows: rows.len() as u32,
+        rows_judged: judged().count() as u32,
+        rows_passed: count(Some(Decision::Pass)),
+        rows_failed: count(Some(Decision::Fail)),
+        rows_inconclusive: count(Some(Decision::Inconclusive)),
+        rows_not_judged: count(None),
+        replicates_planned: judged().map(|(_, case)| case.seconds.len() as u64).sum(),
+        replicates_measured: judged().map(|(_, case)| case.seconds.iter().flatten().count() as u64).sum(),
+        ..Coverage::default()
+    }
+}
+
+/// A row without a decision.
+pub(super) fn undecided_row(case: &Evidence) -> Row {
+    let facts = case.facts;
+    Row {
+        name: facts.name.clone(),
+        axis: facts.axis,
+        group_size: facts.group_size,
+        groups: facts.groups,
+        locality: facts.locality.clone(),
+        collective: facts.collective,
+        bytes_total: facts.bytes_total,
+        placement: facts.placement,
+        cadence: facts.cadence,
+        decision: None,
+        reasons: case.shortfalls.clone(),
+        replicates: case.seconds.iter().flatten().count() as u32,
+        replicates_more: None,
+        against_limit: None,
+        against_base: None,
+    }
+}
+
+/// Of several expectations about one row the worst result is shown, so that adding one never improves the row.
+fn row(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
+    let mut row = undecided_row(case);
+    let worst_of = |seconds: &[f64]| -> Option<LimitCheck> {
+        (about.iter())
+            .map(|index| check_limit(expected.at(*index), case.facts, seconds, level))
+            .reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
+    };
+    let Some(mut worst) = worst_of(&case.measured()) else { return row };
+    // A transient slowdown says nothing about the machine: the row fails only if it fails without it too.
+    let without = case.steady().filter(|_| worst.decision == Decision::Fail).and_then(|seconds| worst_of(&seconds));
+    if without.is_some_and(|without| without.decision != Decision::Fail) {
+        worst.decision = Decision::Inconclusive;
+        worst.reason += "; it would not fail without the slow period of the machine";
+    }
+    row.decision = Some(cap_decision(worst.decision, case));
+    row.reasons.splice(0..0, (!worst.reason.is_empty()).then_some(worst.reason));
+    row.replicates_more = worst.replicates_more;
+    row.against_limit = Some(worst.against);
+    row
+}
+
+/// Caps a decision: a row with any shortfall does not pass, and a failed row never improves.
+pub(super) fn cap_decision(decision: Decision, case: &Evidence) -> Decision {
+    match case {
+        case if case.corrupt => decision.max(Decision::Fail),
+        case if !case.shortfalls.is_empty() => decision.max(Decision::Inconclusive),
+        _ => decision,
+    }
+}
+
+/// Marks all rows as unreliable where a record names another machine file.
+fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [Evidence]) {
+    for loaded in records {
+        let Some(named) = &loaded.record.header.backend.machine else { continue };
+        let stem = Path::new(named).file_stem().and_then(|stem| stem.to_str());
+        if named != &machine.name && stem != Some(machine.name.as_str()) {
+            for case in cases.iter_mut() {
+                let text = format!("unreliable: the record was made with machine {named}, not {}", machine.name);
+                case.shortfalls.push(text);
+            }
+        }
+    }
+}
+
+fn nothing_expected(machine: Option<&Machine>) -> String {
+    match machine {
+        None => "no machine file was given, so nothing is expected of any row; fill in the template".to_owned(),
+        Some(machine) if machine.expectations.is_empty() => {
+            format!("{} expects nothing: it has no [[expect]]; fill in the template", machine.path.display())
+        }
+        Some(machine) => format!(
+            "none of the {} expectations of {} is about a row of the record; fill in the template",
+            machine.expectations.len(),
+            machine.path.display()
+        ),
+    }
+}
+
+fn describe_rule(rule: &GateRule, rows: u32) -> Vec<String> {
+    let (percent, level) = (rule.confidence * 100.0, 1.0 - rule.confidence);
+    let digits = commgauge_base::units::three_digits;
+    vec![
+        format!(
+            "a row passes where the lower {percent} % confidence bound of the median of its replicates clears the limit, \
+             fails where the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, \
+             and need {} replicates",
+            fewest_for_bound(rule.confidence)
+        ),
+        format!(
+            "a row whose true median lies just beyond its limit passes with a chance of at most {0} %, and one just within \
+             fails with at most {0} %: over {rows} judged rows, at most {1} wrong answers are to be expected",
+            digits(level * 100.0),
+            digits(level * f64::from(rows))
+        ),
+        "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
+        "replicates that fell into a while in which the whole machine was slow keep a row from passing, and do not alone make it \
+         fail"
+            .to_owned(),
+    ]
+}

@@ -1,0 +1,116 @@
+//! The history as a document. The published JSON Schema (`commgauge schema history`) is made from these types.
+
+use commgauge_base::collective::Collective;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::Axis;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The value of `format` in every history.
+pub const FORMAT: &str = "commgauge-history";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// Runs over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct History {
+    /// Always `commgauge-history`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Exit code of the program: 1 where the last change of some row was for the worse, 3 where there are too few runs to
+    /// find any change, else 0.
+    pub exit_code: i32,
+    /// How changes are told from chance, as sentences.
+    pub rule: Vec<String>,
+    /// Runs that repeat one another.
+    pub lineages: Vec<Lineage>,
+    /// Files that have no say.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A file that has no say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// The file.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Runs of one suite on the same hosts, devices and ranks, by the time at which they began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lineage {
+    /// Name of the suite.
+    pub suite: String,
+    /// Where it ran.
+    pub place: String,
+    /// The runs, the oldest first.
+    pub runs: Vec<SeriesRun>,
+    /// The rows that any of them has, in the order of the newest.
+    pub rows: Vec<Series>,
+    /// Runs at which rows changed.
+    pub events: Vec<Event>,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesRun {
+    /// The record's file.
+    pub path: String,
+    /// Name of the run.
+    pub run_id: String,
+    /// When it began.
+    pub started_at: String,
+    /// In what it differs from the run before it, as sentences.
+    pub differences: Vec<String>,
+    /// Rows that have no say, for being missing, wrong, unverified or unreliable.
+    pub rows_left_out: u32,
+}
+
+/// A row over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Series {
+    /// Name of the case.
+    pub name: String,
+    /// Axis whose groups carry it out.
+    pub axis: Axis,
+    /// The call.
+    pub collective: Collective,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Median over the replicates of each run; null where a run has none that counts.
+    pub latency_seconds: Vec<Option<f64>>,
+    /// Where it changed, the oldest first.
+    pub changes: Vec<Change>,
+}
+
+/// A step of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// Index of the first run after it.
+    pub run: u32,
+    /// Median of the runs since the change before.
+    pub latency_seconds_before: f64,
+    /// Median of the runs until the next.
+    pub latency_seconds_after: f64,
+    /// Share by which the row is slower since.
+    pub slowdown: f64,
+    /// Probability of as much by chance in any row.
+    pub p_corrected: f64,
+}
+
+/// A run at which rows changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    /// Index of the first run after it.
+    pub run: u32,
+    /// Rows that became slower.
+    pub rows_slower: u32,
+    /// Rows that became faster.
+    pub rows_faster: u32,
+    /// The smallest slow-down among them, negative where a row became faster.
+    pub slowdown_least: f64,
+    /// The largest.
+    pub slowdown_most: f64,
+}

@@ -1,0 +1,379 @@
+//! From healthy runs to a machine file: measured values become expectations.
+//!
+//! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches down to the
+//! lower of their 5 % quantile and of the slowest run's own median, so that the slowest healthy node passes, and is never
+//! below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
+
+use super::evidence::{Evidence, evidence};
+use super::{Allowed, LoadedRecord, Trouble, ensure_comparable};
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::{median, sorted};
+use commgauge_base::units::{Rate, Seconds};
+use commgauge_model::config::Machine;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Minimum number of replicates for a quantile.
+const MIN_REPLICATES: usize = 5;
+/// The share of replicates of a healthy machine that may lie below the floor.
+const QUANTILE: f64 = 0.05;
+
+/// Options of learning expectations.
+#[derive(Clone, Debug)]
+pub struct LearnRule {
+    /// Name of the machine.
+    pub name: String,
+    /// The least tolerance, as a share.
+    pub least_tolerance: f64,
+    /// True where switches reduce, so that values above the bound of the links are accepted.
+    pub in_network: bool,
+    /// Differences between the runs that are accepted, besides their hosts.
+    pub allowed: Vec<Allowed>,
+}
+
+/// A learned machine file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// The text of the machine file.
+    pub text: String,
+    /// Expectations in it.
+    pub expectations: usize,
+    /// Rows that were left out, and why, as sentences.
+    pub left_out: Vec<String>,
+}
+
+/// The rows that share one expectation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    collective: Collective,
+    /// Ranks, ranks per node, nodes, groups per node.
+    group: [u32; 4],
+    cadence: Cadence,
+    placement: Placement,
+    element_type: &'static str,
+    bytes: u64,
+}
+
+/// The replicates of a kind: for each run, those it measured. A bus bandwidth in bytes per second, or a time in seconds.
+#[derive(Default)]
+struct Values {
+    is_rate: bool,
+    of_run: BTreeMap<usize, Vec<f64>>,
+}
+
+/// Learns expectations from runs of healthy nodes; link rates are those of `links`.
+///
+/// # Errors
+/// Where a run is incomplete or received wrong data, or runs are not comparable; where no row is verified, reliable and has
+/// enough replicates; where a value is above the bound of the links.
+pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Result<Learned> {
+    let mut allowed = rule.allowed.clone();
+    allowed.push(Allowed::Hosts);
+    ensure_comparable(&records.iter().collect::<Vec<_>>(), &allowed)?;
+    let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
+    let mut excluded: BTreeMap<Kind, String> = BTreeMap::new();
+    for (run, loaded) in records.iter().enumerate() {
+        let (cases, troubles) = evidence(std::slice::from_ref(loaded));
+        refuse_unhealthy(loaded, &troubles)?;
+        for case in cases.iter().filter(|case| case.facts.group_size > 1) {
+            let (kind, is_rate, values) = values(case);
+            if let (Some(why), false) = (case.shortfalls.first(), is_skipped(case)) {
+                let run = loaded.path.display();
+                excluded.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
+                continue;
+            }
+            let known = kinds.entry(kind).or_default();
+            known.is_rate = is_rate;
+            known.of_run.entry(run).or_default().extend(values);
+        }
+    }
+    // A row that is unreliable in one run is excluded from all of them.
+    kinds.retain(|kind, _| !excluded.contains_key(kind));
+    write(records, &kinds, excluded.into_values().collect(), links, rule)
+}
+
+/// Refuses records that are synthetic, unreliable, wrong or incomplete.
+fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
+    let refused = |code: i32, why: &str| {
+        let text = format!("nothing is learned from {}: {why}", loaded.path.display());
+        // An inconclusive record is a poor choice of the user, not a failure of the machine.
+        Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
+    };
+    let code = super::most_severe(found.iter().map(|trouble| trouble.exit_code));
+    if let Some(trouble) = found.iter().find(|trouble| trouble.exit_code == code) {
+        return refused(code, &trouble.text);
+    }
+    Ok(())
+}
+
+/// True where every replicate was skipped.
+fn is_skipped(case: &Evidence) -> bool {
+    !case.unmeasured && !case.corrupt && case.seconds.iter().all(Option::is_none)
+}
+
+fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a) {
+    let facts = case.facts;
+    let lies = &facts.locality;
+    let kind = Kind {
+        collective: facts.collective,
+        group: [facts.group_size, lies.ranks_per_node, lies.nodes_spanned, lies.concurrent_groups_per_node],
+        cadence: facts.cadence,
+        placement: facts.placement,
+        element_type: facts.element_type.name(),
+        bytes: facts.bytes_total.0,
+    };
+    let moved = facts.bytes_accounted.0 as f64 * facts.bus_factor.unwrap_or(0.0);
+    let is_rate = moved > 0.0;
+    (kind, is_rate, case.seconds.iter().flatten().map(move |time| if is_rate { moved / time } else { *time }))
+}
+
+/// Value and tolerance of the expectation; none with too few replicates.
+fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
+    let all = sorted(values.of_run.values().flatten().copied());
+    if all.len() < MIN_REPLICATES {
+        return None;
+    }
+    let middle = median(&all)?;
+    let medians = sorted(values.of_run.values().filter_map(|run| median(&sorted(run.iter().copied()))));
+    // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
+    let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
+    let worst = match values.is_rate {
+        true => all[depth].min(*medians.first()?),
+        false => all[all.len() - 1 - depth].max(*medians.last()?),
+    };
+    let spread = if values.is_rate { 1.0 - worst / middle } else { worst / middle - 1.0 };
+    // A tenth of a per cent more than the spread, so that rounding takes nothing away.
+    let tolerance = ((spread.max(least_tolerance) * 1000.0).ceil() / 1000.0).min(0.9);
+    Some((middle, tolerance))
+}
+
+/// The machine file of the reliable kinds; kinds with too few replicates are added to `left_out`.
+fn write(
+    records: &[LoadedRecord],
+    kinds: &BTreeMap<Kind, Values>,
+    mut left_out: Vec<String>,
+    links: &Machine,
+    rule: &LearnRule,
+) -> Result<Learned> {
+    let mut text = head(records, links, rule);
+    let mut expectations = 0;
+    for (kind, values) in kinds {
+        let count: usize = values.of_run.values().map(Vec::len).sum();
+        let Some((value, tolerance)) = expectation(values, rule.least_tolerance) else {
+            left_out.push(format!("{}: {count} replicates, at least {MIN_REPLICATES} are needed", describe(kind)));
+            continue;
+        };
+        let [ranks, per_node, nodes, groups] = kind.group;
+        let bound = links.bus_bandwidth_bound(kind.collective, nodes, per_node, groups);
+        let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
+        if let (true, Some(bound), false) = (above, bound, rule.in_network) {
+            return Err(Error::usage(format!(
+                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
+                 switches themselves reduce or copy",
+                describe(kind),
+                Rate(value)
+            )));
+        }
+        expectations += 1;
+        let value = if values.is_rate { format!("{:.4}GB/s", value / 1e9) } else { format!("{:.4}us", value * 1e6) };
+        let size = if kind.collective == Collective::Barrier {
+            String::new()
+        } else {
+            format!("bytes = \"{}B\"\n", kind.bytes)
+        };
+        let in_network = if above { "in_network = true\n" } else { "" };
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
+             groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\nvalue = \"{value}\"\n\
+             tolerance = {tolerance}\n{in_network}source = {}\ndate = \"{}\"\nversion = {}\nnote = \"{count} replicates\"\n",
+            kind.collective,
+            kind.cadence,
+            key(kind.placement),
+            kind.element_type,
+            quoted(&source(records)),
+            newest(records),
+            quoted(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
+        );
+    }
+    if expectations == 0 {
+        let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
+        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
+    }
+    // The text is parsed again, so that a gate never refuses a learned file.
+    Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
+    Ok(Learned { text, expectations, left_out })
+}
+
+fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
+    let hosts: BTreeSet<&str> =
+        records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
+    let (within, between) = (&links.within_node, &links.between_nodes);
+    let rate = |rate: Rate| format!("{}B/s", rate.0);
+    let time = |time: Seconds| format!("{}ns", time.0 * 1e9);
+    let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
+    let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
+    let cloud =
+        links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml::Value::String(cloud.clone())));
+    format!(
+        "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs; its tolerance reaches to\n\
+         # the worse of their 5 % quantile and of the slowest run's median, and is at least {} %.\n\
+         name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
+         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}",
+        records.len(),
+        hosts.len(),
+        rule.least_tolerance * 100.0,
+        toml::Value::String(rule.name.clone()),
+        links.ranks_per_node,
+        links.hosts_per_node,
+        time(within.latency),
+        rate(within.rate),
+        assumed(within.assumed),
+        time(between.latency),
+        between.adapters_per_node,
+        rate(between.rate_per_adapter),
+        assumed(between.assumed),
+    )
+}
+
+fn source(records: &[LoadedRecord]) -> String {
+    let ids: Vec<&str> = records.iter().take(3).map(|loaded| loaded.record.header.run_id.as_str()).collect();
+    let more = records.len().saturating_sub(ids.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("learned from the runs {}{more}", ids.join(", "))
+}
+
+/// The date of the newest run; 1970-01-01 where no record has a valid date.
+fn newest(records: &[LoadedRecord]) -> String {
+    let day = |loaded: &LoadedRecord| {
+        let text = loaded.record.header.started_at.get(..10)?.to_owned();
+        text.parse::<jiff::civil::Date>().is_ok().then_some(text)
+    };
+    records.iter().filter_map(day).max().unwrap_or_else(|| "1970-01-01".to_owned())
+}
+
+fn key(placement: Placement) -> &'static str {
+    match placement {
+        Placement::InPlace => "in_place",
+        Placement::OutOfPlace => "out_of_place",
+    }
+}
+
+fn describe(kind: &Kind) -> String {
+    let Kind { collective, group, cadence, bytes, .. } = kind;
+    format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{lines, loaded, machine};
+    use super::super::{GateRule, gate};
+    use super::*;
+    use commgauge_model::record::Line;
+    use commgauge_model::record::line::Outcome;
+
+    fn rule() -> LearnRule {
+        LearnRule { name: "ours".to_owned(), least_tolerance: 0.02, in_network: false, allowed: Vec::new() }
+    }
+
+    fn run(id: &str, host: &str, microseconds: &[f64]) -> LoadedRecord {
+        let mut loaded = loaded(&format!("{id}.jsonl"), lines(id, &[microseconds.to_vec(), microseconds.to_vec()]));
+        loaded.record.header.ranks.iter_mut().for_each(|rank| rank.host = format!("{host}{}", rank.node));
+        loaded
+    }
+
+    #[test]
+    fn expectations_are_learned_from_healthy_nodes_and_all_of_them_pass() {
+        let runs = [
+            run("a", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]),
+            run("b", "y", &[100.1, 101.2, 99.3, 100.4, 99.6, 100.3]),
+            run("c", "z", &[104.0, 105.0, 104.5, 104.2, 104.8, 104.6]),
+        ];
+        let learned = learn(&runs, &machine("1GB/s"), &rule()).unwrap();
+        assert_eq!((learned.expectations, learned.left_out.len()), (2, 0));
+        let machine = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
+        let [small, large] = machine.expectations.as_slice() else { panic!("{}", learned.text) };
+        // 1 MiB on 4 ranks is 1.5 * 1048576 B on the wires; the median of the 18 is the mean of 100.4 and 100.5 us.
+        let expected = 1.5 * 1048576.0 / 100.4e-6;
+        assert!((small.figure() / expected - 1.0).abs() < 1e-3, "{} {expected}", small.figure());
+        // Down to the slowest of the 18, as 5 % of them are none: 1 - 100.45 / 105.
+        assert!((0.043..0.045).contains(&small.tolerance.unwrap()), "{:?}", small.tolerance);
+        assert_eq!(small.note.as_deref(), Some("18 replicates"));
+        assert_eq!((small.source.as_str(), large.bytes.0.0), ("learned from the runs a, b, c", 2 << 20));
+        let gates = GateRule { confidence: 0.95, allowed: Vec::new() };
+        for run in runs {
+            let verdict = gate(&[run], Some(&machine), &gates).unwrap();
+            assert_eq!(verdict.exit_code, 0, "{:?}", verdict.rows[0].reasons);
+        }
+        let slow = run("d", "x", &[110.0, 111.0, 109.0, 110.5, 109.5, 110.2]);
+        assert_eq!(gate(&[slow], Some(&machine), &gates).unwrap().exit_code, 1);
+    }
+
+    #[test]
+    fn nothing_is_learned_from_unhealthy_runs() {
+        let good = || run("a", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
+        type Harm = (&'static str, i32, fn(&mut LoadedRecord));
+        let harms: [Harm; 6] = [
+            ("synthetic", 2, |run| run.record.header.backend.synthetic = true),
+            ("unreliable: busy", 2, |run| run.record.header.warnings.push("busy".to_owned())),
+            ("not verified", 2, |run| {
+                run.record.cases.iter_mut().for_each(|case| case.outcome = Outcome::Measured { verified: false });
+            }),
+            ("data arrived wrong", 4, |run| {
+                let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
+                run.record.cases[0].outcome = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };
+            }),
+            ("no end line", 7, |run| run.record.end = None),
+            ("were not measured", 7, |run| {
+                run.record.cases.remove(0);
+            }),
+        ];
+        for (words, code, harm) in harms {
+            let mut run = good();
+            harm(&mut run);
+            let error = learn(&[good_named("b"), run], &machine("1GB/s"), &rule()).unwrap_err();
+            assert!(error.exit_code() == code && error.to_string().contains(words), "{words}: {error}");
+        }
+        let mut flagged = run("c", "x", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
+        flagged.record.cases[0].warnings.push("times were still falling".to_owned());
+        let learned = learn(&[good_named("b"), flagged], &machine("1GB/s"), &rule()).unwrap();
+        let [left_out] = learned.left_out.as_slice() else { panic!("{:?}", learned.left_out) };
+        assert!(
+            learned.expectations == 1 && left_out.contains("unreliable: times were still falling (in c.jsonl)"),
+            "{left_out}"
+        );
+        let few = loaded("f.jsonl", lines("f", &[vec![100.0; 4]]));
+        let error = learn(&[few], &machine("1GB/s"), &rule()).unwrap_err().to_string();
+        assert!(error.contains("4 replicates, at least 5 are needed"), "{error}");
+    }
+
+    fn good_named(id: &str) -> LoadedRecord {
+        run(id, "w", &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2])
+    }
+
+    #[test]
+    fn values_above_the_links_are_accepted_only_with_in_network_reduction() {
+        let mut links = machine("1GB/s");
+        (links.between_nodes.rate_per_adapter, links.within_node.rate) = (Rate(1e9), Rate(1e9));
+        let error = learn(&[good_named("a")], &links, &rule()).unwrap_err().to_string();
+        assert!(error.contains("more than the") && error.contains("--in-network"), "{error}");
+        let learned = learn(&[good_named("a")], &links, &LearnRule { in_network: true, ..rule() }).unwrap();
+        assert!(learned.text.contains("in_network = true"));
+    }
+
+    #[test]
+    fn names_from_records_cannot_break_out_of_the_file() {
+        let hostile = "x\"\n[[faults]]\nkind = 'rank' #";
+        let mut lines = lines(hostile, &[vec![100.0, 101.0, 99.0, 100.5, 99.5]]);
+        let Line::Header(header) = &mut lines[0] else { unreachable!() };
+        header.backend.library = hostile.to_owned();
+        let learned = learn(&[loaded("r.jsonl", lines)], &machine("1GB/s"), &rule()).unwrap();
+        let machine = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
+        assert_eq!((machine.faults.len(), machine.expectations[0].version.as_deref()), (0, Some(hostile)));
+    }
+}

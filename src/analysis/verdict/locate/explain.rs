@@ -1,0 +1,343 @@
+//! Finds suspects in a node-pair matrix: first what explains most (a leaf, a rail), then nodes and adapters, then single paths.
+//! Slowness that a suspect explains makes nothing else a suspect.
+//!
+//! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
+//! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
+
+use super::document::SuspectKind;
+use super::pair_matrix::{Measure, PairMatrix};
+use super::places::Places;
+use commgauge_base::stats::{OddRule, Usual, low_median};
+
+/// False-alarm probability of one kind of evidence on a healthy machine.
+pub(super) const FALSE_ALARM_PROBABILITY: f64 = 0.001;
+/// Lower bound on the standard deviation of a logarithm.
+const MIN_DEVIATION: f64 = 0.01;
+/// Slowness below 5 % with most partners is ignored.
+pub(super) const MIN_EXCESS_OF_MANY: f64 = 0.05;
+/// Slowness below 10 % on a single path is ignored.
+pub(super) const MIN_EXCESS_OF_PATH: f64 = 0.1;
+/// Minimum size of a set in which one member can be an outlier.
+pub(super) const MIN_MEMBERS: usize = 4;
+/// Minimum number of leaves for one to be an outlier.
+pub(super) const MIN_LEAVES: usize = 3;
+/// Share of the nodes behind a leaf that must be slow with others before the leaf is a suspect.
+const MIN_SLOW_SHARE_OF_LEAF: f64 = 0.8;
+/// Share of its partners with which a node must be slow before it is a suspect.
+const MIN_SLOW_SHARE_OF_PARTNERS: f64 = 0.8;
+
+/// A suspect by one kind of evidence.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub suspect: SuspectKind,
+    /// Logarithm of the slowdown.
+    pub slower: f64,
+    pub strength: f64,
+    pub intermittent: bool,
+    pub evidence: String,
+}
+
+/// The outlier rule for a number of comparisons.
+pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
+    OddRule { chance: FALSE_ALARM_PROBABILITY, comparisons, least_deviation: MIN_DEVIATION, least_distance }
+}
+
+/// State of the search in one matrix.
+pub(super) struct Search<'a> {
+    pub measure: Measure,
+    pub matrix: &'a PairMatrix,
+    pub places: &'a Places,
+    /// Nodes whose slow pairs are explained.
+    pub explained: Vec<bool>,
+    pub findings: Vec<Finding>,
+    /// Usual value behind one leaf, and across leaves.
+    usual: [f64; 2],
+    /// Local ranks whose rail is a suspect.
+    slow_locals: Vec<bool>,
+    slow_adapters: Vec<(usize, usize)>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(measure: Measure, matrix: &'a PairMatrix, places: &'a Places) -> Search<'a> {
+        let mut search = Search {
+            measure,
+            matrix,
+            places,
+            explained: vec![false; matrix.nodes],
+            findings: Vec::new(),
+            usual: [0.0; 2],
+            slow_locals: vec![false; matrix.locals],
+            slow_adapters: Vec::new(),
+        };
+        search.usual = [false, true].map(|across| {
+            let of_node = |node| {
+                low_median(
+                    search
+                        .partners(node)
+                        .filter(|b| search.across(node, *b) == across)
+                        .filter_map(|b| matrix.of_pair([node, b])),
+                )
+            };
+            low_median((0..matrix.nodes).filter_map(of_node)).unwrap_or(0.0)
+        });
+        search
+    }
+
+    /// Runs all searches, those that explain most first.
+    pub(super) fn run(&mut self) {
+        self.rails_and_adapters();
+        if self.matrix.nodes >= MIN_MEMBERS {
+            self.leaves();
+            self.nodes();
+            self.links();
+        }
+    }
+
+    fn across(&self, a: usize, b: usize) -> bool {
+        self.places.leaf_of(a) != self.places.leaf_of(b)
+    }
+
+    fn partners(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
+        (0..self.matrix.nodes).filter(move |other| *other != node)
+    }
+
+    /// Usual value between two nodes.
+    pub(super) fn usual_of(&self, [a, b]: [usize; 2]) -> f64 {
+        self.usual[usize::from(self.across(a, b))]
+    }
+
+    /// Excess of a pair over the usual value.
+    pub(super) fn excess(&self, pair: [usize; 2]) -> Option<f64> {
+        Some(self.matrix.of_pair(pair)? - self.usual_of(pair))
+    }
+
+    /// The same for the path of one local rank.
+    pub(super) fn excess_of_local(&self, pair: [usize; 2], local: usize) -> Option<f64> {
+        Some(self.matrix.of_local(pair, local)? - self.usual_of(pair))
+    }
+
+    /// Median excess of a node over the unexplained partners that `counts` accepts.
+    fn with_partners(&self, node: usize, counts: impl Fn(usize) -> bool) -> Option<f64> {
+        let partners = self.partners(node).filter(|other| !self.explained[*other] && counts(*other));
+        low_median(partners.filter_map(|other| self.excess([node, other])))
+    }
+
+    /// The number of unexplained partners with which a node exceeds `allowed`, and the number of all unexplained partners.
+    pub(super) fn slow_partners(&self, node: usize, allowed: f64) -> (usize, usize) {
+        let partners = self.partners(node).filter(|other| !self.explained[*other]);
+        let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
+        (excesses.iter().filter(|excess| **excess > allowed).count(), excesses.len())
+    }
+
+    fn add(&mut self, suspect: SuspectKind, slower: f64, usual: &Usual, evidence: String) {
+        let intermittent = self.measure == Measure::Tail;
+        let strength = usual.strength(slower);
+        let slower = slower - usual.middle;
+        let text = format!("{}: {evidence}", self.measure.name());
+        self.findings.push(Finding { suspect, slower, strength, intermittent, evidence: text });
+    }
+
+    /// Finds local ranks that are slower than their neighbours, on all nodes (rail) or on one (adapter).
+    fn rails_and_adapters(&mut self) {
+        let (matrix, locals) = (self.matrix, self.matrix.locals);
+        if locals < 2 || matrix.nodes < 2 {
+            return;
+        }
+        let mut of_adapter = vec![vec![f64::NAN; locals]; matrix.nodes];
+        for (node, scores) in of_adapter.iter_mut().enumerate() {
+            for (local, score) in scores.iter_mut().enumerate() {
+                let within = |other| Some(matrix.of_local([node, other], local)? - matrix.of_pair([node, other])?);
+                *score = low_median(self.partners(node).filter_map(within)).unwrap_or(f64::NAN);
+            }
+        }
+        let of_nodes =
+            |local: usize| of_adapter.iter().map(move |scores| scores[local]).filter(|score| !score.is_nan());
+        let rails: Vec<f64> = (0..locals).map(|local| low_median(of_nodes(local)).unwrap_or(0.0)).collect();
+        // With few rails the scatter is estimated from the adapters of each rail.
+        let scatter =
+            (0..locals).filter_map(|local| low_median(of_nodes(local).map(|score| (score - rails[local]).abs())));
+        let scatter = low_median(scatter).unwrap_or(0.0);
+        let least_deviation = MIN_DEVIATION.max(scatter);
+        let rule_of_rails = OddRule { least_deviation, ..rule(locals, MIN_EXCESS_OF_MANY) };
+        if let Some(usual) = rule_of_rails.usual(&rails).filter(|_| matrix.nodes > 2) {
+            for (local, slower) in rails.iter().enumerate().filter(|(_, slower)| usual.strength(**slower) > 1.0) {
+                self.slow_locals[local] = true;
+                let nodes = of_nodes(local).filter(|score| usual.strength(*score) > 1.0).count();
+                let evidence = format!(
+                    "local rank {local} takes {} longer than its neighbours on {nodes} of {} nodes",
+                    percent(*slower - usual.middle),
+                    matrix.nodes
+                );
+                self.add(SuspectKind::Rail { local_rank: local as u32 }, *slower, &usual, evidence);
+            }
+        }
+        let whole = |local: &usize| !self.slow_locals[*local];
+        let adapters: Vec<(usize, usize)> = (0..matrix.nodes)
+            .flat_map(|node| (0..locals).filter(whole).map(move |local| (node, local)).collect::<Vec<_>>())
+            .filter(|(node, local)| !of_adapter[*node][*local].is_nan())
+            .collect();
+        let scores: Vec<f64> = adapters.iter().map(|(node, local)| of_adapter[*node][*local]).collect();
+        // With two nodes the end of a slow path that causes it cannot be determined.
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores).filter(|_| matrix.nodes > 2) else {
+            return;
+        };
+        for ((node, local), slower) in
+            adapters.into_iter().zip(scores).filter(|(_, slower)| usual.strength(*slower) > 1.0)
+        {
+            self.slow_adapters.push((node, local));
+            let evidence = format!(
+                "local rank {local} of {} takes {} longer with most nodes, its neighbours do not",
+                self.places.name(node),
+                percent(slower - usual.middle)
+            );
+            self.add(SuspectKind::Adapter { node: node as u32, local_rank: local as u32 }, slower, &usual, evidence);
+        }
+    }
+
+    /// Finds leaf switches whose nodes are slow with nodes behind other leaves.
+    fn leaves(&mut self) {
+        let leaves = self.places.leaves();
+        if leaves < MIN_LEAVES || self.places.nodes_per_leaf.is_none_or(|each| each < 2) {
+            return;
+        }
+        let places = self.places;
+        let of_node: Vec<Option<f64>> = (0..self.matrix.nodes)
+            .map(|node| self.with_partners(node, |other| places.leaf_of(other) != places.leaf_of(node)))
+            .collect();
+        let of_leaf: Vec<(usize, f64)> = (0..leaves)
+            .filter_map(|leaf| {
+                Some((leaf, low_median(places.behind(leaf).into_iter().filter_map(|node| of_node[node]))?))
+            })
+            .collect();
+        let scores: Vec<f64> = of_leaf.iter().map(|(_, score)| *score).collect();
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores) else { return };
+        for (leaf, slower) in of_leaf.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
+            let behind = places.behind(leaf);
+            let slow = |node: &&usize| {
+                of_node[**node].is_some_and(|score| score - usual.middle > (slower - usual.middle) / 2.0)
+            };
+            let count = behind.iter().filter(slow).count();
+            if behind.len() < 2 || (count as f64) < MIN_SLOW_SHARE_OF_LEAF * behind.len() as f64 {
+                continue;
+            }
+            let inside = low_median(
+                behind
+                    .iter()
+                    .flat_map(|a| behind.iter().filter(move |b| a < b).map(move |b| [*a, *b]))
+                    .filter_map(|pair| self.excess(pair)),
+            );
+            let within = match inside {
+                Some(excess) if usual.strength(excess) > 1.0 => "among themselves too",
+                Some(_) => "not among themselves, so look at its uplinks",
+                None => "among themselves unknown",
+            };
+            behind.iter().for_each(|node| self.explained[*node] = true);
+            let evidence = format!(
+                "{count} of its {} nodes take {} longer with nodes behind other leaves; {within}",
+                behind.len(),
+                percent(slower - usual.middle)
+            );
+            let nodes = behind.into_iter().map(|node| node as u32).collect();
+            self.add(SuspectKind::Leaf { leaf: leaf as u32, nodes }, slower, &usual, evidence);
+        }
+    }
+
+    /// Finds nodes that are slow with nearly all others, the worst first; the pairs of each are removed before the next.
+    fn nodes(&mut self) {
+        loop {
+            let mut left: Vec<(usize, f64)> = (0..self.matrix.nodes)
+                .filter(|node| !self.explained[*node])
+                .filter_map(|node| Some((node, self.with_partners(node, |_| true)?)))
+                .collect();
+            if left.len() < MIN_MEMBERS - 1 {
+                return;
+            }
+            let scores: Vec<f64> = left.iter().map(|(_, score)| *score).collect();
+            let Some(usual) = rule(self.matrix.nodes, MIN_EXCESS_OF_MANY).usual(&scores) else { return };
+            left.sort_by(|one, other| other.1.total_cmp(&one.1));
+            let odd = left.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0);
+            let allowed = usual.middle + usual.allowed;
+            let worst = odd
+                .map(|(node, slower)| (node, slower, self.slow_partners(node, allowed)))
+                .find(|(.., partners)| nearly_all(*partners));
+            let Some((node, slower, (slow, partners))) = worst else { return };
+            let evidence = format!(
+                "takes {} longer than usual, with {slow} of {partners} other nodes",
+                percent(slower - usual.middle)
+            );
+            self.explained[node] = true;
+            self.add(SuspectKind::Node { node: node as u32 }, slower, &usual, evidence);
+        }
+    }
+
+    /// Finds paths between otherwise normal nodes that are slow in every replicate.
+    fn links(&mut self) {
+        let open: Vec<([usize; 2], f64)> = (self.matrix.pairs())
+            .filter(|[a, b]| !self.explained[*a] && !self.explained[*b])
+            .filter_map(|pair| Some((pair, self.excess(pair)?)))
+            .collect();
+        let scores: Vec<f64> = open.iter().map(|(_, excess)| *excess).collect();
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_PATH).usual(&scores).filter(|_| scores.len() >= 3) else {
+            return;
+        };
+        for (pair, slower) in open.iter().copied().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
+            let replicates =
+                (0..self.matrix.replicates()).filter_map(|replicate| self.matrix.of_pair_in(pair, replicate));
+            let always = replicates.map(|value| value - self.usual_of(pair)).all(|excess| usual.strength(excess) > 1.0);
+            if always {
+                let evidence = format!(
+                    "takes {} longer than usual; both nodes are normal with others",
+                    percent(slower - usual.middle)
+                );
+                let nodes = pair.map(|node| node as u32);
+                self.add(SuspectKind::Link { nodes, local_rank: None }, slower, &usual, evidence);
+            }
+        }
+        self.paths_of_locals(
+            &open
+                .iter()
+                .filter(|(_, slower)| usual.strength(*slower) <= 1.0)
+                .map(|(pair, _)| *pair)
+                .collect::<Vec<_>>(),
+        );
+    }
+
+    /// Finds slow paths of one local rank between two nodes.
+    fn paths_of_locals(&mut self, pairs: &[[usize; 2]]) {
+        let locals = self.matrix.locals;
+        if locals < 2 || self.measure == Measure::Tail {
+            return;
+        }
+        let explained = |[a, b]: [usize; 2], local: usize| {
+            self.slow_locals[local] || self.slow_adapters.iter().any(|slow| *slow == (a, local) || *slow == (b, local))
+        };
+        let cells: Vec<([usize; 2], usize, f64)> = (pairs.iter())
+            .flat_map(|pair| (0..locals).map(move |local| (*pair, local)))
+            .filter(|(pair, local)| !explained(*pair, *local))
+            .filter_map(|(pair, local)| Some((pair, local, self.excess_of_local(pair, local)?)))
+            .collect();
+        let scores: Vec<f64> = cells.iter().map(|(_, _, excess)| *excess).collect();
+        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_PATH).usual(&scores).filter(|_| scores.len() >= MIN_MEMBERS)
+        else {
+            return;
+        };
+        for (pair, local, slower) in cells.into_iter().filter(|(_, _, slower)| usual.strength(*slower) > 1.0) {
+            let evidence = format!(
+                "the path of local rank {local} takes {} longer than usual; those of the others do not",
+                percent(slower - usual.middle)
+            );
+            let suspect = SuspectKind::Link { nodes: pair.map(|node| node as u32), local_rank: Some(local as u32) };
+            self.add(suspect, slower, &usual, evidence);
+        }
+    }
+}
+
+/// Whether nearly all partners are slow. With few partners two slow paths must not look like a slow node.
+pub(super) fn nearly_all((slow, partners): (usize, usize)) -> bool {
+    partners > 0 && slow as f64 >= MIN_SLOW_SHARE_OF_PARTNERS * partners as f64
+}
+
+/// A logarithm as a share in per cent.
+pub(super) fn percent(logarithm: f64) -> String {
+    format!("{:.0} %", 100.0 * logarithm.exp_m1())
+}

@@ -1,0 +1,251 @@
+//! Times between pairs of nodes, from the rounds of a record: for each measure a matrix over pairs and local ranks.
+//!
+//! Values are natural logarithms of the time of a message: 0.1 more is about 10 % slower.
+
+use super::super::LoadedRecord;
+use super::places::Places;
+use commgauge_base::collective::Collective;
+use commgauge_base::stats::low_median;
+use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
+use commgauge_model::workload::Style;
+use std::collections::BTreeSet;
+
+/// What is measured between two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// A small message.
+    Latency,
+    /// A large message in a ping-pong.
+    OneWay,
+    /// Large messages in both directions at once.
+    BothWays,
+    /// How much longer the slowest tenth of large messages takes than their median.
+    Tail,
+}
+
+impl Measure {
+    pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Measure::Latency => "latency",
+            Measure::OneWay => "one way",
+            Measure::BothWays => "both ways",
+            Measure::Tail => "slowest tenth",
+        }
+    }
+}
+
+/// One measure between all nodes.
+#[derive(Clone, Debug)]
+pub(super) struct PairMatrix {
+    pub nodes: usize,
+    pub locals: usize,
+    /// For each replicate: every pair of nodes, and in it every local rank; NaN where nothing was measured.
+    by_replicate: Vec<Vec<f64>>,
+    /// The lower median of the replicates.
+    middle: Vec<f64>,
+}
+
+/// The matrices of all measures, and their coverage.
+#[derive(Debug)]
+pub(super) struct PairMatrices {
+    /// In the order of [`Measure::ALL`]; those without any value are left out.
+    pub measures: Vec<(Measure, PairMatrix)>,
+    /// Pairs of nodes in the plan.
+    pub planned: u64,
+    /// Pairs of nodes with a value for every measure of the plan.
+    pub measured: u64,
+    /// Local ranks with measurements.
+    pub locals: usize,
+    /// Replicates.
+    pub replicates: usize,
+    /// True where pairs ran one at a time, so that links shared by pairs were never loaded together.
+    pub one_at_a_time: bool,
+}
+
+/// A measurement of one line: nodes, local ranks, and the logarithms of median and tail.
+struct Value {
+    nodes: [usize; 2],
+    locals: [usize; 2],
+    middle: f64,
+    tail: f64,
+}
+
+impl PairMatrices {
+    /// Reads the rounds of all records; corrupt and failed rounds are left out.
+    pub(super) fn of(records: &[LoadedRecord], places: &Places) -> PairMatrices {
+        let nodes = places.nodes();
+        let lines: Vec<(usize, Measure, Vec<Value>)> = lines(records, places);
+        // Pairs of equal local ranks use the same rail. Where all ranks were paired with all, only those are used.
+        let equal = |value: &Value| value.locals[0] == value.locals[1];
+        let rails = lines.iter().any(|(_, _, values)| values.iter().any(equal));
+        let is_kept = |value: &&Value| !rails || equal(value);
+        let local = |value: &Value| if rails { value.locals[0] } else { 0 };
+        let all = || lines.iter().flat_map(|(_, _, values)| values).filter(is_kept);
+        let locals = all().map(local).max().map_or(0, |most| most + 1);
+        let replicates = lines.iter().map(|(replicate, ..)| replicate + 1).max().unwrap_or(0);
+        let mut measures = Vec::new();
+        for measure in Measure::ALL {
+            let mut matrix = PairMatrix::empty(nodes, locals, replicates);
+            for (replicate, of, values) in &lines {
+                let tail = measure == Measure::Tail && *of == Measure::OneWay;
+                if *of != measure && !tail {
+                    continue;
+                }
+                for value in values.iter().filter(is_kept) {
+                    let logarithm = if tail { value.tail } else { value.middle };
+                    matrix.by_replicate[*replicate][pair(nodes, value.nodes) * locals + local(value)] = logarithm;
+                }
+            }
+            matrix.compute_medians();
+            if matrix.middle.iter().any(|value| !value.is_nan()) {
+                measures.push((measure, matrix));
+            }
+        }
+        let planned = planned(records, places);
+        let wanted: Vec<&PairMatrix> =
+            measures.iter().filter(|(measure, _)| *measure != Measure::Tail).map(|(_, matrix)| matrix).collect();
+        let whole =
+            |pair: &[usize; 2]| !wanted.is_empty() && wanted.iter().all(|matrix| matrix.of_pair(*pair).is_some());
+        let measured = planned.iter().filter(|pair| whole(pair)).count() as u64;
+        let at_once = records.iter().flat_map(|loaded| &loaded.record.plan.cases).filter(|facts| is_pairs(facts));
+        let one_at_a_time =
+            at_once.map(|facts| facts.groups as usize).max().is_some_and(|most| most <= locals.max(1)) && nodes > 3;
+        PairMatrices { measures, planned: planned.len() as u64, measured, locals, replicates, one_at_a_time }
+    }
+}
+
+fn is_pairs(facts: &CaseFacts) -> bool {
+    facts.style == Style::Pairs && matches!(facts.collective, Collective::PingPong | Collective::Bidirectional)
+}
+
+/// Every valid line of a round: its replicate (numbered over all records), measure and values.
+fn lines(records: &[LoadedRecord], places: &Places) -> Vec<(usize, Measure, Vec<Value>)> {
+    let mut found = Vec::new();
+    let mut before = 0;
+    for LoadedRecord { record, .. } in records {
+        let rounds = || record.plan.cases.iter().filter(|facts| is_pairs(facts));
+        let ping_pongs = rounds().filter(|facts| facts.collective == Collective::PingPong);
+        let latency_bytes = ping_pongs.map(|facts| facts.bytes_total).min();
+        for line in &record.cases {
+            let Some(facts) = record.plan.cases.get(line.case as usize).filter(|facts| is_pairs(facts)) else {
+                continue;
+            };
+            let measure = match facts.collective {
+                Collective::Bidirectional => Measure::BothWays,
+                _ if Some(facts.bytes_total) == latency_bytes => Measure::Latency,
+                _ => Measure::OneWay,
+            };
+            if matches!(line.outcome, Outcome::Measured { .. }) {
+                found.push((before + line.replicate as usize, measure, values(line, facts, places)));
+            }
+        }
+        before += record.header.settings.replicates as usize;
+    }
+    found
+}
+
+fn values(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Vec<Value> {
+    let messages = f64::from(line.calls_per_sample.max(1)) * f64::from(facts.transfers_per_call.max(1));
+    let Some(pairs) = &line.pairs else { return Vec::new() };
+    let ranks = pairs.rank_a.iter().zip(&pairs.rank_b);
+    let times = pairs.median_nanoseconds.iter().zip(&pairs.p90_nanoseconds);
+    let value = |((a, b), (median, p90)): ((&u32, &u32), (&u64, &u64))| {
+        let place = |rank: u32| {
+            let rank = rank as usize;
+            Some((*places.node_of.get(rank)? as usize, *places.local_of.get(rank)? as usize))
+        };
+        let (mut one, mut other) = (place(*a)?, place(*b)?);
+        if one.0 == other.0 || *median == 0 {
+            return None;
+        }
+        if one.0 > other.0 {
+            (one, other) = (other, one);
+        }
+        let tail = if *p90 >= *median { (*p90 as f64 / *median as f64).ln() } else { f64::NAN };
+        let middle = (*median as f64 / messages).ln();
+        Some(Value { nodes: [one.0, other.0], locals: [one.1, other.1], middle, tail })
+    };
+    ranks.zip(times).filter_map(value).collect()
+}
+
+/// The pairs of nodes that should have been measured: all of them, since the rounds of a record form a round-robin tournament.
+fn planned(records: &[LoadedRecord], places: &Places) -> BTreeSet<[usize; 2]> {
+    let rounds = records.iter().any(|loaded| loaded.record.plan.cases.iter().any(is_pairs));
+    let nodes = if rounds { places.nodes() } else { 0 };
+    (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| [a, b])).collect()
+}
+
+/// Index of a pair, the lower node first.
+fn pair(nodes: usize, [a, b]: [usize; 2]) -> usize {
+    a * (2 * nodes - a - 1) / 2 + (b - a - 1)
+}
+
+impl PairMatrix {
+    fn empty(nodes: usize, locals: usize, replicates: usize) -> PairMatrix {
+        let cells = nodes * nodes.saturating_sub(1) / 2 * locals;
+        PairMatrix {
+            nodes,
+            locals,
+            by_replicate: vec![vec![f64::NAN; cells]; replicates],
+            middle: vec![f64::NAN; cells],
+        }
+    }
+
+    /// A matrix of these logarithms, by pair, local rank and replicate.
+    #[cfg(test)]
+    pub(super) fn of(
+        nodes: usize,
+        locals: usize,
+        replicates: usize,
+        mut value: impl FnMut([usize; 2], usize, usize) -> f64,
+    ) -> PairMatrix {
+        let mut matrix = PairMatrix::empty(nodes, locals, replicates);
+        for pair_of_nodes in matrix.pairs() {
+            for local in 0..locals {
+                for replicate in 0..replicates {
+                    let cell = pair(nodes, pair_of_nodes) * locals + local;
+                    matrix.by_replicate[replicate][cell] = value(pair_of_nodes, local, replicate);
+                }
+            }
+        }
+        matrix.compute_medians();
+        matrix
+    }
+
+    fn compute_medians(&mut self) {
+        for (cell, middle) in self.middle.iter_mut().enumerate() {
+            let values = self.by_replicate.iter().map(|replicate| replicate[cell]).filter(|value| !value.is_nan());
+            *middle = low_median(values).unwrap_or(f64::NAN);
+        }
+    }
+
+    pub(super) fn replicates(&self) -> usize {
+        self.by_replicate.len()
+    }
+
+    /// Every pair of nodes, the lower first.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = [usize; 2]> + use<> {
+        let nodes = self.nodes;
+        (0..nodes).flat_map(move |a| (a + 1..nodes).map(move |b| [a, b]))
+    }
+
+    /// Value of one local rank of a pair.
+    pub(super) fn of_local(&self, [a, b]: [usize; 2], local: usize) -> Option<f64> {
+        let cell = pair(self.nodes, [a.min(b), a.max(b)]) * self.locals + local;
+        self.middle.get(cell).copied().filter(|value| !value.is_nan())
+    }
+
+    /// Value of a pair: the lower median of its local ranks, so that a slow rail does not count.
+    pub(super) fn of_pair(&self, nodes: [usize; 2]) -> Option<f64> {
+        low_median((0..self.locals).filter_map(|local| self.of_local(nodes, local)))
+    }
+
+    /// The same in one replicate.
+    pub(super) fn of_pair_in(&self, [a, b]: [usize; 2], replicate: usize) -> Option<f64> {
+        let first = pair(self.nodes, [a.min(b), a.max(b)]) * self.locals;
+        let values = self.by_replicate.get(replicate)?.get(first..first + self.locals)?;
+        low_median(values.iter().copied().filter(|value| !value.is_nan()))
+    }
+}

@@ -1,0 +1,174 @@
+//! Synthetic records for the self-test: complete, verified and reliable, so that only their times decide.
+
+use super::super::LoadedRecord;
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::config::Machine;
+use commgauge_model::layout::{Axis, Locality};
+use commgauge_model::record::line::{
+    BackendLine, CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Header, Outcome, Plan,
+    Samples, Settings, SuiteFacts,
+};
+use commgauge_model::record::{FORMAT, Line, Record, VERSION};
+use commgauge_model::workload::Style;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Ranks of the synthetic groups, all on one host.
+const RANKS: u32 = 8;
+/// Bytes of the first row; each row has one KiB more.
+const BYTES: u64 = 1 << 20;
+/// Time of a call without noise.
+const MICROSECONDS: f64 = 100_000.0;
+
+/// A record whose row r has these times, as multiples of the time without noise; the same number of replicates in each.
+pub(super) fn loaded(run_id: &str, rows: &[Vec<f64>]) -> Result<LoadedRecord> {
+    let replicates = rows.first().map_or(0, Vec::len);
+    let cases: Vec<CaseFacts> = (0..rows.len()).map(facts).collect();
+    let mut lines = vec![
+        Line::Header(Box::new(header(run_id, replicates as u32))),
+        Line::Plan(Plan {
+            product_lines: 0,
+            case_lines: (rows.len() * replicates) as u64,
+            cases: cases.clone(),
+            estimated_seconds: Seconds(0.0),
+            steps: Vec::new(),
+            ranking: None,
+        }),
+        Line::Clock(clock(ClockMoment::Start)),
+    ];
+    for replicate in 0..replicates {
+        for (case, times) in rows.iter().enumerate() {
+            lines.push(Line::Case(Box::new(case_line(case, &cases[case].name, replicate, times[replicate]))));
+        }
+    }
+    lines.push(Line::Clock(clock(ClockMoment::End)));
+    lines.push(Line::End(End {
+        status: EndStatus::Complete,
+        exit_code: 0,
+        error: None,
+        elapsed_seconds: Seconds(0.0),
+        lines_before: Some(lines.len() as u64),
+        sha256: None,
+    }));
+    Ok(LoadedRecord { path: format!("{run_id}.jsonl").into(), record: Record::from_lines(lines)? })
+}
+
+/// A machine on which the first row, without noise, has `share` of the time that it may take.
+pub(super) fn machine(share: f64) -> Result<Machine> {
+    let ceiling = MICROSECONDS / share;
+    let text = format!(
+        "name = 'selftest'\nranks_per_node = {RANKS}\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
+         latency = '5us'\nadapters_per_node = 1\nrate_per_adapter = '50GB/s'\n[[expect]]\ncollective = 'all_reduce'\n\
+         ranks = {RANKS}\nbytes = ['1B', '1TiB']\nceiling = '{ceiling:.6}us'\nsource = 'selftest'\ndate = '2026'\n"
+    );
+    Machine::parse(&text, Path::new("selftest.toml"))
+}
+
+fn facts(row: usize) -> CaseFacts {
+    let bytes = Bytes(BYTES + 1024 * row as u64);
+    CaseFacts {
+        name: format!("world/all_reduce/{}", bytes.0),
+        style: Style::Sweep,
+        axis: Axis::World,
+        group_size: RANKS,
+        groups: 1,
+        locality: Locality { nodes_spanned: 1, ranks_per_node: RANKS, stride: 1, concurrent_groups_per_node: 1 },
+        collective: Collective::AllReduce,
+        element_type: ElementType::Float32,
+        reduce_op: Some(ReduceOp::Sum),
+        root: None,
+        bytes_total: bytes,
+        bytes_accounted: bytes,
+        bytes_per_rank: bytes,
+        splits: None,
+        placement: Placement::OutOfPlace,
+        cadence: Cadence::Streaming,
+        transfers_per_call: 1,
+        bus_factor: Collective::AllReduce.bus_factor(RANKS),
+        bound_bytes_per_second: None,
+        uses: Vec::new(),
+        solo_of: None,
+        labels: BTreeMap::new(),
+    }
+}
+
+fn header(run_id: &str, replicates: u32) -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        run_id: run_id.to_owned(),
+        started_at: String::new(),
+        program: "commgauge selftest".to_owned(),
+        program_version: String::new(),
+        program_sha256: String::new(),
+        command_line: Vec::new(),
+        launch_command: None,
+        suite: SuiteFacts { name: "selftest".to_owned(), path: None, sha256: String::new(), model: None, layout: None },
+        // Not marked synthetic, since a synthetic record never passes; it never leaves this program.
+        backend: BackendLine {
+            nodes_per_leaf: None,
+            name: "made up".to_owned(),
+            synthetic: false,
+            library: String::new(),
+            transport: None,
+            notes: Vec::new(),
+            machine: None,
+        },
+        world_size: RANKS,
+        seed: 0,
+        settings: Settings {
+            precision: 0.0,
+            minimum_samples: 1,
+            maximum_samples: 1,
+            case_budget_seconds: Seconds(0.0),
+            replicates,
+            warm_buffers: false,
+            verify: true,
+            within_seconds: None,
+            iterations: None,
+            calls_like: None,
+        },
+        ranks: Vec::new(),
+        environment: BTreeMap::new(),
+        warnings: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn clock(moment: ClockMoment) -> ClockLine {
+    ClockLine {
+        moment,
+        method: ClockMethod::Synchronised,
+        resolution_nanoseconds: 1,
+        residual_nanoseconds: 1,
+        worst_half_round_trip_nanoseconds: 1,
+        worst_drift_ppm: 0.0,
+    }
+}
+
+fn case_line(case: usize, name: &str, replicate: usize, time: f64) -> CaseLine {
+    let nanoseconds = (MICROSECONDS * 1000.0 * time).max(1.0) as u64;
+    CaseLine {
+        case: case as u32,
+        name: name.into(),
+        replicate: replicate as u32,
+        position: case as u32,
+        replaces: Vec::new(),
+        outcome: Outcome::Measured { verified: true },
+        warm_up_iterations: 0,
+        calls_per_sample: 1,
+        stop: None,
+        precision_reached: None,
+        samples: Samples { slowest_nanoseconds: vec![nanoseconds], slowest_rank: vec![0], ..Samples::default() },
+        histograms: Vec::new(),
+        pairs: None,
+        buffer_copies: 1,
+        library_estimate_seconds: None,
+        library_choice: None,
+        warnings: Vec::new(),
+    }
+}

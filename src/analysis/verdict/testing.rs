@@ -1,0 +1,103 @@
+//! Complete and valid records for tests: a few cases of the sample record with synthetic times.
+
+use super::LoadedRecord;
+use commgauge_base::collective::Collective;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Bytes;
+use commgauge_model::config::Machine;
+use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, Samples};
+use commgauge_model::record::{Journal, Line, Record};
+use std::path::Path;
+
+const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
+
+/// A record of verified all_reduces on 4 ranks of 2 hosts, one row for each list: the times of its replicates in
+/// microseconds. Row r has 2^(20+r) bytes.
+pub fn lines(run_id: &str, rows: &[Vec<f64>]) -> Vec<Line> {
+    let sample: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let record = Record::from_lines(sample).unwrap();
+    let template = record.plan.cases.iter().find(|case| {
+        case.group_size == 4 && case.collective == Collective::AllReduce && case.cadence == Cadence::Streaming
+    });
+    let template = template.unwrap().clone();
+    let replicates = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let (mut header, mut plan) = (record.header.clone(), record.plan.clone());
+    header.warnings.clear();
+    header.run_id = run_id.to_owned();
+    header.backend.machine = None;
+    header.settings.replicates = replicates as u32;
+    plan.cases = (0..rows.len())
+        .map(|row| {
+            let mut case = template.clone();
+            let bytes = Bytes(1 << (20 + row % 30));
+            (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
+            case.name = format!("world/all_reduce/{row}");
+            case
+        })
+        .collect();
+    plan.case_lines = (rows.len() * replicates) as u64;
+    plan.steps.clear();
+    let names: Vec<String> = plan.cases.iter().map(|case| case.name.clone()).collect();
+    let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(record.clocks[0].clone())];
+    for replicate in 0..replicates {
+        for (case, times) in rows.iter().enumerate() {
+            let Some(time) = times.get(replicate) else { continue };
+            lines.push(Line::Case(Box::new(case_line(case, &names[case], replicate, *time))));
+        }
+    }
+    lines.push(Line::Clock(record.clocks[1].clone()));
+    let mut end = record.end.clone().unwrap();
+    (end.status, end.exit_code, end.error) = (EndStatus::Complete, 0, None);
+    end.lines_before = Some(lines.len() as u64);
+    lines.push(Line::End(end));
+    lines
+}
+
+fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> CaseLine {
+    let samples = vec![(microseconds * 1000.0) as u64; 3];
+    CaseLine {
+        case: case as u32,
+        name: name.into(),
+        replicate: replicate as u32,
+        position: case as u32,
+        replaces: Vec::new(),
+        outcome: Outcome::Measured { verified: true },
+        warm_up_iterations: 5,
+        calls_per_sample: 1,
+        stop: None,
+        precision_reached: None,
+        samples: Samples { slowest_rank: vec![0; 3], slowest_nanoseconds: samples, ..Samples::default() },
+        histograms: Vec::new(),
+        pairs: None,
+        buffer_copies: 1,
+        library_estimate_seconds: None,
+        library_choice: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// A record of these lines.
+pub fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
+    LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
+}
+
+/// The file that a run writes with these lines.
+pub fn written(lines: &[Line]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.jsonl");
+    let mut journal = Journal::create(&path).unwrap();
+    lines.iter().for_each(|line| journal.write(line).unwrap());
+    journal.finish().unwrap();
+    std::fs::read_to_string(&path).unwrap()
+}
+
+/// A machine of two hosts that expects the rows of [`lines`] to reach a bus bandwidth, in bytes per second, at every size.
+pub fn machine(floor: &str) -> Machine {
+    let text = format!(
+        "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
+         latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n\
+         [[expect]]\ncollective = 'all_reduce'\nranks = 4\nbytes = ['1MiB', '1GiB']\nfloor = '{floor}'\n\
+         source = 'a test'\ndate = '2026'\n"
+    );
+    Machine::parse(&text, Path::new("m.toml")).unwrap()
+}

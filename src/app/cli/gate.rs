@@ -1,0 +1,73 @@
+//! `commgauge gate RECORD --machine FILE`: compares a record with the expectations of a machine file.
+
+use super::verdict_output::{VerdictOutput, read_all};
+use commgauge_analysis::verdict::{Allowed, GateRule, LoadedRecord, Verdict, gate, gate_unknown_machine};
+use commgauge_base::error::Result;
+use commgauge_model::config::{Machine, Shipped};
+use std::path::{Path, PathBuf};
+
+/// Hold a record against what a machine file expects, and end with the code of the verdict
+///
+/// 0 every judged row passed; 1 a row failed; 3 inconclusive; 4 data arrived wrong; 5 to 6 the run failed; 7 something
+/// planned was not measured. Missing, unverified, synthetic and unreliable rows never pass.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GateCommand {
+    /// Records of a run (JSON Lines); the replicates of several like runs are taken together
+    #[arg(required = true)]
+    pub records: Vec<PathBuf>,
+
+    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it, or if there is none, the
+    /// answer is inconclusive, with what to fill in
+    #[arg(long, value_name = "FILE|NAME")]
+    pub machine: Option<PathBuf>,
+
+    /// Confidence of the bounds, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    pub confidence: f64,
+
+    /// In what several records may differ
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub allow: Vec<Allowed>,
+
+    /// How the verdict is shown.
+    #[command(flatten)]
+    pub shown: VerdictOutput,
+}
+
+impl GateCommand {
+    /// Evaluates the records, writes the verdict, and returns its exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
+        let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
+        self.shown.check(&inputs)?;
+        let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
+        self.shown.show(&gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?)
+    }
+}
+
+/// The verdict on records for a machine given as a file or as a shipped name, or unknown.
+pub(super) fn gated(records: &[LoadedRecord], requested: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
+    let machine =
+        requested.and_then(|requested| Shipped::Machine.find(requested)).as_deref().map(Machine::load).transpose()?;
+    match (requested, &machine) {
+        (Some(requested), None) => gate_unknown_machine(
+            records,
+            &stem(requested),
+            format!("{}; fill in the template and save it", Shipped::Machine.unknown(requested)),
+            rule,
+        ),
+        _ => gate(records, machine.as_ref(), rule),
+    }
+}
+
+fn stem(requested: &Path) -> String {
+    requested.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Parses a confidence in per cent that some number of replicates can reach.
+pub(super) fn confidence(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (50.0..=99.999).contains(&percent) => Ok(percent),
+        _ => Err(format!("found `{text}`; accepted: a number from 50 to 99.999")),
+    }
+}

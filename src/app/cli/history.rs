@@ -1,0 +1,112 @@
+//! `commgauge history DIR`: runs over time, row by row, and where they changed.
+
+use super::gate::confidence;
+use super::table_or_json::print;
+use super::terminal::columns;
+use super::verdict_output::replace;
+use crate::report::{HistoryFormat, history_text, plots};
+use commgauge_analysis::verdict::LoadedRecord;
+use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
+use commgauge_base::error::{Error, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+
+/// Show runs over time, row by row, and where they changed
+///
+/// Reads every record (*.jsonl) of the folders, puts runs of one suite on the same hosts, devices and ranks together, and looks
+/// for steps: between which two runs, by how much, in how many rows, and what else differs between those runs. Ends with 0
+/// where no row is slower since its last change, 1 where one is, 3 where there are too few runs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct HistoryCommand {
+    /// Folders with records, or records
+    #[arg(required = true, value_name = "DIR")]
+    pub places: Vec<PathBuf>,
+
+    /// How to write the history
+    #[arg(long, value_enum, default_value_t)]
+    pub format: HistoryFormat,
+
+    /// Show all rows, not only those that changed
+    #[arg(long)]
+    pub all: bool,
+
+    /// Write a picture (SVG) of each shown row into this folder
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+
+    /// The smallest step that matters, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = super::compare::relevant)]
+    pub relevant: f64,
+
+    /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    pub confidence: f64,
+
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+impl HistoryCommand {
+    /// Reads the records, prints the history, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let files = self.files()?;
+        let bar = bar(files.len() as u64);
+        let mut input = HistoryInput::default();
+        for file in &files {
+            input.add(file, LoadedRecord::read(file));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let rule = HistoryRule { false_alarm_level: 1.0 - self.confidence / 100.0, relevant: self.relevant / 100.0 };
+        let history = history(input, rule);
+        if let Some(folder) = &self.plots {
+            std::fs::create_dir_all(folder)
+                .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.display())))?;
+            for (name, picture) in plots(&history, self.all) {
+                replace(&folder.join(name), &picture.standalone())?;
+            }
+        }
+        print(&history_text(&history, self.format, columns(self.width), self.all)?)?;
+        Ok(history.exit_code)
+    }
+
+    /// The named record files, and the records directly inside the named folders, sorted by name.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for place in &self.places {
+            if place.is_dir() {
+                files.extend(records_in(place)?);
+            } else if place.is_file() {
+                files.push(place.clone());
+            } else {
+                return Err(Error::usage(format!("{} is no folder and no file", place.display())));
+            }
+        }
+        if files.is_empty() {
+            let places: Vec<String> = self.places.iter().map(|place| place.display().to_string()).collect();
+            return Err(Error::usage(format!("no record (*.jsonl) is in {}", places.join(", "))));
+        }
+        Ok(files)
+    }
+}
+
+fn records_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |cause| Error::file("read the folder", folder, cause);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_file() && path.extension().is_some_and(|extension| extension == "jsonl") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// On a terminal only; indicatif hides it elsewhere.
+fn bar(files: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("reading {bar:30} {pos}/{len} {eta}");
+    let bar = ProgressBar::new(files);
+    style.map(|style| bar.with_style(style)).unwrap_or_else(|_| ProgressBar::hidden())
+}

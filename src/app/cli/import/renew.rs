@@ -1,0 +1,73 @@
+//! `commgauge import --from commgauge`: converts records to the current version, one file for each.
+
+use super::{ImportCommand, bad_line_text, unreadable};
+use commgauge_analysis::interop::{Renewed, read_commgauge};
+use commgauge_base::error::{Error, Result};
+use commgauge_model::record::{Journal, Line, Record};
+use std::path::{Path, PathBuf};
+
+/// Reads all records, and writes only if all are valid or bad lines may be left out.
+pub(super) fn execute(command: &ImportCommand) -> Result<i32> {
+    let outputs = outputs(command)?;
+    let mut renewed = Vec::new();
+    for path in &command.files {
+        renewed.push((path, read_commgauge(path)?));
+    }
+    let bad: Vec<String> = renewed
+        .iter()
+        .flat_map(|(path, record)| record.bad_lines.iter().map(|line| bad_line_text(path, line)))
+        .collect();
+    if !bad.is_empty() && !command.skip_bad_lines {
+        let all = renewed.iter().map(|(_, record)| record.lines.len() + record.bad_lines.len()).sum();
+        return Err(unreadable(&bad, all));
+    }
+    if command.files.len() > 1 {
+        std::fs::create_dir_all(&command.output).map_err(|cause| Error::file("make", &command.output, cause))?;
+    }
+    for ((path, record), output) in renewed.into_iter().zip(&outputs) {
+        write(path, record, output)?;
+    }
+    Ok(0)
+}
+
+/// The output file of each record: the named file, or a file of the same name in the named folder.
+fn outputs(command: &ImportCommand) -> Result<Vec<PathBuf>> {
+    if command.files.len() == 1 {
+        return Ok(vec![command.output.clone()]);
+    }
+    if command.output.is_file() {
+        let problem = "is a file; several records go into a folder";
+        return Err(Error::usage(format!("--output {}: {problem}", command.output.display())));
+    }
+    let mut outputs: Vec<PathBuf> = Vec::new();
+    for path in &command.files {
+        let name = path.file_name().ok_or_else(|| Error::usage(format!("{}: is no file", path.display())))?;
+        let output = command.output.join(name);
+        if outputs.contains(&output) {
+            return Err(Error::usage(format!("two records are called {}; rename one", name.display())));
+        }
+        if output.exists() {
+            return Err(Error::usage(format!("{} exists, and a record is never written over", output.display())));
+        }
+        outputs.push(output);
+    }
+    Ok(outputs)
+}
+
+fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
+    let Renewed { mut lines, bad_lines, version, cut_off } = record;
+    if let Some(Line::Header(header)) = lines.first_mut() {
+        header.warnings.extend(bad_lines.iter().map(|line| format!("left out: {}", bad_line_text(path, line))));
+    }
+    // Lines that are valid individually must also form a valid record before anything is written.
+    let whole = Record::from_lines(lines.iter().cloned())?;
+    let mut journal = Journal::create(output)?;
+    for line in &lines {
+        journal.write(line)?;
+    }
+    journal.finish()?;
+    let left_out = if bad_lines.is_empty() { String::new() } else { format!(", {} lines left out", bad_lines.len()) };
+    let cut = if cut_off { "; the run never came to its end, and the record says so" } else { "" };
+    eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.display(), whole.cases.len());
+    Ok(())
+}

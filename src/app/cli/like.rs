@@ -1,0 +1,132 @@
+//! `--like`: sets flags to the defaults of another tool. The number of calls, which depends on the size, is in
+//! `config`.
+
+use clap::builder::ArgPredicate;
+use clap::error::Error;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+/// The flag itself.
+const LIKE: &str = "like";
+/// Its values, in the order of the columns of [`TOOL_DEFAULTS`].
+const TOOLS: [&str; 3] = ["nccl-tests", "osu", "imb"];
+
+/// Each tool's defaults, as values of our flags, by their names in the definition.
+///
+/// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which exceeds the
+/// cache; OSU and IMB reuse one buffer, and run a barrier before each timed call (`osu_allreduce.c`; `-sync` of IMB).
+const TOOL_DEFAULTS: [(&str, [&str; 3]); 6] = [
+    ("cadence", ["streaming", "isolated", "isolated"]),
+    ("placement", ["both", "one", "one"]),
+    ("warm_buffers", ["false", "true", "true"]),
+    ("check", ["1", "0", "0"]),
+    ("replicates", ["1", "1", "1"]),
+    ("format", ["nccl-tests", "osu", "imb"]),
+];
+
+/// Part of a definition without flags of its own: with it, `--like` sets the flags listed above unless they are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ToolDefaults;
+
+impl Args for ToolDefaults {
+    fn augment_args(mut command: Command) -> Command {
+        for (flag, values) in TOOL_DEFAULTS {
+            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
+            command = command.mut_arg(flag, |argument| argument.default_value_ifs(when));
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ToolDefaults::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ToolDefaults {
+    fn from_arg_matches(_: &ArgMatches) -> Result<ToolDefaults, Error> {
+        Ok(ToolDefaults)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::programs::{Sweep, Work};
+    use crate::report::Format;
+    use clap::{Parser, ValueEnum};
+    use commgauge_base::sample::Cadence;
+    use commgauge_model::config::Peer;
+
+    /// Result of a command line: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
+    fn parsed(line: &str) -> (String, String, bool, bool, u32, [Option<u32>; 2], Format) {
+        let sweep = Sweep::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' ')));
+        let sweep = sweep.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let (plan, settings, _) = sweep.plan(2).unwrap();
+        let mut cadences: Vec<Cadence> = plan.cases.iter().map(|case| case.cadence).collect();
+        let mut placements: Vec<&str> = plan.cases.iter().map(|case| case.placement.name()).collect();
+        cadences.dedup();
+        placements.sort_unstable();
+        placements.dedup();
+        let calls = [8, 64 << 10].map(|bytes| settings.at(commgauge_base::units::Bytes(bytes)).fixed_iterations);
+        let cadences: Vec<String> = cadences.iter().map(ToString::to_string).collect();
+        let format = sweep.launched().output.format;
+        (
+            cadences.join(" "),
+            placements.join(" "),
+            settings.warm_buffers,
+            settings.verify,
+            settings.replicates,
+            calls,
+            format,
+        )
+    }
+
+    #[test]
+    fn like_sets_what_the_tool_does_and_every_flag_that_is_given_wins() {
+        let text = str::to_owned;
+        for (line, expected) in [
+            (
+                "--like nccl-tests",
+                (
+                    text("streaming"),
+                    text("in-place out-of-place"),
+                    false,
+                    true,
+                    1,
+                    [Some(20), Some(20)],
+                    Format::NcclTests,
+                ),
+            ),
+            (
+                "--like osu",
+                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(100)], Format::Osu),
+            ),
+            (
+                "--like imb",
+                (text("isolated"), text("out-of-place"), true, false, 1, [Some(1000), Some(640)], Format::Imb),
+            ),
+            (
+                "--like osu -n 7 -c 1 --cadence streaming --placement in --replicates 2 --format csv",
+                (text("streaming"), text("in-place"), true, true, 2, [Some(7), Some(7)], Format::Csv),
+            ),
+            (
+                "--like osu --precision 5%",
+                (text("isolated"), text("out-of-place"), true, false, 1, [None, None], Format::Osu),
+            ),
+        ] {
+            assert_eq!(parsed(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
+        }
+        // A collective that exists in place only is measured in place.
+        assert_eq!(parsed("broadcast -b 8 -e 8 --like osu").1, "in-place");
+    }
+
+    #[test]
+    fn every_tool_has_its_column() {
+        let names: Vec<&str> = Peer::value_variants().iter().map(|peer| peer.name()).collect();
+        let values = Peer::value_variants().iter().filter_map(|peer| peer.to_possible_value());
+        assert!(values.map(|value| value.get_name().to_owned()).eq(names.iter().copied()));
+        assert_eq!(names, super::TOOLS);
+    }
+}

@@ -1,0 +1,69 @@
+//! `commgauge locate RECORD...`: finds the slow node, link, rail or leaf.
+
+use super::table_or_json::print;
+use super::verdict_output::{check_output, columns, read_all, replace};
+use crate::report::{SuspectsFormat, suspects_text};
+use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
+use commgauge_base::error::Result;
+use std::path::{Path, PathBuf};
+
+/// Name the node, link, rail or leaf that is slow, and what the data cannot show
+///
+/// Reads what `commgauge run qualify` (or `commgauge run --pairs`) recorded. Ends with 0 if there are no suspects and everything
+/// was measured; 1 there is a suspect; 3 undecided; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not
+/// measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LocateCommand {
+    /// Records of the same ranks on the same hosts (JSON Lines)
+    #[arg(required = true, value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
+
+    /// Nodes behind each leaf switch, counted from node 0 [default: what the machine file of the run said]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nodes_per_leaf: Option<u32>,
+
+    /// How it is shown.
+    #[command(flatten)]
+    pub shown: SuspectsOutput,
+}
+
+/// How suspects are shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SuspectsOutput {
+    /// How to write the suspects
+    #[arg(long, value_enum, default_value_t)]
+    pub format: SuspectsFormat,
+
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+impl LocateCommand {
+    /// Finds suspects, writes the result, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
+        check_output(self.shown.file(), &inputs)?;
+        let options = LocateOptions { nodes_per_leaf: self.nodes_per_leaf };
+        self.shown.show(&locate(&read_all(&self.records)?, &options)?)
+    }
+}
+
+impl SuspectsOutput {
+    fn show(&self, suspects: &Suspects) -> Result<i32> {
+        let text = suspects_text(suspects, self.format, columns(self.width, self.file()))?;
+        match self.file() {
+            Some(path) => replace(path, &text)?,
+            None => print(&text)?,
+        }
+        Ok(suspects.exit_code)
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+}

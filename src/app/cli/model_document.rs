@@ -1,0 +1,306 @@
+//! The document of `commgauge model --format json`: stable, versioned, with a published JSON Schema.
+//!
+//! `docs/model.schema.json` is the output of [`schema`]; a test keeps the two equal.
+
+use super::published::published;
+use commgauge_base::element::ElementType;
+use commgauge_model::config::{Inferred, LatentAttention, Mixture, Model};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Name of the format.
+const FORMAT: &str = "commgauge-model";
+/// Incremented when a field is removed or changes its meaning.
+const VERSION: u32 = 1;
+
+/// A model: its parameters, its shape, and what was inferred.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ModelDocument {
+    /// Always `commgauge-model`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Name of the preset, or of the file's folder.
+    pub name: String,
+    /// The file that was read.
+    pub file: String,
+    /// `model_type` of the file, without the ending `_text` of multimodal files.
+    pub model_type: String,
+    /// All parameters, without prediction layers.
+    pub parameters_total: u64,
+    /// Parameters that take part in the computation of one token: all but the routed experts that it is not sent to.
+    /// Embedding and output projection count whole.
+    pub parameters_active: u64,
+    /// Parameters of one layer, of the kind that most layers are of.
+    pub parameters_per_layer: u64,
+    /// Parameters of the embedding of words and, where they are learned, of positions.
+    pub parameters_embedding: u64,
+    /// Parameters of the output projection; 0 where it shares the word embedding.
+    pub parameters_output_projection: u64,
+    /// Parameters of the norm behind the last layer.
+    pub parameters_final_norm: u64,
+    /// Parameters of the layers that predict further tokens; not part of the total.
+    pub parameters_prediction_layers: u64,
+    /// The kinds of layers, in the order in which they first appear.
+    pub layers: Vec<LayerKind>,
+    /// The shape.
+    pub shape: Shape,
+    /// Fields that the file leaves out, and what they were taken as.
+    pub inferred: Vec<Inferred>,
+}
+
+/// Which feed-forward a layer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// One feed-forward for every token.
+    Dense,
+    /// Experts.
+    Experts,
+}
+
+/// Layers that are alike.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LayerKind {
+    /// Which feed-forward they have.
+    pub kind: Kind,
+    /// How many there are.
+    pub count: u32,
+    /// First and last layer of each unbroken row of them, counted from 0.
+    pub ranges: Vec<[u32; 2]>,
+    /// Parameters of one such layer: attention, feed-forward and norms.
+    pub parameters: u64,
+    /// Those that take part in the computation of one token.
+    pub parameters_active: u64,
+    /// Those of the attention.
+    pub parameters_attention: u64,
+    /// Those of the feed-forward: router and experts, where there are any.
+    pub parameters_feed_forward: u64,
+    /// Those of the two norms.
+    pub parameters_norms: u64,
+    /// Those of the router; part of the feed-forward.
+    pub parameters_router: u64,
+    /// Those of one routed expert; part of the feed-forward.
+    pub parameters_one_expert: u64,
+    /// Those of all shared experts together; part of the feed-forward.
+    pub parameters_shared_experts: u64,
+}
+
+/// The shape of a model.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Shape {
+    /// Transformer layers.
+    pub layers: u32,
+    /// Width of the residual stream.
+    pub hidden: u64,
+    /// Inner width of a dense feed-forward.
+    pub feed_forward: u64,
+    /// Three feed-forward matrices (gate, up, down) instead of two.
+    pub gated: bool,
+    /// Name of the activation function, where the file says it.
+    pub activation: Option<String>,
+    /// Query heads.
+    pub heads: u64,
+    /// Heads of keys and values.
+    pub kv_heads: u64,
+    /// Width of one head of queries and keys.
+    pub head_dimension: u64,
+    /// Entries of the vocabulary, not padded.
+    pub vocabulary: u64,
+    /// Longest sequence that the file allows.
+    pub maximum_positions: u64,
+    /// Whether the output projection shares the word embedding.
+    pub tied_embeddings: bool,
+    /// Whether positions are a learned table.
+    pub learned_positions: bool,
+    /// Bias on queries, keys and values.
+    pub query_key_value_bias: bool,
+    /// Bias on the attention's output.
+    pub attention_output_bias: bool,
+    /// Bias on the feed-forward.
+    pub feed_forward_bias: bool,
+    /// Attention and feed-forward read the same input and are added together.
+    pub parallel_residual: bool,
+    /// Type of the published weights, where the file says it.
+    pub element_type: Option<ElementType>,
+    /// Tokens that a layer with a sliding window sees.
+    pub sliding_window: Option<u64>,
+    /// How many layers have that window.
+    pub sliding_window_layers: u32,
+    /// Layers that predict further tokens, beside `layers`.
+    pub prediction_layers: u32,
+    /// Experts.
+    pub experts: Option<Mixture>,
+    /// Multi-head latent attention.
+    pub latent_attention: Option<LatentAttention>,
+}
+
+impl ModelDocument {
+    /// Counts everything once.
+    pub fn new(model: &Model) -> ModelDocument {
+        let layers = kinds(model);
+        ModelDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            name: model.shown_name(),
+            file: model.file.display().to_string(),
+            model_type: model.family.model_type().to_owned(),
+            parameters_total: model.parameters(),
+            parameters_active: model.parameters_active(),
+            parameters_per_layer: most_common(&layers),
+            parameters_embedding: model.embedding_parameters(),
+            parameters_output_projection: model.output_projection_parameters(),
+            parameters_final_norm: model.norm_parameters(),
+            parameters_prediction_layers: model.prediction_layer_parameters(),
+            layers,
+            shape: Shape::of(model),
+            inferred: model.inferred.clone(),
+        }
+    }
+}
+
+impl Shape {
+    fn of(model: &Model) -> Shape {
+        let windowed = (0..model.layers).filter(|layer| model.has_sliding_window_in(*layer)).count();
+        Shape {
+            layers: model.layers,
+            hidden: model.hidden,
+            feed_forward: model.feed_forward,
+            gated: model.family.gated(),
+            activation: model.activation.clone(),
+            heads: model.heads,
+            kv_heads: model.kv_heads,
+            head_dimension: model.head_dimension,
+            vocabulary: model.vocabulary,
+            maximum_positions: model.maximum_positions,
+            tied_embeddings: model.tied_embeddings,
+            learned_positions: model.family.has_learned_positions(),
+            query_key_value_bias: model.query_key_value_bias,
+            attention_output_bias: model.attention_output_bias,
+            feed_forward_bias: model.feed_forward_bias,
+            parallel_residual: model.parallel_residual,
+            element_type: model.element,
+            sliding_window: model.sliding_window.as_ref().map(|window| window.tokens),
+            sliding_window_layers: windowed as u32,
+            prediction_layers: model.prediction_layers,
+            experts: model.mixture.clone(),
+            latent_attention: model.latent_attention.clone(),
+        }
+    }
+}
+
+/// Parameters of the most common kind of layer; of two equally common kinds, the larger.
+fn most_common(kinds: &[LayerKind]) -> u64 {
+    kinds.iter().map(|kind| (kind.count, kind.parameters)).max().map_or(0, |(_, parameters)| parameters)
+}
+
+fn kinds(model: &Model) -> Vec<LayerKind> {
+    let mut ranges: BTreeMap<Kind, Vec<[u32; 2]>> = BTreeMap::new();
+    let mut order: Vec<Kind> = Vec::new();
+    for layer in 0..model.layers {
+        let kind = if model.has_experts_in(layer) { Kind::Experts } else { Kind::Dense };
+        if !order.contains(&kind) {
+            order.push(kind);
+        }
+        let of_kind = ranges.entry(kind).or_default();
+        match of_kind.last_mut() {
+            Some([_, last]) if *last + 1 == layer => *last = layer,
+            _ => of_kind.push([layer, layer]),
+        }
+    }
+    order.into_iter().filter_map(|kind| Some(layer_kind(model, kind, ranges.remove(&kind)?))).collect()
+}
+
+fn layer_kind(model: &Model, kind: Kind, ranges: Vec<[u32; 2]>) -> LayerKind {
+    let first = ranges.first().map_or(0, |range| range[0]);
+    let (attention, norms) = (model.attention_parameters(1), 2 * model.norm_parameters());
+    let parameters = model.layer_parameters(first, 1);
+    let of_experts = |parameters: u64| if kind == Kind::Experts { parameters } else { 0 };
+    LayerKind {
+        kind,
+        count: ranges.iter().map(|[first, last]| last - first + 1).sum(),
+        ranges,
+        parameters,
+        parameters_active: model.layer_parameters_active(first),
+        parameters_attention: attention,
+        parameters_feed_forward: parameters - attention - norms,
+        parameters_norms: norms,
+        parameters_router: of_experts(model.router_parameters()),
+        parameters_one_expert: of_experts(model.one_expert_parameters(1)),
+        parameters_shared_experts: of_experts(model.shared_expert_parameters(1)),
+    }
+}
+
+/// The JSON Schema (draft 2020-12) of the document.
+pub(super) fn schema() -> Value {
+    let schema = schemars::schema_for!(ModelDocument).to_value();
+    published(schema, FORMAT, VERSION, &format!("A {FORMAT}, version {VERSION}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document(name: &str) -> ModelDocument {
+        ModelDocument::new(&Model::load(name).unwrap())
+    }
+
+    #[test]
+    fn every_shipped_model_fits_the_published_schema() {
+        commgauge_base::checkout::enter_checkout();
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        let folders = std::fs::read_dir("suites/models").unwrap().flatten().filter(|entry| entry.path().is_dir());
+        let mut seen = 0;
+        for entry in folders {
+            let document = serde_json::to_value(document(&entry.path().display().to_string())).unwrap();
+            let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{}: {errors:?}", entry.path().display());
+            seen += 1;
+        }
+        assert!(seen > 40, "{seen}");
+        let good = serde_json::to_value(document("llama-3-8b")).unwrap();
+        for (field, value) in [("version", json!(2)), ("format", json!("poem")), ("parameters_total", json!("many"))] {
+            let mut bad = good.clone();
+            bad[field] = value;
+            assert!(!validator.is_valid(&bad), "{field}");
+        }
+        let mut lacking = good;
+        lacking.as_object_mut().unwrap().remove("parameters_active");
+        assert!(!validator.is_valid(&lacking));
+    }
+
+    #[test]
+    fn the_parts_of_a_document_add_up_to_its_total() {
+        for name in ["llama-3-8b", "gpt3-175b", "deepseek-v3", "gpt-oss-120b", "qwen1.5-moe-a2.7b"] {
+            let document = document(name);
+            let layers: u64 = document.layers.iter().map(|kind| u64::from(kind.count) * kind.parameters).sum();
+            let rest =
+                document.parameters_embedding + document.parameters_output_projection + document.parameters_final_norm;
+            assert_eq!(layers + rest, document.parameters_total, "{name}");
+            let idle: u64 = document
+                .layers
+                .iter()
+                .map(|kind| u64::from(kind.count) * (kind.parameters - kind.parameters_active))
+                .sum();
+            assert_eq!(document.parameters_total - idle, document.parameters_active, "{name}");
+        }
+    }
+
+    #[test]
+    fn different_layers_are_listed_separately() {
+        let deepseek = document("deepseek-v3");
+        let kinds: Vec<_> =
+            deepseek.layers.iter().map(|kind| (kind.kind, kind.count, kind.ranges.as_slice())).collect();
+        assert_eq!(kinds, [(Kind::Dense, 3, &[[0, 2]][..]), (Kind::Experts, 58, &[[3, 60]])]);
+        assert_eq!(deepseek.parameters_per_layer, deepseek.layers[1].parameters);
+        let mut alternating = Model::load("qwen3-30b-a3b").unwrap();
+        let mixture = alternating.mixture.as_mut().unwrap();
+        (mixture.layer_step, mixture.layer_offset) = (2, 1);
+        let layers = ModelDocument::new(&alternating).layers;
+        assert_eq!((layers[0].kind, layers[0].count, layers[0].ranges[1]), (Kind::Dense, 24, [2, 2]));
+        assert_eq!(layers[0].parameters_router, 0);
+    }
+}

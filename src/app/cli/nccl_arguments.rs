@@ -1,0 +1,246 @@
+//! The flags of `--backend nccl`. They do not depend on NCCL, so that `commgauge run` can check the arguments that it
+//! passes on.
+
+use clap::{Args, ValueEnum};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Flags of every launched program that mean something with `--backend nccl` alone.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "With --backend nccl")]
+pub struct NcclArguments {
+    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries, then from the Python packages of
+    /// the environment that commgauge is installed in
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
+    pub nccl_library: Option<PathBuf>,
+    /// The file of cuBLAS for [[compute]]; without it libcublas.so.13 or .12, as the driver serves, from where the system looks for
+    /// libraries
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY")]
+    pub cublas_library: Option<PathBuf>,
+    /// Device of each rank of a host, in order, such as 0,2,4,6; without it rank i of a host takes device i
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+    pub device_map: Option<Vec<u32>>,
+    /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing about a network, and the record says so
+    #[arg(long)]
+    pub share_gpu: bool,
+    /// Force one algorithm for every call that has it (NCCL_ALGO); any leaves it to NCCL
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub algorithm: Option<Algorithm>,
+    /// Force one protocol for every call that has it (NCCL_PROTO); any leaves it to NCCL
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub protocol: Option<Protocol>,
+    /// Have NCCL log the algorithm and protocol that it takes for each case: they come into the record. Writing the log
+    /// makes short calls longer, so that the times of such a launch count as unreliable
+    #[arg(long)]
+    pub record_algorithm: bool,
+    /// How buffers are registered with NCCL, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
+    /// symmetric (laid out alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub buffers: Vec<Buffers>,
+    /// How calls get to the device, a list with commas: stream, graph (captured in a CUDA graph of 20 calls when streaming, of one when
+    /// isolated), graph:CALLS [default: stream]
+    #[arg(long, value_name = "WAYS", value_delimiter = ',')]
+    pub submit: Vec<Submit>,
+    /// Calls in one ncclGroupStart and ncclGroupEnd, each on buffers of its own, a list with commas [default: 1]
+    #[arg(short = 'm', long, visible_alias = "agg-iters", value_name = "CALLS", value_delimiter = ',', value_parser = parse_aggregate)]
+    pub aggregate: Vec<u32>,
+    /// Fewest thread blocks that NCCL's kernels take
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub min_ctas: Option<u32>,
+    /// Most thread blocks that NCCL's kernels take, a list with commas; any leaves them to NCCL
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', value_parser = parse_max_ctas)]
+    pub max_ctas: Vec<MostBlocks>,
+}
+
+/// Most thread blocks, or any number.
+type MostBlocks = Option<u32>;
+
+/// NCCL's algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Algorithm {
+    Any,
+    Ring,
+    Tree,
+    CollnetDirect,
+    CollnetChain,
+    Nvls,
+    NvlsTree,
+    Pat,
+}
+
+/// NCCL's protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    Any,
+    Ll,
+    Ll128,
+    Simple,
+}
+
+impl Algorithm {
+    /// The value of the flag.
+    pub fn flag(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The value of NCCL_ALGO, if an algorithm is forced.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Algorithm::Any => None,
+            Algorithm::Ring => Some("Ring"),
+            Algorithm::Tree => Some("Tree"),
+            Algorithm::CollnetDirect => Some("CollnetDirect"),
+            Algorithm::CollnetChain => Some("CollnetChain"),
+            Algorithm::Nvls => Some("NVLS"),
+            Algorithm::NvlsTree => Some("NVLSTree"),
+            Algorithm::Pat => Some("PAT"),
+        }
+    }
+}
+
+impl Protocol {
+    /// The value of the flag.
+    pub fn flag(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The value of NCCL_PROTO, if a protocol is forced.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Protocol::Any => None,
+            Protocol::Ll => Some("LL"),
+            Protocol::Ll128 => Some("LL128"),
+            Protocol::Simple => Some("Simple"),
+        }
+    }
+}
+
+impl NcclArguments {
+    /// Labels that distinguish the cases of a run with these flags from the same cases without.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let set = [
+            ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
+            ("protocol", self.protocol.and_then(Protocol::name).map(str::to_owned)),
+            ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
+        ];
+        set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    /// The variants in which every case is measured.
+    pub fn variants(&self) -> Variants {
+        let usual = Variants::default();
+        fn or<T: Clone>(given: &[T], usual: Vec<T>) -> Vec<T> {
+            if given.is_empty() { usual } else { given.to_vec() }
+        }
+        Variants {
+            buffers: or(&self.buffers, usual.buffers),
+            submit: or(&self.submit, usual.submit),
+            aggregate: or(&self.aggregate, usual.aggregate),
+            max_ctas: or(&self.max_ctas, usual.max_ctas),
+        }
+    }
+
+    /// The kind of buffers, if exactly one is requested; else plain.
+    pub fn only_buffers(&self) -> Buffers {
+        if let [only] = self.buffers[..] { only } else { Buffers::Plain }
+    }
+
+    /// The limit to thread blocks, if exactly one is given, which then applies to all launched calls.
+    pub fn only_max_ctas(&self) -> Option<u32> {
+        if let [only] = self.max_ctas[..] { only } else { None }
+    }
+
+    /// Rejects flags that request several variants where only one is possible.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag.
+    pub fn check_without_variants(&self, what: &str) -> Result<()> {
+        let several_limits = self.max_ctas.len() > 1;
+        let refused = self.variants().named().into_iter().find(|name| *name != "max_ctas" || several_limits);
+        refused.map_or(Ok(()), |name| {
+            let flag = name.replace('_', "-");
+            Err(Error::usage(format!(
+                "--{flag}: {what} hands its calls over one by one, on plain buffers; leave it out"
+            )))
+        })
+    }
+
+    /// Rejects flags without effect on another backend, and limits that exclude everything.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag. NCCL's file may be set in the environment of a run that does not use it.
+    pub fn check(&self, is_nccl: bool) -> Result<()> {
+        let given = [
+            ("--device-map", self.device_map.is_some()),
+            ("--share-gpu", self.share_gpu),
+            ("--algorithm", self.algorithm.is_some()),
+            ("--protocol", self.protocol.is_some()),
+            ("--record-algorithm", self.record_algorithm),
+            ("--buffers", !self.buffers.is_empty()),
+            ("--submit", !self.submit.is_empty()),
+            ("--aggregate", !self.aggregate.is_empty()),
+            ("--min-ctas", self.min_ctas.is_some()),
+            ("--max-ctas", !self.max_ctas.is_empty()),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !is_nccl) {
+            return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
+        }
+        match (self.min_ctas, self.max_ctas.iter().flatten().min().copied()) {
+            (Some(least), Some(most)) if least > most => {
+                Err(Error::usage(format!("--min-ctas {least} is more than --max-ctas {most}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        nccl: NcclArguments,
+    }
+
+    fn parse(line: &str) -> std::result::Result<NcclArguments, String> {
+        let words = std::iter::once("program").chain(line.split_whitespace());
+        Program::try_parse_from(words).map(|program| program.nccl).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn unknown_nccl_values_are_refused_with_the_known_ones() {
+        for (line, words) in [
+            ("--algorithm rign", "possible values: any, ring, tree, collnet-direct"),
+            ("--protocol ll256", "possible values: any, ll, ll128, simple"),
+            ("--device-map 0,x", "invalid digit"),
+            ("--max-ctas 0", "1 to 64 thread blocks, or any"),
+            ("--submit graphs", "stream, graph, or graph:CALLS"),
+            ("--aggregate 1,65", "1 to 64 calls"),
+            ("--buffers pinned", "plain, registered, symmetric"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn flags_without_the_backend_and_limits_without_room_are_refused() {
+        for (line, is_nccl, words) in [
+            ("--share-gpu", false, "--share-gpu is for --backend nccl"),
+            ("--device-map 0,1", false, "--device-map is for --backend nccl"),
+            ("--submit graph", false, "--submit is for --backend nccl"),
+            ("--min-ctas 8 --max-ctas 4", true, "--min-ctas 8 is more than --max-ctas 4"),
+        ] {
+            let error = parse(line).unwrap().check(is_nccl).expect_err(line);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert!(parse("--device-map 0,1 --share-gpu").unwrap().check(true).is_ok());
+        assert!(parse("--nccl-library /x").unwrap().check(false).is_ok());
+    }
+}

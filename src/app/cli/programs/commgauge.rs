@@ -1,0 +1,132 @@
+//! The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
+
+use super::super::compare::CompareCommand;
+use super::super::doctor::DoctorCommand;
+use super::super::expect::ExpectCommand;
+use super::super::export::ExportCommand;
+use super::super::fit::FitCommand;
+use super::super::gate::GateCommand;
+use super::super::history::HistoryCommand;
+use super::super::import::ImportCommand;
+use super::super::layout::LayoutCommand;
+use super::super::list::ListCommand;
+use super::super::locate::LocateCommand;
+use super::super::manual::{CompletionsCommand, ManCommand};
+use super::super::model::ModelCommand;
+use super::super::ops::OpsCommand;
+use super::super::plan::PlanCommand;
+use super::super::predict::PredictCommand;
+use super::super::rank::RankCommand;
+use super::super::report::ReportCommand;
+use super::super::run::{self, RunArguments};
+use super::super::schema::SchemaCommand;
+use super::super::selftest::SelfTestCommand;
+use super::super::show::ShowCommand;
+use super::super::simulate::SimulateCommand;
+use super::super::validate::ValidateCommand;
+use clap::{Parser, Subcommand};
+use commgauge_base::error::Result;
+use commgauge_model::record::provenance::program_version;
+
+/// Further reading.
+const MORE: &str = "Start with `commgauge run quick`, then `commgauge list`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
+
+/// Measure the communication that training and serving a large model really does on a cluster
+#[derive(Debug, Parser)]
+#[command(name = "commgauge", version = program_version(), arg_required_else_help = true, after_help = MORE)]
+pub struct Commgauge {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Launch a suite, follow it, and sum up what it measured
+    Run(RunArguments),
+    /// List every call of a training or serving step, and why
+    Ops(Box<OpsCommand>),
+    /// Compare a record with what a machine file expects
+    Gate(GateCommand),
+    /// Decide whether a run is slower than a base, row by row
+    Compare(CompareCommand),
+    /// Show runs over time, and where they changed
+    History(HistoryCommand),
+    /// Machine files: check them, or make one from healthy runs
+    Expect(ExpectCommand),
+    /// Name the node, link, rail or leaf that is slow
+    Locate(LocateCommand),
+    /// Show a record as a table, or turn it into another format
+    Report(ReportCommand),
+    /// Show a model's shape and parameters, from its config.json
+    Model(ModelCommand),
+    /// Show the groups of a layout, and how they are placed on the nodes
+    Layout(LayoutCommand),
+    /// Turn what another tool measured into a record
+    Import(ImportCommand),
+    /// Fit the cost of communication to records
+    Fit(FitCommand),
+    /// Write a fit as the calibration files that another planner reads
+    Export(ExportCommand),
+    /// Predict the time of a call from a fit
+    Predict(PredictCommand),
+    /// Rank the parallelisms of a layout by bytes and predicted time
+    Rank(Box<RankCommand>),
+    /// Find the fastest way to divide a model over GPUs
+    Plan(Box<PlanCommand>),
+    /// Predict published training runs, and show how far off it is
+    Validate(ValidateCommand),
+    /// Measure how often the rules of gate and compare err
+    Selftest(SelfTestCommand),
+    /// Rehearse a suite on a simulated machine
+    Simulate(SimulateCommand),
+    /// Print the JSON Schema of what commgauge writes
+    Schema(SchemaCommand),
+    /// List suites, models, machines, collectives and all other names
+    List(ListCommand),
+    /// Print an embedded suite, model or machine file, as a copy to change
+    Show(ShowCommand),
+    /// Show what can run on this machine, what is missing, and the fix
+    Doctor(DoctorCommand),
+    /// Print the completions of a shell
+    Completions(CompletionsCommand),
+    /// Print or write man pages
+    Man(ManCommand),
+}
+
+impl Commgauge {
+    /// Runs the requested command; its output goes to stdout.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn execute(self) -> Result<i32> {
+        match self.command {
+            Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
+            Command::Ops(command) => command.execute(),
+            Command::Gate(command) => command.execute(),
+            Command::Compare(command) => command.execute(),
+            Command::History(command) => command.execute(),
+            Command::Expect(command) => command.execute(),
+            Command::Locate(command) => command.execute(),
+            Command::Report(command) => command.execute(),
+            Command::Model(command) => command.execute(),
+            Command::Layout(command) => command.execute(),
+            Command::Import(command) => command.execute(),
+            Command::Fit(command) => command.execute(),
+            Command::Export(command) => command.execute(),
+            Command::Predict(command) => command.execute(),
+            Command::Rank(command) => command.execute(),
+            Command::Plan(command) => command.execute(),
+            Command::Validate(command) => command.execute(),
+            Command::Selftest(command) => command.execute(),
+            Command::Simulate(command) => command.execute(),
+            Command::Schema(command) => command.execute(),
+            Command::List(command) => command.execute(),
+            Command::Show(command) => command.execute(),
+            Command::Doctor(command) => command.execute(),
+            Command::Completions(command) => command.execute(),
+            Command::Man(command) => command.execute(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The flags of `commgauge-suite`, and the requested work. `launched` runs it.
+
+use super::super::LaunchedArguments;
+use super::super::launched_arguments::parse_time_limit;
+use super::super::suite::suite_work;
+use super::Work;
+use clap::Parser;
+use commgauge_base::error::Result;
+use commgauge_base::units::Seconds;
+use commgauge_model::config::RunSettings;
+use commgauge_model::layout::Nodes;
+use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::record::provenance::program_version;
+use commgauge_model::workload::WorkPlan;
+use std::path::PathBuf;
+
+/// Run a suite file on all ranks of the launch
+///
+/// mpirun -np 4 commgauge-suite quick
+#[derive(Debug, Parser)]
+#[command(name = "commgauge-suite", version = program_version())]
+pub struct SuiteRun {
+    /// Suite file, or the name of one (`commgauge list suites`)
+    suite: PathBuf,
+    /// Time for all cases together, such as 10m
+    ///
+    /// A short round goes over all cases, then further ones (as many as the suite has replicates, at least one) in which those with the
+    /// widest intervals get the most of the time.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    within: Option<Seconds>,
+    #[command(flatten)]
+    launched: LaunchedArguments,
+}
+
+impl Work for SuiteRun {
+    fn launched(&self) -> &LaunchedArguments {
+        &self.launched
+    }
+
+    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        self.plan_on(&Nodes::single(world_size))
+    }
+
+    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+        suite_work(&self.suite, self.within, nodes)
+    }
+}

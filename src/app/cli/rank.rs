@@ -1,0 +1,106 @@
+//! `commgauge rank`: ranks the parallelisms of a layout by cost, based on a fit or on published rates, without a
+//! launch.
+
+use super::places::report_resolved_file;
+use super::published::published;
+use super::rates::RatesFlags;
+use super::step::StepFlags;
+use super::table_or_json::{json, print};
+use super::terminal::columns;
+use crate::report::rank::{FORMAT, RankDocument, VERSION, csv, text};
+use commgauge_analysis::planner::rank::RankOptions;
+use commgauge_base::error::{Error, Result};
+use commgauge_model::config::Shipped;
+use commgauge_model::layout::MOST_RANKS;
+use commgauge_model::workload::step::Step;
+use serde_json::Value;
+use std::path::Path;
+
+/// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
+///
+/// commgauge rank --fit fit.json --model llama-3-70b --tp 8 --pp 4 --dp 4 --sequence 8192 --global-batch 512 --ranks-per-node 8
+///
+/// Shows whether TP > DP > PP holds here by each measure, at how many tokens of a replica that turns round, and what moving each
+/// axis into or out of the node would change. Probabilities are shares of resamples from the intervals of the predictions.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RankCommand {
+    #[command(flatten)]
+    step: StepFlags,
+
+    /// Number of ranks, where --dp is left out [default: those of dp 1]
+    #[arg(long, visible_alias = "world", value_name = "N", help_heading = "Layout")]
+    ranks: Option<u32>,
+
+    #[command(flatten)]
+    rates: RatesFlags,
+
+    /// Ranks on each node, neighbours in world rank [default: those of the machine file]
+    #[arg(long, value_name = "N", help_heading = "Rates")]
+    ranks_per_node: Option<u32>,
+
+    /// Resamples behind the probabilities
+    #[arg(long, default_value_t = RankOptions::default().resamples, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    resamples: u32,
+
+    /// Seed of the resamples
+    #[arg(long, default_value_t = RankOptions::default().seed, value_name = "N")]
+    seed: u64,
+
+    /// How to write the answer
+    #[arg(long, value_enum, default_value_t)]
+    format: RankFormat,
+
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    width: Option<u16>,
+}
+
+/// How a ranking is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum RankFormat {
+    /// For people, fitted to the width of the terminal
+    #[default]
+    Table,
+    /// One document, in base units
+    Json,
+    /// One line for each axis
+    Csv,
+}
+
+impl RankCommand {
+    /// Computes the ranking and prints it.
+    pub fn execute(&self) -> Result<i32> {
+        let document = self.document()?;
+        report_resolved_file(Shipped::Model, Path::new(&self.step.model));
+        print(&match self.format {
+            RankFormat::Table => text(&document, columns(self.width)),
+            RankFormat::Json => json(&document)?,
+            RankFormat::Csv => csv(&document)?,
+        })?;
+        Ok(0)
+    }
+
+    fn document(&self) -> Result<RankDocument> {
+        let ranks = match self.ranks {
+            Some(ranks) if (1..=MOST_RANKS).contains(&ranks) => ranks,
+            Some(ranks) => return Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
+            None => self.step.ranks()?,
+        };
+        let table = self.step.table(ranks)?;
+        let steps = Step::all_of(&table, ranks)?;
+        let [step] = steps.as_slice() else {
+            return Err(Error::usage("--serve: one phase can be ranked at a time; accepted: prefill or decode"));
+        };
+        let source = self.rates.read()?;
+        let ranks_per_node = source.ranks_per_node(self.ranks_per_node)?;
+        let options = RankOptions { resamples: self.resamples, seed: self.seed };
+        RankDocument::new(step, ranks_per_node, source.rates().as_ref(), options)
+    }
+}
+
+/// The JSON Schema of the document.
+pub(super) fn schema() -> Value {
+    let title = "What commgauge rank --format json prints";
+    published(schemars::schema_for!(RankDocument).to_value(), FORMAT, VERSION, title)
+}

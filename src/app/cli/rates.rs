@@ -1,0 +1,102 @@
+//! Source of predicted times, given by flags: a fit, a machine file, or both.
+
+use super::places::report_resolved_file;
+use commgauge_analysis::cost::{Fit, PlaceQuery};
+use commgauge_analysis::planner::rates::{Both, Fitted, Published, Rates};
+use commgauge_base::error::{Error, Result};
+use commgauge_model::config::{Machine, Shipped};
+use std::path::PathBuf;
+
+/// The flags that name a fit or a machine.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Rates")]
+pub struct RatesFlags {
+    /// The fit, from `commgauge fit -o`
+    #[arg(long, value_name = "FILE", required_unless_present = "machine")]
+    pub fit: Option<PathBuf>,
+
+    /// A machine file, for published link rates: not calibrated. With --fit, for the calls that the fit does not hold
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+
+    /// Where the groups of the fit were placed whose records do not say it, as far as you know: 1n for any groups inside a
+    /// host, 1n/1g for one at a time
+    #[arg(long, value_name = "PLACE", requires = "fit")]
+    pub unknown_locality: Option<PlaceQuery>,
+}
+
+/// The files that the flags name, parsed.
+#[derive(Debug)]
+pub struct RatesSource {
+    named: Named,
+    unknown: Option<PlaceQuery>,
+}
+
+#[derive(Debug)]
+enum Named {
+    Fit(Box<Fit>, String),
+    Machine(Box<Machine>),
+    Both(Box<Fit>, String, Box<Machine>),
+}
+
+impl RatesFlags {
+    /// Reads the named files.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub fn read(&self) -> Result<RatesSource> {
+        let fit = self.fit.as_ref().map(|path| Fit::read(path).map(|fit| (Box::new(fit), path.display().to_string())));
+        self.machine.iter().for_each(|machine| report_resolved_file(Shipped::Machine, machine));
+        let machine = self.machine.as_ref().map(|path| Machine::load(path).map(Box::new));
+        let named = match (fit.transpose()?, machine.transpose()?) {
+            (Some((fit, name)), Some(machine)) => Named::Both(fit, name, machine),
+            (Some((fit, name)), None) => Named::Fit(fit, name),
+            (None, Some(machine)) => Named::Machine(machine),
+            (None, None) => return Err(Error::usage("give --fit FILE, or --machine FILE for published rates")),
+        };
+        Ok(RatesSource { named, unknown: self.unknown_locality })
+    }
+}
+
+impl RatesSource {
+    /// The rates, for queries.
+    pub fn rates(&self) -> Box<dyn Rates + '_> {
+        match &self.named {
+            Named::Fit(fit, name) => Box::new(Fitted::new(fit, name, self.unknown)),
+            Named::Machine(machine) => Box::new(Published::new(machine)),
+            Named::Both(fit, name, machine) => {
+                Box::new(Both::new(Fitted::new(fit, name, self.unknown), Published::new(machine)))
+            }
+        }
+    }
+
+    /// The fit, where one was named.
+    pub fn fit(&self) -> Option<&Fit> {
+        match &self.named {
+            Named::Fit(fit, _) | Named::Both(fit, ..) => Some(fit),
+            Named::Machine(_) => None,
+        }
+    }
+
+    /// The machine, where one was named.
+    pub fn machine(&self) -> Option<&Machine> {
+        match &self.named {
+            Named::Machine(machine) | Named::Both(_, _, machine) => Some(machine),
+            Named::Fit(..) => None,
+        }
+    }
+
+    /// Ranks on each node: as requested, else from the machine file.
+    ///
+    /// # Errors
+    /// If neither gives a number, or it is 0.
+    pub fn ranks_per_node(&self, requested: Option<u32>) -> Result<u32> {
+        match requested.or_else(|| self.machine().map(|machine| machine.ranks_per_node)) {
+            Some(0) => Err(Error::usage("--ranks-per-node: found 0; accepted: 1 or more")),
+            Some(ranks) => Ok(ranks),
+            None => Err(Error::usage(
+                "--ranks-per-node is missing; a fit does not say how many ranks a node has (a machine file does)",
+            )),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `commgauge report RECORD...`: prints records as text or as one HTML file, and returns their exit code.
+
+use super::OutputArguments;
+use super::gate::gated;
+use super::verdict_output::{check_output, read_all, replace};
+use crate::report::{HtmlInput, HtmlRun, View, html};
+use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
+use commgauge_analysis::verdict::locate::{LocateOptions, locate};
+use commgauge_analysis::verdict::{
+    Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,
+    differences, ensure_comparable, most_severe,
+};
+use commgauge_base::error::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// Fitting more cases would take too long for a report.
+const MAX_CASES_TO_FIT: usize = 20_000;
+
+/// Show a record as a table, or turn it into another format; `-o report.html` writes a page to send around
+///
+/// The exit code is that of the record: 0 complete and right, 4 data arrived wrong, 5 to 6 the run failed, 7 something
+/// planned was not measured or the record was cut off. With --machine or --base it is that of the verdict: 1 a row failed,
+/// 3 inconclusive. The report is written in any case.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ReportCommand {
+    /// Records of runs (JSON Lines); several like runs are shown together in one HTML file
+    #[arg(required = true, value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
+
+    /// How results are shown.
+    #[command(flatten)]
+    pub shown: OutputArguments,
+
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. A name that ends in
+    /// .html makes the page
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Machine file whose [[expect]] rows are the limits of the page's verdict, or the name of a shipped one
+    #[arg(long, value_name = "FILE|NAME", help_heading = "Page")]
+    pub machine: Option<PathBuf>,
+
+    /// Earlier record to compare with; may be given several times, for several runs of the base
+    #[arg(long, value_name = "RECORD", help_heading = "Page")]
+    pub base: Vec<PathBuf>,
+
+    /// Cost model to show; without it one is fitted to the records
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    pub fit: Option<PathBuf>,
+
+    /// What `commgauge selftest --format json` found, to show how often the rules err
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    pub selftest: Option<PathBuf>,
+
+    /// In what the runs may differ
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", help_heading = "Page")]
+    pub allow: Vec<Allowed>,
+}
+
+impl ReportCommand {
+    /// Reads the records, prints the report, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
+        if let Some(path) = output {
+            let inputs =
+                self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
+            check_output(Some(path), &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
+        }
+        match output.filter(|path| is_page(path) && self.shown.format == Default::default()) {
+            Some(path) => self.page(path),
+            None => self.text(output),
+        }
+    }
+
+    fn text(&self, output: Option<&Path>) -> Result<i32> {
+        let [record] = &self.records[..] else {
+            return Err(Error::usage(format!(
+                "{} records were given; text shows one at a time, a page (-o report.html) shows several",
+                self.records.len()
+            )));
+        };
+        for (flag, given) in [
+            ("--machine", self.machine.is_some()),
+            ("--base", !self.base.is_empty()),
+            ("--fit", self.fit.is_some()),
+            ("--selftest", self.selftest.is_some()),
+            ("--allow", !self.allow.is_empty()),
+        ] {
+            if given {
+                return Err(Error::usage(format!(
+                    "{flag} is for the page (-o report.html); `commgauge gate`, `compare` and `fit` answer in text"
+                )));
+            }
+        }
+        let view = View::new(&LoadedRecord::read(record)?.record);
+        match output {
+            Some(path) => {
+                let mut text = Vec::new();
+                self.shown.show_on(&view, false, &mut text)?;
+                replace(path, &String::from_utf8_lossy(&text))?;
+            }
+            None => self.shown.show(&view)?,
+        }
+        Ok(view.exit_code())
+    }
+
+    fn page(&self, path: &Path) -> Result<i32> {
+        if self.selftest.is_some() && self.machine.is_none() && self.base.is_empty() {
+            return Err(Error::usage(
+                "--selftest shows how often the rules of a verdict err, and this page has none; give --machine or --base",
+            ));
+        }
+        let (records, base) = (read_all(&self.records)?, read_all(&self.base)?);
+        ensure_comparable(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
+        let verdict = self.machine.as_deref().map(|machine| self.gated(&records, machine)).transpose()?;
+        let comparison = if base.is_empty() { None } else { Some(self.compared(&base, &records)?) };
+        let tried = self.selftest.as_deref().map(SelfTest::read).transpose()?;
+        let consistent = self.consistent(&records)?;
+        let fit = match &self.fit {
+            Some(path) => Ok(Fit::read(path)?),
+            None => fitted(&records),
+        };
+        let seen =
+            |loaded: &[LoadedRecord]| -> Vec<View> { loaded.iter().map(|loaded| View::new(&loaded.record)).collect() };
+        let runs = shown(&records, &records, seen(&records));
+        let base = shown(&base, &records, seen(&base));
+        let codes: Vec<i32> = match (&verdict, &comparison) {
+            (None, None) => runs.iter().map(|run| run.view.exit_code()).collect(),
+            (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
+        };
+        // Records without suspects to search for still make a page, which gives the reason.
+        let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
+        let page = html(&HtmlInput {
+            runs: &runs,
+            base: &base,
+            verdict: verdict.as_ref(),
+            comparison: comparison.as_ref(),
+            consistency: consistent.as_ref().map_err(Clone::clone),
+            selftest: tried.as_ref(),
+            fit: fit.as_ref().map_err(Clone::clone),
+            fit_is_own: self.fit.is_none(),
+            suspects: suspects.as_ref().map_err(Clone::clone),
+        })?;
+        replace(path, &page)?;
+        Ok(most_severe(codes))
+    }
+
+    fn gated(&self, records: &[LoadedRecord], machine: &Path) -> Result<Verdict> {
+        gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
+    }
+
+    /// Checks calls for contradictions, or returns why the check does not apply.
+    fn consistent(&self, records: &[LoadedRecord]) -> Result<std::result::Result<Verdict, String>> {
+        if records.iter().any(|judged| judged.record.header.backend.synthetic) {
+            return Ok(Err("a simulation is not compared with rules for machines".to_owned()));
+        }
+        consistency(records, ConsistencyRule::default(), &self.allow).map(Ok)
+    }
+
+    fn compared(&self, base: &[LoadedRecord], records: &[LoadedRecord]) -> Result<Verdict> {
+        let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: self.allow.clone() };
+        compare(base, records, &rule)
+    }
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"))
+}
+
+/// The cost model fitted to the records, or why there is none.
+fn fitted(records: &[LoadedRecord]) -> std::result::Result<Fit, String> {
+    let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
+    if cases > MAX_CASES_TO_FIT {
+        return Err(format!(
+            "{cases} cases are too many to fit beside a report; `commgauge fit RECORD -o fit.json` fits them, and --fit fit.json \
+             shows it here"
+        ));
+    }
+    let named: Vec<(String, &LoadedRecord)> =
+        records.iter().map(|loaded| (loaded.path.display().to_string(), loaded)).collect();
+    let of = named.iter().map(|(name, loaded)| (name.as_str(), &loaded.record));
+    let measurements = Measurements::of(of).map_err(|error| error.to_string())?;
+    cost::fit(&measurements, FitOptions::default()).map_err(|error| error.to_string())
+}
+
+/// Records with their views, and how each differs from the first of all.
+fn shown<'a>(records: &'a [LoadedRecord], all: &[LoadedRecord], views: Vec<View>) -> Vec<HtmlRun<'a>> {
+    let unlike = |judged: &LoadedRecord| all.first().map_or_else(Vec::new, |first| differences(first, judged));
+    let pairs = records.iter().zip(views);
+    pairs
+        .map(|(loaded, view)| HtmlRun {
+            name: loaded.path.display().to_string(),
+            record: &loaded.record,
+            view,
+            differences: unlike(loaded),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
+
+    fn command(records: &[&Path], output: &Path) -> ReportCommand {
+        ReportCommand {
+            records: records.iter().map(|path| path.to_path_buf()).collect(),
+            shown: OutputArguments { width: Some(80), ..OutputArguments::default() },
+            output: Some(output.to_owned()),
+            machine: None,
+            base: Vec::new(),
+            fit: None,
+            selftest: None,
+            allow: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_report_is_written_and_answers_with_the_exit_code_of_the_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.jsonl");
+        std::fs::write(&record, SAMPLE).unwrap();
+        for (name, begin) in [("r.txt", ""), ("r.html", "<!doctype html>")] {
+            let output = folder.path().join(name);
+            assert_eq!(command(&[&record], &output).execute().unwrap(), 4, "data arrived wrong");
+            let text = std::fs::read_to_string(&output).unwrap();
+            assert!(text.contains("all_reduce") && text.starts_with(begin), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_report_never_overwrites_what_it_is_made_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.jsonl");
+        std::fs::write(&record, SAMPLE).unwrap();
+        let nowhere = folder.path().join("missing/r.html");
+        for output in [record.clone(), folder.path().to_owned(), nowhere] {
+            assert_eq!(command(&[&record], &output).execute().unwrap_err().exit_code(), 2, "{}", output.display());
+        }
+        let mut with_base = command(&[&record], &folder.path().join("base.html"));
+        with_base.base = vec![folder.path().join("base.html")];
+        std::fs::write(&with_base.base[0], SAMPLE).unwrap();
+        assert_eq!(with_base.execute().unwrap_err().exit_code(), 2);
+        assert_eq!(std::fs::read_to_string(&record).unwrap(), SAMPLE);
+        assert_eq!(std::fs::read_to_string(&with_base.base[0]).unwrap(), SAMPLE);
+    }
+
+    #[test]
+    fn runs_that_differ_are_refused_unless_allowed_and_then_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one.jsonl"), folder.path().join("other.jsonl"));
+        let output = folder.path().join("r.html");
+        std::fs::write(&one, SAMPLE).unwrap();
+        let id = SAMPLE.split_once("\"run_id\":\"").unwrap().1.split_once('"').unwrap().0;
+        let library = SAMPLE.split_once("\"library\":\"").unwrap().1.split_once('"').unwrap().0;
+        let text = SAMPLE.replace(id, "another-run").replace(library, "Another MPI 9");
+        std::fs::write(&other, text).unwrap();
+        let mut both = command(&[&one, &other], &output);
+        let error = both.execute().unwrap_err().to_string();
+        assert!(error.contains("not alike") && error.contains("Another MPI 9"), "{error}");
+        assert!(!output.exists());
+        both.allow = vec![Allowed::Versions];
+        both.execute().unwrap();
+        assert!(std::fs::read_to_string(&output).unwrap().contains("Another MPI 9 here"));
+        let twice = command(&[&one, &one], &output).execute().unwrap_err().to_string();
+        assert!(twice.contains("same run"), "{twice}");
+    }
+
+    #[test]
+    fn page_options_are_refused_for_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.jsonl");
+        std::fs::write(&record, SAMPLE).unwrap();
+        let output = folder.path().join("r.txt");
+        let several = command(&[&record, &record], &output).execute().unwrap_err();
+        assert!(several.exit_code() == 2 && several.to_string().contains("one at a time"), "{several}");
+        let mut machine = command(&[&record], &output);
+        machine.machine = Some(record.clone());
+        assert_eq!(machine.execute().unwrap_err().exit_code(), 2);
+        let page = folder.path().join("r.html");
+        let mut unused = command(&[&record], &page);
+        unused.selftest = Some(record.clone());
+        let error = unused.execute().unwrap_err();
+        assert!(
+            error.exit_code() == 2 && error.to_string().contains("--machine or --base") && !page.exists(),
+            "{error}"
+        );
+    }
+}

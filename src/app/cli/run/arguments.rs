@@ -1,0 +1,167 @@
+//! The flags of `commgauge run`.
+
+use super::sweep_flags::SweepFlags;
+use crate::cli::OutputArguments;
+use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
+use crate::cli::like::ToolDefaults;
+use crate::cli::nccl_arguments::{Algorithm, Protocol};
+use commgauge_base::units::Seconds;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Launches a suite, a sweep, the step of a model, or all pairs of ranks, and sums up what was measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArguments {
+    /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge list suites`).
+    #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
+    pub suite: Option<PathBuf>,
+    /// Instead of a suite a sweep of these collectives over sizes, in one word such as "all_reduce all_gather", or all:
+    /// commgauge-sweep, with its flags beside this one (-b 8 -e 64M --iters 20 ...; --help has them), where -n is the number of ranks.
+    #[arg(long, value_name = "COLLECTIVES", conflicts_with_all = ["step", "pairs"])]
+    pub sweep: Option<String>,
+    /// Flags of the sweep.
+    #[command(flatten)]
+    pub sweep_flags: SweepFlags,
+    /// Time for all cases together, such as 60s [default of a sweep: 2 s and 40 ms for each]
+    ///
+    /// A short round goes over all cases, then further ones in which those with the widest intervals get the most of the time. A suite
+    /// has no default.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs"])]
+    pub within: Option<Seconds>,
+    /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
+    #[arg(long, requires = "extra")]
+    pub step: bool,
+    /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
+    #[arg(long, conflicts_with = "step")]
+    pub pairs: bool,
+    /// Number of ranks; -np is the same [default: one for each core]
+    ///
+    /// In a Slurm allocation the default is its ranks, with --hosts their slots; else one rank for each core of this machine, an even
+    /// number, at least 2. With --backend simulated or nccl, where cores do not count, it is 4.
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub asked_ranks: Option<u32>,
+    /// Number of ranks, as settled by the flag or the allocation.
+    #[arg(skip = 2u32)]
+    pub ranks: u32,
+    /// Who carries the communication out.
+    #[arg(long, value_enum, default_value_t = Backend::Mpi)]
+    pub backend: Backend,
+    /// Machine file, or the name of one: link rates that results are compared with, or that a simulation runs on.
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
+    #[arg(long, value_name = "PATH")]
+    pub record: Option<PathBuf>,
+    /// Go on with a run that ended early, as its record says
+    ///
+    /// With nothing left to measure it says so.
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within"])]
+    pub resume: Option<PathBuf>,
+    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
+    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]
+    pub allow_changed: bool,
+    /// Stop with exit code 75 before this time is over, such as 25m
+    ///
+    /// No case is begun that would not be done by then.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
+    pub time_limit: Option<Seconds>,
+    /// Repeat the launch itself; the records get -1, -2 ... before their ending.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub launches: u32,
+    /// With --backend nccl: algorithms to force, a list with commas, any being NCCL's own choice; one launch for each, and a table that
+    /// compares them.
+    #[arg(long = "algorithm", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    pub algorithms: Vec<Algorithm>,
+    /// With --backend nccl: protocols to force, a list with commas; one launch for each, and for each algorithm.
+    #[arg(long = "protocol", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    pub protocols: Vec<Protocol>,
+    /// How long a rank may stay in one place before the run counts as hung and is ended with code 5, in seconds or as 500ms, 2m
+    /// [default: follows from each case]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    pub timeout: Option<Duration>,
+    /// Show every table, not one screen
+    ///
+    /// `commgauge report RECORD` shows them later, too.
+    #[arg(long)]
+    pub full: bool,
+    /// How results are shown.
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Print the launch command and the plan, and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Start the ranks, show what they have in common and where they differ, and stop before anything is measured.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub check_launch: bool,
+    /// The launcher: auto, mpirun, mpiexec, srun, or a path.
+    #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
+    pub launcher: String,
+    /// A word for the launcher, as it is; may be given again.
+    #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true)]
+    pub launcher_arguments: Vec<String>,
+    /// Hosts and the ranks on each, such as a:2,b:2.
+    #[arg(long, value_name = "HOSTS", conflicts_with = "host_file")]
+    pub hosts: Option<String>,
+    /// File of hosts, in the launcher's own form.
+    #[arg(long = "hostfile", value_name = "FILE")]
+    pub host_file: Option<PathBuf>,
+    /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
+    /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    pub wait_for_hosts: Option<Seconds>,
+    /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
+    #[arg(last = true, value_name = "FLAGS")]
+    pub extra: Vec<String>,
+    // Last, since it refers to the flags above.
+    #[command(flatten)]
+    pub(crate) tool_defaults: ToolDefaults,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn parse(line: &str) -> Result<RunArguments, String> {
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        Program::try_parse_from(words).map(|program| program.run).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused() {
+        for (line, word) in [
+            ("", "<SUITE>"),
+            ("s.toml -n 0", "0 is not in 1.."),
+            ("s.toml -n -1", "-1"),
+            ("s.toml --launches 0", "0 is not in 1..=10000"),
+            ("s.toml --backend gloo", "possible values: mpi, simulated, nccl"),
+            ("s.toml --format xml", "nccl-tests"),
+            ("s.toml --hosts a --hostfile b", "cannot be used with"),
+            ("s.toml --resume r.jsonl", "cannot be used with"),
+            ("--resume r.jsonl --launches 2", "cannot be used with"),
+            ("s.toml --allow-changed", "cannot be used with"),
+            ("s.toml --time-limit 25", "such as 300ns"),
+            ("s.toml --time-limit 0s", "more than 0 s"),
+            ("s.toml --wait-for-hosts 0s", "more than 0 s"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(word), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn arguments_for_launcher_and_suite_are_unchanged() {
+        let run =
+            parse("s.toml --launcher-arg --mca --launcher-arg btl --launcher-arg self -- --fast -x").expect("fine");
+        assert_eq!(run.launcher_arguments, ["--mca", "btl", "self"]);
+        assert_eq!(run.extra, ["--fast", "-x"]);
+        assert_eq!((run.asked_ranks, run.backend, run.launcher.as_str()), (None, Backend::Mpi, "auto"));
+    }
+}

@@ -1,0 +1,362 @@
+//! The exit code of a launch and its messages, from the record's last line and the launcher's end. Pure functions.
+//!
+//! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
+//! success.
+
+use super::RecordState;
+use crate::launch::{Cause, Death, Ending, advice, deaths};
+use commgauge_model::record::line::{End, EndStatus, RankFacts};
+
+/// Exit code and messages of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Exit code of the program.
+    pub exit_code: i32,
+    /// Sentences for standard error.
+    pub sentences: Vec<String>,
+}
+
+/// Combines the end of the launcher and the record.
+pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
+    let mut sentences = Vec::new();
+    let exit_code = if let Some(signal) = ending.interrupted_by {
+        sentences.push(format!("stopped by {}; {}", signal_name(signal), measured(record_state)));
+        128 + signal
+    } else {
+        judge(ending, record_state, &mut sentences)
+    };
+    if ending.leftovers_killed > 0 {
+        sentences.push(format!("{} processes outlived the launcher and were killed", ending.leftovers_killed));
+    }
+    Verdict { exit_code, sentences }
+}
+
+fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) -> i32 {
+    let launcher_fine = ending.code == Some(0);
+    let died_by_signal = deaths(&ending.output).iter().any(signalled);
+    match &record_state.end {
+        Some(end) if launcher_was_killed(ending, end) => {
+            sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(record_state)));
+            // The rank's own report of the consequence: true, but not the cause.
+            sentences.extend(end.error.as_ref().map(|error| format!("after that the record says: {error}")));
+            6
+        }
+        // A launcher that lost a rank stops the others. They record this as an interruption, but the user interrupted
+        // nothing: the dead rank is the cause.
+        Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
+            sentences.extend(end.error.clone());
+            if end.status == EndStatus::Failed && died_by_signal {
+                sentences.push(measured(record_state));
+                describe_deaths(ending, record_state, sentences);
+            }
+            // The system keeps only the low byte of larger codes, which may be 0.
+            if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
+        }
+        Some(end) if end.status == EndStatus::Complete && launcher_fine => 0,
+        Some(end) => {
+            let status = format!("{:?}", end.status).to_lowercase();
+            sentences.push(format!(
+                "the record ends as {status}, but {}; {}",
+                launcher_end(ending),
+                measured(record_state)
+            ));
+            describe_deaths(ending, record_state, sentences);
+            6
+        }
+        None => {
+            let record = match record_state.resumed && record_state.header.is_none() {
+                true => "the run did not go on; the record is as it was".to_owned(),
+                false => format!("the record has no end line; {}", measured(record_state)),
+            };
+            sentences.push(format!("{}, and {record}", launcher_end(ending)));
+            describe_deaths(ending, record_state, sentences);
+            match ending.code {
+                // The exit codes of our own programs are passed on if they ended by MPI_Abort.
+                Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
+                _ => 6,
+            }
+        }
+    }
+}
+
+/// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has
+/// reported a dead rank was alive to see it; errors found by ranks (wrong data, a hang) came before.
+fn launcher_was_killed(ending: &Ending, end: &End) -> bool {
+    let of_its_ranks = match end.status {
+        EndStatus::Failed => end.exit_code == 6,
+        EndStatus::Interrupted => true,
+        _ => false,
+    };
+    ending.signal.is_some() && ending.interrupted_by.is_none() && of_its_ranks && deaths(&ending.output).is_empty()
+}
+
+fn signalled(death: &Death) -> bool {
+    matches!(death.cause, Cause::Signal(_))
+}
+
+fn measured(record_state: &RecordState) -> String {
+    match (record_state.cases, record_state.planned) {
+        (0, _) => "nothing was measured yet".to_owned(),
+        (cases, Some(planned)) => format!("{cases} of {planned} measured cases are kept"),
+        (cases, None) => format!("{cases} measured cases are kept"),
+    }
+}
+
+fn launcher_end(ending: &Ending) -> String {
+    match (ending.code, ending.signal) {
+        (Some(code), _) => format!("the launcher ended with status {code}"),
+        (None, Some(signal)) => format!("the launcher was ended by {}", signal_name(signal)),
+        (None, None) => "the launcher ended".to_owned(),
+    }
+}
+
+fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) {
+    let ranks = record_state.header.as_deref().unwrap_or_default();
+    for mut death in deaths(&ending.output) {
+        // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
+        // crashing rank is gone only after its teardown; the watchdog noticed it before.
+        if death.rank.is_none() {
+            match (record_state.died, &record_state.first_exit[..]) {
+                (Some(rank), _) => (death.rank, death.pid) = (Some(rank), None),
+                (None, []) => {}
+                (None, [pid]) => death.pid = Some(*pid),
+                (None, [..]) => {
+                    sentences.push(one_of_several(&record_state.first_exit, ranks));
+                    continue;
+                }
+            }
+        }
+        sentences.push(describe(&death, ranks, &record_state.out_of_memory_kills));
+    }
+    sentences.extend(advice(&ending.output).map(str::to_owned));
+}
+
+/// If several ranks had exited by the time of the first check, any of them may be the cause.
+fn one_of_several(exited: &[u32], ranks: &[RankFacts]) -> String {
+    let named = ranks.iter().filter(|facts| exited.contains(&facts.pid));
+    let list: Vec<String> =
+        named.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
+    format!("one of these ended badly, and the others with it: {}", list.join(", "))
+}
+
+/// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, completed from the record's rank map.
+fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -> String {
+    let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
+        (Some(rank), _) => facts.rank == rank,
+        (None, Some(pid)) => facts.pid == pid && death.host.as_ref().is_none_or(|host| same_host(host, &facts.host)),
+        (None, None) => false,
+    });
+    let rank = death.rank.or(facts.map(|facts| facts.rank));
+    let pid = death.pid.or(facts.map(|facts| facts.pid));
+    let host = facts.map(|facts| facts.host.as_str()).or(death.host.as_deref());
+    let rank_text = rank.map_or_else(|| "a rank".to_owned(), |rank| format!("rank {rank}"));
+    let place = match (pid, host) {
+        (Some(pid), Some(host)) => format!(" (process {pid} on {host})"),
+        (Some(pid), None) => format!(" (process {pid})"),
+        (None, Some(host)) => format!(" (on {host})"),
+        (None, None) => String::new(),
+    };
+    match death.cause {
+        Cause::Signal(9) if *kills > 0 && host.is_some_and(|host| same_host(host, here)) => format!(
+            "{rank_text}{place} was killed by SIGKILL; {here} ran out of memory meanwhile: the system killed {kills} of its processes \
+             for that (see dmesg). Take smaller sizes or fewer ranks on a host, or raise the limit of the container or job"
+        ),
+        Cause::Signal(9) => {
+            format!(
+                "{rank_text}{place} was killed by SIGKILL; if no person did that, the host may have run out of memory (see dmesg)"
+            )
+        }
+        Cause::Signal(signal) => format!("{rank_text}{place} was killed by {}", signal_name(signal)),
+        Cause::Exit(code) => format!("{rank_text}{place} ended with exit code {code}"),
+    }
+}
+
+/// Launchers and hosts may differ in whether a name includes its domain.
+fn same_host(one: &str, other: &str) -> bool {
+    one.split('.').next() == other.split('.').next()
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_base::units::Seconds;
+
+    const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
+    const MPICH: &str = "=   PID 101 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
+
+    fn rank(rank: u32) -> RankFacts {
+        RankFacts {
+            rank,
+            ranks: 1,
+            host: "vm.cluster".into(),
+            node: 0,
+            pid: 100 + rank,
+            cores: "0".into(),
+            numa_nodes: "0".into(),
+            processor: "cpu".into(),
+            kernel: "Linux".into(),
+            device: None,
+        }
+    }
+
+    fn end(status: EndStatus, exit_code: i32) -> Option<End> {
+        let error = (exit_code != 0).then(|| "rank 3: data arrived wrong".to_owned());
+        Some(End { status, exit_code, error, elapsed_seconds: Seconds(1.0), lines_before: None, sha256: None })
+    }
+
+    fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
+        check_with(code, interrupted_by, output, end, (&[], None))
+    }
+
+    fn check_with(
+        code: Option<i32>,
+        interrupted_by: Option<i32>,
+        output: &str,
+        end: Option<End>,
+        (first_exit, died): (&[u32], Option<u32>),
+    ) -> (i32, String) {
+        let signal = code.is_none().then_some(9);
+        let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
+        let record_state = RecordState {
+            round: None,
+            resumed: false,
+            header: Some(vec![rank(0), rank(1)]),
+            planned: Some(80),
+            cases: 12,
+            end,
+            out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
+            first_exit: first_exit.to_vec(),
+            died,
+        };
+        let verdict = conclude(&ending, &record_state);
+        (verdict.exit_code, verdict.sentences.join("\n"))
+    }
+
+    #[test]
+    fn without_an_end_line_nothing_is_a_success() {
+        for (code, expected) in
+            [(Some(0), 6), (Some(1), 6), (Some(2), 2), (Some(4), 4), (Some(5), 5), (Some(7), 7), (None, 6)]
+        {
+            let (exit_code, text) = check(code, None, "", None);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.contains("no end line; 12 of 80 measured cases are kept"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_record_takes_precedence_over_the_launcher() {
+        let complete = || end(EndStatus::Complete, 0);
+        for (code, end, expected, words) in [
+            (Some(0), complete(), 0, ""),
+            (Some(139), complete(), 6, "the record ends as complete, but the launcher ended with status 139"),
+            (Some(1), end(EndStatus::Failed, 4), 4, "data arrived wrong"),
+            (Some(0), end(EndStatus::Failed, 256), 6, "data arrived wrong"),
+            (Some(0), end(EndStatus::Interrupted, 0), 6, "ends as interrupted"),
+            (Some(1), end(EndStatus::Interrupted, 143), 143, "data arrived wrong"),
+        ] {
+            let (exit_code, text) = check(code, None, "", end);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.contains(words), "{text}");
+        }
+        assert_eq!(check(Some(0), None, "", complete()).1, "");
+    }
+
+    #[test]
+    fn a_dead_rank_is_named_with_its_process_and_host() {
+        for output in [OPEN_MPI, MPICH] {
+            let (exit_code, text) = check(Some(9), None, output, None);
+            assert_eq!(exit_code, 6);
+            assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_died_during_oom_kills_on_its_host_is_reported_with_them() {
+        let text = check(Some(9), None, &format!("{OPEN_MPI}no memory"), None).1;
+        assert!(
+            text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL; vm ran out of memory"),
+            "{text}"
+        );
+        // An OOM kill on another host does not explain this rank's death.
+        let text = check(
+            Some(9),
+            None,
+            &format!("{} no memory", OPEN_MPI.replace("rank 1", "rank 7").replace("vm", "b")),
+            None,
+        )
+        .1;
+        assert!(text.contains("may have run out of memory"), "{text}");
+    }
+
+    #[test]
+    fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
+        for (first_exit, died, expected) in [
+            (&[][..], None, "rank 1 (process 101 on vm.cluster) was killed"),
+            (&[100], None, "rank 0 (process 100 on vm.cluster) was killed"),
+            (&[100, 101], None, "one of these ended badly, and the others with it: rank 0 (process 100"),
+            // The watchdog is more reliable.
+            (&[101], Some(0), "rank 0 (process 100 on vm.cluster) was killed"),
+        ] {
+            let text = check_with(Some(9), None, MPICH, None, (first_exit, died)).1;
+            assert!(text.contains(expected), "{text}");
+        }
+        let text = check_with(Some(137), None, OPEN_MPI, None, (&[100], Some(0))).1;
+        assert!(text.contains("rank 1 (process 101 on vm.cluster)"), "Open MPI knows: {text}");
+    }
+
+    #[test]
+    fn ranks_that_were_stopped_because_another_died_are_no_interruption() {
+        let (exit_code, text) = check(Some(137), None, OPEN_MPI, end(EndStatus::Interrupted, 143));
+        assert_eq!(exit_code, 6);
+        assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+    }
+
+    #[test]
+    fn a_killed_launcher_is_reported_before_its_ranks() {
+        let failed = |code| end(EndStatus::Failed, code);
+        for (interrupted_by, output, end, expected, begins) in [
+            (
+                None,
+                "",
+                failed(6),
+                6,
+                "the launcher was ended by SIGKILL, and its ranks with it; 12 of 80 measured cases",
+            ),
+            (None, "", end(EndStatus::Interrupted, 143), 6, "the launcher was ended by SIGKILL, and its ranks with it"),
+            // The launcher was still alive when the rank died.
+            (None, OPEN_MPI, failed(6), 6, "rank 3: data arrived wrong"),
+            // Errors that the ranks found themselves.
+            (None, "", failed(4), 4, "rank 3: data arrived wrong"),
+            (None, "", failed(5), 5, "rank 3: data arrived wrong"),
+            // Interrupted through us.
+            (Some(15), "", failed(6), 143, "stopped by SIGTERM"),
+        ] {
+            let (exit_code, text) = check(None, interrupted_by, output, end);
+            assert_eq!(exit_code, expected, "{text}");
+            assert!(text.starts_with(begins), "{text}");
+        }
+        assert!(check(None, None, "", failed(6)).1.ends_with("after that the record says: rank 3: data arrived wrong"));
+    }
+
+    #[test]
+    fn a_signal_that_happens_to_have_the_number_of_a_family_is_not_taken_for_it() {
+        let output = MPICH.replace("9", "7");
+        assert_eq!(check(Some(7), None, &output, None).0, 6);
+    }
+
+    #[test]
+    fn an_interrupted_run_reports_its_measured_cases() {
+        for (signal, expected) in [(2, 130), (15, 143)] {
+            let (exit_code, text) = check(Some(1), Some(signal), "", end(EndStatus::Interrupted, 130));
+            assert_eq!(exit_code, expected);
+            assert!(text.contains("12 of 80 measured cases are kept"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
+
+use super::RecordState;
+use crate::cli::live::{new_bar, write_above};
+use crate::launch::{Watch, first_exit, host};
+use crate::report::LiveRows;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::shared_memory::Segments;
+use commgauge_model::record::{Follower, Line, Record};
+use indicatif::ProgressBar;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+
+/// Returns the lines that were added to the record since the last call.
+type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
+
+/// Rows that are printed when they are done, and the output.
+pub(super) struct Rows<'a> {
+    pub rows: LiveRows,
+    pub out: &'a mut dyn Write,
+}
+
+/// Progress of one launch.
+pub(super) struct Progress<'a> {
+    poll: Poll,
+    record_state: RecordState,
+    /// The bar, where standard error is a terminal.
+    bar: Option<ProgressBar>,
+    /// The rows that are printed above it.
+    rows: Option<Rows<'a>>,
+    /// Tenths of the plan that were reported so far.
+    tenths: u64,
+    /// The newest round of added cases that was reported.
+    round: u32,
+    /// Set after a read error of the record, which is reported once and does not end the launch.
+    read_failed: bool,
+    signals: Signals,
+    /// Reports which rank of this host exits first; available after the rank map was read.
+    first_exit: Option<Receiver<Vec<u32>>>,
+    /// Shared memory segments of the ranks.
+    segments: Segments,
+    /// Number of OOM kills on this host before the launch.
+    out_of_memory_kills: Option<u64>,
+}
+
+impl<'a> Progress<'a> {
+    /// Follows a record, which need not exist yet.
+    pub(super) fn new(record: &Path) -> Result<Self> {
+        let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
+            .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
+        let bar = std::io::stderr().is_terminal().then(new_bar);
+        Ok(Self {
+            poll: follow(record),
+            record_state: RecordState::default(),
+            bar,
+            rows: None,
+            tenths: 0,
+            round: 0,
+            read_failed: false,
+            signals,
+            first_exit: None,
+            segments: Segments::default(),
+            out_of_memory_kills: host::out_of_memory_kills(),
+        })
+    }
+
+    /// Follows a record that a launch resumes, from its current end.
+    pub(super) fn resuming(path: &Path, record: &Record) -> Result<Self> {
+        let mut follower = Follower::from_end(path)?;
+        let record_state = RecordState::before(record);
+        let tenths = record_state
+            .planned
+            .and_then(|planned| record_state.cases.saturating_mul(10).checked_div(planned))
+            .unwrap_or(0);
+        Ok(Self { poll: Box::new(move || follower.poll()), record_state, tenths, ..Self::new(path)? })
+    }
+
+    /// Sets the rows to print when they are done.
+    pub(super) fn with_rows(self, rows: Option<Rows<'a>>) -> Self {
+        Self { rows, ..self }
+    }
+
+    /// Clears the bar, removes shared memory of killed ranks, and returns the collected state and the printed rows.
+    pub(super) fn finish(mut self) -> (RecordState, Option<LiveRows>) {
+        self.segments.remove_left();
+        let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
+        self.record_state.out_of_memory_kills =
+            (host::name(), kills.map_or(0, |(now, before)| now.saturating_sub(before)));
+        self.record_state.first_exit = self.first_exit.and_then(|exited| exited.try_recv().ok()).unwrap_or_default();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        (self.record_state, self.rows.map(|rows| rows.rows))
+    }
+
+    fn take(&mut self, line: Line) {
+        if let Some(Rows { rows, out }) = &mut self.rows {
+            write_above(self.bar.as_ref(), out, &rows.take(&line));
+        }
+        self.record_state.take(line);
+    }
+
+    fn report(&mut self) {
+        let Some(planned) = self.record_state.planned else { return };
+        let newest = self.record_state.round.filter(|(round, _)| *round > self.round);
+        if let Some(bar) = &self.bar {
+            // With a budget for all cases there may be more lines than planned.
+            bar.set_length(planned.max(self.record_state.cases));
+            bar.set_position(self.record_state.cases);
+            if let Some((round, sizes)) = newest {
+                self.round = round;
+                bar.set_message(format!(", round {round}: {sizes} sizes more"));
+            }
+            return;
+        }
+        if let Some((round, sizes)) = newest {
+            self.round = round;
+            // The plan is longer now, so the reported tenths are recomputed.
+            self.tenths = self.record_state.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
+            eprintln!(
+                "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
+                self.record_state.cases
+            );
+        }
+        if let Some(line) = tenth(&mut self.tenths, self.record_state.cases, planned) {
+            eprintln!("{line}");
+        }
+    }
+}
+
+impl Watch for Progress<'_> {
+    fn tick(&mut self) {
+        if self.read_failed {
+            return;
+        }
+        match (self.poll)() {
+            Ok(lines) => lines.into_iter().for_each(|line| self.take(line)),
+            Err(error) => {
+                self.read_failed = true;
+                self.output(&format!("commgauge: no more progress: {error}"));
+            }
+        }
+        if let (None, Some(ranks)) = (&self.first_exit, &self.record_state.header) {
+            let here = host::name();
+            let own: Vec<u32> = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
+            self.segments = Segments::of(&own);
+            self.first_exit = Some(first_exit(own));
+        }
+        self.report();
+    }
+
+    /// Everything that ranks and launcher print goes to standard error: standard output is for the summary alone.
+    fn output(&mut self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn signal(&mut self) -> Option<i32> {
+        // Schedulers send SIGUSR1 shortly before the end of the time limit, as they end a job by SIGTERM.
+        self.signals.pending().next().map(|number| if number == SIGUSR1 { SIGTERM } else { number })
+    }
+}
+
+/// The line for the newest tenth that was reached, once for each.
+fn tenth(reported: &mut u64, cases: u64, planned: u64) -> Option<String> {
+    let reached = cases.saturating_mul(10).checked_div(planned)?.min(10);
+    if reached <= *reported {
+        return None;
+    }
+    *reported = reached;
+    Some(format!("{} % ({cases} of {planned} cases)", reached * 10))
+}
+
+/// The record's own reader; it waits for a record that does not exist yet.
+fn follow(record: &Path) -> Poll {
+    let mut follower = Follower::open(record);
+    Box::new(move || follower.poll())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    const END: &str = r#"{"line":"end","status":"complete","exit_code":0,"elapsed_seconds":1.0}"#;
+    const PLAN: &str = r#"{"line":"plan","cases":[],"case_lines":7,"estimated_seconds":1.0}"#;
+
+    #[test]
+    fn a_record_is_followed_from_before_it_exists_and_through_half_written_lines() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.jsonl");
+        let mut poll = follow(&path);
+        assert_eq!(poll().expect("no file is no error"), []);
+        let mut file = File::create(&path).expect("made");
+        write!(file, "{PLAN}\n{}", &END[..20]).expect("written");
+        assert!(matches!(poll().expect("readable")[..], [Line::Plan(_)]));
+        assert_eq!(poll().expect("half a line is no error"), []);
+        writeln!(file, "{}", &END[20..]).expect("written");
+        assert!(matches!(poll().expect("readable")[..], [Line::End(_)]));
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_an_error_that_names_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.jsonl");
+        std::fs::write(&path, "what\n").expect("written");
+        let error = follow(&path)().expect_err("no record");
+        assert!(error.to_string().contains("run.jsonl"), "{error}");
+    }
+
+    #[test]
+    fn without_a_terminal_every_tenth_is_reported_once() {
+        let mut reported = 0;
+        let lines: Vec<String> = (0..=25).filter_map(|cases| tenth(&mut reported, cases, 25)).collect();
+        assert_eq!(lines.len(), 10);
+        assert_eq!((lines[0].as_str(), lines[9].as_str()), ("10 % (3 of 25 cases)", "100 % (25 of 25 cases)"));
+        assert_eq!(tenth(&mut 0, 5, 0), None);
+        assert_eq!(tenth(&mut 0, 9, 3), Some("100 % (9 of 3 cases)".into()));
+    }
+}

@@ -1,0 +1,216 @@
+//! The launched work: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two follow `--`.
+
+use super::RunArguments;
+use super::sweep_flags::collectives;
+use crate::cli::SweepArguments;
+use crate::cli::launched_arguments::LaunchedArguments;
+use crate::cli::like::ToolDefaults;
+use crate::cli::pairs::PairsArguments;
+use crate::cli::places;
+use crate::cli::step::StepArguments;
+use crate::cli::suite::{SuiteWork, suite_work};
+use clap::Parser;
+use commgauge_base::error::{Error, Result};
+use commgauge_model::config::LayoutTable;
+use commgauge_model::layout::Nodes;
+use commgauge_model::workload::Interference;
+use commgauge_model::workload::replay::ReplayOptions;
+
+/// The program that measures it.
+pub(super) fn program(arguments: &RunArguments) -> &'static str {
+    match arguments {
+        RunArguments { sweep: Some(_), .. } => "commgauge-sweep",
+        RunArguments { step: true, .. } => "commgauge-step",
+        RunArguments { pairs: true, .. } => "commgauge-pairs",
+        _ => "commgauge-suite",
+    }
+}
+
+/// The program's arguments that select the work, without those after `--`.
+pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
+    let mut words: Vec<String> = arguments.suite.iter().map(|suite| places::text(suite)).collect::<Result<_>>()?;
+    if let Some(sweep) = &arguments.sweep {
+        words.extend(collectives(sweep));
+        words.extend(arguments.sweep_flags.0.iter().cloned());
+    }
+    words.extend(arguments.within.iter().flat_map(|within| ["--within".to_owned(), format!("{}s", within.0)]));
+    Ok(words)
+}
+
+/// The work to be measured.
+pub(super) struct PlannedWork {
+    /// The cases.
+    pub work: SuiteWork,
+    /// Two calls to be measured concurrently, in addition.
+    pub interference: Option<Interference>,
+    /// The layout whose step is also replayed as a whole.
+    pub replay: Option<(LayoutTable, ReplayOptions)>,
+}
+
+/// Plans the work of the launched program, so that errors are reported before anything is started.
+pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<PlannedWork> {
+    let cases_alone = |work| Ok(PlannedWork { work, interference: None, replay: None });
+    if let Some(suite) = &arguments.suite {
+        return cases_alone(suite_work(suite, arguments.within, nodes)?);
+    }
+    if arguments.sweep.is_some() {
+        let words = [words(arguments)?, arguments.extra.clone()].concat();
+        return cases_alone(read::<SweepWords>("--sweep", &words)?.sweep.plan(arguments.ranks)?);
+    }
+    if arguments.pairs {
+        return cases_alone(read::<PairsWords>("--pairs", &arguments.extra)?.pairs.work(arguments.ranks)?);
+    }
+    let step = read::<StepWords>("--step", &arguments.extra)?.step;
+    Ok(PlannedWork {
+        work: step.work(arguments.ranks)?,
+        interference: step.interference(arguments.ranks)?,
+        replay: step.replay(arguments.ranks)?,
+    })
+}
+
+/// The flags of `commgauge-sweep` as it will read them.
+#[derive(Parser)]
+#[command(name = "commgauge-sweep", no_binary_name = true, disable_version_flag = true)]
+struct SweepWords {
+    #[command(flatten)]
+    sweep: SweepArguments,
+    /// Handed on, and read by the program itself.
+    #[command(flatten)]
+    _launched: LaunchedArguments,
+    #[command(flatten)]
+    _tool_defaults: ToolDefaults,
+}
+
+/// The flags of `commgauge-step` as it will read them.
+#[derive(Parser)]
+#[command(name = "commgauge-step", no_binary_name = true, disable_version_flag = true)]
+struct StepWords {
+    #[command(flatten)]
+    step: StepArguments,
+    /// Handed on, and read by the program itself.
+    #[command(flatten)]
+    _launched: LaunchedArguments,
+}
+
+/// The flags of `commgauge-pairs` as it will read them.
+#[derive(Parser)]
+#[command(name = "commgauge-pairs", no_binary_name = true, disable_version_flag = true)]
+struct PairsWords {
+    #[command(flatten)]
+    pairs: PairsArguments,
+    /// Handed on, and read by the program itself.
+    #[command(flatten)]
+    _launched: LaunchedArguments,
+}
+
+fn read<Words: Parser>(flag: &str, words: &[String]) -> Result<Words> {
+    Words::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        Error::usage(format!("{flag}: {}", text.trim_start_matches("error: ").trim_end()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn run(line: &str) -> RunArguments {
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        let run = Program::try_parse_from(words).map(|program| program.run);
+        let mut run = run.unwrap_or_else(|error| panic!("{line}: {error}"));
+        run.ranks = run.asked_ranks.unwrap_or(4);
+        run
+    }
+
+    fn planned(line: &str) -> Result<PlannedWork> {
+        let arguments = run(line);
+        of(&arguments, &Nodes::single(arguments.ranks))
+    }
+
+    #[test]
+    fn flags_of_a_step_that_make_no_sense_are_refused_before_anything_is_started() {
+        for (line, expected) in [
+            ("--step -- --modell llama-3-8b", "unexpected argument '--modell'"),
+            ("--step -- --model llama-3-8b --tp 2 --sequence 512", "`micro_batches`"),
+            ("--step -- --model llama-3-8b --tp 3 --sequence 512 --micro-batches 1", "but there are 4"),
+            (
+                "--step -- --model llama-3-8b --tp 2 --sequence 512 --micro-batches 1 --style tensors",
+                "accepted: tensor",
+            ),
+            ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --solo", "nothing to compare"),
+            ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp,up", "found `up`"),
+            (
+                "--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp,dp",
+                "dp has no call",
+            ),
+            ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp", "found 1 axes"),
+        ] {
+            let Err(error) = planned(line) else { panic!("{line} is accepted") };
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_suite_and_a_step_exclude_each_other_and_one_of_them_is_needed() {
+        for line in
+            ["", "--step", "s.toml --step -- --model llama-3-8b", "s.toml --pairs", "--pairs --step -- --layers 1"]
+        {
+            let words = std::iter::once("run").chain(line.split_whitespace());
+            assert!(Program::try_parse_from(words).is_err(), "{line}");
+        }
+        assert_eq!(program(&run("s.toml")), "commgauge-suite");
+    }
+
+    #[test]
+    fn the_flags_of_a_sweep_give_its_plan_or_an_error() {
+        let line = "--sweep all_reduce,all_gather -n 2 -b 8 -e 1K -f 2 --placement out --cadence streaming --within 9s -- -d half";
+        let (plan, settings, facts) = planned(line).unwrap().work;
+        assert_eq!(
+            (plan.cases.len(), settings.replicates, facts.name.as_str()),
+            (16, 2, "sweep all_reduce,all_gather")
+        );
+        assert_eq!(settings.within.map(|within| within.0), Some(9.0));
+        assert_eq!(plan.cases[0].op.element, commgauge_base::element::ElementType::Float16);
+        assert_eq!(program(&run(line)), "commgauge-sweep");
+        assert_eq!(planned("--sweep all_reduce --iters 20").unwrap().work.1.fixed_iterations, Some(20));
+        for (line, expected) in [
+            ("--sweep all_reduse", "--sweep: invalid value 'all_reduse'"),
+            ("--sweep ,", "--sweep: the following required arguments were not provided"),
+            ("--sweep broadcast -n 2 -r 4", "found root 4"),
+            ("--sweep all_reduce -b 64M -e 8", "the smallest size, 64 MiB, is above the largest"),
+            ("--sweep all_reduce --iters 20 --within 9s", "takes a fixed number of calls"),
+            ("--sweep all_reduce -- --no-such-flag", "--no-such-flag"),
+        ] {
+            let Err(error) = planned(line) else { panic!("{line} is accepted") };
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_pairs_give_their_rounds_or_an_error() {
+        let (plan, settings, _) = planned("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
+        assert_eq!((plan.groups.len(), plan.cases.len(), settings.replicates), (5, 15, 1));
+        assert_eq!(program(&run("--pairs")), "commgauge-pairs");
+        let Err(error) = planned("--pairs -- --bandwith-bytes 1M") else { panic!("accepted") };
+        assert!(error.to_string().contains("--pairs: unexpected argument '--bandwith-bytes'"), "{error}");
+    }
+
+    #[test]
+    fn the_flags_of_a_step_give_its_plan() {
+        let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
+        let (plan, settings, facts) = planned(line).unwrap().work;
+        assert_eq!(program(&run(line)), "commgauge-step");
+        assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
+        assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");
+        assert_eq!(facts.layout.as_deref(), Some("tp 2 x pp 2"));
+        assert!(plan.cases.iter().all(|case| case.op.style == commgauge_model::workload::Style::Tensor));
+        assert!(plan.cases.iter().any(|case| case.solo_of.is_some()));
+    }
+}

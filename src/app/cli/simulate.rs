@@ -1,0 +1,226 @@
+//! `commgauge simulate SUITE --machine M --nodes N`: rehearses a run on a simulated machine.
+//!
+//! Unlike `run --backend simulated` it makes few calls of each case and has no stop rule, so that it can be repeated
+//! with many seeds.
+
+mod document;
+
+pub(super) use document::schema;
+
+use super::places;
+use super::suite::suite_work;
+use super::table_or_json::AnswerArguments;
+use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
+use commgauge_analysis::verdict::{Decision, GateRule, LoadedRecord, Metric, gate};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::stats::proportion_interval;
+use commgauge_model::config::machine::Fault;
+use commgauge_model::config::{Machine, Shipped};
+use commgauge_model::layout::{Axis, Nodes};
+use commgauge_model::record::{Journal, Line, Record};
+use commgauge_model::workload::WorkPlan;
+use commgauge_run::session::{Rehearsal, Request};
+use document::{FORMAT, GateOutlook, Power, RehearsalDocument, VERSION};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
+///
+/// Faults are planted by the machine file or by --fault, and the same rules that judge real runs look for them. With --seeds
+/// the rehearsal is repeated, and the share of those in which class and name of every fault are found (and nothing else is
+/// suspected) is given with its interval. Ends with 0 whatever is found.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SimulateCommand {
+    /// Suite file, or the name of one (`commgauge list suites`)
+    pub suite: PathBuf,
+
+    /// Machine file, or the name of one (`commgauge list machines`): latencies, rates, noise, leaf switches, faults
+    #[arg(long, value_name = "FILE|NAME")]
+    pub machine: PathBuf,
+
+    /// Nodes, each with the ranks that the machine file says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub nodes: u32,
+
+    /// Something to break, such as node:17:rate=0.6 or link:3-9:rate=0.5; may be given again, and a wrong one lists all kinds
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub faults: Vec<Fault>,
+
+    /// Repeat with so many seeds and say how often the faults are found
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: Option<u64>,
+
+    /// Write the record of the first rehearsal, marked synthetic; the file must not exist
+    #[arg(short, long, value_name = "RECORD")]
+    pub output: Option<PathBuf>,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    pub shown: AnswerArguments,
+}
+
+impl SimulateCommand {
+    /// Runs the rehearsals and prints the result.
+    pub fn execute(&self) -> Result<i32> {
+        let machine = self.machine()?;
+        places::report_resolved_file(Shipped::Suite, &self.suite);
+        places::report_resolved_file(Shipped::Machine, &self.machine);
+        let request = self.request(&machine)?;
+        let rehearsal = Rehearsal::new(&request)?;
+        let first = request.settings.seed;
+        let (lines, _) = rehearsal.lines(first)?;
+        if let Some(path) = &self.output {
+            write(path, &lines)?;
+        }
+        let loaded = loaded(self.output.as_deref(), lines)?;
+        let suspects = locate(std::slice::from_ref(&loaded), &LocateOptions::default())?;
+        let power = self.seeds.map(|seeds| power(&rehearsal, &machine, self.nodes, first, seeds)).transpose()?;
+        let (least, most) = durations(&request.plan, &loaded.record, &request);
+        let document = RehearsalDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            synthetic: true,
+            suite: request.suite.name.clone(),
+            machine: machine.name.clone(),
+            nodes: self.nodes,
+            ranks: request.world_size,
+            faults: machine.faults.iter().map(Fault::to_string).collect(),
+            cases: request.plan.cases.len() as u64,
+            pair_rounds: pair_rounds(&request.plan),
+            replicates: request.settings.replicates,
+            seconds_least: least,
+            seconds_most: most,
+            gate: outlook(&loaded, &machine)?,
+            suspects,
+            power,
+        };
+        self.shown.show(&document, |width| document::text(&document, width))?;
+        if let Some(path) = &self.output {
+            eprintln!("record: {}", path.display());
+        }
+        Ok(0)
+    }
+
+    /// The machine with the injected faults.
+    fn machine(&self) -> Result<Machine> {
+        let mut machine = Machine::load(&self.machine)?;
+        machine.faults.extend(self.faults.iter().cloned());
+        Ok(machine)
+    }
+
+    fn request(&self, machine: &Machine) -> Result<Request> {
+        let ranks = self.nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
+            Error::usage(format!("--nodes {}: too many, with {} ranks on each", self.nodes, machine.ranks_per_node))
+        })?;
+        let (plan, settings, suite) = suite_work(&self.suite, None, &Nodes::filled(ranks, machine.ranks_per_node))?;
+        Ok(Request {
+            program: "commgauge",
+            run_id: places::new_run_id(),
+            suite,
+            plan,
+            settings,
+            machine: Some(machine.clone()),
+            world_size: ranks,
+            record: self.output.clone().unwrap_or_default(),
+            resume: None,
+            launch: Default::default(),
+            launch_command: None,
+            injected_delay: None,
+            injected_panic: None,
+            watch: Default::default(),
+            listener: Default::default(),
+            labels: std::collections::BTreeMap::new(),
+            interference: None,
+        })
+    }
+}
+
+fn write(path: &Path, lines: &[Line]) -> Result<()> {
+    let mut journal = Journal::create(path)?;
+    lines.iter().try_for_each(|line| journal.write(line))?;
+    journal.finish()
+}
+
+fn loaded(path: Option<&Path>, lines: Vec<Line>) -> Result<LoadedRecord> {
+    Ok(LoadedRecord { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
+}
+
+/// The rehearsal's verdict for a machine file with expectations.
+fn outlook(loaded: &LoadedRecord, machine: &Machine) -> Result<Option<GateOutlook>> {
+    if machine.expectations.is_empty() {
+        return Ok(None);
+    }
+    let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+    let verdict = gate(std::slice::from_ref(loaded), Some(machine), &rule)?;
+    let failed = |decision: Option<Decision>| decision == Some(Decision::Fail);
+    let meets = verdict.rows.iter().filter(|row| !failed(row.decision)).filter_map(|row| row.against_limit.as_ref());
+    let meets = meets.filter(|against| {
+        against.median.is_some_and(|median| match against.metric {
+            Metric::BusBandwidthBytesPerSecond => median >= against.limit,
+            Metric::LatencySeconds => median <= against.limit,
+        })
+    });
+    Ok(Some(GateOutlook {
+        rows: verdict.coverage.rows,
+        rows_judged: verdict.coverage.rows_judged,
+        rows_failed: verdict.coverage.rows_failed,
+        rows_that_would_meet: meets.count() as u32,
+    }))
+}
+
+/// The detection rate of the faults, with the seeds distributed over the processors.
+fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
+    let planted = expected_suspects(machine, nodes);
+    let next = AtomicU64::new(0);
+    let one = |seed: u64| -> Result<Found> {
+        let (lines, _) = rehearsal.lines(first.wrapping_add(seed))?;
+        let suspects: Suspects = locate(&[loaded(None, lines)?], &LocateOptions::default())?;
+        Ok(Found::of(&suspects, &planted))
+    };
+    let some = || -> Result<Vec<Found>> {
+        let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds));
+        mine.map(one).collect()
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(seeds as usize);
+    let found: Vec<Found> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
+        let broken = || Error::environment("a rehearsal ended with a panic");
+        workers.into_iter().map(|worker| worker.join().map_err(|_| broken())?).collect::<Result<Vec<_>>>()
+    })?
+    .concat();
+    let count = |which: fn(&Found) -> bool| found.iter().filter(|found| which(found)).count() as u64;
+    let right = count(|found| found.right());
+    let (right_share_low, right_share_high) = proportion_interval(right, seeds, 0.95);
+    Ok(Power {
+        seeds,
+        planted,
+        right,
+        right_share_low,
+        right_share_high,
+        all_named: count(|found| found.all_named),
+        others_accused: count(|found| found.others_suspected),
+    })
+}
+
+/// Estimated minimum and maximum duration of the run.
+fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) {
+    let settings = &request.settings;
+    let most = plan.estimated_seconds(settings).0;
+    // The estimate includes the time of a case besides its samples.
+    let beside = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
+    let samples = f64::from(settings.fixed_iterations.unwrap_or(settings.minimum_samples));
+    let own = |line: &commgauge_model::record::line::CaseLine| {
+        let times = &line.samples.slowest_nanoseconds;
+        let mean = times.iter().map(|time| *time as f64 * 1e-9).sum::<f64>() / times.len().max(1) as f64;
+        (samples * mean)
+            .min(settings.case_budget.0.max(samples * mean * f64::from(u8::from(settings.fixed_iterations.is_some()))))
+    };
+    let least = record.cases.iter().map(own).sum::<f64>() + beside.max(0.0);
+    (least.min(most), most.max(least))
+}
+
+fn pair_rounds(plan: &WorkPlan) -> u64 {
+    let rounds = plan.cases.iter().filter(|case| case.op.axis == Axis::Pair).map(|case| case.groups);
+    rounds.collect::<BTreeSet<_>>().len() as u64
+}

@@ -1,0 +1,87 @@
+//! A suite file as work for a launch, and its plan as text.
+
+use commgauge_base::error::Result;
+use commgauge_base::units::{Bytes, Seconds, counted};
+use commgauge_model::config::{RunSettings, Suite, is_embedded};
+use commgauge_model::layout::{Axis, Nodes};
+use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::workload::WorkPlan;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The plan, the sampling settings, and the request as stored in the record.
+pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
+
+/// The work that a suite requests on these nodes, with all its cases within a time if one is given.
+///
+/// # Errors
+/// Usage errors that name file, line and key.
+pub fn suite_work(suite: &Path, within: Option<Seconds>, nodes: &Nodes) -> Result<SuiteWork> {
+    let suite = Suite::load(suite)?;
+    let plan = WorkPlan::from_suite_on(&suite, nodes)?;
+    let facts = SuiteFacts {
+        name: suite.name.clone(),
+        path: Some(suite.path.display().to_string()),
+        sha256: suite.sha256.clone(),
+        model: plan.model.clone(),
+        layout: plan.layout.clone(),
+    };
+    let settings = suite.settings.clone();
+    Ok((plan, within.map_or(Ok(settings.clone()), |within| settings.divided(within))?, facts))
+}
+
+/// Summary of a plan before a run: cases, bytes, time.
+pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> String {
+    let embedded = if facts.path.as_deref().is_some_and(is_embedded) { " (embedded)" } else { "" };
+    let mut text = format!("suite {}{embedded} on {} ranks", facts.name, nodes.ranks());
+    if nodes.count() > 1 {
+        text += &format!(" of {} nodes", nodes.count());
+    }
+    for part in [plan.model.as_deref(), plan.layout.as_deref()].into_iter().flatten() {
+        text += &format!(", {part}");
+    }
+    let replicates = counted(settings.replicates as usize, "replicate");
+    let times = settings.within.map_or(replicates, |within| format!("as often as {within} allows"));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{} x {times}:\n", counted(plan.cases.len(), "case"));
+    let longest = plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0);
+    for case in &plan.cases {
+        let groups = plan.groups_of(case);
+        let shape = format!("{} x {}", groups.groups.len(), groups.group_size());
+        let note = match case.op.geometry(groups.group_size()) {
+            Ok(geometry) => geometry.bytes_total.to_string(),
+            Err(reason) => format!("{} (will be skipped: {reason})", case.op.bytes_total),
+        };
+        let name = case.name();
+        let _ = writeln!(text, "  {name:<longest$} {shape:>9} groups x ranks  {note:>10}");
+    }
+    let largest: Bytes = plan.largest_bytes();
+    let seconds = plan.estimated_seconds(settings);
+    let _ = writeln!(
+        text,
+        "\nlargest buffer {largest} on each rank; about {seconds}, if no case needs more than its budget"
+    );
+    text + &parts_text(plan, settings)
+}
+
+/// The share of each part of a plan that has several, such as pairs and growing groups.
+fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
+    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
+    axes.sort_unstable();
+    axes.dedup();
+    if axes.len() < 2 {
+        return String::new();
+    }
+    let mut text = "of which:\n".to_owned();
+    for axis in axes {
+        let cases: Vec<_> = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
+        let mut rounds: Vec<usize> = cases.iter().map(|case| case.groups).collect();
+        rounds.dedup();
+        let in_rounds =
+            if axis == Axis::Pair { format!(" in {}", counted(rounds.len(), "round")) } else { String::new() };
+        let part = WorkPlan { cases, ..plan.clone() };
+        let (count, seconds) = (counted(part.cases.len(), "case"), part.estimated_seconds(settings));
+        let _ = writeln!(text, "  {axis:<10} {count:>12}{in_rounds}, about {seconds}");
+    }
+    text
+}

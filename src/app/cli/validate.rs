@@ -1,0 +1,272 @@
+//! `commgauge validate`: compares predictions with published measurements.
+
+use super::plain_table::{Column, table, wrapped};
+use super::table_or_json::{json, print};
+use super::terminal::columns;
+use commgauge_analysis::planner::validate::{
+    Constants, ErrorSummary, FORMAT, MemoryResult, RunResult, SetResult, VERSION, Validation, validate,
+};
+use commgauge_base::comma_separated::CommaSeparated;
+use commgauge_base::error::Result;
+use commgauge_base::units::Seconds;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Replay published training runs with the cost model, and show how far off it is
+///
+/// Predicts the step times of Megatron-LM (arXiv 2104.04473 table 1, arXiv 2205.05198 table 5) and of vTrain's measurements
+/// with the machinery of `plan`, and the memory of arXiv 2205.05198 figure 1. Prints predicted, measured, error, rank
+/// correlation and top-1 regret. Needs no files and no machine.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ValidateCommand {
+    /// Only these sets [default: all]
+    #[arg(long = "set", value_name = "NAME", value_delimiter = ',')]
+    pub sets: Vec<String>,
+
+    /// How to write the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: ValidationFormat,
+
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+/// How a validation is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ValidationFormat {
+    /// For people
+    #[default]
+    Table,
+    /// One document, in base units
+    Json,
+    /// One line for each run
+    Csv,
+}
+
+impl ValidateCommand {
+    /// Predicts the published runs, prints the comparison, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let validation = validate(&self.sets)?;
+        print(&match self.format {
+            ValidationFormat::Table => text(&validation, columns(self.width)),
+            ValidationFormat::Json => json(&validation)?,
+            ValidationFormat::Csv => comma_separated(&validation)?,
+        })?;
+        Ok(0)
+    }
+}
+
+/// The JSON Schema of the document.
+pub(super) fn schema() -> Value {
+    let schema = schemars::schema_for!(Validation).to_value();
+    super::published::published(schema, FORMAT, VERSION, "A validation of commgauge")
+}
+
+/// The columns of the CSV form, which are the fields of the document.
+const COLUMNS: [&str; 17] = [
+    "set",
+    "model",
+    "variant",
+    "gpus",
+    "tp",
+    "pp",
+    "dp",
+    "virtual_stages",
+    "micro_batch",
+    "global_batch",
+    "measured_seconds",
+    "predicted_seconds",
+    "error_percent",
+    "share_of_peak",
+    "left_out_seconds",
+    "left_out_error_percent",
+    "left_out_share_of_peak",
+];
+
+fn comma_separated(validation: &Validation) -> Result<String> {
+    let mut text = CommaSeparated::new("the answer as CSV", COLUMNS)?;
+    for set in &validation.sets {
+        for run in &set.runs {
+            text.row(fields(set, run))?;
+        }
+    }
+    text.finish()
+}
+
+fn fields(set: &SetResult, run: &RunResult) -> [String; COLUMNS.len()] {
+    [
+        set.name.clone(),
+        run.model.clone(),
+        run.variant.clone(),
+        run.gpus.to_string(),
+        run.tp.to_string(),
+        run.pp.to_string(),
+        run.dp.to_string(),
+        run.virtual_stages.to_string(),
+        run.micro_batch.to_string(),
+        run.global_batch.to_string(),
+        run.measured_seconds.to_string(),
+        format!("{:.6}", run.predicted_seconds),
+        format!("{:.3}", run.error_percent),
+        format!("{:.5}", set.share_of_peak),
+        format!("{:.6}", run.left_out_seconds),
+        format!("{:.3}", run.left_out_error_percent),
+        format!("{:.5}", run.left_out_share_of_peak),
+    ]
+}
+
+fn text(validation: &Validation, width: u16) -> String {
+    let mut text = wrapped(&constants(&validation.constants), width);
+    for set in &validation.sets {
+        text += &format!("\n{}\n", set.name);
+        text += &wrapped(&format!("{}; rates of {}.", set.source, set.machine), width);
+        text += "\n";
+        text += &runs(set, width);
+        text += "\n";
+        text += &summary(set, width);
+    }
+    if !validation.memory.is_empty() {
+        text += "\nmemory of the first stage\n";
+        text += &wrapped(
+            "arXiv 2205.05198, figure 1. The figure leaves out embedding, biases and norms, which are in ours.",
+            width,
+        );
+        text += "\n";
+        text += &memory(&validation.memory, width);
+    }
+    text
+}
+
+fn constants(constants: &Constants) -> String {
+    format!(
+        "Set by hand: A100 with a peak of {:.0} TFLOP/s, half of what the largest products reach at a width of {:.0}, {:.2} TB/s \
+         for kernels that move data, {} for the start of a kernel. Fitted: the share of the peak that the largest products \
+         reach, one number for each set. \"error\" is with that number, \"left out\" with it fitted without the model of the run. \
+         The parts are shares of the predicted step.",
+        constants.peak_flops_per_second * 1e-12,
+        constants.half_width,
+        constants.memory_bytes_per_second * 1e-12,
+        Seconds(constants.seconds_per_kernel),
+    )
+}
+
+fn runs(set: &SetResult, width: u16) -> String {
+    let has_variants = set.runs.iter().any(|run| !run.variant.is_empty());
+    let mut columns = vec![Column::left("model", 0)];
+    if has_variants {
+        columns.push(Column::left("recompute", 0));
+    }
+    columns.extend([
+        Column::right("tp", 0),
+        Column::right("pp", 0),
+        Column::right("chunks", 4),
+        Column::right("dp", 0),
+        Column::right("batch", 0),
+        Column::right("measured", 0),
+        Column::right("predicted", 0),
+        Column::right("error", 0),
+        Column::right("left out", 0),
+        Column::right("compute", 3),
+        Column::right("host", 6),
+        Column::right("bubble", 3),
+        Column::right("exposed", 3),
+        Column::right("optimizer", 5),
+    ]);
+    let rows: Vec<Vec<String>> = set
+        .runs
+        .iter()
+        .map(|run| {
+            let mut row = vec![run.model.clone()];
+            if has_variants {
+                row.push(run.variant.clone());
+            }
+            let part = |seconds: f64| format!("{:.0} %", 100.0 * seconds / run.predicted_seconds);
+            row.extend([
+                run.tp.to_string(),
+                run.pp.to_string(),
+                run.virtual_stages.to_string(),
+                run.dp.to_string(),
+                run.micro_batch.to_string(),
+                format!("{:.2} s", run.measured_seconds),
+                format!("{:.2} s", run.predicted_seconds),
+                signed(run.error_percent),
+                signed(run.left_out_error_percent),
+                part(run.parts.compute_seconds),
+                part(run.parts.host_seconds),
+                part(run.parts.bubble_seconds),
+                part(run.parts.exposed_seconds),
+                part(run.parts.optimizer_seconds),
+            ]);
+            row
+        })
+        .collect();
+    table(&columns, &rows, width)
+}
+
+fn signed(percent: f64) -> String {
+    format!("{percent:+.1} %")
+}
+
+fn summary(set: &SetResult, width: u16) -> String {
+    let errors = |errors: &ErrorSummary| {
+        format!(
+            "mean error {:.1} %, median {:.1} %, worst {:.1} %, bias {:+.1} %",
+            errors.mean_percent, errors.median_percent, errors.max_percent, errors.bias_percent
+        )
+    };
+    let mut text = wrapped(
+        &format!("fitted on all {}: share {:.3}; {}", set.runs.len(), set.share_of_peak, errors(&set.fitted)),
+        width,
+    );
+    text += &wrapped(&format!("model left out: {}", errors(&set.left_out)), width);
+    text += &wrapped(
+        &format!("rival, products at one share of the peak, model left out: {}", errors(&set.constant_share)),
+        width,
+    );
+    if let Some(tau) = set.kendall_tau {
+        text += &wrapped(&format!("order of all runs (Kendall's tau, model left out): {tau:.2}"), width);
+    }
+    for choice in &set.choices {
+        let tau = choice.kendall_tau.map_or_else(|| "-".to_owned(), |tau| format!("{tau:.2}"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{} of {}: tau {tau}, top-1 regret {:.1} %",
+            choice.runs, choice.model, choice.top_1_regret_percent
+        );
+    }
+    text
+}
+
+fn memory(results: &[MemoryResult], width: u16) -> String {
+    let columns = [
+        Column::left("model", 0),
+        Column::left("recompute", 0),
+        Column::right("state", 0),
+        Column::right("state published", 1),
+        Column::right("activations", 0),
+        Column::right("activations published", 1),
+        Column::right("everything", 0),
+    ];
+    let size = |gibibytes: f64| format!("{gibibytes:.2} GiB");
+    let against = |gibibytes: f64, error: f64| format!("{} ({})", size(gibibytes), signed(error));
+    let rows: Vec<Vec<String>> = results
+        .iter()
+        .map(|result| {
+            vec![
+                result.model.clone(),
+                result.variant.clone(),
+                against(result.state_gibibytes, result.state_error_percent),
+                size(result.published_state_gibibytes),
+                against(result.activations_gibibytes, result.activations_error_percent),
+                size(result.published_activations_gibibytes),
+                size(result.total_gibibytes),
+            ]
+        })
+        .collect();
+    table(&columns, &rows, width)
+}
+
+#[cfg(test)]
+mod tests;

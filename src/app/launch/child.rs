@@ -1,0 +1,189 @@
+//! Starts a launch command, forwards its output, and ensures that no process is left running.
+//!
+//! The purpose of the launch and its progress reports are up to the caller's [`Watch`].
+
+use super::command::LaunchCommand;
+use super::leftovers::{MARK, end_leftovers, wait_for_watchdog};
+use commgauge_base::error::{Error, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long a launch may take to stop before it is killed.
+pub const GRACE: Duration = Duration::from_secs(5);
+/// Polling interval of the watcher, and the longest delay of a signal.
+const TICK: Duration = Duration::from_millis(50);
+/// Bytes at the end of the output that are retained to diagnose a failed launch.
+const RETAINED_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Observer of a launch.
+pub trait Watch {
+    /// Called every few milliseconds, and once more after the end.
+    fn tick(&mut self);
+    /// A line that the launcher or a rank printed.
+    fn output(&mut self, line: &str);
+    /// A signal to forward, if one arrived since the last call.
+    fn signal(&mut self) -> Option<i32>;
+}
+
+/// How a launch ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// The launcher's exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended the launcher.
+    pub signal: Option<i32>,
+    /// The first signal that was forwarded.
+    pub interrupted_by: Option<i32>,
+    /// The end of the output of launcher and ranks.
+    pub output: String,
+    /// Processes that outlived the launcher and had to be killed.
+    pub leftovers_killed: usize,
+}
+
+/// Runs the command to its end. `mark` is an environment value unique to this launch; `grace` is [`GRACE`] except in
+/// tests.
+///
+/// The launcher gets its own process group, so that a Ctrl-C at the terminal reaches it once, through us.
+pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
+    let mut child = Command::new(&command.program)
+        .args(&command.arguments)
+        .envs(command.environment.iter().map(|(name, value)| (name, value)))
+        .env(MARK, mark)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
+    let lines = read_lines(&mut child);
+    let mut ending = Ending::default();
+    let stop = Stop { signal: command.stop_signal, grace };
+    let status = wait(&mut child, &lines, stop, &mut ending, watch);
+    // Kill what is left in every case, also after a failed wait.
+    kill_group(&child, Signal::KILL);
+    ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
+    wait_for_watchdog(mark, GRACE);
+    while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
+        forward(&line, &mut ending, watch);
+    }
+    watch.tick();
+    let status = status?;
+    ending.code = status.code();
+    ending.signal = status.signal();
+    Ok(ending)
+}
+
+fn wait(
+    child: &mut Child,
+    lines: &Receiver<String>,
+    stop: Stop,
+    ending: &mut Ending,
+    watch: &mut dyn Watch,
+) -> Result<ExitStatus> {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let next = Instant::now() + TICK;
+        loop {
+            match lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(line) => forward(&line, ending, watch),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                    break;
+                }
+            }
+            if Instant::now() >= next {
+                break;
+            }
+        }
+        watch.tick();
+        if let Some(number) = watch.signal() {
+            let is_repeated = ending.interrupted_by.is_some();
+            ending.interrupted_by.get_or_insert(number);
+            deadline.get_or_insert(Instant::now() + stop.grace);
+            kill_group(child, if is_repeated { Signal::KILL } else { forwarded(number, stop.signal) });
+        }
+        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            kill_group(child, Signal::KILL);
+        }
+        let status =
+            child.try_wait().map_err(|cause| Error::environment(format!("cannot wait for the launcher: {cause}")));
+        if let Some(status) = status? {
+            return Ok(status);
+        }
+    }
+}
+
+/// Signal that asks a launch to stop, and how long it may take.
+#[derive(Clone, Copy)]
+struct Stop {
+    signal: Option<i32>,
+    grace: Duration,
+}
+
+fn forwarded(number: i32, instead: Option<i32>) -> Signal {
+    if let Some(signal) = instead.and_then(Signal::from_named_raw) {
+        return signal;
+    }
+    if number == Signal::TERM.as_raw() { Signal::TERM } else { Signal::INT }
+}
+
+fn kill_group(child: &Child, signal: Signal) {
+    if let Some(group) = Pid::from_raw(child.id() as i32) {
+        // The group may have ended already.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn forward(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
+    watch.output(line);
+    ending.output.push_str(line);
+    ending.output.push('\n');
+    if ending.output.len() > 2 * RETAINED_OUTPUT_BYTES {
+        let mut from = ending.output.len() - RETAINED_OUTPUT_BYTES;
+        while !ending.output.is_char_boundary(from) {
+            from += 1;
+        }
+        ending.output.drain(..from);
+    }
+}
+
+/// Both streams of the child, line by line, through a bounded channel, so that too much output blocks the child instead
+/// of filling memory.
+fn read_lines(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(256);
+    if let Some(stream) = child.stdout.take() {
+        read_into(stream, sender.clone());
+    }
+    if let Some(stream) = child.stderr.take() {
+        read_into(stream, sender);
+    }
+    receiver
+}
+
+fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            // A line without end is cut, so that it cannot fill the memory.
+            match reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let text = String::from_utf8_lossy(&line);
+            if sender.send(text.trim_end_matches(['\n', '\r']).to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+#[path = "child_tests.rs"]
+mod tests;

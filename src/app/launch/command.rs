@@ -1,0 +1,289 @@
+//! The launch command as data: from the requested ranks to the arguments that start them.
+//!
+//! The transport is never chosen here: the launcher's default is what is measured.
+
+use super::family::{Family, Launcher};
+use super::quote::{quote, quote_program};
+use commgauge_base::error::{Error, Result};
+use rustix::process::Signal;
+
+/// What to launch, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Hosts as the user named them, such as `a:2,b:2`.
+    pub hosts: Option<String>,
+    /// A file of hosts, in the launcher's format.
+    pub host_file: Option<String>,
+    /// Cores that the ranks share: those of this host, or of the Slurm allocation. Ignored if hosts are named.
+    pub cores: u32,
+    /// The value of srun's `--mpi`; Slurm's own setting applies where there is none.
+    pub srun_mpi: Option<String>,
+    /// Whether the user is root.
+    pub root: bool,
+    /// Whether ranks have library threads, such as NCCL's proxy threads, that need their own processors.
+    pub has_threads: bool,
+    /// Further arguments for the launcher, placed after ours.
+    pub launcher_arguments: Vec<String>,
+    /// The program that every rank runs.
+    pub program: String,
+    /// Arguments of the program.
+    pub program_arguments: Vec<String>,
+}
+
+/// A command that can be shown before it is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchCommand {
+    /// Changes to the environment.
+    pub environment: Vec<(String, String)>,
+    /// The launcher.
+    pub program: String,
+    /// All arguments.
+    pub arguments: Vec<String>,
+    /// The signal that the launcher forwards to its ranks to ask them to stop; where none, the received signal is sent.
+    pub stop_signal: Option<i32>,
+}
+
+impl LaunchCommand {
+    /// One line to paste into a shell.
+    pub fn for_shell(&self) -> String {
+        let mut words = Vec::new();
+        if !self.environment.is_empty() {
+            words.push("env".to_owned());
+            words.extend(self.environment.iter().map(|(name, value)| quote(&format!("{name}={value}"))));
+        }
+        words.push(quote_program(&self.program));
+        words.extend(self.arguments.iter().map(|word| quote(word)));
+        words.join(" ")
+    }
+
+    /// The command line, with the environment in front in the form of `env`; for the record.
+    pub fn words(&self) -> Vec<String> {
+        let changes = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let env = (!self.environment.is_empty()).then(|| "env".to_owned());
+        let rest = std::iter::once(self.program.clone()).chain(self.arguments.iter().cloned());
+        env.into_iter().chain(changes).chain(rest).collect()
+    }
+}
+
+/// Cores available to the ranks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CoreSupply {
+    /// At least a core for each rank: each is bound to its own, unless its threads need several.
+    Enough,
+    /// The same under a launcher that cannot bind: it is not asked to, and the launch check notes that ranks are not bound.
+    EnoughUnbound,
+    /// More ranks than cores: the ranks are not bound.
+    Oversubscribed,
+    /// The user named the hosts, whose cores are not known here: the launcher's default binding applies.
+    Unknown,
+}
+
+/// Builds the command for a launcher.
+pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
+    if request.hosts.is_some() && request.host_file.is_some() {
+        return Err(Error::usage("--hosts and --hostfile both say where the ranks go; give one of them"));
+    }
+    let (mut environment, mut arguments) = (Vec::new(), Vec::new());
+    let core_supply = core_supply(launcher, request)?;
+    match launcher.family {
+        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, core_supply, &mut arguments),
+        Family::Mpich => mpich(request, core_supply, &mut arguments, &mut environment),
+        Family::IntelMpi => intel_mpi(request, core_supply, &mut arguments)?,
+        Family::Slurm => slurm(request, core_supply, &mut arguments, &mut environment)?,
+    }
+    arguments.extend(request.launcher_arguments.iter().cloned());
+    arguments.push(request.program.clone());
+    arguments.extend(request.program_arguments.iter().cloned());
+    let stop_signal = stop_signal(launcher.family);
+    Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal })
+}
+
+/// On SIGTERM launchers kill the ranks at once or within a second, and srun treats SIGINT as a question; this signal is
+/// forwarded to the ranks, which then have time to shut down cleanly.
+pub(super) fn stop_signal(family: Family) -> Option<i32> {
+    match family {
+        Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::IntelMpi | Family::Slurm => {
+            Some(Signal::USR1.as_raw())
+        }
+    }
+}
+
+fn core_supply(launcher: &Launcher, request: &Request) -> Result<CoreSupply> {
+    if let Some(hosts) = &request.hosts {
+        let slots = parse_hosts(hosts)?.iter().map(|host| u64::from(host.1)).sum::<u64>();
+        return Ok(if u64::from(request.ranks) > slots { CoreSupply::Oversubscribed } else { CoreSupply::Unknown });
+    }
+    Ok(match () {
+        () if request.host_file.is_some() => CoreSupply::Unknown,
+        () if request.ranks > request.cores => CoreSupply::Oversubscribed,
+        () if !launcher.can_bind => CoreSupply::EnoughUnbound,
+        () => CoreSupply::Enough,
+    })
+}
+
+/// Parses `--hosts HOST[:RANKS],...` to hosts with slots; a host without a number has one, as in Open MPI and MPICH.
+///
+/// # Errors
+/// A usage error that names the invalid part.
+pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
+    text.split(',')
+        .map(|part| {
+            let (name, slots) = part.split_once(':').unwrap_or((part, "1"));
+            match slots.parse() {
+                Ok(slots) if slots > 0 && !name.is_empty() => Ok((name, slots)),
+                _ => Err(Error::usage(format!("--hosts {text}: \"{part}\" is not HOST or HOST:RANKS"))),
+            }
+        })
+        .collect()
+}
+
+/// Whether the user's own launcher arguments contain one of the flags, so that ours would contradict them.
+fn is_set_by_user(request: &Request, flags: &[&str]) -> bool {
+    request.launcher_arguments.iter().any(|word| {
+        let word = word.trim_start_matches('-');
+        flags.iter().any(|flag| word == *flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
+    })
+}
+
+fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) {
+    if request.root && !is_set_by_user(request, &["allow-run-as-root"]) {
+        push(arguments, &["--allow-run-as-root"]);
+    }
+    push(arguments, &["-n", &request.ranks.to_string()]);
+    if let Some(hosts) = &request.hosts {
+        push(arguments, &["--host", hosts]);
+    }
+    if let Some(file) = &request.host_file {
+        push(arguments, &["--hostfile", file]);
+    }
+    if core_supply == CoreSupply::Oversubscribed {
+        match family {
+            Family::OpenMpi5 if !is_set_by_user(request, &["map-by"]) => {
+                push(arguments, &["--map-by", ":OVERSUBSCRIBE"])
+            }
+            Family::OpenMpi4 if !is_set_by_user(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
+            _ => {}
+        }
+        // Open MPI yields by itself only if it detects oversubscription, and it does not see a container's CPU quota.
+        push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
+    }
+    bind(request, core_supply, "--bind-to", arguments);
+}
+
+/// Makes MPICH yield processors while its ranks wait, which it does not do by default: the first variable is for the
+/// device ch3, the others for ch4 since MPICH 4.3 (listed by `mpivars` of that version). MPICH ignores unknown ones.
+/// With ch4:ucx of older versions the launched programs yield themselves (`mpi_call/yielding.c`).
+const MPICH_YIELDS: [(&str, &str); 3] = [
+    ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
+    ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "true"),
+    ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
+];
+
+fn mpich(
+    request: &Request,
+    core_supply: CoreSupply,
+    arguments: &mut Vec<String>,
+    environment: &mut Vec<(String, String)>,
+) {
+    if core_supply == CoreSupply::Oversubscribed {
+        environment.extend(MPICH_YIELDS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+    push(arguments, &["-n", &request.ranks.to_string()]);
+    if let Some(hosts) = &request.hosts {
+        push(arguments, &["-hosts", hosts]);
+    }
+    if let Some(file) = &request.host_file {
+        push(arguments, &["-f", file]);
+    }
+    bind(request, core_supply, "-bind-to", arguments);
+}
+
+/// Arguments of Hydra, except for hosts: Hydra takes one number of ranks for all hosts. Its ranks yield processors by
+/// default.
+fn intel_mpi(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) -> Result<()> {
+    push(arguments, &["-n", &request.ranks.to_string()]);
+    if let Some(text) = &request.hosts {
+        let (names, slots) = equal_hosts(text, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
+        push(arguments, &["-hosts", &names.join(","), "-ppn", &slots.to_string()]);
+    }
+    if let Some(file) = &request.host_file {
+        push(arguments, &["-machinefile", file]);
+    }
+    bind(request, core_supply, "-bind-to", arguments);
+    Ok(())
+}
+
+/// Host names, and the number of slots that all of them have.
+fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<&'a str>, u32)> {
+    let hosts = parse_hosts(text)?;
+    let slots = hosts.first().map_or(1, |host| host.1);
+    if hosts.iter().any(|host| host.1 != slots) {
+        return Err(Error::usage(format!(
+            "--hosts {text}: {launcher} takes the same number of ranks for every host; give {instead} instead"
+        )));
+    }
+    Ok((hosts.iter().map(|host| host.0).collect(), slots))
+}
+
+fn bind(request: &Request, core_supply: CoreSupply, flag: &str, arguments: &mut Vec<String>) {
+    if is_set_by_user(request, &["bind-to"]) {
+        return;
+    }
+    match core_supply {
+        // Threads inherit the binding of their process; without binding NCCL places its own near the GPU.
+        CoreSupply::Enough | CoreSupply::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
+        CoreSupply::Enough => push(arguments, &[flag, "core"]),
+        CoreSupply::Oversubscribed => push(arguments, &[flag, "none"]),
+        CoreSupply::EnoughUnbound | CoreSupply::Unknown => {}
+    }
+}
+
+/// Without `--kill-on-bad-exit` the other ranks would wait for a failed one until the allocation ends.
+fn slurm(
+    request: &Request,
+    core_supply: CoreSupply,
+    arguments: &mut Vec<String>,
+    environment: &mut Vec<(String, String)>,
+) -> Result<()> {
+    push(arguments, &[&format!("--ntasks={}", request.ranks), "--kill-on-bad-exit=1"]);
+    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, &["mpi"])) {
+        push(arguments, &[&format!("--mpi={mpi}")]);
+    }
+    if let Some(text) = &request.hosts {
+        let (names, slots) = equal_hosts(text, "srun", "a --hostfile with one line per rank")?;
+        push(arguments, &[&format!("--nodelist={}", names.join(","))]);
+        if core_supply == CoreSupply::Unknown && text.contains(':') {
+            push(arguments, &[&format!("--ntasks-per-node={slots}")]);
+        }
+    }
+    if let Some(file) = &request.host_file {
+        // The way that srun's manual gives for a file of hosts, one line per rank.
+        environment.push(("SLURM_HOSTFILE".into(), file.clone()));
+        push(arguments, &["--distribution=arbitrary"]);
+    }
+    let bound = is_set_by_user(request, &["cpu-bind"]);
+    match core_supply {
+        CoreSupply::Enough | CoreSupply::Unknown if !bound && request.has_threads => {
+            push(arguments, &["--cpu-bind=none"])
+        }
+        CoreSupply::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
+        CoreSupply::Oversubscribed => {
+            push(arguments, &["--overcommit"]);
+            if !bound {
+                push(arguments, &["--cpu-bind=none"]);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn push(arguments: &mut Vec<String>, words: &[&str]) {
+    arguments.extend(words.iter().map(|word| (*word).to_owned()));
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

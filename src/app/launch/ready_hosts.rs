@@ -1,0 +1,222 @@
+//! Waits, with a time limit, until the names of a launch's hosts resolve and the launcher's remote shell can reach
+//! them.
+//!
+//! Otherwise the launcher, which tries only once and does not name the host, would fail on hosts that start late (pods,
+//! cloud machines).
+
+use super::family::{Family, Launcher};
+use super::host;
+use commgauge_base::error::{Error, Result};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::ToSocketAddrs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Hosts that are probed at the same time.
+const CONCURRENT_PROBES: usize = 64;
+/// Pause between two probes of the same host.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Timeout of one probe by the remote shell.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of hosts that a message names.
+const MAX_NAMED: usize = 20;
+
+/// The command prefix that runs a command on a host; the host name and `true` are appended. None where the launcher
+/// uses no remote shell or is not known.
+pub fn remote_shell(
+    launcher: &Launcher,
+    words: &[String],
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Option<Vec<String>> {
+    let after = |names: &[&str]| {
+        let at = words.iter().position(|word| names.contains(&word.trim_start_matches('-')))?;
+        words.get(at + 1).cloned()
+    };
+    let set = |name: &str| environment(name).filter(|text| !text.trim().is_empty());
+    let chosen = match launcher.family {
+        Family::Slurm => return None,
+        Family::OpenMpi4 | Family::OpenMpi5 => after(&["plm_rsh_agent", "plm_ssh_agent"])
+            .or_else(|| set("OMPI_MCA_plm_rsh_agent"))
+            .or_else(|| set("PRTE_MCA_plm_ssh_agent")),
+        Family::Mpich | Family::IntelMpi => {
+            let starter = after(&["launcher", "bootstrap", "rmk"])
+                .or_else(|| set("HYDRA_LAUNCHER"))
+                .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP"));
+            if starter.is_some_and(|starter| !["ssh", "rsh"].contains(&starter.as_str())) {
+                return None;
+            }
+            after(&["launcher-exec", "bootstrap-exec"])
+                .or_else(|| set("HYDRA_LAUNCHER_EXEC"))
+                .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP_EXEC"))
+        }
+    };
+    // Open MPI takes a list of programs, and uses the first that exists.
+    let chosen = chosen.unwrap_or_else(|| "ssh".to_owned());
+    let mut shell: Vec<String> =
+        chosen.split(':').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+    let program = shell.first()?.rsplit('/').next().unwrap_or_default().to_owned();
+    if program == "ssh" {
+        shell.extend(["-o", "BatchMode=yes", "-o", "ConnectTimeout=3"].map(str::to_owned));
+    }
+    Some(shell)
+}
+
+/// Returns the waiting time when all hosts are ready.
+///
+/// # Errors
+/// After `limit`, an environment error with the names of the unreachable hosts and the reasons.
+pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duration) -> Result<Duration> {
+    let begun = Instant::now();
+    let missing: BTreeMap<String, String> =
+        hosts.iter().map(|host| (host.clone(), "it was not checked in time".to_owned())).collect();
+    let queue: VecDeque<String> = missing.keys().cloned().collect();
+    let probes =
+        Arc::new(Probes { missing: Mutex::new(missing), queue: Mutex::new(queue), is_over: AtomicBool::new(false) });
+    let shell: Arc<Option<Vec<String>>> = Arc::new(shell.map(<[String]>::to_vec));
+    for _ in 0..hosts.len().min(CONCURRENT_PROBES) {
+        let (probes, shell) = (Arc::clone(&probes), Arc::clone(&shell));
+        // Not joined: name resolution may block for longer than the time limit.
+        std::thread::spawn(move || probes.run(shell.as_deref()));
+    }
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        let missing = probes.missing();
+        if missing.is_empty() {
+            return Ok(begun.elapsed());
+        }
+        if begun.elapsed() >= limit {
+            probes.is_over.store(true, Ordering::Relaxed);
+            let named: Vec<String> =
+                missing.iter().take(MAX_NAMED).map(|(host, why)| format!("{host} ({why})")).collect();
+            let more = missing.len().saturating_sub(MAX_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            return Err(Error::environment(format!(
+                "after {:.0} s {} of {} hosts are not ready: {}{more}; see whether they are up, or wait longer with \
+                 --wait-for-hosts",
+                limit.as_secs_f64(),
+                missing.len(),
+                hosts.len(),
+                named.join(", ")
+            )));
+        }
+    }
+}
+
+/// State shared by the probing threads.
+struct Probes {
+    /// Hosts that are not ready, and why.
+    missing: Mutex<BTreeMap<String, String>>,
+    queue: Mutex<VecDeque<String>>,
+    is_over: AtomicBool,
+}
+
+impl Probes {
+    fn missing(&self) -> BTreeMap<String, String> {
+        self.missing.lock().map(|missing| missing.clone()).unwrap_or_default()
+    }
+
+    fn run(&self, shell: Option<&[String]>) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let next = self.queue.lock().ok().and_then(|mut queue| queue.pop_front());
+            let Some(host) = next else { return };
+            let answer = check_host(&host, shell, &self.is_over);
+            let Ok(mut missing) = self.missing.lock() else { return };
+            match answer {
+                Ok(()) => drop(missing.remove(&host)),
+                Err(why) => {
+                    missing.insert(host.clone(), why);
+                    drop(missing);
+                    if let Ok(mut queue) = self.queue.lock() {
+                        queue.push_back(host);
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+            }
+        }
+    }
+}
+
+/// Checks that a host is ready; the error is the reason why not.
+fn check_host(name: &str, shell: Option<&[String]>, is_over: &AtomicBool) -> std::result::Result<(), String> {
+    let addresses = (name, 22).to_socket_addrs().map_err(|_| "its name is not known".to_owned())?;
+    let Some((program, words)) = shell.and_then(<[String]>::split_first) else { return Ok(()) };
+    let is_loopback = addresses.into_iter().all(|address| address.ip().is_loopback());
+    if name == host::name() || (is_loopback && name.starts_with("localhost")) {
+        return Ok(());
+    }
+    let child = Command::new(program)
+        .args(words)
+        .args([name, "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.map_err(|cause| format!("{program} cannot be started: {cause}"))?;
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(_)) => return Err(format!("{program} does not reach it")),
+            Ok(None) if begun.elapsed() < PROBE_TIMEOUT && !is_over.load(Ordering::Relaxed) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            _ => {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{program} does not reach it"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launcher(family: Family) -> Launcher {
+        Launcher { program: "mpirun".into(), family, version: "4".into(), can_bind: true }
+    }
+
+    fn shell(family: Family, line: &str, set: &[(&str, &str)]) -> Option<String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let environment = |name: &str| set.iter().find(|entry| entry.0 == name).map(|entry| entry.1.to_owned());
+        remote_shell(&launcher(family), &words, &environment).map(|shell| shell.join(" "))
+    }
+
+    #[test]
+    fn the_remote_shell_is_the_launchers_own() {
+        use Family::{Mpich, OpenMpi4, Slurm};
+        let ssh = Some("ssh -o BatchMode=yes -o ConnectTimeout=3");
+        for (family, line, set, expected) in [
+            (Slurm, "", &[][..], None),
+            (OpenMpi4, "", &[], ssh),
+            (OpenMpi4, "", &[("OMPI_MCA_plm_rsh_agent", "/opt/agent -x : rsh")], Some("/opt/agent -x")),
+            (OpenMpi4, "--mca plm_rsh_agent /my/one", &[("OMPI_MCA_plm_rsh_agent", "other")], Some("/my/one")),
+            (Mpich, "", &[], ssh),
+            (Mpich, "-launcher fork", &[], None),
+            (Mpich, "", &[("HYDRA_LAUNCHER", "slurm")], None),
+            (Mpich, "-launcher-exec /my/one", &[], Some("/my/one")),
+        ] {
+            assert_eq!(shell(family, line, set).as_deref(), expected, "{family:?} {line}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_never_come_are_named_with_the_reason_and_the_wait_has_an_end() {
+        let hosts = ["localhost", "127.0.0.1", "no-such-host.invalid"].map(str::to_owned);
+        let refuses = ["false".to_owned()];
+        let error = wait_for_hosts(&hosts, Some(&refuses), Duration::from_millis(700)).expect_err("they never come");
+        assert_eq!(error.exit_code(), 6);
+        let text = error.to_string();
+        assert!(
+            text.contains("2 of 3 hosts are not ready: 127.0.0.1 (false does not reach it), no-such-host"),
+            "{text}"
+        );
+        assert!(text.contains("(its name is not known)") && !text.contains("localhost ("), "{text}");
+        wait_for_hosts(&hosts[..2], Some(&["true".to_owned()]), Duration::from_secs(20)).expect("both are there");
+        wait_for_hosts(&hosts[..2], None, Duration::from_secs(20)).expect("names are enough");
+    }
+}

@@ -1,0 +1,134 @@
+//! The same cases launched with several algorithms and protocols: which is best for each, and which are within its noise.
+
+use super::plain_table::{Column, table};
+use super::row::Row;
+use super::text::{visible, wrap};
+use super::view::View;
+use commgauge_base::units::three_digits;
+
+/// A launch with a forced algorithm and protocol.
+pub struct Combination<'a> {
+    /// Name of the combination, such as `ring ll128`.
+    pub name: &'a str,
+    /// Its results.
+    pub view: &'a View,
+}
+
+/// The time of a case in one launch.
+struct TimedLaunch<'a> {
+    name: &'a str,
+    median: f64,
+    interval: Option<(f64, f64)>,
+    busbw: Option<f64>,
+}
+
+/// The table: for every case all combinations, the best first and marked, and those within noise of it.
+pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
+    let mut out = "Algorithms and protocols\n".to_owned();
+    if combinations.iter().any(|combination| combination.view.header.backend.synthetic) {
+        out += &format!(
+            "{}\n",
+            wrap("SYNTHETIC: carried out by stand-ins; these are not measurements", usize::from(width), 0)
+        );
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for row in combinations.iter().flat_map(|combination| &combination.view.rows) {
+        if !names.contains(&row.facts.name.as_str()) {
+            names.push(&row.facts.name);
+        }
+    }
+    let columns = [
+        Column::left("", 0),
+        Column::left("forced", 0),
+        Column::right("median us", 0),
+        Column::right("95 %, us", 2),
+        Column::right("busbw GB/s", 1),
+        Column::right("slower by", 0),
+    ];
+    for name in names {
+        let rows = combinations.iter().filter_map(|combination| {
+            let row = combination.view.rows.iter().find(|row| row.facts.name == name)?;
+            Some((combination.name, row))
+        });
+        let (timed, untimed) = of_case(rows);
+        out += &format!("\n{}\n", wrap(&visible(name), usize::from(width), 2));
+        if !timed.is_empty() {
+            out += &table(&columns, &cells(&timed), width);
+        }
+        for (combination, why) in untimed {
+            out += &format!("{}\n", wrap(&format!("{combination}: {why}"), usize::from(width), 2));
+        }
+    }
+    let legend = "* is the best by its median, ~ is within noise of it: the 95 % intervals of the medians overlap, or one has too few \
+                  samples for an interval.";
+    out + &format!("\n{}\n", wrap(legend, usize::from(width), 0))
+}
+
+/// The launches with a time of the case, the fastest first, and the reasons why the others have none.
+fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<TimedLaunch<'a>>, Vec<(&'a str, String)>) {
+    let (mut timed, mut untimed) = (Vec::new(), Vec::new());
+    for (name, row) in rows {
+        match row.latency {
+            Some(latency) => timed.push(TimedLaunch {
+                name,
+                median: latency.median.0,
+                interval: latency.interval.map(|(low, high)| (low.0, high.0)),
+                busbw: row.busbw.map(|rate| rate.gigabytes_per_second()),
+            }),
+            None => untimed.push((name, row.status.to_string())),
+        }
+    }
+    timed.sort_by(|a, b| a.median.total_cmp(&b.median));
+    (timed, untimed)
+}
+
+fn cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
+    let Some(best) = timed.first() else { return Vec::new() };
+    let microseconds = |seconds: f64| three_digits(seconds * 1e6);
+    let cells = |(index, one): (usize, &TimedLaunch)| {
+        let mark = match index {
+            0 => "*",
+            _ if within_noise(best, one) => "~",
+            _ => "",
+        };
+        vec![
+            mark.to_owned(),
+            one.name.to_owned(),
+            microseconds(one.median),
+            one.interval.map_or_else(
+                || "n/a".to_owned(),
+                |(low, high)| format!("{}..{}", microseconds(low), microseconds(high)),
+            ),
+            one.busbw.map_or_else(|| "-".to_owned(), three_digits),
+            if index == 0 { "-".to_owned() } else { format!("{:.1} %", (one.median / best.median - 1.0) * 100.0) },
+        ]
+    };
+    timed.iter().enumerate().map(cells).collect()
+}
+
+/// Whether the difference from the best is within noise.
+fn within_noise(best: &TimedLaunch, other: &TimedLaunch) -> bool {
+    best.interval.zip(other.interval).is_none_or(|((_, high), (low, _))| low <= high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(name: &'static str, median: f64, interval: Option<(f64, f64)>) -> TimedLaunch<'static> {
+        TimedLaunch { name, median, interval, busbw: Some(1.0) }
+    }
+
+    #[test]
+    fn the_best_is_marked_and_so_is_what_is_within_its_noise() {
+        let all = [
+            launch("ring ll", 10e-6, Some((9e-6, 11e-6))),
+            launch("tree ll", 10.5e-6, Some((10.9e-6, 11e-6))),
+            launch("tree simple", 12e-6, Some((11.5e-6, 12.5e-6))),
+            launch("ring simple", 20e-6, None),
+        ];
+        let marks: Vec<String> = cells(&all).into_iter().map(|row| row[0].clone()).collect();
+        assert_eq!(marks, ["*", "~", "", "~"]);
+        assert_eq!(cells(&all)[2][5], "20.0 %");
+    }
+}

@@ -1,0 +1,84 @@
+//! The history in every format as published, and nothing hostile in any.
+
+use super::*;
+use clap::ValueEnum;
+use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
+use commgauge_analysis::verdict::testing::{lines, loaded};
+use std::path::Path;
+
+const POISON: &str = "=1\x1b[31m|</script><img src=x onerror=alert(1)>\"'&\u{9b}2J\r\n\u{202e}\0";
+
+/// Twelve runs of three rows, of which the second takes a fifth longer from the eighth run on, together with a new library.
+fn made(poison: bool) -> History {
+    let mut input = HistoryInput::default();
+    for day in 0..12u32 {
+        let slow = if day >= 7 { 1.2 } else { 1.0 };
+        // Some scatter without repetition.
+        let scatter = |row: u32| 1.0 + f64::from((day * 7 + row * 5) % 11) * 0.001;
+        let times = |middle: f64, row: u32| vec![middle * scatter(row); 3];
+        let rows = [times(100.0, 0), times(200.0 * slow, 1), times(400.0, 2)];
+        let mut loaded = loaded(&format!("runs/{day:02}.jsonl"), lines(&format!("run-{day:02}"), &rows));
+        let header = &mut loaded.record.header;
+        header.started_at = format!("2026-11-{:02}T09:30:00+01:00", day + 1);
+        if day >= 7 {
+            header.backend.library = "Open MPI 4.1.5".to_owned();
+        }
+        if poison {
+            (header.suite.name, header.ranks[0].host) = (POISON.to_owned(), POISON.to_owned());
+            loaded.record.plan.cases.iter_mut().for_each(|case| case.name += POISON);
+        }
+        input.add(&loaded.path.clone(), Ok(loaded));
+    }
+    let broken = Err(commgauge_base::error::Error::usage(format!(
+        "line 3 is no line of a record{}",
+        if poison { POISON } else { "" }
+    )));
+    input.add(Path::new("runs/notes.jsonl"), broken);
+    history(input, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 })
+}
+
+#[test]
+fn every_format_is_as_published() {
+    let history = made(false);
+    for format in HistoryFormat::value_variants() {
+        let name = format.to_possible_value().unwrap().get_name().to_owned();
+        insta::assert_snapshot!(format!("history_{name}"), history_text(&history, *format, 140, false).unwrap());
+    }
+    let narrow = history_text(&history, HistoryFormat::Table, 80, true).unwrap();
+    insta::assert_snapshot!("history_table_80_all", narrow);
+}
+
+#[test]
+fn a_change_is_reported_with_the_other_differences_of_its_run() {
+    let history = made(false);
+    let lineage = &history.lineages[0];
+    assert_eq!((history.exit_code, history.lineages.len(), lineage.runs.len(), lineage.events.len()), (1, 1, 12, 1));
+    assert_eq!((lineage.events[0].run, lineage.events[0].rows_slower), (7, 1));
+    assert_eq!(lineage.runs[7].differences, ["library: Open MPI 4.1.4 before, Open MPI 4.1.5 now"]);
+    let schema = schemars::schema_for!(History).to_value();
+    let document = serde_json::to_value(&history).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+}
+
+#[test]
+fn a_picture_is_made_of_each_row_that_changed_or_of_all() {
+    let history = made(false);
+    assert_eq!((plots(&history, false).len(), plots(&history, true).len()), (1, 3));
+    let (name, picture) = &plots(&history, false)[0];
+    assert_eq!(name, "1-1-world-all_reduce-1.svg");
+    assert!(picture.standalone().contains("+20"), "the step is written beside its line");
+}
+
+#[test]
+fn no_format_passes_on_hostile_text() {
+    let history = made(true);
+    for format in HistoryFormat::value_variants() {
+        let text = history_text(&history, *format, 120, true).unwrap();
+        let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
+        assert_eq!(bad, None, "{format:?}");
+        assert!(*format != HistoryFormat::Csv || !text.contains("\n=1"), "a spreadsheet would run it");
+    }
+    for (name, picture) in plots(&history, true) {
+        assert!(!picture.standalone().contains("<img") && !name.contains('/'), "{name}");
+    }
+}

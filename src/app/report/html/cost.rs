@@ -1,0 +1,247 @@
+//! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
+
+use super::HtmlInput;
+use super::page::{Block, Figure, Table, folded};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit};
+use commgauge_analysis::cost::{CurveFit, Errors, FamilyFit, Fit, Predictor, Query};
+use commgauge_base::units::{Bytes, Seconds, three_digits};
+
+/// Curves with charts; further ones are in the table only.
+const MAX_CURVES: usize = 6;
+/// Curves whose charts are open initially.
+const MAX_OPEN: usize = 2;
+/// Factor by which a curve is drawn beyond the measured sizes.
+const BEYOND: f64 = 8.0;
+/// Number of points of a drawn curve.
+const PLACES: usize = 48;
+
+/// The section.
+pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
+    let calibrated = input.runs.iter().filter_map(|run| super::products::calibration(&run.view));
+    let fit = match &input.fit {
+        Ok(fit) => *fit,
+        Err(reason) => {
+            return std::iter::once(Block::absent(format!("Not available: {reason}"))).chain(calibrated).collect();
+        }
+    };
+    let from = if input.fit_is_own { "Fitted to these records" } else { "From the fit that was given with --fit" };
+    let mut blocks = vec![Block::text(format!(
+        "{from}. Between measured sizes the curve interpolates; outside, in the shaded parts, it follows lines of alpha + bytes / rate. \
+         Errors are those of sizes that were left out of the fit."
+    ))];
+    blocks.push(Block::Table(parameters(fit)));
+    if let Some(table) = held_out(fit) {
+        blocks.push(Block::Table(table));
+    }
+    blocks.extend(calibrated);
+    let predictor = Predictor::new(fit);
+    let mut curves: Vec<(&FamilyFit, &CurveFit)> =
+        fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve))).collect();
+    let all = curves.len();
+    curves.retain(|(_, curve)| curve.points.len() >= 3);
+    for (index, (family, curve)) in curves.iter().take(MAX_CURVES).enumerate() {
+        let name =
+            format!("{}, {} ranks, {}, {}", family.key.collective, curve.ranks, family.key.place, family.key.cadence);
+        let charts = Block::Charts(vec![
+            Figure::new("Cost curve", &curve_plot(&name, &predictor, family, curve).draw()),
+            Figure::new("Residuals", &residuals(&name, curve).draw()),
+        ]);
+        let shown = vec![charts, Block::Folded(points(&name, curve))];
+        if index < MAX_OPEN {
+            blocks.push(Block::heading(&name));
+            blocks.extend(shown);
+        } else {
+            blocks.extend(folded(&name, shown));
+        }
+    }
+    let drawn = curves.len().min(MAX_CURVES);
+    if all > drawn {
+        blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge fit` writes them all.")));
+    }
+    if !fit.warnings.is_empty() {
+        blocks.push(Block::heading("Warnings about the fit"));
+        const MAX: usize = 30;
+        blocks.push(Block::list(fit.warnings.iter().take(MAX)));
+        if fit.warnings.len() > MAX {
+            blocks.push(Block::text(format!("And {} more; `commgauge fit` prints them.", fit.warnings.len() - MAX)));
+        }
+    }
+    blocks
+}
+
+fn parameters(fit: &Fit) -> Table {
+    let columns = [
+        ("call", false),
+        ("ranks", true),
+        ("place", false),
+        ("cadence", false),
+        ("sizes", true),
+        ("alpha", true),
+        ("95 %", true),
+        ("1/beta, GB/s", true),
+        ("95 %", true),
+        ("held-out error, mean", true),
+    ];
+    let caption = "Alpha: cost of a call however small. 1/beta: bytes_total over time of a call however large";
+    let mut table = Table::new(caption, &columns);
+    for (family, curve) in fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve)))
+    {
+        let between = |low: Option<String>, high: Option<String>| {
+            low.zip(high).map_or_else(|| "not available".to_owned(), |(low, high)| format!("{low} to {high}"))
+        };
+        let rate = |rate: commgauge_base::units::Rate| three_digits(rate.gigabytes_per_second());
+        let error = curve.held_out_sizes.map(|errors| percent(errors.mean));
+        let untrusted = if curve.untrusted { ", UNTRUSTED" } else { "" };
+        table.row_toned(
+            if curve.untrusted { "unsure" } else { "" },
+            vec![
+                family.key.collective.to_string(),
+                curve.ranks.to_string(),
+                family.key.place.to_string(),
+                family.key.cadence.to_string(),
+                curve.points.len().to_string(),
+                curve.alpha_seconds.to_string(),
+                between(
+                    curve.alpha_seconds_low.map(|low| low.to_string()),
+                    curve.alpha_seconds_high.map(|high| high.to_string()),
+                ),
+                curve.bytes_per_second.map_or_else(|| "not available".to_owned(), rate),
+                between(curve.bytes_per_second_low.map(rate), curve.bytes_per_second_high.map(rate)),
+                error.map_or_else(|| "too few sizes".to_owned(), |error| format!("{error}{untrusted}")),
+            ],
+        );
+    }
+    table.capped("`commgauge fit --format json` has every curve")
+}
+
+fn held_out(fit: &Fit) -> Option<Table> {
+    let columns = [
+        ("left out", false),
+        ("points", true),
+        ("median", true),
+        ("95th percentile", true),
+        ("maximum", true),
+        ("bias", true),
+    ];
+    let mut table = Table::new("How wrong predictions are, at points that the fit did not see", &columns);
+    let mut row = |name: &str, errors: &Errors| {
+        table.row(vec![
+            name.to_owned(),
+            errors.points.to_string(),
+            percent(errors.median),
+            errors.p95.map_or_else(|| "too few points".to_owned(), percent),
+            percent(errors.maximum),
+            percent(errors.bias),
+        ]);
+    };
+    fit.held_out.sizes.iter().for_each(|errors| row("every second size", errors));
+    fit.held_out.regimes.iter().for_each(|by| row(by.regime.name(), &by.errors));
+    fit.held_out.group_sizes.iter().for_each(|errors| row("inner group sizes", errors));
+    (!table.is_empty()).then_some(table)
+}
+
+fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &CurveFit) -> Plot {
+    let mut plot = Plot::new("Time of a call", Axis::log("bytes_total", Unit::Bytes), Axis::log("time", Unit::Seconds));
+    plot.description = format!("{name}: measured points, the curve with its band, extrapolation shaded.");
+    let sizes = || curve.points.iter().map(|point| point.bytes_total.0 as f64).filter(|bytes| *bytes > 0.0);
+    let (low, high) = sizes().fold((f64::INFINITY, 0.0f64), |(low, high), bytes| (low.min(bytes), high.max(bytes)));
+    let mut measured = Series { color: Some(0), ..Series::new("measured") };
+    let mut passed_by = Series { color: Some(1), ..Series::new("disturbed") };
+    for point in curve.points.iter().filter(|point| point.bytes_total.0 > 0) {
+        let at = Point::at(point.bytes_total.0 as f64, point.measured_seconds.0);
+        match point.outlier {
+            true => passed_by.points.push(Point { crossed: true, ..at }),
+            false => measured.points.push(at),
+        }
+    }
+    let mut fitted = Series { color: Some(2), ..Series::new("model") };
+    if low.is_finite() && high > 0.0 {
+        let (first, last) = ((low / BEYOND).max(1.0), high * BEYOND);
+        for place in 0..=PLACES {
+            let bytes = (first * (last / first).powf(place as f64 / PLACES as f64)).round();
+            let query = Query {
+                collective: family.key.collective,
+                ranks: curve.ranks,
+                bytes_total: Bytes(bytes as u64),
+                element_type: family.key.element_type,
+                locality: family.key.place.to_string().parse().ok(),
+                cadence: Some(family.key.cadence),
+            };
+            let answer = predictor.predict(&query);
+            let Some(seconds) = answer.seconds else { continue };
+            fitted.curve.push((bytes, seconds.0));
+            if let Some((low, high)) = answer.low.zip(answer.high) {
+                fitted.band.push((bytes, low.0, high.0));
+            }
+        }
+        for (from, to) in [(first, low), (high, last)] {
+            plot.shades.push(Shade { from, to, name: "extrapolated".into() });
+        }
+    }
+    plot.series = vec![fitted, measured];
+    if !passed_by.points.is_empty() {
+        plot.series.push(passed_by);
+    }
+    plot
+}
+
+/// Residuals of the points from the lines alpha + beta bytes, in which protocol changes show as a pattern.
+fn residuals(name: &str, curve: &CurveFit) -> Plot {
+    let mut plot = Plot::new(
+        "Measured against the lines",
+        Axis::log("bytes_total", Unit::Bytes),
+        Axis::linear("slower (+) than the lines", Unit::Percent),
+    );
+    plot.description = format!("{name}: measured time over the lower envelope of the lines, in per cent.");
+    let mut series = Series::new("residual");
+    for point in curve.points.iter().filter(|point| point.bytes_total.0 > 0) {
+        let bytes = point.bytes_total.0 as f64;
+        if let Some(lines) = envelope(curve, bytes) {
+            let residual = 100.0 * (point.measured_seconds.0 / lines - 1.0);
+            series.points.push(Point { crossed: point.outlier, ..Point::at(bytes, residual) });
+        }
+    }
+    let ends = series.points.first().zip(series.points.last()).map(|(first, last)| (first.x, last.x));
+    if let Some((low, high)) = ends {
+        let points = vec![(low, 0.0), (high, 0.0)];
+        plot.lines.push(Line { name: String::new(), kind: LineKind::Plain, points });
+    }
+    plot.series.push(series);
+    plot
+}
+
+fn envelope(curve: &CurveFit, bytes: f64) -> Option<f64> {
+    let lines = curve.envelope.iter().map(|line| line.alpha_seconds + line.beta_seconds_per_byte * bytes);
+    lines.reduce(f64::min).filter(|seconds| *seconds > 0.0)
+}
+
+fn points(name: &str, curve: &CurveFit) -> Table {
+    let columns = [
+        ("bytes_total", true),
+        ("measured", true),
+        ("curve", true),
+        ("lines", true),
+        ("replicates", true),
+        ("disturbed", true),
+    ];
+    let mut table = Table::new(format!("Table: {name}"), &columns);
+    for point in &curve.points {
+        let lines = envelope(curve, point.bytes_total.0 as f64).map(|seconds| Seconds(seconds).to_string());
+        table.row_toned(
+            if point.outlier { "unsure" } else { "" },
+            vec![
+                point.bytes_total.to_string(),
+                point.measured_seconds.to_string(),
+                point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string()),
+                lines.unwrap_or_else(|| "not available".to_owned()),
+                point.replicates.to_string(),
+                point.replicates_disturbed.to_string(),
+            ],
+        );
+    }
+    table
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}

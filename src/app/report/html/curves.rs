@@ -1,0 +1,206 @@
+//! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of
+//! latency.
+
+use super::HtmlInput;
+use super::groups::{Curve, Group, groups};
+use super::histograms;
+use super::page::{Block, Figure, Table, folded};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
+use crate::report::row::Row;
+use commgauge_analysis::verdict::Metric;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Groups with charts; further ones are in the table only.
+const MAX_GROUPS: usize = 16;
+/// Groups whose charts are open initially.
+const MAX_OPEN: usize = 3;
+/// Points of a curve.
+const MAX_POINTS: usize = 400;
+/// Curves of a chart.
+const MAX_CURVES: usize = 6;
+
+/// Expectations by row name: metric, limit and source.
+type Limits<'a> = BTreeMap<&'a str, (Metric, f64, &'a str)>;
+
+/// A limit on the axis of a chart, for a row.
+type OnAxis<'a> = &'a dyn Fn(&Row, (Metric, f64)) -> Option<f64>;
+
+/// The section.
+pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
+    let (groups, without) = groups(input);
+    if groups.is_empty() {
+        return vec![Block::absent(
+            "Not available: no call was measured at three sizes or more. What was measured is among all rows.",
+        )];
+    }
+    let limits = limits(input);
+    let mut blocks = vec![Block::text(
+        "Points are medians of the replicates' medians, whiskers the hull of their 95 % intervals. Small messages are to be read on the \
+         time axis, large ones on the bandwidth axis.",
+    )];
+    let expected: BTreeSet<&str> = limits.values().map(|(.., from)| *from).collect();
+    if !expected.is_empty() {
+        let sources: Vec<&str> = expected.into_iter().collect();
+        blocks.push(Block::text(format!("Expected: {}.", sources.join("; "))));
+    }
+    let mut picked: Vec<&Group> = groups.iter().collect();
+    // Groups with the most sizes are the most informative.
+    picked.sort_by_key(|group| std::cmp::Reverse(group.curves.iter().map(|curve| curve.rows.len()).max()));
+    let shown: BTreeSet<&str> = picked.iter().take(MAX_GROUPS).map(|group| group.name.as_str()).collect();
+    for (index, group) in groups.iter().filter(|group| shown.contains(group.name.as_str())).enumerate() {
+        let charts = of_group(input, group, &limits);
+        if index < MAX_OPEN {
+            blocks.push(Block::heading(&group.name));
+            blocks.extend(charts);
+        } else {
+            blocks.extend(folded(&group.name, charts));
+        }
+    }
+    let more = groups.len() - shown.len();
+    if more > 0 {
+        blocks.push(Block::text(format!(
+            "{} more of three sizes and more without a chart here; all rows are in the table below and in --format csv.",
+            kinds(more)
+        )));
+    }
+    if without > 0 {
+        let kinds = kinds(without);
+        blocks.push(Block::text(format!("{kinds} measured at one or two sizes make no curve; see all rows.")));
+    }
+    blocks
+}
+
+fn kinds(count: usize) -> String {
+    if count == 1 { "1 kind of call".to_owned() } else { format!("{count} kinds of calls") }
+}
+
+fn of_group(input: &HtmlInput, group: &Group, limits: &Limits) -> Vec<Block> {
+    let mut figures = Vec::new();
+    if group.curves.iter().any(|curve| curve.rows.iter().any(|(_, row)| row.busbw.is_some())) {
+        figures.push(Figure::new("Bus bandwidth", &bandwidth(group, limits).draw()));
+    }
+    figures.push(Figure::new("Latency", &latency(group, limits).draw()));
+    let (chart, table) = histograms::distributions(input, group);
+    figures.extend(chart);
+    vec![Block::Charts(figures), Block::Folded(table_of(group, limits)), Block::Folded(table)]
+}
+
+fn limits<'a>(input: &HtmlInput<'a>) -> Limits<'a> {
+    let rows = input.verdict.into_iter().flat_map(|verdict| &verdict.rows);
+    let about = rows.filter_map(|row| Some((row.name.as_str(), row.against_limit.as_ref()?)));
+    about.map(|(name, limit)| (name, (limit.metric, limit.limit, limit.source.as_str()))).collect()
+}
+
+fn bandwidth(group: &Group, limits: &Limits) -> Plot {
+    let of = |row: &Row, seconds: f64| {
+        let bytes = row.facts.bytes_accounted.0 as f64 * row.facts.bus_factor?;
+        (seconds > 0.0 && bytes > 0.0).then(|| bytes / seconds)
+    };
+    let mut plot = plot(group, "Bus bandwidth", Axis::linear("bus bandwidth", Unit::BytesPerSecond), &of);
+    let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
+        Metric::BusBandwidthBytesPerSecond => Some(limit),
+        Metric::LatencySeconds => of(row, limit),
+    };
+    plot.lines.extend(expected(group, limits, &limit));
+    plot.lines.extend(bound(group, |_, rate| Some(rate)));
+    plot
+}
+
+fn latency(group: &Group, limits: &Limits) -> Plot {
+    let mut plot = plot(group, "Latency", Axis::log("time of one call", Unit::Seconds), &|_, seconds| Some(seconds));
+    let seconds = |row: &Row, rate: f64| {
+        let bytes = row.facts.bytes_accounted.0 as f64 * row.facts.bus_factor?;
+        (rate > 0.0 && bytes > 0.0).then(|| bytes / rate)
+    };
+    let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
+        Metric::BusBandwidthBytesPerSecond => seconds(row, limit),
+        Metric::LatencySeconds => Some(limit),
+    };
+    plot.lines.extend(expected(group, limits, &limit));
+    plot
+}
+
+fn plot(group: &Group, title: &str, y: Axis, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Plot {
+    let mut plot = Plot::new(title, Axis::log("bytes_total", Unit::Bytes), y);
+    plot.description = format!("{title} of {} against bytes; the numbers are in the table below.", group.name);
+    plot.series = group.curves.iter().take(MAX_CURVES).map(|curve| series(curve, of)).collect();
+    plot
+}
+
+fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
+    let mut series = Series::new(&curve.name);
+    // The number of points of a chart is limited; all sizes are in the tables.
+    for (_, row) in curve.rows.iter().step_by(curve.rows.len().div_ceil(MAX_POINTS).max(1)) {
+        let Some(latency) = row.latency else { continue };
+        let x = row.facts.bytes_total.0 as f64;
+        let Some(y) = of(row, latency.median.0) else { continue };
+        let interval = latency.interval.and_then(|(low, high)| of(row, low.0).zip(of(row, high.0)));
+        let interval = interval.map(|(a, b)| (a.min(b), a.max(b)));
+        series.points.push(Point { interval, ..Point::at(x, y) });
+        series.curve.push((x, y));
+    }
+    series
+}
+
+fn expected(group: &Group, limits: &Limits, of: OnAxis) -> Option<Line> {
+    let mut points: BTreeMap<u64, f64> = BTreeMap::new();
+    for (_, row) in group.curves.iter().flat_map(|curve| &curve.rows) {
+        let limit = limits.get(row.facts.name.as_str()).and_then(|(metric, limit, _)| of(row, (*metric, *limit)));
+        if let Some(limit) = limit {
+            points.insert(row.facts.bytes_total.0, limit);
+        }
+    }
+    line("expected", LineKind::Expected, points)
+}
+
+fn bound(group: &Group, of: impl Fn(&Row, f64) -> Option<f64>) -> Option<Line> {
+    let mut points: BTreeMap<u64, f64> = BTreeMap::new();
+    for (_, row) in group.curves.iter().flat_map(|curve| &curve.rows) {
+        if let Some(rate) = row.facts.bound_bytes_per_second.and_then(|rate| of(row, rate.0)) {
+            points.insert(row.facts.bytes_total.0, rate);
+        }
+    }
+    line("bound of the links", LineKind::Bound, points)
+}
+
+fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> {
+    let points: Vec<(f64, f64)> = points.into_iter().map(|(bytes, value)| (bytes as f64, value)).collect();
+    (!points.is_empty()).then(|| Line { name: name.to_owned(), kind, points })
+}
+
+fn table_of(group: &Group, limits: &Limits) -> Table {
+    let columns = [
+        ("bytes_total", true),
+        ("curve", false),
+        ("latency", true),
+        ("95 % interval", true),
+        ("busbw", true),
+        ("of the bound", true),
+        ("expected", true),
+        ("samples", true),
+        ("replicates", true),
+        ("status", false),
+    ];
+    let mut table = Table::new(format!("Table: {}", group.name), &columns);
+    for (curve, row) in group.curves.iter().flat_map(|curve| curve.rows.iter().map(move |(_, row)| (curve, row))) {
+        let limit = limits.get(row.facts.name.as_str());
+        let interval = row.latency.and_then(|latency| latency.interval);
+        let tone = if row.status.reason().is_some() { "bad" } else { "" };
+        table.row_toned(
+            tone,
+            vec![
+                row.facts.bytes_total.to_string(),
+                curve.name.clone(),
+                row.latency.map_or_else(|| "not available".to_owned(), |latency| latency.median.to_string()),
+                interval.map_or_else(|| "too few samples".to_owned(), |(low, high)| format!("{low} to {high}")),
+                row.busbw.map_or_else(String::new, |rate| rate.to_string()),
+                row.bound_share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
+                limit.map_or_else(String::new, |(metric, limit, _)| crate::report::verdict::value(*metric, *limit)),
+                row.samples.to_string(),
+                row.replicates.to_string(),
+                row.status.label().to_owned(),
+            ],
+        );
+    }
+    table.capped("`commgauge report --format csv` has every row")
+}

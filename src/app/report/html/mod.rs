@@ -1,0 +1,111 @@
+//! The report as one HTML file, to be sent to those who fix the machine.
+//!
+//! [`html`] gathers sections of plain data; `page` writes them. The file needs no network and no script, and is the same for
+//! the same input: it has no timestamp of its creation.
+
+mod comparison;
+mod consistency;
+mod cost;
+mod curves;
+mod groups;
+mod histograms;
+mod page;
+mod pair_reference;
+mod pairs;
+mod products;
+mod rows;
+mod runs;
+mod step;
+mod suspects;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use super::view::View;
+use commgauge_analysis::cost::Fit;
+use commgauge_analysis::verdict::locate::Suspects;
+use commgauge_analysis::verdict::{Difference, SelfTest, Verdict};
+use commgauge_base::error::Result;
+use commgauge_model::record::Record;
+use page::{Page, Section};
+
+/// A record and its view.
+#[derive(Debug)]
+pub struct HtmlRun<'a> {
+    /// Its file, as it was named.
+    pub name: String,
+    /// The record.
+    pub record: &'a Record,
+    /// The view of the record.
+    pub view: View,
+    /// Accepted differences from the first record.
+    pub differences: Vec<Difference>,
+}
+
+/// Everything that goes into a report.
+#[derive(Debug)]
+pub struct HtmlInput<'a> {
+    /// The records, the first in order first; at least one.
+    pub runs: &'a [HtmlRun<'a>],
+    /// The base of a comparison; empty without one.
+    pub base: &'a [HtmlRun<'a>],
+    /// The verdict against the expectations of a machine file, if there is one.
+    pub verdict: Option<&'a Verdict>,
+    /// The verdict against the base.
+    pub comparison: Option<&'a Verdict>,
+    /// The self-consistency verdict, or why it was not computed.
+    pub consistency: std::result::Result<&'a Verdict, String>,
+    /// Measured error rates of the rules, if given.
+    pub selftest: Option<&'a SelfTest>,
+    /// The cost model, or why there is none.
+    pub fit: std::result::Result<&'a Fit, String>,
+    /// Whether the fit was made from these records.
+    pub fit_is_own: bool,
+    /// The suspects, or why they could not be searched for.
+    pub suspects: std::result::Result<&'a Suspects, String>,
+}
+
+/// The report as the text of a file.
+///
+/// # Errors
+/// An environment error where the page cannot be written.
+pub fn html(input: &HtmlInput) -> Result<String> {
+    let Some(first) = input.runs.first() else { return Ok(String::new()) };
+    let header = &first.view.header;
+    let mut sections = vec![
+        Section { id: "verdict", title: "Verdict and coverage", blocks: verdict::blocks(input) },
+        Section { id: "suspects", title: "Suspects and next steps", blocks: suspects::blocks(input) },
+        Section { id: "provenance", title: "Provenance", blocks: runs::blocks(input) },
+    ];
+    let has_model = |view: &View| !view.steps.is_empty() || !view.replays.is_empty() || view.ranking.is_some();
+    if input.runs.iter().any(|run| has_model(&run.view)) {
+        sections.push(Section { id: "model", title: "The model's communication", blocks: step::blocks(input) });
+    }
+    sections.push(Section { id: "curves", title: "Bandwidth and latency", blocks: curves::blocks(input) });
+    if input.runs.iter().any(|run| !run.view.products.is_empty()) {
+        sections.push(Section { id: "products", title: "Matrix products", blocks: products::blocks(input) });
+    }
+    sections.push(Section { id: "consistency", title: "Self-consistency", blocks: consistency::blocks(input) });
+    sections.push(Section { id: "pairs", title: "Pairs of ranks", blocks: pairs::blocks(first, input.verdict) });
+    sections.push(Section { id: "late", title: "Late ranks", blocks: runs::late(first) });
+    sections.push(Section { id: "cost", title: "Cost model", blocks: cost::blocks(input) });
+    sections.push(Section { id: "base", title: "Against the base", blocks: comparison::blocks(input) });
+    sections.push(Section { id: "rows", title: "All rows", blocks: rows::blocks(input) });
+    let model = header.suite.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
+    let title = format!("{}{model}", header.suite.name);
+    let runs = match input.runs.len() {
+        1 => String::new(),
+        count => format!("{count} runs, the first "),
+    };
+    let subtitle = format!(
+        "{runs}{} · {} ranks · {} · {}",
+        header.started_at, header.world_size, header.backend.library, first.name
+    );
+    let synthetic = input.runs.iter().chain(input.base).any(|run| run.view.header.backend.synthetic);
+    let footer = format!(
+        "commgauge {}. GB is 10^9 bytes; sizes are binary. Tables behind the charts open with a click; print with those open that are to \
+         be on paper.",
+        env!("CARGO_PKG_VERSION")
+    );
+    Page::new(&title, &subtitle, synthetic, sections, &footer).text()
+}

@@ -1,0 +1,248 @@
+//! Pairs of ranks as heat maps, in per cent of what is expected of them, of the links' bound or of the median of the same
+//! locality, by rank or, where there are many, by host. The reference is defined in `pair_reference`.
+
+use super::HtmlRun;
+use super::page::{Block, Figure, Table};
+use super::pair_reference::References;
+use crate::chart::{Cell, HeatMap};
+use crate::report::pairs::{Measure, PairLocality, PairsView};
+use commgauge_analysis::verdict::Verdict;
+use commgauge_base::units::{counted, three_digits};
+use commgauge_model::record::line::{CaseLine, Outcome};
+use commgauge_model::workload::Style;
+use std::collections::HashMap;
+
+/// Maximum number of rows of a picture; beyond it neighbours are merged.
+const MAX_ROWS: usize = 64;
+/// Up to this many ranks each row is a rank.
+const MAX_RANKS: usize = 32;
+
+/// The section.
+pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
+    let Some(view) = &run.view.pairs else {
+        return vec![Block::absent(
+            "Not available: no pairs of ranks were measured. `commgauge-pairs`, under the launcher, measures every two of them.",
+        )];
+    };
+    let references = References::of(run, view, verdict);
+    let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view))];
+    blocks.push(Block::Table(localities(view, &references)));
+    let rows = members(view);
+    let spoilt = spoilt_pairs(run);
+    for measure in Measure::ALL {
+        let by_host = rows.len() < view.ranks.len();
+        let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MAX_ROWS);
+        let name = map.title.clone();
+        blocks.push(Block::heading(heading(view, measure)));
+        let mut description = format!("100 % is {}.", references.description(view, measure));
+        if by_host {
+            description += " Rows and columns are hosts; a cell is the worst pair of ranks of the two.";
+        }
+        if block > 1 {
+            description +=
+                &format!(" One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
+        }
+        blocks.push(Block::text(description));
+        blocks.push(Block::Charts(vec![Figure::wide(&name, &map.draw())]));
+    }
+    blocks.push(Block::Folded(standings(view)));
+    blocks.push(Block::Folded(worst_pairs(view)));
+    blocks
+}
+
+fn how_to_read(view: &PairsView) -> String {
+    let several =
+        if view.host_count() > 1 { " Same host and different hosts are each compared with their own." } else { "" };
+    format!(
+        "Less than 100 % is worse, also for latency; the colours mean the same in every report.{several} A slow row is a rank or host \
+         that is slow with everybody, a single slow cell a path."
+    )
+}
+
+fn heading(view: &PairsView, measure: Measure) -> String {
+    let bytes = if measure == Measure::Latency { view.latency_bytes } else { view.bandwidth_bytes };
+    format!("{}, {bytes}", measure.name())
+}
+
+/// One row of a picture.
+struct Member {
+    label: String,
+    node: u32,
+    ranks: Vec<usize>,
+}
+
+fn members(view: &PairsView) -> Vec<Member> {
+    let by_host = view.ranks.len() > MAX_RANKS && view.host_count() > 1;
+    let mut members: Vec<Member> = Vec::new();
+    let mut known: HashMap<u32, usize> = HashMap::new();
+    let several = view.host_count() > 1;
+    for (index, rank) in view.ranks.iter().enumerate() {
+        if let Some(member) = known.get(&rank.node).filter(|_| by_host) {
+            members[*member].ranks.push(index);
+            continue;
+        }
+        known.insert(rank.node, members.len());
+        let label = match (by_host, several) {
+            (true, _) => rank.host.clone(),
+            (false, true) => format!("{} · {}", rank.host, rank.rank),
+            (false, false) => format!("rank {}", rank.rank),
+        };
+        members.push(Member { label, node: rank.node, ranks: vec![index] });
+    }
+    members
+}
+
+fn heat_map(
+    view: &PairsView,
+    measure: Measure,
+    members: &[Member],
+    spoilt: &HashMap<(u32, u32), Cell>,
+    references: &References,
+) -> HeatMap {
+    let mut member_of = vec![0; view.ranks.len()];
+    for (index, member) in members.iter().enumerate() {
+        member.ranks.iter().for_each(|rank| member_of[*rank] = index);
+    }
+    // Where only pairs between hosts were planned, cells within a host are not missing.
+    let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
+    let ranks = view.ranks.len() as u64;
+    // Where only some pairs of ranks were planned, the others are not missing.
+    let all_meet = members.len() < view.ranks.len() || view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
+    let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
+    let mut cells = vec![vec![blank; members.len()]; members.len()];
+    for (index, member) in members.iter().enumerate() {
+        if member.ranks.len() == 1 || !within {
+            cells[index][index] = Cell::Nothing;
+        }
+    }
+    let mut keep = |a: usize, b: usize, cell: Cell| {
+        let worse = cells[a][b].worse(cell);
+        (cells[a][b], cells[b][a]) = (worse, worse);
+    };
+    for pair in &view.pairs {
+        let (a, b) = (member_of[pair.a], member_of[pair.b]);
+        if let Some(percent) = references.percent(view, pair, measure) {
+            keep(a, b, Cell::Percent(percent));
+        } else if let Some(cell) = spoilt.get(&(view.ranks[pair.a].rank, view.ranks[pair.b].rank)) {
+            keep(a, b, *cell);
+        }
+    }
+    let begins = (1..members.len())
+        .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
+    let begins = begins.collect();
+    let reference = references.short(view, measure);
+    let title = format!("{}, % of {reference}", measure.name());
+    let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
+    let description =
+        format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
+    let labels = members.iter().map(|member| member.label.clone()).collect();
+    HeatMap { title, description, reference, labels, cells, begins }
+}
+
+/// Pairs of rounds that failed or received wrong data.
+fn spoilt_pairs(run: &HtmlRun) -> HashMap<(u32, u32), Cell> {
+    let mut spoilt = HashMap::new();
+    let of_pairs = |line: &&CaseLine| {
+        run.record.plan.cases.get(line.case as usize).is_some_and(|facts| facts.style == Style::Pairs)
+    };
+    for line in run.record.cases.iter().filter(of_pairs) {
+        let cell = match line.outcome {
+            Outcome::Corrupt { .. } => Cell::Wrong,
+            Outcome::Failed { .. } => Cell::Failed,
+            _ => continue,
+        };
+        for (a, b) in line.pairs.iter().flat_map(|pairs| pairs.rank_a.iter().zip(&pairs.rank_b)) {
+            let old = spoilt.entry((*a.min(b), *a.max(b))).or_insert(cell);
+            *old = old.worse(cell);
+        }
+    }
+    spoilt
+}
+
+fn localities(view: &PairsView, references: &References) -> Table {
+    let columns = [
+        ("locality", false),
+        ("what", false),
+        ("pairs", true),
+        ("slowest", true),
+        ("median", true),
+        ("fastest", true),
+        ("100 % in the picture", false),
+    ];
+    let mut table = Table::new("All pairs by locality", &columns);
+    for locality in PairLocality::ALL {
+        for measure in Measure::ALL {
+            let Some(middle) = view.middles[locality as usize][measure as usize] else { continue };
+            let (worst, best) = match measure {
+                Measure::Latency => (middle.maximum, middle.minimum),
+                _ => (middle.minimum, middle.maximum),
+            };
+            table.row(vec![
+                locality.to_string(),
+                measure.name().to_owned(),
+                middle.pairs.to_string(),
+                measure.shown(worst),
+                measure.shown(middle.median),
+                measure.shown(best),
+                references.cell(view, locality, measure),
+            ]);
+        }
+    }
+    table
+}
+
+fn standings(view: &PairsView) -> Table {
+    let all: Vec<_> = view.hosts.iter().chain(&view.standings).collect();
+    let columns = [("host or rank", false), ("pairs", true), ("latency", true), ("one way", true), ("both ways", true)];
+    let mut table = Table::new("Hosts and ranks: mean share of the median over their pairs", &columns);
+    for standing in all {
+        let mut cells = vec![standing.name.clone(), standing.pairs.to_string()];
+        cells.extend(
+            standing
+                .percent
+                .iter()
+                .map(|percent| percent.map_or_else(|| "not available".to_owned(), |percent| format!("{percent:.0} %"))),
+        );
+        table.row(cells);
+    }
+    table.capped("`commgauge report --format json` has them all")
+}
+
+/// The pairs, the worst first.
+fn worst_pairs(view: &PairsView) -> Table {
+    let columns = [
+        ("ranks", false),
+        ("hosts", false),
+        ("locality", false),
+        ("latency", true),
+        ("one way", true),
+        ("both ways", true),
+        ("worst, % of the median", true),
+    ];
+    let mut table = Table::new("Table: pairs, the worst first", &columns);
+    let worst = |index: usize| {
+        let values = view.pairs[index].values.iter().zip(Measure::ALL);
+        let shares = values.filter_map(|(value, measure)| Some(measure.goodness((*value)?.percent)));
+        shares.fold(f64::INFINITY, f64::min)
+    };
+    let mut order: Vec<(f64, usize)> = (0..view.pairs.len()).map(|index| (worst(index), index)).collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let all = order.len();
+    const MAX: usize = 200;
+    for (share, index) in order.into_iter().take(MAX) {
+        let pair = &view.pairs[index];
+        let (a, b) = (&view.ranks[pair.a], &view.ranks[pair.b]);
+        let mut cells =
+            vec![format!("{} and {}", a.rank, b.rank), format!("{} and {}", a.host, b.host), pair.locality.to_string()];
+        cells.extend(pair.values.iter().zip(Measure::ALL).map(|(value, measure)| {
+            value.map_or_else(|| "not available".to_owned(), |value| measure.shown(value.value))
+        }));
+        cells.push(if share.is_finite() { format!("{} %", three_digits(share)) } else { String::new() });
+        let slow = view.slow.iter().any(|slow| slow.pair == index);
+        table.row_toned(if slow { "bad" } else { "" }, cells);
+    }
+    match all > MAX {
+        true => table.noted(format!("{MAX} of {all} pairs; `commgauge report --format csv` has every pair")),
+        false => table,
+    }
+}

@@ -1,0 +1,213 @@
+//! Properties of any page: no hostile text, no external resources, headings in order, deterministic output.
+
+use super::*;
+use commgauge_analysis::cost::{FitOptions, Measurements, fit};
+use commgauge_analysis::verdict::{ConsistencyRule, GateRule, LoadedRecord, consistency, gate};
+use serde_json::Value;
+
+const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
+const HOSTILE: &str = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&amp;{{7*7}}\u{202e}\u{7}";
+
+fn page(record: &Record) -> String {
+    let loaded = [LoadedRecord { path: "a<b>.jsonl".into(), record: record.clone() }];
+    let verdict = gate(&loaded, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap();
+    let consistent = consistency(&loaded, ConsistencyRule::default(), &[]);
+    let fitted = Measurements::of([("a<b>.jsonl", record)])
+        .and_then(|all| fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }));
+    let runs = [HtmlRun { name: "a<b>.jsonl".into(), record, view: View::new(record), differences: Vec::new() }];
+    html(&HtmlInput {
+        runs: &runs,
+        base: &[],
+        verdict: Some(&verdict),
+        comparison: None,
+        consistency: consistent.as_ref().map_err(ToString::to_string),
+        selftest: None,
+        fit: fitted.as_ref().map_err(ToString::to_string),
+        fit_is_own: true,
+        suspects: Err("nobody <looked>".into()),
+    })
+    .unwrap()
+}
+
+fn record(lines: &[Value]) -> Record {
+    Record::from_lines(lines.iter().map(|line| serde_json::from_value(line.clone()).unwrap())).unwrap()
+}
+
+fn sample_lines() -> Vec<Value> {
+    SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Replaces every free text of a line by the hostile text, and counts the replacements.
+fn poison(line: &mut Value) -> usize {
+    let mut paths = Vec::new();
+    texts(line, String::new(), &mut paths);
+    let mut poisoned = 0;
+    for path in paths {
+        let Some(slot) = line.pointer_mut(&path) else { continue };
+        let old = std::mem::replace(slot, Value::String(HOSTILE.into()));
+        let is_valid = serde_json::from_value::<commgauge_model::record::Line>(line.clone()).is_ok();
+        // Names of cases are checked against the plan, formats against the version, so those are replaced in the plan only.
+        let fixed = path == "/format" || path.ends_with("hdr_v2_deflate_base64");
+        match is_valid && !fixed {
+            true => poisoned += 1,
+            false => *line.pointer_mut(&path).unwrap() = old,
+        }
+    }
+    poisoned
+}
+
+fn texts(value: &Value, path: String, found: &mut Vec<String>) {
+    match value {
+        Value::String(_) => found.push(path),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| texts(item, format!("{path}/{index}"), found));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, item)| texts(item, format!("{path}/{}", name.replace('/', "~1")), found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn nothing_hostile_in_any_text_of_a_record_gets_through() {
+    let mut lines = sample_lines();
+    let poisoned: usize = lines.iter_mut().map(poison).sum();
+    assert!(poisoned > 40, "{poisoned} texts are hostile");
+    let text = page(&record(&lines));
+    for forbidden in ["<img", "<script", "</script", "onerror=alert(1)>", "49", "\u{202e}", "\u{7}", "a<b>", "<looked>"]
+    {
+        let harmless = forbidden == "49";
+        assert!(harmless || !text.contains(forbidden), "{forbidden}");
+    }
+    assert!(text.contains("&#60;img") || text.contains("&lt;img"), "the text is still shown");
+    assert!(text.contains("{{7*7}}"), "no text is a template");
+}
+
+#[test]
+fn a_page_requests_nothing_and_runs_no_script() {
+    let text = page(&record(&sample_lines()));
+    for forbidden in
+        ["<script", " onclick", " onload", "javascript:", "http://", "https://", "@import", "url(", " style="]
+    {
+        assert!(!text.contains(forbidden), "{forbidden}");
+    }
+    let links: Vec<&str> = text.split("href=\"").skip(1).collect();
+    assert!(links.iter().all(|link| link.starts_with('#') || link.starts_with("data:,")), "links stay inside");
+    assert!(text.contains("default-src 'none'; style-src 'sha256-"), "and the policy says so");
+}
+
+#[test]
+fn the_policy_allows_the_very_style_sheet_of_the_page() {
+    use base64::Engine;
+    use sha2::Digest;
+    let text = page(&record(&sample_lines()));
+    let style = text.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(style));
+    assert!(text.contains(&format!("'sha256-{hash}'")), "{hash}");
+}
+
+#[test]
+fn the_same_record_makes_the_same_page() {
+    let lines = sample_lines();
+    assert_eq!(page(&record(&lines)), page(&record(&lines)));
+}
+
+#[test]
+fn headings_are_in_order_and_every_table_has_a_caption() {
+    let text = page(&record(&sample_lines()));
+    let mut last = 0;
+    for part in text.split("<h").skip(1).filter(|part| part.starts_with(|c: char| c.is_ascii_digit())) {
+        let level = part.as_bytes()[0] - b'0';
+        assert!(level <= last + 1, "h{level} after h{last}");
+        last = level;
+    }
+    assert_eq!(text.matches("<h1").count(), 1);
+    assert_eq!(text.matches("<table>").count(), text.matches("<caption>").count());
+    assert_eq!(text.matches("<svg").count(), text.matches("<svg class=\"cg\" role=\"img\"").count());
+    assert!(
+        text.contains("WRONG DATA") && text.contains("INCONCLUSIVE") || text.contains("ERROR"),
+        "the verdict is there"
+    );
+}
+
+#[test]
+fn a_synthetic_record_says_so_at_the_top() {
+    let mut synthetic = record(&sample_lines());
+    synthetic.header.backend.synthetic = true;
+    let text = page(&synthetic);
+    let (head, _) = text.split_once("<main").unwrap();
+    assert!(head.contains("SYNTHETIC"));
+}
+
+#[test]
+fn an_empty_record_still_makes_a_page() {
+    let mut empty = record(&sample_lines());
+    empty.plan.cases.clear();
+    empty.cases.clear();
+    (empty.header.ranks, empty.clocks) = (Vec::new(), Vec::new());
+    let text = page(&empty);
+    assert!(text.contains("Not available") && text.contains("INCOMPLETE"));
+}
+
+#[test]
+fn many_rows_are_capped_and_counted() {
+    let mut many = record(&sample_lines());
+    let facts = many.plan.cases[0].clone();
+    many.cases.clear();
+    many.plan.cases = vec![facts; 1_500];
+    let text = page(&many);
+    assert!(text.contains("1000 of 1500 rows"), "the rest is counted");
+    assert!(text.contains("--format csv` has every row"));
+}
+
+#[test]
+fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
+    use commgauge_analysis::verdict::{CompareRule, CurveChange, CurvePart, compare};
+    let (base, mut new) = (record(&sample_lines()), record(&sample_lines()));
+    new.header.run_id = "another".into();
+    let loaded = |record: &Record, path: &str| vec![LoadedRecord { path: path.into(), record: record.clone() }];
+    let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+    let mut verdict = compare(&loaded(&base, "base"), &loaded(&new, "new"), &rule).unwrap();
+    let change = |part, base, new: f64, worse| CurveChange {
+        name: "world/<b>".into(),
+        cases: 9,
+        part,
+        base,
+        new,
+        slowdown: new / base - 1.0,
+        slowdown_lower_bound: Some(0.07),
+        slowdown_upper_bound: None,
+        p_corrected: 0.01,
+        worse,
+    };
+    verdict.curves =
+        vec![change(CurvePart::Latency, 1e-5, 1e-5, false), change(CurvePart::Bandwidth, 1e-9, 2e-9, true)];
+    let seen = |record| HtmlRun { name: "r".into(), record, view: View::new(record), differences: Vec::new() };
+    let (runs, old) = ([seen(&new)], [seen(&base)]);
+    let text = html(&HtmlInput {
+        runs: &runs,
+        base: &old,
+        verdict: None,
+        comparison: Some(&verdict),
+        consistency: Err("not asked".into()),
+        selftest: None,
+        fit: Err("not asked".into()),
+        fit_is_own: true,
+        suspects: Err("not asked".into()),
+    })
+    .unwrap();
+    assert!(text.contains("a chance of 5.00 % of any false alarm over all"), "the budget is shown");
+    assert!(text.contains("--selftest selftest.json"), "and how to measure it");
+    let (worse, other) = (text.find("bandwidth got worse").unwrap(), text.find("not worse").unwrap());
+    assert!(worse < other, "the worst first");
+    assert!(text.contains("1.00 GB/s") && text.contains("0.500 GB/s") && text.contains("too few replicates"));
+    assert!(!text.contains("world/<b>"));
+}
+
+#[test]
+fn folds_are_closed_in_order_and_hold_what_is_beyond_the_first() {
+    let text = page(&record(&sample_lines()));
+    assert_eq!(text.matches("<details").count(), text.matches("</details>").count());
+    assert_eq!(text.matches("<div").count(), text.matches("</div>").count());
+}

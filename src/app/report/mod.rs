@@ -1,0 +1,126 @@
+//! What to show, then how: a record becomes a [`View`], a view becomes text in one of the formats.
+
+mod calibration;
+mod color;
+mod columns;
+mod combinations;
+mod contention;
+mod csv;
+mod devices;
+mod history;
+mod html;
+mod interference;
+mod json;
+mod json_whole;
+mod junit;
+mod late;
+mod live;
+mod locate;
+mod markdown;
+mod nccl_tests;
+mod pairs;
+mod peer_table;
+pub(crate) mod plain_table;
+pub mod plan;
+mod products;
+mod prometheus;
+mod provenance;
+pub mod rank;
+mod rank_means;
+mod replay;
+mod row;
+pub mod screen;
+mod section;
+mod step;
+mod table;
+mod text;
+pub(crate) use plain_table::{Column, table as plain};
+pub(crate) use text::{visible, wrap};
+mod verdict;
+mod view;
+
+pub use color::ColorChoice;
+pub use combinations::{Combination, combinations_text};
+pub use contention::Contention;
+pub use history::{HistoryFormat, history_text, plots};
+pub use html::{HtmlInput, HtmlRun, html};
+pub use interference::CallInterference;
+pub use late::Late;
+pub use live::LiveRows;
+pub use locate::{SuspectsFormat, suspects_text};
+pub use pairs::PairsView;
+pub use replay::{ReplayTime, replay_time};
+pub use row::{Latency, Row, Status};
+pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
+pub use verdict::{VerdictFormat, verdict_text};
+pub use view::View;
+
+use commgauge_base::error::{Error, Result};
+use peer_table::Tool;
+use std::io::{ErrorKind, Write};
+
+/// Name and version of the JSON document, and its schema.
+pub mod json_document {
+    pub use super::json::{FORMAT, SCHEMA_VERSION};
+
+    /// The JSON Schema of the document, without its name.
+    pub fn schema() -> serde_json::Value {
+        super::json::schema()
+    }
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people, fitted to the width of the terminal.
+    #[default]
+    Table,
+    /// One JSON document with everything in base units.
+    Json,
+    /// One row for each case, and for each pair of ranks where pairs were measured, with units in the column names.
+    Csv,
+    /// Tables for a page or an issue.
+    Markdown,
+    /// A test report in JUnit's XML: one test case for each row.
+    Junit,
+    /// A text file for the collector of Prometheus' node exporter.
+    Prometheus,
+    /// The columns of nccl-tests, for programs that read those; holds the streaming cases only, because nccl-tests
+    /// measures no others.
+    NcclTests,
+    /// The columns of the OSU micro-benchmarks, of mean times on the ranks.
+    Osu,
+    /// The columns of the Intel MPI benchmarks, of mean times on the ranks.
+    Imb,
+}
+
+/// Writes a view. `width` and `color` are used by the table only.
+///
+/// A reader that closes the pipe early (`| head`) ends the writing quietly.
+///
+/// # Errors
+/// An environment error where the text cannot be written.
+pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dyn Write) -> Result<()> {
+    let text = match format {
+        Format::Table => table::text(view, usize::from(width), color),
+        Format::Json => json::text(view)?,
+        Format::Csv => csv::text(view)?,
+        Format::Markdown => markdown::text(view),
+        Format::Junit => junit::text(view)?,
+        Format::Prometheus => prometheus::text(view),
+        Format::NcclTests => nccl_tests::text(view),
+        Format::Osu => peer_table::text(Tool::Osu, view),
+        Format::Imb => peer_table::text(Tool::Imb, view),
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::environment(format!("cannot write the report: {cause}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod whole_tests;

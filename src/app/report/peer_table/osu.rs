@@ -1,0 +1,71 @@
+//! The columns of the OSU micro-benchmarks, as version 7 writes them without options.
+//! <https://mvapich.cse.ohio-state.edu/benchmarks/>
+
+use super::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_model::record::line::CaseFacts;
+
+/// The test that measures the collective, by its title.
+pub(super) fn test(collective: Collective) -> Option<Test> {
+    use Collective::*;
+    use Columns::{OneWay, Ranks, Rate};
+    let (name, size, columns) = match collective {
+        AllReduce => ("Allreduce Latency", Size::Total, Ranks),
+        Reduce => ("Reduce Latency", Size::Total, Ranks),
+        Broadcast => ("Broadcast Latency", Size::Total, Ranks),
+        ReduceScatter => ("Reduce_scatter Latency", Size::Total, Ranks),
+        AllGather => ("Allgather Latency", Size::Block, Ranks),
+        AllGatherV => ("Allgatherv Latency", Size::Block, Ranks),
+        AllToAll => ("All-to-All Personalized Exchange Latency", Size::Block, Ranks),
+        AllToAllV => ("All-to-Allv Personalized Exchange Latency", Size::Block, Ranks),
+        Gather => ("Gather Latency", Size::Block, Ranks),
+        Scatter => ("Scatter Latency", Size::Block, Ranks),
+        Barrier => ("Barrier Latency", Size::None, Ranks),
+        PingPong => ("Latency", Size::Total, OneWay),
+        SendRecvChain => ("Bandwidth", Size::Total, Rate { messages: 1.0 }),
+        Bidirectional => ("Bi-Directional Bandwidth", Size::Total, Rate { messages: 2.0 }),
+        ReduceScatterV | SendRecv => return None,
+    };
+    Some(Test { name, size, columns })
+}
+
+pub(super) fn heading(test: Test, facts: &CaseFacts, ours: &str) -> String {
+    let datatype = mpi_name(facts.element_type);
+    let title = format!("# OSU MPI {} Test\n{ours}# Datatype: {datatype}.\n", test.name);
+    let column = match test.columns {
+        Columns::OneWay => "Latency (us)",
+        Columns::Rate { .. } => "Bandwidth (MB/s)",
+        Columns::Ranks | Columns::RanksAndRate { .. } => "Avg Latency(us)",
+    };
+    match test.size {
+        Size::None => format!("{title}# {column}\n"),
+        Size::Total | Size::Block => format!("{title}{:<10}{column:>18}\n", "# Size"),
+    }
+}
+
+pub(super) fn line(test: Test, numbers: &Numbers) -> String {
+    let value = match test.columns {
+        Columns::Rate { messages } => megabytes_per_second(numbers, messages),
+        Columns::OneWay | Columns::Ranks | Columns::RanksAndRate { .. } => microseconds(numbers.times.mean),
+    };
+    match test.size {
+        Size::None => format!("{value:>17.2}\n"),
+        Size::Total | Size::Block => format!("{:<10}{value:>18.2}\n", numbers.bytes),
+    }
+}
+
+/// The name that MPI has for the type, or ours where it has none.
+pub(super) fn mpi_name(element_type: ElementType) -> &'static str {
+    match element_type {
+        ElementType::Int8 => "MPI_CHAR",
+        ElementType::Uint8 => "MPI_BYTE",
+        ElementType::Int32 => "MPI_INT",
+        ElementType::Uint32 => "MPI_UINT32_T",
+        ElementType::Int64 => "MPI_LONG",
+        ElementType::Uint64 => "MPI_UINT64_T",
+        ElementType::Float32 => "MPI_FLOAT",
+        ElementType::Float64 => "MPI_DOUBLE",
+        other => other.name(),
+    }
+}

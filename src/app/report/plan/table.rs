@@ -1,0 +1,166 @@
+//! The plan as text: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
+
+use crate::report::plain_table::{Column, table};
+use crate::report::wrap;
+use commgauge_analysis::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout};
+use commgauge_base::units::{Bytes, Seconds};
+
+/// The plan in so many columns.
+pub fn text(document: &PlanDocument, width: u16) -> String {
+    let mut text = head(document, width);
+    text.push('\n');
+    text += &layouts(document, width);
+    if let Some(best) = document.layouts.first() {
+        text.push('\n');
+        text += &breakdown(best);
+    }
+    text.push('\n');
+    for sentence in sentences(document) {
+        text += &wrap(&sentence, usize::from(width), 0);
+        text.push('\n');
+    }
+    text
+}
+
+/// A byte count in decimal GB, as memory of GPUs is given.
+pub(super) fn gigabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e9)
+}
+
+fn head(document: &PlanDocument, width: u16) -> String {
+    let mut text = String::new();
+    let d = document;
+    if d.synthetic {
+        text += "SYNTHETIC: times come from records without real times; this is no plan for a real machine\n";
+    }
+    if !d.calibrated {
+        text += "NOT CALIBRATED: times of calls come from published rates, not from measurements\n";
+    }
+    let request = format!(
+        "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
+        d.model,
+        d.gpus,
+        d.ranks_per_node,
+        gigabytes(d.gpu_memory_bytes),
+        d.global_batch,
+        d.sequence
+    );
+    let found = format!(
+        "{} layouts considered, {} fit into memory, {} priced one by one, in {}",
+        d.considered,
+        d.feasible,
+        d.priced,
+        Seconds(d.elapsed_seconds)
+    );
+    for line in [request, format!("calls: {}", d.rates), format!("computing: {}", d.computing), found] {
+        text += &wrap(&line, usize::from(width), 2);
+        text.push('\n');
+    }
+    text
+}
+
+fn layouts(document: &PlanDocument, width: u16) -> String {
+    let columns = [
+        Column::right("step", 0),
+        Column::right("tp", 0),
+        Column::right("cp", 0),
+        Column::right("ep", 5),
+        Column::right("pp", 0),
+        Column::right("v", 0),
+        Column::right("dp", 0),
+        Column::right("zero", 0),
+        Column::right("mb", 0),
+        Column::left("recompute", 0),
+        Column::left("order", 2),
+        Column::right("orders", 6),
+        Column::right("GB", 0),
+        Column::right("compute", 3),
+        Column::right("bubble", 4),
+        Column::left("limited by", 1),
+    ];
+    let share = |layout: &PlannedLayout, seconds: f64| format!("{:.1} %", 100.0 * seconds / layout.step_seconds);
+    let rows = document.layouts.iter().map(|layout| {
+        vec![
+            Seconds(layout.step_seconds).to_string(),
+            layout.tp.to_string(),
+            layout.cp.to_string(),
+            layout.ep.to_string(),
+            layout.pp.to_string(),
+            layout.virtual_stages.to_string(),
+            layout.dp.to_string(),
+            layout.zero_stage.to_string(),
+            layout.micro_batch.to_string(),
+            layout.recompute.to_string(),
+            layout.order.clone(),
+            layout.orders_alike.to_string(),
+            format!("{}{}", gigabytes(layout.memory_bytes), if layout.fits { "" } else { " TOO MUCH" }),
+            share(layout, layout.compute_seconds),
+            share(layout, layout.bubble_seconds),
+            layout.limited_by.clone(),
+        ]
+    });
+    table(&columns, &rows.collect::<Vec<_>>(), width)
+}
+
+/// The non-zero parts of a step.
+fn breakdown(layout: &PlannedLayout) -> String {
+    let columns = [Column::left("the best layout", 0), Column::right("time", 0), Column::right("share", 0)];
+    let row = |name: &str, seconds: f64| {
+        let share = format!("{:.1} %", 100.0 * seconds / layout.step_seconds);
+        vec![name.to_owned(), Seconds(seconds).to_string(), share]
+    };
+    let parts = layout.parts();
+    let mut rows: Vec<_> =
+        parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
+    rows.push(row("step", layout.step_seconds));
+    table(&columns, &rows, u16::MAX)
+}
+
+fn sentences(document: &PlanDocument) -> Vec<String> {
+    let mut all = vec![order(document)];
+    if let Some(best) = document.layouts.first() {
+        if let (Some(low), Some(high)) = (best.step_seconds_low, best.step_seconds_high) {
+            all.push(format!("The step of the best lies between {} and {}.", Seconds(low), Seconds(high)));
+        }
+        all.push(format!("The best again: --only {}", best.name()));
+        let unused = document.gpu_memory_bytes.saturating_sub(best.memory_bytes);
+        if best.fits {
+            let unused = Bytes(unused);
+            all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
+        }
+    }
+    let summary = |reasons: &[commgauge_analysis::planner::plan_document::Reason]| {
+        let one = |reason: &commgauge_analysis::planner::plan_document::Reason| {
+            format!("{} ({})", reason.reason, reason.count)
+        };
+        reasons.iter().map(one).collect::<Vec<_>>().join("; ")
+    };
+    if !document.illegal.is_empty() {
+        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
+    }
+    if !document.unpriced.is_empty() {
+        all.push(format!("WITHOUT A PRICE, and so not among these: {}.", summary(&document.unpriced)));
+    }
+    all.extend(document.notes.iter().cloned());
+    all
+}
+
+fn order(document: &PlanDocument) -> String {
+    let order = &document.order;
+    let difference = order.relative_difference.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));
+    let percent = order.probability.map_or_else(String::new, |share| format!("{:.0} of 100", 100.0 * share));
+    match order.verdict {
+        OrderVerdict::Alone => "There is no runner-up.".to_owned(),
+        OrderVerdict::Sure => {
+            format!("The runner-up takes {difference} longer; the best is faster in {percent} draws.")
+        }
+        OrderVerdict::Tie if order.probability.is_none() => "A tie: the runner-up takes just as long.".to_owned(),
+        OrderVerdict::Tie => {
+            format!("A tie: the runner-up takes {difference} longer, but the best is faster in {percent} draws only.")
+        }
+        OrderVerdict::Unknown => format!(
+            "The runner-up takes {difference} longer. How sure that order is cannot be determined: the errors of these times are \
+             not known."
+        ),
+    }
+}

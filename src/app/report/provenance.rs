@@ -1,0 +1,155 @@
+//! Provenance of the numbers for readers: label and text, in display order.
+//!
+//! It must suffice to repeat the measurement.
+
+use commgauge_model::config::is_embedded;
+use commgauge_model::record::line::{Header, RankFacts};
+use std::collections::BTreeSet;
+
+/// Label and text of every fact of a header.
+pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("run", format!("{}, started {}", header.run_id, header.started_at)),
+        ("program", program(header)),
+        ("backend", backend(header)),
+        ("ranks", ranks(header)),
+    ];
+    if !header.ranks.is_empty() {
+        facts.push(("processor", distinct(&header.ranks, |rank| &rank.processor)));
+        facts.push(("kernel", distinct(&header.ranks, |rank| &rank.kernel)));
+    }
+    let devices: BTreeSet<&str> = header.ranks.iter().filter_map(|rank| rank.device.as_deref()).collect();
+    if !devices.is_empty() {
+        facts.push(("devices", devices.into_iter().collect::<Vec<_>>().join(", ")));
+    }
+    facts.push(("suite", suite(header)));
+    facts.push(("measuring", measuring(header)));
+    if !header.environment.is_empty() {
+        let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        facts.push(("variables", variables.join(" ")));
+    }
+    facts.extend(header.notes.iter().map(|note| ("note", note.clone())));
+    let command = header.launch_command.as_ref().unwrap_or(&header.command_line);
+    facts.push(("command", command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
+    facts
+}
+
+fn program(header: &Header) -> String {
+    let short: String = header.program_sha256.chars().take(12).collect();
+    format!("{} {} (sha256 {short}), record version {}", header.program, header.program_version, header.version)
+}
+
+fn backend(header: &Header) -> String {
+    let backend = &header.backend;
+    let mut text = format!("{}, {}", backend.name, backend.library);
+    if let Some(transport) = &backend.transport {
+        text += &format!(", transport {transport}");
+    }
+    if let Some(machine) = &backend.machine {
+        text += &format!(", {} {machine}", if backend.synthetic { "times from" } else { "bounds from" });
+    }
+    text
+}
+
+fn ranks(header: &Header) -> String {
+    if header.ranks.is_empty() {
+        return format!("up to {}; where they ran is not known", header.world_size);
+    }
+    let mut hosts: Vec<(&str, u64)> = Vec::new();
+    for entry in &header.ranks {
+        if let Some((_, ranks)) = hosts.iter_mut().find(|(host, _)| *host == entry.host) {
+            *ranks += u64::from(entry.ranks);
+        } else if hosts.len() < SHOWN_HOSTS {
+            hosts.push((&entry.host, u64::from(entry.ranks)));
+        }
+    }
+    let nodes = header.ranks.iter().map(|entry| entry.node).collect::<BTreeSet<_>>().len();
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let shown: Vec<String> = hosts.iter().map(|(host, ranks)| format!("{host}: {ranks}")).collect();
+    let more = if nodes > SHOWN_HOSTS { ", ..." } else { "" };
+    let world = header.world_size;
+    format!("{world} rank{} on {nodes} host{} ({}{more})", plural(world as usize), plural(nodes), shown.join(", "))
+}
+
+/// Maximum number of hosts that are listed by name.
+const SHOWN_HOSTS: usize = 8;
+
+fn distinct(ranks: &[RankFacts], fact: fn(&RankFacts) -> &String) -> String {
+    let distinct: BTreeSet<&str> = ranks.iter().map(|rank| fact(rank).as_str()).collect();
+    let shown: Vec<&str> = distinct.iter().copied().take(SHOWN_HOSTS).collect();
+    shown.join("; ") + if distinct.len() > SHOWN_HOSTS { "; ..." } else { "" }
+}
+
+fn suite(header: &Header) -> String {
+    let suite = &header.suite;
+    let short: String = suite.sha256.chars().take(12).collect();
+    let mut text = suite.name.clone();
+    match &suite.path {
+        Some(path) if is_embedded(path) => text += " (embedded)",
+        Some(path) => text += &format!(", {path}"),
+        None => {}
+    }
+    if !short.is_empty() {
+        text += &format!(" (sha256 {short})");
+    }
+    if let Some(model) = &suite.model {
+        text += &format!(", model {model}");
+    }
+    if let Some(layout) = &suite.layout {
+        text += &format!(", layout {layout}");
+    }
+    text
+}
+
+/// Why the times of a sweep differ from those of other tools.
+const COMPARED_WITH_OTHERS: &str = " (OSU and IMB measure warm ones: --like osu)";
+
+fn measuring(header: &Header) -> String {
+    let settings = &header.settings;
+    let replicates = settings.replicates;
+    let is_sweep = header.program == "commgauge-sweep";
+    let precision = (settings.precision * 1e4).round() / 100.0;
+    let rounds = format!("{replicates} replicate{}", if replicates == 1 { "" } else { "s" });
+    let until = match (settings.within_seconds, settings.fixed_calls()) {
+        (Some(within), _) => {
+            format!("all cases within {within}, the widest intervals again, to a precision of {precision} %")
+        }
+        (None, Some(calls)) => format!("{rounds} of {calls}"),
+        (None, None) => {
+            format!("{rounds}, each to a precision of {precision} % or {}", settings.case_budget_seconds)
+        }
+    };
+    format!(
+        "{until}, {} to {} samples; {} buffers{}; data {}; seed {}",
+        settings.minimum_samples,
+        settings.maximum_samples,
+        if settings.warm_buffers { "warm" } else { "cold" },
+        if is_sweep && !settings.warm_buffers { COMPARED_WITH_OTHERS } else { "" },
+        if settings.verify { "checked" } else { "not checked" },
+        header.seed
+    )
+}
+
+/// A word quoted for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        for (word, shown) in
+            [("suites/quick.toml", "suites/quick.toml"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}

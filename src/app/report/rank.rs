@@ -1,0 +1,311 @@
+//! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
+//! CSV.
+
+mod csv;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use csv::csv;
+pub use text::text;
+
+use commgauge_analysis::planner::communication::Grounds;
+use commgauge_analysis::planner::rank::{Change, Flip, Move, Order, RankOptions, Ranked, RankedAxis};
+use commgauge_analysis::planner::rates::Rates;
+use commgauge_base::error::Result;
+use commgauge_base::stats::Span;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::{Axis, Degrees};
+use commgauge_model::workload::step::Step;
+use commgauge_model::workload::{Crossing, Family};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Name of the format.
+pub const FORMAT: &str = "commgauge-rank";
+/// Raised when something is taken away or changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// Which parallelism of a layout costs most, and how sure that is.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RankDocument {
+    /// Always `commgauge-rank`.
+    pub format: &'static str,
+    /// Version of the format.
+    pub version: u32,
+    /// The model.
+    pub model: String,
+    /// The degrees above 1.
+    pub layout: String,
+    /// The degrees.
+    pub degrees: Degrees,
+    /// `training`, `prefill` or `decode`.
+    pub phase: &'static str,
+    /// Ranks of the layout.
+    pub ranks: u64,
+    /// Ranks on each node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// Micro-batches of one replica in a step.
+    pub micro_batches: u64,
+    /// Tokens of one replica in a step.
+    pub tokens_per_replica: u64,
+    /// What the times come from.
+    pub rates: String,
+    /// True where every time comes from measurements.
+    pub calibrated: bool,
+    /// True where the measurements were synthetic.
+    pub synthetic: bool,
+    /// Resamples that the probabilities are shares of.
+    pub resamples: u32,
+    /// Every axis on which the step communicates, the one that takes longest first.
+    pub axes: Vec<AxisDocument>,
+    /// The parallelisms by each measure.
+    pub rankings: Vec<RankingDocument>,
+    /// Where pairs of parallelisms turn round.
+    pub flips: Vec<FlipDocument>,
+    /// What another order of the axes would change.
+    pub moves: MovesDocument,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AxisDocument {
+    /// The axis.
+    pub axis: Axis,
+    /// The parallelism that it belongs to; absent where several share it.
+    pub parallelism: Option<&'static str>,
+    /// Ranks of a group.
+    pub group_size: u32,
+    /// The pipeline stage of the rank that it loads most.
+    pub stage: u32,
+    /// Nodes that a group touches.
+    pub nodes_spanned: u32,
+    /// Most groups with a rank on the same node.
+    pub concurrent_groups_per_node: u32,
+    /// Distance between neighbouring ranks of a group.
+    pub stride: u32,
+    /// Size arguments of all calls.
+    pub payload_bytes_per_step: Bytes,
+    /// What a rank sends.
+    pub wire_bytes_per_step: Bytes,
+    /// What of it nothing hides.
+    pub exposed_wire_bytes_per_step: Bytes,
+    /// All calls, one after another: the most that the axis costs.
+    pub seconds_per_step: Quantity,
+    /// Those that nothing hides: the least that it costs.
+    pub exposed_seconds_per_step: Quantity,
+    /// On what ground the times of its ops stand.
+    pub grounds: Grounds,
+    /// What the time of its costliest call was read from.
+    pub ground: String,
+}
+
+/// A number and where it may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Quantity {
+    /// The number.
+    pub value: f64,
+    /// Lower end of its 95 % interval; absent where none is known.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// The parallelisms by one measure.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RankingDocument {
+    /// `payload bytes`, `wire bytes`, `time` or `exposed time`.
+    pub by: &'static str,
+    /// The largest first.
+    pub order: Vec<PlaceDocument>,
+    /// In words: `>` is sure, `=` a tie, `?` not known.
+    pub text: String,
+    /// Share of resamples in which they come out in exactly this order.
+    pub probability: Option<f64>,
+    /// Whether TP > DP > PP: `holds`, `does not hold`, `tie`, `not known` or `nothing to compare`.
+    pub rule: &'static str,
+    /// Share of resamples in which it holds.
+    pub rule_probability: Option<f64>,
+    /// What has no time, and why.
+    pub incomplete: Vec<String>,
+}
+
+/// A parallelism in a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlaceDocument {
+    /// TP, CP, EP, DP or PP.
+    pub parallelism: &'static str,
+    /// Bytes or seconds of a step.
+    pub amount: Quantity,
+    /// Share of resamples in which it is larger than the next.
+    pub probability_above_next: Option<f64>,
+}
+
+/// Where two parallelisms turn round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FlipDocument {
+    /// The two.
+    pub between: [&'static str; 2],
+    /// By what.
+    pub by: &'static str,
+    /// Tokens of a replica in a step at which both are equal; absent where they never are.
+    pub tokens_per_replica: Option<Quantity>,
+    /// The larger above it.
+    pub larger_above: Option<&'static str>,
+    /// The larger whatever the tokens, where it is one.
+    pub always_larger: Option<&'static str>,
+}
+
+/// What another order of the axes would change.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MovesDocument {
+    /// The order as it is.
+    pub order: String,
+    /// Seconds of all calls of all axes.
+    pub seconds_per_step: Quantity,
+    /// Of those that nothing hides.
+    pub exposed_seconds_per_step: Quantity,
+    /// Orders that place some groups differently, this one included.
+    pub placements: u32,
+    /// Of them, how many have no price.
+    pub unpriced: u32,
+    /// For each axis, the best order that puts it where it does not lie now.
+    pub moves: Vec<MoveDocument>,
+    /// Why there are none, where no order is to be compared.
+    pub reason: Option<String>,
+}
+
+/// The best order that puts an axis where it does not lie now.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MoveDocument {
+    /// The axis.
+    pub axis: Axis,
+    /// Whether its groups lie inside a node now.
+    pub inside_now: bool,
+    /// That order; absent where none puts it there, or none that does has a price.
+    pub order: Option<String>,
+    /// Change of the time of all calls: below zero where the move is faster.
+    pub change_seconds: Option<Quantity>,
+    /// Share of resamples in which it is faster.
+    pub probability_faster: Option<f64>,
+    /// The same of the calls that nothing hides.
+    pub change_exposed_seconds: Option<Quantity>,
+    /// The same of the calls that nothing hides.
+    pub probability_exposed_faster: Option<f64>,
+}
+
+impl RankDocument {
+    /// Ranks the parallelisms of a step.
+    ///
+    /// # Errors
+    /// As [`commgauge_analysis::planner::rank::rank`].
+    pub fn new(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOptions) -> Result<RankDocument> {
+        let ranked = commgauge_analysis::planner::rank::rank(step, ranks_per_node, rates, options)?;
+        let Ranked { axes, orders, flips, moves } = ranked;
+        let degrees = step.layout().degrees;
+        let mut axes: Vec<AxisDocument> = axes.into_iter().map(axis).collect();
+        axes.sort_by(|a, b| b.seconds_per_step.value.total_cmp(&a.seconds_per_step.value));
+        Ok(RankDocument {
+            format: FORMAT,
+            version: VERSION,
+            model: step.model().shown_name(),
+            layout: degrees.name(),
+            degrees,
+            phase: step.phase_name(),
+            ranks: degrees.world(),
+            ranks_per_node,
+            micro_batches: step.micro_batches(),
+            tokens_per_replica: step.tokens_per_replica(),
+            rates: rates.name(),
+            calibrated: rates.calibrated(),
+            synthetic: rates.synthetic(),
+            resamples: options.resamples,
+            axes,
+            rankings: orders.into_iter().map(ranking).collect(),
+            flips: flips.into_iter().map(flip).collect(),
+            moves: MovesDocument {
+                order: moves.order,
+                seconds_per_step: Quantity::of(moves.now[0]),
+                exposed_seconds_per_step: Quantity::of(moves.now[1]),
+                placements: moves.placements,
+                unpriced: moves.unpriced,
+                moves: moves.moves.into_iter().map(moved).collect(),
+                reason: moves.reason,
+            },
+        })
+    }
+}
+
+impl Quantity {
+    fn of(span: Span) -> Quantity {
+        let interval = span.interval;
+        Quantity { value: span.middle, low: interval.map(|i| i.low), high: interval.map(|i| i.high) }
+    }
+}
+
+fn axis(ranked: RankedAxis) -> AxisDocument {
+    let RankedAxis { cost, stage, ground } = ranked;
+    AxisDocument {
+        axis: cost.axis,
+        parallelism: Family::of(cost.axis).map(Family::name),
+        group_size: cost.ranks,
+        stage,
+        nodes_spanned: cost.locality.nodes_spanned,
+        concurrent_groups_per_node: cost.locality.concurrent_groups_per_node,
+        stride: cost.locality.stride,
+        payload_bytes_per_step: cost.payload_bytes,
+        wire_bytes_per_step: cost.wire_bytes,
+        exposed_wire_bytes_per_step: cost.exposed_wire_bytes,
+        seconds_per_step: Quantity::of(cost.time),
+        exposed_seconds_per_step: Quantity::of(cost.exposed),
+        grounds: cost.grounds,
+        ground,
+    }
+}
+
+fn ranking(order: Order) -> RankingDocument {
+    let text = order.text();
+    let place = |place: commgauge_analysis::planner::rank::OrderPlace| PlaceDocument {
+        parallelism: place.family.name(),
+        amount: Quantity::of(place.value),
+        probability_above_next: place.probability_above_next,
+    };
+    RankingDocument {
+        by: order.measure.name(),
+        order: order.places.into_iter().map(place).collect(),
+        text,
+        probability: order.probability,
+        rule: order.rule.name(),
+        rule_probability: order.rule_probability,
+        incomplete: order.incomplete,
+    }
+}
+
+fn flip(flip: Flip) -> FlipDocument {
+    let (tokens, larger_above, always_larger) = match flip.crossing {
+        Crossing::At { tokens, larger_above } => (Some(Quantity::of(tokens)), Some(larger_above), None),
+        Crossing::Never(larger) => (None, None, Some(larger)),
+        Crossing::Unknown => (None, None, None),
+    };
+    FlipDocument {
+        between: [flip.families.0.name(), flip.families.1.name()],
+        by: flip.measure.name(),
+        tokens_per_replica: tokens,
+        larger_above: larger_above.map(Family::name),
+        always_larger: always_larger.map(Family::name),
+    }
+}
+
+fn moved(moved: Move) -> MoveDocument {
+    let seconds = |change: Option<Change>| change.map(|change| Quantity::of(change.seconds));
+    let probability = |change: Option<Change>| change.and_then(|change| change.probability_faster);
+    MoveDocument {
+        axis: moved.axis,
+        inside_now: moved.inside_now,
+        order: moved.order,
+        change_seconds: seconds(moved.time),
+        probability_faster: probability(moved.time),
+        change_exposed_seconds: seconds(moved.exposed),
+        probability_exposed_faster: probability(moved.exposed),
+    }
+}

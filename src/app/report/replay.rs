@@ -1,0 +1,113 @@
+//! A replayed step: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
+
+use super::plain_table::{Column, TableWriter};
+use super::step::Part;
+use super::text::visible;
+use super::view::View;
+use commgauge_base::stats::{median, median_interval, sorted};
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::record::line::Outcome;
+use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
+
+/// The whole step's time: the median over the repetitions of the slowest rank's, with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplayTime {
+    /// The median.
+    pub median: Seconds,
+    /// Its interval; `None` with fewer than 6 repetitions. Repetitions share communicators, so it does not cover other
+    /// launches.
+    pub interval: Option<(Seconds, Seconds)>,
+}
+
+/// The time of a replay; `None` where there is none.
+pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
+    let times = sorted(replay.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9));
+    let interval = median_interval(&times, 0.95).map(|interval| (Seconds(interval.low), Seconds(interval.high)));
+    matches!(replay.outcome, Outcome::Measured { .. })
+        .then(|| Some(ReplayTime { median: Seconds(median(&times)?), interval }))
+        .flatten()
+}
+
+/// One part for each replay.
+pub(super) fn parts(view: &View, table: TableWriter, lines: &dyn Fn(Vec<String>) -> String) -> Vec<Part> {
+    let one = |replay: &ReplayLine| {
+        let layout = view.steps.get(replay.step as usize).map_or_else(String::new, |step| {
+            format!("{}, {}, ", visible(&step.facts.model), visible(&step.facts.layout))
+        });
+        let title = format!(
+            "replay: {layout}{}, {} of forward pass in each layer",
+            visible(&replay.schedule),
+            replay.forward_seconds_per_layer
+        );
+        Part { title, body: axes(replay, table) + &lines(sentences(replay)), below: false }
+    };
+    view.replays.iter().map(one).collect()
+}
+
+fn axes(replay: &ReplayLine, table: TableWriter) -> String {
+    let columns = [
+        Column::left("axis", 0),
+        Column::right("calls", 1),
+        Column::right("waited for", 0),
+        Column::right("under way", 0),
+        Column::right("hidden", 0),
+        Column::right("payload", 3),
+        Column::right("wire", 2),
+        Column::left("as listed", 0),
+    ];
+    let rows: Vec<Vec<String>> = replay.axes.iter().map(cells).collect();
+    table(&columns, &rows)
+}
+
+fn cells(axis: &ReplayAxis) -> Vec<String> {
+    let same =
+        axis.payload_bytes_counted == axis.payload_bytes_listed && axis.wire_bytes_counted == axis.wire_bytes_listed;
+    vec![
+        axis.axis.to_string(),
+        axis.calls_counted.to_string(),
+        Seconds::from_nanoseconds(axis.waiting_nanoseconds_median).to_string(),
+        Seconds::from_nanoseconds(axis.under_way_nanoseconds_median).to_string(),
+        axis.overlap_efficiency.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+        bytes(axis.payload_bytes_counted),
+        bytes(axis.wire_bytes_counted),
+        if same { "yes" } else { "NO" }.to_owned(),
+    ]
+}
+
+/// Unrounded, since they are compared with the list of ops.
+fn bytes(bytes: Bytes) -> String {
+    format!("{} B", bytes.0)
+}
+
+fn sentences(replay: &ReplayLine) -> Vec<String> {
+    let mut sentences = Vec::new();
+    match (&replay.outcome, replay_time(replay)) {
+        (Outcome::Measured { verified }, Some(time)) => {
+            let interval = time.interval.map_or_else(|| "n/a".to_owned(), |(low, high)| format!("{low}..{high}"));
+            let data = if *verified { "data right" } else { "data not checked" };
+            let (times, computing) =
+                (replay.slowest_nanoseconds.len(), Seconds::from_nanoseconds(replay.computing_nanoseconds_median));
+            sentences.push(format!(
+                "the whole step: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
+                time.median
+            ));
+        }
+        (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
+        (Outcome::Corrupt { rank, element, expected, got, .. }, _) => sentences.push(format!(
+            "WRONG: rank {rank}, element {element}: expected {}, got {}",
+            visible(expected),
+            visible(got)
+        )),
+        (Outcome::Failed { reason } | Outcome::Waived { reason }, _) => {
+            sentences.push(format!("not measured: {}", visible(reason)));
+        }
+    }
+    if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {
+        sentences.push(if replay.bytes_as_listed {
+            "every stage moved exactly the bytes of the list of ops, on every axis".to_owned()
+        } else {
+            "the bytes that some stage moved are NOT those of the list of ops".to_owned()
+        });
+    }
+    sentences
+}

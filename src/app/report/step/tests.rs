@@ -1,0 +1,281 @@
+//! What a step's report promises: known answers by hand, and the formats as published.
+
+use super::*;
+use crate::report::{Format, View, render};
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::{Axis, Degrees};
+use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, StepUse};
+use commgauge_model::record::{Line, Record};
+use commgauge_model::workload::Style;
+use commgauge_model::workload::when::{End, Moment, Pass, When};
+
+const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
+const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: 1, one_in: 1 };
+const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
+
+/// A call of the step in question: microseconds of a call in each replicate, none where it was skipped.
+pub(in crate::report) struct StepCall {
+    pub axis: Axis,
+    pub style: Style,
+    when: When,
+    count: u64,
+    wire: u64,
+    exposed: bool,
+    pub microseconds: &'static [f64],
+}
+
+const fn called(axis: Axis, style: Style, when: When, count: u64, wire: u64, microseconds: &'static [f64]) -> StepCall {
+    let exposed = !matches!(style, Style::Data);
+    StepCall { axis, style, when, count, wire, exposed, microseconds }
+}
+
+/// TP of 64 calls of about 100 us, DP of 2 of about 1 ms, PP of 8 of about 200 us.
+pub(in crate::report) const USUAL: [StepCall; 3] = [
+    called(Axis::Tp, Style::Tensor, MICRO_BATCH, 64, 640_000_000, &[100.0, 102.0, 98.0]),
+    called(Axis::Dp, Style::Data, ONCE, 2, 80_000_000, &[1000.0, 1010.0, 990.0]),
+    called(Axis::Pp, Style::Pipeline, MICRO_BATCH, 8, 8_000_000, &[200.0, 202.0, 198.0]),
+];
+
+/// A record of one step of 8192 tokens with these calls.
+pub(in crate::report) fn record(calls: &[StepCall]) -> Record {
+    let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
+    let mut record = Record::from_lines(lines).unwrap();
+    let (facts, line) = (record.plan.cases[0].clone(), record.cases[0].clone());
+    record.plan.cases = calls.iter().map(|call| case_of(&facts, call)).collect();
+    let line_of = |(index, call): (usize, &StepCall)| {
+        let name = case_of(&facts, call).name;
+        let place = |replicate: usize| CaseLine {
+            case: index as u32,
+            name: name.as_str().into(),
+            replicate: replicate as u32,
+            ..line_of_times(&line, call.microseconds.get(replicate))
+        };
+        (0..call.microseconds.len().max(1)).map(place).collect::<Vec<_>>()
+    };
+    record.cases = calls.iter().enumerate().flat_map(line_of).collect();
+    record.plan.steps = vec![StepFacts {
+        model: "a model".to_owned(),
+        layout: "tp 2 x dp 2 x pp 2".to_owned(),
+        phase: "training".to_owned(),
+        degrees: Degrees::dense(2, 1, 2, 2),
+        micro_batches: 8,
+        tokens_per_replica: 8192,
+    }];
+    record
+}
+
+fn case_of(facts: &CaseFacts, call: &StepCall) -> CaseFacts {
+    let used = StepUse {
+        step: 0,
+        style: call.style,
+        when: call.when,
+        count_per_step: call.count,
+        wire_bytes_per_step: Bytes(call.wire),
+        exposed: call.exposed,
+        overlaps_with: (!call.exposed).then(|| "last micro-batch's backward".to_owned()),
+        why: "by hand".to_owned(),
+    };
+    let name = format!("{}/{}/{}", call.axis, call.style.name(), call.wire);
+    let bytes_total = Bytes(call.wire / call.count);
+    CaseFacts { name, axis: call.axis, style: call.style, bytes_total, uses: vec![used], ..facts.clone() }
+}
+
+/// Twelve samples, a thousandth apart, around a time.
+fn line_of_times(line: &CaseLine, microseconds: Option<&f64>) -> CaseLine {
+    let mut line = CaseLine { calls_per_sample: 1, histograms: Vec::new(), ..line.clone() };
+    let samples = &mut line.samples;
+    samples.doubtful.clear();
+    match microseconds {
+        None => {
+            *samples = commgauge_model::record::line::Samples::default();
+            line.outcome = Outcome::Waived { reason: "not here".to_owned() };
+        }
+        Some(middle) => {
+            samples.slowest_nanoseconds =
+                (0..13u64).map(|index| (middle * 1000.0) as u64 * (994 + index) / 1000).collect();
+            samples.slowest_rank = vec![0; 13];
+            line.outcome = Outcome::Measured { verified: true };
+        }
+    }
+    line
+}
+
+fn step(calls: &[StepCall]) -> StepView {
+    View::new(&record(calls)).steps.remove(0)
+}
+
+fn rule(step: &StepView, measure: Measure) -> String {
+    step.rankings.iter().find(|ranking| ranking.measure == measure).unwrap().rule.text()
+}
+
+fn near(found: f64, expected: f64) -> bool {
+    (found / expected - 1.0).abs() < 1e-3
+}
+
+#[test]
+fn a_call_without_a_time_makes_totals_and_rankings_incomplete_and_never_smaller() {
+    let mut calls = USUAL;
+    calls[1].microseconds = &[];
+    let step = step(&calls);
+    let dp = step.axes.iter().find(|totals| totals.name == "dp").unwrap();
+    assert_eq!(dp.time.complete(), None);
+    assert_eq!(step.whole.time.complete(), None);
+    assert_eq!(step.whole.time.incomplete().unwrap(), "incomplete: 1 of 3 ops without a time");
+    assert_eq!(rule(&step, Measure::Time), "not known, DP incomplete: 1 of 1 ops without a time");
+    assert_eq!(rule(&step, Measure::WireBytes), "holds", "bytes are known without a time");
+    assert!(step.ops.iter().all(|op| step.share(op).is_none()), "shares of an unknown whole");
+    assert_eq!(step.crossovers[0].time, Crossing::Unknown);
+    let mut text = Vec::new();
+    render(&View::new(&record(&calls)), Format::Table, 140, false, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("all calls one after another: > 8.00 ms, incomplete: 1 of 3 ops without a time"), "{text}");
+}
+
+#[test]
+fn the_cost_of_a_call_is_its_time_times_its_count() {
+    let step = step(&USUAL);
+    let seconds: Vec<f64> = step.ops.iter().map(|op| op.seconds_per_step().unwrap().middle).collect();
+    for (found, expected) in seconds.iter().zip([64.0 * 100e-6, 2.0 * 1e-3, 8.0 * 200e-6]) {
+        assert!(near(*found, expected), "{found} {expected}");
+    }
+    assert!(near(step.whole.time.complete().unwrap().middle, 10e-3));
+    assert!(near(step.whole.exposed_time.complete().unwrap().middle, 8e-3), "all but the data parallel calls");
+    assert!(near(step.share(&step.ops[0]).unwrap(), 0.64));
+    let names: Vec<_> = step.axes.iter().map(|totals| totals.name).collect();
+    assert_eq!(names, ["tp", "dp", "pp"], "the slowest first");
+}
+
+#[test]
+fn the_rule_holds_breaks_and_ties_as_the_intervals_say() {
+    let time = |dp: &'static [f64], pp: &'static [f64]| {
+        let mut calls = USUAL;
+        (calls[1].microseconds, calls[2].microseconds) = (dp, pp);
+        rule(&step(&calls), Measure::Time)
+    };
+    assert_eq!(time(&[1000.0, 1010.0, 990.0], &[200.0, 202.0, 198.0]), "holds");
+    assert_eq!(time(&[4000.0, 4010.0, 3990.0], &[200.0, 202.0, 198.0]), "does not hold: DP > TP > PP");
+    assert_eq!(time(&[1000.0, 1010.0, 990.0], &[250.0, 270.0, 230.0]), "tie: TP > DP = PP");
+    let two = step(&USUAL[..2]);
+    assert_eq!(rule(&two, Measure::WireBytes), "holds", "an axis that is not there is left out");
+    assert_eq!(rule(&two, Measure::ExposedTime), "holds", "nothing is exposed of DP");
+    assert!(rule(&step(&USUAL[..1]), Measure::Time).starts_with("nothing to compare"));
+}
+
+#[test]
+fn the_order_flips_where_the_calls_of_every_micro_batch_have_grown_enough() {
+    let step = step(&USUAL);
+    let pair = |a, b| step.crossovers.iter().find(|crossover| crossover.families == (a, b)).unwrap();
+    // T* = T_d x 80 MB / 640 MB, and T_d x 2 ms / 6.4 ms.
+    let tp_dp = pair(Family::Tensor, Family::Data);
+    let at = |crossing| match crossing {
+        Crossing::At { tokens, larger_above } => (tokens, larger_above),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(at(tp_dp.wire), (Span::exact(1024.0), Family::Tensor));
+    let (tokens, larger_above) = at(tp_dp.time);
+    assert!(near(tokens.middle, 8192.0 * 2.0 / 6.4) && larger_above == Family::Tensor, "{tokens:?}");
+    let interval = tokens.interval.unwrap();
+    assert!(interval.low < tokens.middle && tokens.middle < interval.high);
+    // T* = T_d x 80 MB / 8 MB: far above this step.
+    let dp_pp = pair(Family::Data, Family::Pipeline);
+    assert_eq!(at(dp_pp.wire), (Span::exact(81_920.0), Family::Pipeline));
+    assert_eq!(pair(Family::Tensor, Family::Pipeline).time, Crossing::Never(Family::Tensor));
+    // A few bytes of PP once in a step are more than TP only below one micro-batch.
+    let mut calls = USUAL;
+    calls[2] = called(Axis::Pp, Style::Control, ONCE, 1, 4, &[1.0, 1.01, 0.99]);
+    let tiny = self::step(&calls);
+    let tp_pp = tiny.crossovers.iter().find(|crossover| crossover.families.1 == Family::Pipeline).unwrap();
+    assert_eq!((tp_pp.wire, tp_pp.time), (Crossing::Never(Family::Tensor), Crossing::Never(Family::Tensor)));
+}
+
+#[test]
+fn streaming_times_are_preferred_over_isolated_ones() {
+    let mut record = record(&USUAL);
+    let mut isolated = record.plan.cases[0].clone();
+    (isolated.cadence, isolated.name) = (Cadence::Isolated, "isolated".to_owned());
+    record.plan.cases.insert(0, isolated);
+    for line in &mut record.cases {
+        line.case += 1;
+    }
+    let slow = CaseLine { case: 0, name: "isolated".into(), ..line_of_times(&record.cases[0], Some(&500.0)) };
+    record.cases.push(slow);
+    let chosen = |record: &Record| {
+        let step = View::new(record).steps.remove(0);
+        assert_eq!(step.ops.len(), 3, "the same call is listed once");
+        (step.ops[0].cadence, step.ops[0].seconds_per_call.unwrap().middle)
+    };
+    assert_eq!(chosen(&record).0, Cadence::Streaming);
+    record.cases.retain(|line| line.case != 1);
+    let (cadence, seconds) = chosen(&record);
+    assert_eq!(cadence, Cadence::Isolated);
+    assert!(near(seconds, 500e-6), "{seconds}");
+}
+
+/// The record with the tensor calls once more on one group alone, a fifth faster, in seven replicates.
+fn with_solo() -> Record {
+    let mut calls = USUAL;
+    calls[0].microseconds = &[100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5];
+    let mut record = record(&calls);
+    let mut alone = record.plan.cases[0].clone();
+    (alone.name, alone.groups, alone.solo_of) = ("tp/solo".to_owned(), 1, Some(0));
+    alone.uses.clear();
+    record.plan.cases.push(alone);
+    let of_all: Vec<CaseLine> = record.cases.iter().filter(|line| line.case == 0).cloned().collect();
+    for mut line in of_all {
+        (line.case, line.name) = (3, "tp/solo".into());
+        line.samples.slowest_nanoseconds.iter_mut().for_each(|time| *time = *time * 4 / 5);
+        record.cases.push(line);
+    }
+    record
+}
+
+#[test]
+fn contention_is_the_median_of_paired_ratios_and_has_an_interval_from_six_replicates_on() {
+    let mut record = with_solo();
+    let view = View::new(&record);
+    let [pair] = view.contention.as_slice() else { panic!("{:?}", view.contention) };
+    assert!(near(pair.factor.unwrap(), 1.25), "{pair:?}");
+    assert!(pair.interval.unwrap().low > 1.24);
+    assert_eq!(
+        (pair.replicates, pair.groups, crate::report::contention::reading(pair.factor, pair.interval).as_str()),
+        (7, 2, "slower beside the others")
+    );
+    assert_eq!(view.steps[0].ops.len(), 3, "the case on one group alone belongs to no step");
+
+    record.cases.retain(|line| line.replicate < 3);
+    let pair = View::new(&record).contention.remove(0);
+    assert!(near(pair.factor.unwrap(), 1.25));
+    assert_eq!((pair.interval, pair.replicates), (None, 3));
+
+    record.cases[0].outcome = Outcome::Corrupt {
+        when: "after".to_owned(),
+        rank: 0,
+        element: 0,
+        expected: "1".to_owned(),
+        got: "2".to_owned(),
+        count: 1,
+    };
+    assert_eq!(View::new(&record).contention[0].factor, None, "numbers of wrong data are withheld");
+}
+
+#[test]
+fn every_format_shows_the_step_as_published() {
+    let view = View::new(&with_solo());
+    let rendered = |format, width| {
+        let mut out = Vec::new();
+        render(&view, format, width, false, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    for width in [80u16, 140] {
+        let text = rendered(Format::Table, width);
+        let section = &text[text.find("step: ").unwrap()..];
+        assert!(section.lines().all(|line| line.chars().count() <= usize::from(width)), "{section}");
+        insta::assert_snapshot!(format!("step_table_{width}"), section);
+    }
+    let markdown = rendered(Format::Markdown, 80);
+    insta::assert_snapshot!("step_markdown", &markdown[markdown.find("## step").unwrap()..]);
+    let json: serde_json::Value = serde_json::from_str(&rendered(Format::Json, 80)).unwrap();
+    let parts = serde_json::json!({ "steps": json["steps"], "contention": json["contention"] });
+    insta::assert_snapshot!("step_json", serde_json::to_string_pretty(&parts).unwrap());
+}

@@ -1,0 +1,93 @@
+//! The verdict as a text file for the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
+
+use super::super::prometheus::{line, metric};
+use commgauge_analysis::verdict::{Metric, Row, Verdict};
+
+/// The file.
+pub(super) fn text(verdict: &Verdict) -> String {
+    let question = verdict.question.name();
+    let coverage = &verdict.coverage;
+    let mut out = String::new();
+    metric(&mut out, "commgauge_verdict_info", "Which runs were judged.");
+    for run in &verdict.runs {
+        let labels = [("question", question), ("role", &run.role), ("run_id", &run.run_id), ("suite", &run.suite)];
+        line(&mut out, "commgauge_verdict_info", &labels, 1.0);
+    }
+    metric(&mut out, "commgauge_verdict_exit_code", "Exit code of the verdict; 0 is a pass.");
+    line(&mut out, "commgauge_verdict_exit_code", &[("question", question)], f64::from(verdict.exit_code));
+    metric(&mut out, "commgauge_verdict_rows", "Rows of the plan by what came of them.");
+    for (decision, count) in [
+        ("pass", coverage.rows_passed),
+        ("fail", coverage.rows_failed),
+        ("inconclusive", coverage.rows_inconclusive),
+        ("not_judged", coverage.rows_not_judged),
+    ] {
+        line(&mut out, "commgauge_verdict_rows", &[("decision", decision), ("question", question)], f64::from(count));
+    }
+    metric(&mut out, "commgauge_verdict_row_passed", "1 where a judged row passed, else 0.");
+    for (row, decision) in verdict.rows.iter().filter_map(|row| Some((row, row.decision?))) {
+        let labels = [("case", row.name.as_str()), ("decision", decision.name()), ("question", question)];
+        let passed = f64::from(u8::from(decision == commgauge_analysis::verdict::Decision::Pass));
+        line(&mut out, "commgauge_verdict_row_passed", &labels, passed);
+    }
+    measured(&mut out, &verdict.rows);
+    beyond_rows(&mut out, verdict);
+    out
+}
+
+/// Violations of self-consistency, and changes of whole curves.
+fn beyond_rows(out: &mut String, verdict: &Verdict) {
+    if !verdict.findings.is_empty() {
+        metric(
+            out,
+            "commgauge_verdict_times_allowed_ratio",
+            "Time of a call over what a rule of self-consistency allows.",
+        );
+    }
+    for finding in &verdict.findings {
+        let case = finding.cases.first().map_or("", String::as_str);
+        let certain = if finding.certain { "true" } else { "false" };
+        let labels = [("case", case), ("guideline", finding.guideline.name()), ("certain", certain)];
+        line(out, "commgauge_verdict_times_allowed_ratio", &labels, finding.times_allowed);
+    }
+    if !verdict.curves.is_empty() {
+        metric(out, "commgauge_verdict_curve_slowdown_ratio", "Share by which alpha or beta of a curve got worse.");
+    }
+    for curve in &verdict.curves {
+        let labels = [("curve", curve.name.as_str()), ("part", curve.part.name())];
+        line(out, "commgauge_verdict_curve_slowdown_ratio", &labels, curve.slowdown);
+    }
+}
+
+fn measured(out: &mut String, rows: &[Row]) {
+    for (wanted, name, help) in [
+        (Metric::BusBandwidthBytesPerSecond, "bus_bandwidth_bytes_per_second", "bus bandwidth"),
+        (Metric::LatencySeconds, "latency_seconds", "latency"),
+    ] {
+        let about: Vec<_> = rows
+            .iter()
+            .filter_map(|row| Some((row, row.against_limit.as_ref().filter(|against| against.metric == wanted)?)))
+            .collect();
+        if about.is_empty() {
+            continue;
+        }
+        let (median, limit) = (format!("commgauge_verdict_row_{name}"), format!("commgauge_verdict_row_{name}_limit"));
+        metric(out, &median, &format!("Median {help} of the replicates of a judged row."));
+        for (row, against) in &about {
+            if let Some(number) = against.median {
+                line(out, &median, &[("case", &row.name)], number);
+            }
+        }
+        metric(out, &limit, &format!("Limit of the {help} of a judged row."));
+        for (row, against) in &about {
+            line(out, &limit, &[("case", &row.name)], against.limit);
+        }
+    }
+    let slower: Vec<_> = rows.iter().filter_map(|row| Some((row, row.against_base.as_ref()?.slowdown?))).collect();
+    if !slower.is_empty() {
+        metric(out, "commgauge_verdict_row_slowdown_ratio", "Share by which a row is slower than in the base.");
+    }
+    for (row, slowdown) in slower {
+        line(out, "commgauge_verdict_row_slowdown_ratio", &[("case", &row.name)], slowdown);
+    }
+}

@@ -1,0 +1,22 @@
+//! The ground: bytes, seconds and rates, errors, element types, collectives and what each rank sends and receives, statistics, test patterns.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "test-support")]
+pub mod checkout;
+pub mod collective;
+pub mod comma_separated;
+pub mod digest;
+pub mod element;
+pub mod error;
+pub mod geometry;
+pub mod host_clock;
+pub mod pattern;
+pub mod progress;
+pub mod random;
+pub mod rank_list;
+pub mod sample;
+pub mod shared_memory;
+pub mod stats;
+pub mod units;
+pub mod variant;

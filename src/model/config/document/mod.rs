@@ -1,0 +1,251 @@
+//! A TOML file as a tree whose every value knows its file, line and key, so that each complaint can name them.
+//!
+//! Unknown keys are refused here, with a suggestion. What the keys mean is the business of the readers above, and how a
+//! value is read is in `values`.
+
+mod values;
+
+use commgauge_base::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// Where the user wrote a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// File and line, such as `suites/quick.toml:12`; empty for flags.
+    source: PathBuf,
+    /// Dotted key, such as `sweep[0].bytes`, or a flag.
+    key: String,
+}
+
+/// A value and its place in the document.
+#[derive(Debug)]
+pub struct Item {
+    /// Place of the value.
+    pub place: Place,
+    value: Value,
+}
+
+/// A table that remembers which keys were requested.
+#[derive(Debug)]
+pub struct Table {
+    /// Place of the table.
+    pub place: Place,
+    entries: BTreeMap<String, Item>,
+    known: Vec<&'static str>,
+}
+
+#[derive(Debug)]
+enum Value {
+    Text(String),
+    Whole(i128),
+    Fraction(f64),
+    Truth(bool),
+    List(Vec<Item>),
+    Table(Table),
+    Date(String),
+}
+
+impl Place {
+    /// The place of a flag of the command line.
+    pub fn flag(name: &str) -> Place {
+        Place { source: PathBuf::new(), key: name.to_owned() }
+    }
+
+    /// A usage error that names this place.
+    pub fn wrong(&self, problem: impl Display) -> Error {
+        if self.source.as_os_str().is_empty() {
+            return Error::usage(format!("{}: {problem}", self.key));
+        }
+        Error::config(&self.source, &self.key, problem)
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.source.display(), self.key)
+    }
+}
+
+impl Table {
+    /// Parses a file's text.
+    pub fn parse(file: &Path, text: &str) -> Result<Table> {
+        let root = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            Error::config(&at_line(file, line), "not TOML", error.message())
+        })?;
+        let place = Place { source: file.to_owned(), key: "the file".to_owned() };
+        Ok(table(file, text, place, "", root.into_inner()))
+    }
+
+    /// The flags of a command line as a table: for each the flag, the corresponding key, and its text.
+    pub fn of_flags(flags: impl IntoIterator<Item = (&'static str, &'static str, String)>) -> Table {
+        let entry = |(flag, key, text): (&'static str, &'static str, String)| {
+            (key.to_owned(), Item { place: Place::flag(flag), value: value_of_flag(text) })
+        };
+        let entries = flags.into_iter().map(entry).collect();
+        Table { place: Place::flag("the command line"), entries, known: Vec::new() }
+    }
+
+    /// The value of a key, if the file has it.
+    pub fn take(&mut self, key: &'static str) -> Option<Item> {
+        self.known.push(key);
+        self.entries.remove(key)
+    }
+
+    /// The value of a required key; `accepted` describes valid values.
+    pub fn require(&mut self, key: &'static str, accepted: &str) -> Result<Item> {
+        self.take(key).ok_or_else(|| self.place.wrong(format!("`{key}` is missing; accepted: {accepted}")))
+    }
+
+    /// The tables of a list `[[key]]`, or the single table of that name; none where it is left out.
+    pub fn tables(&mut self, key: &'static str) -> Result<Vec<Table>> {
+        match self.take(key) {
+            None => Ok(Vec::new()),
+            Some(Item { value: Value::List(items), .. }) => items.into_iter().map(Item::table).collect(),
+            Some(item) => Ok(vec![item.table()?]),
+        }
+    }
+
+    /// Refuses all keys that were not read.
+    pub fn finish(self) -> Result<()> {
+        self.only(&self.known)
+    }
+
+    /// Refuses every key but these, before any is read: a misspelt key is then named itself, instead of the required key
+    /// that it was to be being called missing.
+    pub fn only(&self, known: &[&str]) -> Result<()> {
+        let unknown = |(key, _): &(&String, &Item)| !known.contains(&key.as_str());
+        let Some((key, item)) = self.entries.iter().find(unknown) else { return Ok(()) };
+        let nearest = known
+            .iter()
+            .map(|known| (strsim::jaro_winkler(key, known), known))
+            .filter(|(likeness, _)| *likeness > 0.75)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let suggestion = nearest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"));
+        Err(item.place.wrong(format!("unknown key{suggestion} Known here: {}", known.join(", "))))
+    }
+}
+
+/// A flag's text as the value that a file would contain without quotes, else as text. A comma separates the items of a
+/// list.
+fn value_of_flag(text: String) -> Value {
+    if text.contains(',') {
+        let item = |text: &str| Item { place: Place::flag(text), value: value_of_flag(text.trim().to_owned()) };
+        return Value::List(text.split(',').map(item).collect());
+    }
+    match (text.parse(), text.parse(), text.parse()) {
+        (Ok(whole), _, _) => Value::Whole(whole),
+        (_, Ok(truth), _) => Value::Truth(truth),
+        (_, _, Ok(fraction)) => Value::Fraction(fraction),
+        _ => Value::Text(text),
+    }
+}
+
+fn table(file: &Path, text: &str, place: Place, path: &str, table: DeTable) -> Table {
+    let entries = table.into_iter().map(|(key, value)| {
+        let line = line_of(text, key.span().start);
+        let key = key.into_inner().into_owned();
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        (key, item(file, text, line, path, value.into_inner()))
+    });
+    Table { place, entries: entries.collect(), known: Vec::new() }
+}
+
+fn item(file: &Path, text: &str, line: usize, path: String, value: DeValue) -> Item {
+    let place = Place { source: at_line(file, line), key: path.clone() };
+    let value = match value {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        // An integer that TOML accepts but that does not fit 128 bits is shown to the user unchanged.
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| Value::Date(number.as_str().to_owned()), Value::Whole),
+        DeValue::Float(number) => Value::Fraction(number.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(truth) => Value::Truth(truth),
+        DeValue::Datetime(date) => Value::Date(date.to_string()),
+        DeValue::Array(values) => Value::List(
+            values
+                .into_iter()
+                .enumerate()
+                .map(|(index, value)| {
+                    let line = line_of(text, value.span().start);
+                    item(file, text, line, format!("{path}[{index}]"), value.into_inner())
+                })
+                .collect(),
+        ),
+        DeValue::Table(inner) => Value::Table(table(file, text, place.clone(), &path, inner)),
+    };
+    Item { place, value }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn at_line(file: &Path, line: usize) -> PathBuf {
+    let mut named = file.as_os_str().to_owned();
+    named.push(format!(":{line}"));
+    named.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Table> {
+        Table::parse(Path::new("suite.toml"), text)
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_line_and_suggestion() {
+        let mut root = parse("name = 'x'\n[measure]\nreplicats = 3\n").unwrap();
+        root.take("name");
+        let mut measure = root.take("measure").unwrap().table().unwrap();
+        measure.take("replicates");
+        let message = measure.finish().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "suite.toml:3: measure.replicats: unknown key; did you mean `replicates`? Known here: replicates"
+        );
+        let mut root = parse("zzz = 1").unwrap();
+        root.take("name");
+        let message = root.finish().unwrap_err().to_string();
+        assert_eq!(message, "suite.toml:1: zzz: unknown key. Known here: name");
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named_before_the_key_that_is_missing_for_it() {
+        let root = parse("colectives = 'all'\nbytes = 8").unwrap();
+        let message = root.only(&["bytes", "collectives"]).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "suite.toml:1: colectives: unknown key; did you mean `collectives`? Known here: bytes, collectives"
+        );
+        assert!(root.only(&["bytes", "colectives", "roots"]).is_ok());
+    }
+
+    #[test]
+    fn tables_may_be_several_one_or_none() {
+        for (text, keys) in [
+            ("[[sweep]]\n[[sweep]]", vec!["sweep[0]", "sweep[1]"]),
+            ("[sweep]", vec!["sweep"]),
+            ("sweep = []", vec![]),
+            ("", vec![]),
+        ] {
+            let tables = parse(text).unwrap().tables("sweep").expect(text);
+            let found: Vec<&str> = tables.iter().map(|table| table.place.key.as_str()).collect();
+            assert_eq!(found, keys, "{text}");
+        }
+        for text in ["sweep = 3", "sweep = [3]"] {
+            let message = parse(text).unwrap().tables("sweep").expect_err(text).to_string();
+            assert!(message.ends_with("found 3; accepted: a table"), "{message}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_toml_is_refused_with_its_line() {
+        let message = parse("name = 'x'\nwhat\n").unwrap_err().to_string();
+        assert!(message.starts_with("suite.toml:2: not TOML: "), "{message}");
+    }
+}

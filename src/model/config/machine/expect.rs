@@ -1,0 +1,383 @@
+//! Expected performance of a machine: one `[[expect]]` of a machine file, with the source of the figure.
+//!
+//! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
+
+use super::Machine;
+use crate::config::document::{Item, Place, Table};
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Rate, Seconds, parse_rate};
+
+const KEYS: [&str; 20] = [
+    "collective",
+    "bytes",
+    "ranks",
+    "ranks_per_node",
+    "nodes",
+    "groups_per_node",
+    "cadence",
+    "placement",
+    "element_type",
+    "value",
+    "curve",
+    "tolerance",
+    "floor",
+    "ceiling",
+    "in_network",
+    "source",
+    "date",
+    "algorithm",
+    "version",
+    "note",
+];
+/// More ranks than any group has.
+const MOST_RANKS: u32 = 1 << 24;
+/// A tolerance above this would set a floor of less than a tenth of the figure, which checks nothing.
+const MOST_TOLERANCE: f64 = 0.9;
+
+/// Required performance of one kind of call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expectation {
+    /// File, line and key of the expectation, for messages and reports.
+    pub place: String,
+    /// The call.
+    pub collective: Collective,
+    /// Smallest and largest size argument, in the sense of nccl-tests, ends included.
+    pub bytes: (Bytes, Bytes),
+    /// Ranks in each group.
+    pub ranks: u32,
+    /// Most ranks of a group on one node.
+    pub ranks_per_node: u32,
+    /// Nodes that a group spans.
+    pub nodes: u32,
+    /// Groups that have ranks on the same node and are at work at the same time.
+    pub groups_per_node: u32,
+    /// What is timed.
+    pub cadence: Cadence,
+    /// Whether the result replaces the input; both if absent.
+    pub placement: Option<Placement>,
+    /// Type of the elements; any if absent.
+    pub element_type: Option<ElementType>,
+    /// What must be met.
+    pub limit: Limit,
+    /// Value and tolerance from which the limit was computed, if given so.
+    pub tolerance: Option<f64>,
+    /// Origin of the figure: a publication or a measurement.
+    pub source: String,
+    /// When: `2026`, `2026-03` or `2026-03-14`.
+    pub date: String,
+    /// True if switches reduce or copy by themselves, so that the links are no bound.
+    pub in_network: bool,
+    /// Algorithm that the figure was reached with. A run that forces another one is not compared with it.
+    pub algorithm: Option<String>,
+    /// Library and version that the figure was reached with.
+    pub version: Option<String>,
+    /// Further remarks.
+    pub note: Option<String>,
+}
+
+/// The pass limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// The least bus bandwidth.
+    BusBandwidthFloor(Rate),
+    /// The longest time of a call (of one way where a call has several).
+    LatencyCeiling(Seconds),
+}
+
+impl Expectation {
+    /// The figure itself: the limit without the tolerance, where it has one. A bus bandwidth in bytes per second or a time
+    /// in seconds, as the limit is.
+    pub fn figure(&self) -> f64 {
+        let tolerance = self.tolerance.unwrap_or(0.0);
+        match self.limit {
+            Limit::BusBandwidthFloor(rate) => rate.0 / (1.0 - tolerance),
+            Limit::LatencyCeiling(time) => time.0 / (1.0 + tolerance),
+        }
+    }
+}
+
+/// Reads and checks one `[[expect]]`; the links of the machine bound what may be required. A curve is an expectation for
+/// each of its sizes.
+pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Expectation>> {
+    table.only(&KEYS)?;
+    let place = table.place.clone();
+    let (curve, bytes) = (table.take("curve"), table.take("bytes"));
+    let figures = match (curve, &bytes) {
+        (None, _) => vec![single(&mut table)?],
+        (Some(curve), None) => curve_figures(&mut table, curve)?,
+        (Some(_), Some(bytes)) => {
+            return Err(bytes.wrong("a curve has a size for each of its figures; take `bytes` away"));
+        }
+    };
+    let mut common = common(table, machine)?;
+    let of_curve = figures.iter().all(|figure| figure.bytes.is_some());
+    match bytes {
+        Some(item) => common.bytes = range(item)?,
+        None if of_curve || common.collective == Collective::Barrier => {}
+        None => {
+            return Err(place
+                .wrong("`bytes` is missing; accepted: a size such as \"1GiB\", or a range [\"512MiB\", \"16GiB\"]"));
+        }
+    }
+    let mut read = Vec::new();
+    for figure in figures {
+        let mut expected = Expectation { limit: figure.limit, tolerance: figure.tolerance, ..common.clone() };
+        if let Some(bytes) = figure.bytes {
+            (expected.bytes, expected.place) = ((bytes, bytes), figure.place.to_string());
+        }
+        check_bound(&expected, &figure.place, machine)?;
+        read.push(expected);
+    }
+    Ok(read)
+}
+
+/// Everything but the figures themselves.
+fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
+    let collective = table.require("collective", "a collective such as \"all_reduce\"")?.parsed(str::parse)?;
+    let ranks = table.require("ranks", "the number of ranks in a group, such as 8")?.count_within(2..=MOST_RANKS)?;
+    let per_node = match table.take("ranks_per_node") {
+        Some(item) => item.count_within(1..=ranks)?,
+        None => ranks.min(machine.ranks_per_node),
+    };
+    let fewest_nodes = ranks.div_ceil(per_node);
+    let nodes = table.take("nodes").map_or(Ok(fewest_nodes), |item| item.count_within(fewest_nodes..=ranks))?;
+    Ok(Expectation {
+        collective,
+        bytes: (Bytes(0), Bytes(0)),
+        ranks,
+        ranks_per_node: per_node,
+        nodes,
+        groups_per_node: table.take("groups_per_node").map_or(Ok(1), |item| item.count())?,
+        cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
+        placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
+        element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
+        limit: Limit::LatencyCeiling(Seconds(0.0)),
+        tolerance: None,
+        in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
+        source: table
+            .require("source", "who published or measured it, and where")?
+            .text_such_as("measured here")?
+            .to_owned(),
+        date: table.require("date", "when, such as \"2026-03\"")?.parsed(date)?,
+        algorithm: optional_text(&mut table, "algorithm", "ring")?,
+        version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
+        note: optional_text(&mut table, "note", "cloud variant")?,
+        place: table.place.to_string(),
+    })
+}
+
+fn check_bound(expected: &Expectation, place: &Place, machine: &Machine) -> Result<()> {
+    let Limit::BusBandwidthFloor(floor) = expected.limit else { return Ok(()) };
+    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
+    if collective == Collective::Barrier {
+        return Err(place.wrong("a barrier moves no bytes; give a time instead, such as ceiling = \"20us\""));
+    }
+    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    match bound.filter(|bound| floor.0 > bound.0 && !expected.in_network) {
+        Some(bound) => Err(place.wrong(format!(
+            "a floor of {floor} is above the {bound} that the links of this file allow; correct one of them, or say \
+             in_network = true where the switches themselves reduce or copy"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A limit with its place. A figure of a curve has a separate size.
+struct Figure {
+    limit: Limit,
+    tolerance: Option<f64>,
+    bytes: Option<Bytes>,
+    place: Place,
+}
+
+/// Exactly one of: a value with its tolerance, a floor, a ceiling.
+fn single(table: &mut Table) -> Result<Figure> {
+    let accepted = "accepted: value with tolerance, or floor (of bus bandwidth), or ceiling (of the latency), or curve";
+    let tolerance = table.take("tolerance");
+    let whole = |limit, item: Item| Ok(Figure { limit, tolerance: None, bytes: None, place: item.place });
+    match (table.take("value"), table.take("floor"), table.take("ceiling"), tolerance) {
+        (Some(value), None, None, Some(tolerance)) => {
+            let share = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
+            Ok(Figure { limit: limit(&value, share)?, tolerance: Some(share), bytes: None, place: value.place })
+        }
+        (Some(value), None, None, None) => {
+            Err(value.wrong("a value needs a tolerance beside it, such as tolerance = 0.05 for 5 % worse"))
+        }
+        (None, Some(floor), None, None) => whole(Limit::BusBandwidthFloor(floor.rate()?), floor),
+        (None, None, Some(ceiling), None) => whole(Limit::LatencyCeiling(positive(&ceiling)?), ceiling),
+        (None, Some(_), None, Some(tolerance)) | (None, None, Some(_), Some(tolerance)) => {
+            Err(tolerance.wrong("a tolerance belongs to a value; a floor and a ceiling are met or not"))
+        }
+        (None, None, None, _) => Err(table.place.wrong(format!("nothing is expected; {accepted}"))),
+        _ => Err(table.place.wrong(format!("more than one of value, floor and ceiling; {accepted}"))),
+    }
+}
+
+/// Pairs of a size and a value, all with the tolerance of the curve.
+fn curve_figures(table: &mut Table, curve: Item) -> Result<Vec<Figure>> {
+    if let Some(other) = ["value", "floor", "ceiling"].into_iter().find_map(|key| table.take(key)) {
+        return Err(other.wrong("a curve holds all figures; give one or the other"));
+    }
+    let tolerance =
+        table.require("tolerance", "the share by which the values of the curve may be missed, such as 0.05")?;
+    let share = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
+    let place = curve.place.clone();
+    let mut figures: Vec<Figure> = Vec::new();
+    for pair in curve.items()? {
+        let at = pair.place.clone();
+        let parts = pair.items()?;
+        let [size, value] = parts.as_slice() else {
+            return Err(at.wrong("accepted: a size and a value such as [\"1MiB\", \"40GB/s\"]"));
+        };
+        let bytes = size.parsed(Bytes::parse)?;
+        let limit = limit(value, share)?;
+        if figures.last().is_some_and(|last| last.bytes >= Some(bytes)) {
+            return Err(
+                size.wrong(format!("{bytes} does not come after the size before it; give sizes in ascending order"))
+            );
+        }
+        figures.push(Figure { limit, tolerance: Some(share), bytes: Some(bytes), place: value.place.clone() });
+    }
+    let rates = figures.iter().filter(|figure| matches!(figure.limit, Limit::BusBandwidthFloor(_))).count();
+    if rates != 0 && rates != figures.len() {
+        return Err(place.wrong("some values are rates and some are times; accepted: one kind"));
+    }
+    Ok(figures)
+}
+
+/// A value made a limit: a rate is the least bus bandwidth, a time the longest latency.
+fn limit(value: &Item, tolerance: f64) -> Result<Limit> {
+    match parse_rate(value.text_such_as("445GB/s")?) {
+        Ok(_) => Ok(Limit::BusBandwidthFloor(Rate(value.rate()?.0 * (1.0 - tolerance)))),
+        Err(_) => Ok(Limit::LatencyCeiling(Seconds(positive(value)?.0 * (1.0 + tolerance)))),
+    }
+}
+
+fn positive(item: &Item) -> Result<Seconds> {
+    let seconds = item.seconds()?;
+    if seconds.0 > 0.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: a time above 0"))) }
+}
+
+fn range(item: Item) -> Result<(Bytes, Bytes)> {
+    let place = item.place.clone();
+    let sizes = item.items()?.iter().map(|item| item.parsed(Bytes::parse)).collect::<Result<Vec<Bytes>>>()?;
+    match sizes.as_slice() {
+        [one] => Ok((*one, *one)),
+        [low, high] if low <= high => Ok((*low, *high)),
+        _ => Err(place.wrong("accepted: one size, or the smallest and the largest of a range")),
+    }
+}
+
+fn optional_text(table: &mut Table, key: &'static str, example: &str) -> Result<Option<String>> {
+    table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
+}
+
+fn cadence(text: &str) -> std::result::Result<Cadence, String> {
+    [Cadence::Streaming, Cadence::Isolated]
+        .into_iter()
+        .find(|cadence| cadence.name() == text)
+        .ok_or_else(|| format!("found `{text}`; accepted: streaming, isolated"))
+}
+
+fn placement(text: &str) -> std::result::Result<Placement, String> {
+    match text {
+        "in_place" => Ok(Placement::InPlace),
+        "out_of_place" => Ok(Placement::OutOfPlace),
+        _ => Err(format!("found `{text}`; accepted: in_place, out_of_place")),
+    }
+}
+
+/// A year, a month or a day, as written.
+fn date(text: &str) -> std::result::Result<String, String> {
+    let day = match text.len() {
+        4 => format!("{text}-01-01"),
+        7 => format!("{text}-01"),
+        _ => text.to_owned(),
+    };
+    match day.parse::<jiff::civil::Date>() {
+        Ok(_) if day.len() == 10 => Ok(text.to_owned()),
+        _ => Err(format!("found `{text}`; accepted: a year, month or day such as 2026, 2026-03 or 2026-03-14")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const MACHINE: &str = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n\
+        [between_nodes]\nlatency = '14us'\nadapters_per_node = 8\nrate_per_adapter = '50GB/s'\n";
+    const ROW: &str = "[[expect]]\ncollective = 'all_reduce'\nranks = 8\nbytes = ['512MiB', '16GiB']\n\
+        value = '400GB/s'\ntolerance = 0.05\nsource = 's'\ndate = '2026-03'\n";
+
+    fn read(row: &str) -> Result<Machine> {
+        Machine::parse(&format!("{MACHINE}{row}"), Path::new("m.toml"))
+    }
+
+    #[test]
+    fn a_wrong_expectation_names_line_key_and_what_is_accepted() {
+        for (from, to, words) in [
+            ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
+            ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance beside it"),
+            ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),
+            ("value = '400GB/s'", "floor = '400GB/s'", "expect[0].tolerance: a tolerance belongs to a value"),
+            ("value = '400GB/s'\ntolerance = 0.05", "", "expect[0]: nothing is expected; accepted: value with"),
+            ("value = '400GB/s'", "value = '400GB/s'\nfloor = '1GB/s'", "expect[0]: more than one of value, floor"),
+            ("value = '400GB/s'", "value = '0GB/s'", "expect[0].value: found `0GB/s`"),
+            ("value = '400GB/s'\ntolerance = 0.05", "floor = '460GB/s'", "a floor of 460 GB/s is above the 450 GB/s"),
+            ("ranks = 8", "ranks = 12\nnodes = 1", "expect[0].nodes: found 1; accepted: a whole number from 2 to 12"),
+            ("ranks = 8", "ranks = 1", "expect[0].ranks: found 1; accepted: a whole number from 2"),
+            ("['512MiB', '16GiB']", "['16GiB', '512MiB']", "expect[0].bytes: accepted: one size, or the smallest"),
+            ("'512MiB'", "'512MB'", "expect[0].bytes[0]: found `512MB`, which nccl-tests reads as"),
+            ("date = '2026-03'", "date = 'spring'", "expect[0].date: found `spring`; accepted: a year, month or day"),
+            ("source = 's'", "", "`source` is missing"),
+            ("source", "sourec", "expect[0].sourec: unknown key; did you mean `source`?"),
+            ("value = '400GB/s'", "curve = [['1MiB', '1GB/s']]", "expect[0].bytes: a curve has a size for each"),
+            (
+                "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
+                "curve = [['1MiB', '1GB/s'], ['1MiB', '2GB/s']]",
+                "ascending",
+            ),
+            (
+                "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
+                "curve = [['1MiB', '1GB/s'], ['2MiB', '2us']]",
+                "one kind",
+            ),
+            ("bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'", "curve = [['1MiB']]", "accepted: a size and a value"),
+            ("bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'", "curve = [['1GiB', '500GB/s']]", "above the 450 GB/s"),
+            ("bytes = ['512MiB', '16GiB']", "", "expect[0]: `bytes` is missing"),
+            ("ranks = 8", "ranks = 8\ncadence = 'fast'", "found `fast`; accepted: streaming, isolated"),
+        ] {
+            assert!(ROW.contains(from), "{from}");
+            let error = read(&ROW.replacen(from, to, 1)).expect_err(to);
+            assert!(error.to_string().contains(words), "{to}: {error}");
+            assert_eq!(error.exit_code(), 2, "{to}");
+        }
+        let barrier = ROW.replace("all_reduce", "barrier");
+        assert!(read(&barrier).unwrap_err().to_string().contains("a barrier moves no bytes"));
+    }
+
+    #[test]
+    fn an_expectation_is_read_with_what_it_leaves_out() {
+        let machine = read(ROW).unwrap();
+        let [row] = machine.expectations.as_slice() else { panic!("{:?}", machine.expectations) };
+        assert_eq!(row.limit, Limit::BusBandwidthFloor(Rate(400e9 * 0.95)));
+        assert_eq!((row.ranks_per_node, row.groups_per_node, row.cadence), (8, 1, Cadence::Streaming));
+        assert_eq!(row.bytes, (Bytes(512 << 20), Bytes(16 << 30)));
+        let switch = ROW.replacen("value = '400GB/s'\ntolerance = 0.05", "floor = '460GB/s'\nin_network = true", 1);
+        assert_eq!(read(&switch).unwrap().expectations[0].limit, Limit::BusBandwidthFloor(Rate(460e9)));
+        let time = ROW.replacen("'400GB/s'", "'20us'", 1);
+        assert_eq!(read(&time).unwrap().expectations[0].limit, Limit::LatencyCeiling(Seconds(21e-6)));
+        assert_eq!(read("").unwrap().expectations, [], "old files stay valid");
+        assert!((row.figure() - 400e9).abs() < 1.0);
+        let curve = "curve = [['1MiB', '40GB/s'], ['16MiB', '220GB/s']]";
+        let curve =
+            read(&ROW.replacen("bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'", curve, 1)).unwrap().expectations;
+        let [small, large] = curve.as_slice() else { panic!("{curve:?}") };
+        assert_eq!((small.bytes, large.bytes), ((Bytes(1 << 20), Bytes(1 << 20)), (Bytes(16 << 20), Bytes(16 << 20))));
+        assert!((large.figure() - 220e9).abs() < 1.0 && large.place.contains("expect[0].curve[1]"), "{}", large.place);
+    }
+}

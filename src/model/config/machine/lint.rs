@@ -1,0 +1,280 @@
+//! Problems in the expectations of machine files: contradictions, figures that no link allows, and missing
+//! information. Whether a machine satisfies them is decided in `verdict`.
+
+use super::{Expectation, Limit, Machine};
+use commgauge_base::units::{Bytes, Rate, Seconds};
+
+/// Tolerance, as a share: limits of equal rows that differ by more disagree, and a larger message may be faster by at
+/// most this much.
+const SLACK: f64 = 0.05;
+/// A larger message whose bus bandwidth is lower by more is no plateau.
+const LARGEST_DROP: f64 = 0.2;
+/// Figures older than this number of years are outdated: libraries have changed since.
+const YEARS: i16 = 3;
+
+/// Something found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// True for a contradiction, false for advice.
+    pub grave: bool,
+    /// File, line and key.
+    pub place: String,
+    /// What it is, as a sentence without full stop.
+    pub text: String,
+}
+
+/// All findings in machine files, in each file and between files. `today` is a date such as `2026-11-21`.
+pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for machine in machines {
+        for expected in &machine.expectations {
+            beyond_the_links(machine, expected, &mut found);
+            if expected.date.as_str() > &today[..expected.date.len().min(today.len())] {
+                found.push(grave(expected, format!("the date {} is in the future", expected.date)));
+            }
+        }
+        within(machine, &mut found);
+        advice(machine, today, &mut found);
+    }
+    for (index, machine) in machines.iter().enumerate() {
+        for other in &machines[index + 1..] {
+            beside(machine, other, &mut found);
+            beside(other, machine, &mut found);
+            if machine.name == other.name {
+                let text = format!("is named {} as {} is", machine.name, other.path.display());
+                found.push(Finding { grave: true, place: machine.path.display().to_string(), text });
+            }
+        }
+    }
+    found
+}
+
+fn grave(expected: &Expectation, text: String) -> Finding {
+    Finding { grave: true, place: expected.place.clone(), text }
+}
+
+/// Figures that no link allows, with or without switches that reduce.
+fn beyond_the_links(machine: &Machine, expected: &Expectation, found: &mut Vec<Finding>) {
+    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
+    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    let rate = rate_of(expected, expected.figure(), expected.bytes.0);
+    if let (Some(bound), Some(rate)) = (bound, rate) {
+        // Switches that sum spare an all_reduce half of its bytes: each rank sends and receives the buffer once.
+        let most = if expected.in_network { 2.0 * bound.0 } else { bound.0 };
+        if rate > most * (1.0 + 1e-9) {
+            let (rate, bound) = (Rate(rate), Rate(most));
+            let help = match expected.in_network {
+                true => "which counts in that the switches reduce",
+                false => "set in_network = true where the switches themselves reduce or copy",
+            };
+            found.push(grave(expected, format!("{rate} is above the {bound} that the links allow; {help}")));
+        }
+    }
+    if let Limit::LatencyCeiling(_) = expected.limit {
+        let least =
+            if nodes > machine.hosts_per_node { &machine.between_nodes.latency } else { &machine.within_node.latency };
+        let assumed = machine.within_node.assumed || machine.between_nodes.assumed;
+        let figure = Seconds(expected.figure());
+        if figure.0 < least.0 && !assumed {
+            found.push(grave(expected, format!("{figure} is less than the {least} of one empty message")));
+        }
+    }
+}
+
+/// Expectations of one file that cannot both be right.
+fn within(machine: &Machine, found: &mut Vec<Finding>) {
+    let all = &machine.expectations;
+    for (index, one) in all.iter().enumerate() {
+        for other in all[index + 1..].iter().filter(|other| is_same_kind(one, other)) {
+            let Some((smaller, larger)) = in_order(one, other) else {
+                disagreement(one, other, found);
+                continue;
+            };
+            order(smaller, larger, found);
+        }
+    }
+}
+
+/// Both cover a common size: the value that one states as reached must satisfy the other's limit.
+fn disagreement(one: &Expectation, other: &Expectation, found: &mut Vec<Finding>) {
+    let bytes = one.bytes.0.max(other.bytes.0);
+    for (strict, reached) in [(one, other), (other, one)] {
+        let Some((limit, figure)) =
+            time_of(strict, limit_number(strict), bytes).zip(time_of(reached, reached.figure(), bytes))
+        else {
+            continue;
+        };
+        let slack = if reached.tolerance.is_none() { 1.0 + SLACK } else { 1.0 + 1e-9 };
+        if figure > limit * slack {
+            found.push(grave(
+                strict,
+                format!(
+                    "requires more than {} says of the same rows: {} and {}",
+                    reached.place,
+                    shown(strict),
+                    shown(reached)
+                ),
+            ));
+            return;
+        }
+    }
+}
+
+/// A larger message takes no less time, and its bandwidth is not far below that of a smaller one.
+fn order(smaller: &Expectation, larger: &Expectation, found: &mut Vec<Finding>) {
+    let (at, beyond) = (smaller.bytes.1, larger.bytes.0);
+    let times = time_of(smaller, smaller.figure(), at).zip(time_of(larger, larger.figure(), beyond));
+    let rates = rate_of(smaller, smaller.figure(), at).zip(rate_of(larger, larger.figure(), beyond));
+    if times.is_some_and(|(less, more)| more < less * (1.0 - SLACK)) {
+        found.push(grave(larger, format!("{beyond} would take less time than {at} by {}", smaller.place)));
+    } else if rates.is_some_and(|(less, more)| more < less * (1.0 - LARGEST_DROP)) {
+        let (less, more) = (shown(smaller), shown(larger));
+        found.push(grave(
+            larger,
+            format!("{beyond} would be slower than {at}: {more}, and {less} by {}", smaller.place),
+        ));
+    }
+}
+
+/// A machine whose links are nowhere slower should not have lower expectations where links are the limit, that is not
+/// for small messages.
+fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
+    for expected in &faster.expectations {
+        let alike = |other: &&Expectation| is_same_kind(expected, other) && overlap(expected, other);
+        let others = slower.expectations.iter().filter(alike);
+        for other in others.filter(|other| is_limited_by_links(slower, other)) {
+            let links_are_faster = links(faster, expected).zip(links(slower, other)).is_some_and(|(faster, slower)| {
+                faster.0 >= slower.0 * (1.0 - 1e-9) && (expected.nodes == 1 || faster.1 >= slower.1 * (1.0 - 1e-9))
+            });
+            let bytes = expected.bytes.0.max(other.bytes.0);
+            let times =
+                time_of(expected, limit_number(expected), bytes).zip(time_of(other, limit_number(other), bytes));
+            if links_are_faster && times.is_some_and(|(mine, theirs)| mine > theirs / (1.0 - SLACK)) {
+                let (mine, theirs) = (limit_shown(expected), limit_shown(other));
+                found.push(grave(
+                    expected,
+                    format!(
+                        "{} is to reach {mine}, less than the {theirs} of {}, though its links are no slower ({})",
+                        faster.name, slower.name, other.place
+                    ),
+                ));
+            }
+        }
+    }
+}
+
+/// True if at least half of the bound by the links is required.
+fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
+    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
+    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    match expected.limit {
+        Limit::BusBandwidthFloor(floor) => bound.is_some_and(|bound| floor.0 >= bound.0 / 2.0),
+        Limit::LatencyCeiling(_) => false,
+    }
+}
+
+/// Rates of a rank's links within the node and of its adapters.
+fn links(machine: &Machine, expected: &Expectation) -> Option<(f64, f64)> {
+    let known = !machine.within_node.assumed && !machine.between_nodes.assumed;
+    let at_work = expected.ranks_per_node.saturating_mul(expected.groups_per_node);
+    known.then(|| (machine.within_rate_per_rank(expected.ranks_per_node).0, machine.adapter_rate_per_rank(at_work).0))
+}
+
+/// Missing information, counted over a file.
+fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
+    let all = &machine.expectations;
+    let mut report = |text: String| {
+        found.push(Finding { grave: false, place: machine.path.display().to_string(), text });
+    };
+    if all.is_empty() {
+        return report("expects nothing; it can bound and simulate, but gates nothing".to_owned());
+    }
+    let oldest = today.get(..4).and_then(|year| year.parse::<i16>().ok()).unwrap_or(i16::MAX).saturating_sub(YEARS);
+    let stale = |expected: &&Expectation| {
+        let (year, rest) = expected.date.split_at(4);
+        let day = format!("{oldest}{rest}");
+        year.parse::<i16>().is_ok_and(|year| year < oldest) || (expected.date == day && *day < today[..day.len()])
+    };
+    for (count, what) in [
+        (all.iter().filter(|expected| expected.version.is_none()).count(), "do not name the version of the library"),
+        (all.iter().filter(|expected| expected.element_type.is_none()).count(), "do not name the element type"),
+        (all.iter().filter(stale).count(), "are older than three years"),
+    ] {
+        if count > 0 {
+            report(format!("{count} of {} expectations {what}", all.len()));
+        }
+    }
+}
+
+/// The same call in groups with the same placement and cadence, so that only the size may differ.
+fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
+    let compatible = one.placement.zip(other.placement).is_none_or(|(one, other)| one == other)
+        && one.element_type.zip(other.element_type).is_none_or(|(one, other)| one == other);
+    let word = |expected: &Expectation| {
+        let name = expected.algorithm.as_deref()?;
+        Some(name.chars().take_while(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase())
+    };
+    let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);
+    let group = |e: &Expectation| (e.collective, e.ranks, e.ranks_per_node, e.nodes, e.groups_per_node, e.cadence);
+    compatible && algorithms && group(one) == group(other)
+}
+
+fn overlap(one: &Expectation, other: &Expectation) -> bool {
+    one.bytes.0 <= other.bytes.1 && other.bytes.0 <= one.bytes.1
+}
+
+/// The one with smaller messages first; none if they have a common size.
+fn in_order<'a>(one: &'a Expectation, other: &'a Expectation) -> Option<(&'a Expectation, &'a Expectation)> {
+    match overlap(one, other) {
+        true => None,
+        false if one.bytes.1 < other.bytes.0 => Some((one, other)),
+        false => Some((other, one)),
+    }
+}
+
+fn limit_number(expected: &Expectation) -> f64 {
+    match expected.limit {
+        Limit::BusBandwidthFloor(rate) => rate.0,
+        Limit::LatencyCeiling(time) => time.0,
+    }
+}
+
+/// A figure as the time of one call of that size, in seconds; a bus bandwidth is f S / t.
+fn time_of(expected: &Expectation, figure: f64, bytes: Bytes) -> Option<f64> {
+    match expected.limit {
+        Limit::LatencyCeiling(_) => Some(figure),
+        Limit::BusBandwidthFloor(_) => moved(expected, bytes).map(|moved| moved / figure),
+    }
+}
+
+/// A figure as a bus bandwidth, in bytes per second.
+fn rate_of(expected: &Expectation, figure: f64, bytes: Bytes) -> Option<f64> {
+    match expected.limit {
+        Limit::BusBandwidthFloor(_) => Some(figure),
+        Limit::LatencyCeiling(_) => moved(expected, bytes).map(|moved| moved / figure),
+    }
+}
+
+fn moved(expected: &Expectation, bytes: Bytes) -> Option<f64> {
+    let factor = expected.collective.bus_factor(expected.ranks)?;
+    Some(bytes.0 as f64 * factor).filter(|moved| *moved > 0.0)
+}
+
+fn shown(expected: &Expectation) -> String {
+    number_shown(expected, expected.figure())
+}
+
+fn limit_shown(expected: &Expectation) -> String {
+    number_shown(expected, limit_number(expected))
+}
+
+fn number_shown(expected: &Expectation, number: f64) -> String {
+    match expected.limit {
+        Limit::BusBandwidthFloor(_) => Rate(number).to_string(),
+        Limit::LatencyCeiling(_) => Seconds(number).to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "lint_tests.rs"]
+mod tests;

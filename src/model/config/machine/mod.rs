@@ -1,0 +1,132 @@
+//! The machine file: the link rates of a machine, for bounds of bus bandwidth and for the simulated backend, and its
+//! expected performance, for verdicts.
+//!
+//! Rates are those of the links, per direction. The rates that a library reaches over them have to be measured.
+
+mod bound;
+mod expect;
+mod fault;
+mod fault_text;
+mod lint;
+mod read;
+
+pub use expect::{Expectation, Limit};
+pub use fault::Fault;
+pub use lint::{Finding, lint};
+
+use crate::config::document::Place;
+use crate::config::shipped::{Shipped, read_text};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::{Rate, Seconds};
+use std::path::{Path, PathBuf};
+
+/// A machine as its file describes it, checked.
+///
+/// Every tier of the machine has its own table; further tiers, such as racks, become further tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The file, for messages.
+    pub path: PathBuf,
+    /// The name by which records and reports call it.
+    pub name: String,
+    /// Provider and instance name, for a rented machine.
+    pub cloud: Option<String>,
+    /// Ranks on each node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// Hosts that the links within a node join to one: 18 where a rack of 18 hosts is one NVLink domain, else 1.
+    pub hosts_per_node: u32,
+    /// Links among the ranks of a node.
+    pub within_node: NodeLinks,
+    /// Links between nodes.
+    pub between_nodes: Network,
+    /// Variation of simulated times. Without the table there is none.
+    pub noise: Noise,
+    /// Injected faults.
+    pub faults: Vec<Fault>,
+    /// Required performance of calls. A file without any gates nothing.
+    pub expectations: Vec<Expectation>,
+}
+
+/// Links among the ranks of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeLinks {
+    /// Time of a message without bytes.
+    pub latency: Seconds,
+    /// Bytes per second that one rank can send, and at the same time receive.
+    pub rate: Rate,
+    /// Rate of the link to any one other rank, if each pair has a separate link instead of a switch.
+    pub rate_per_peer: Option<Rate>,
+    /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
+    pub assumed: bool,
+}
+
+/// Links between nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Time of a message without bytes.
+    pub latency: Seconds,
+    /// Network adapters of each node, shared by its ranks.
+    pub adapters_per_node: u32,
+    /// Nodes behind each leaf switch, neighbours in number; absent if there is one switch for all, or if unknown.
+    pub nodes_per_leaf: Option<u32>,
+    /// Bytes per second that one adapter can send, and at the same time receive.
+    pub rate_per_adapter: Rate,
+    /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
+    pub assumed: bool,
+}
+
+/// Variation of simulated times from call to call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    /// Standard deviation of the logarithm of a call's time: 0.01 is about 1 %.
+    pub relative_sigma: f64,
+    /// Share of calls that take `outlier_factor` times as long.
+    pub outlier_probability: f64,
+    /// See `outlier_probability`.
+    pub outlier_factor: f64,
+    /// Ranks reach an agreed start up to this much late, uniformly distributed.
+    pub arrival_jitter: Seconds,
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Noise { relative_sigma: 0.0, outlier_probability: 0.0, outlier_factor: 1.0, arrival_jitter: Seconds(0.0) }
+    }
+}
+
+impl Machine {
+    /// Reads and checks a machine file, given by path or name, as [`Shipped::find`] finds it.
+    ///
+    /// # Errors
+    /// A usage error where there is none, an environment error where it cannot be read, else as [`Machine::parse`].
+    pub fn load(requested: &Path) -> Result<Machine> {
+        let path = Shipped::Machine.find(requested).ok_or_else(|| Error::usage(Shipped::Machine.unknown(requested)))?;
+        Machine::parse(&read_text(&path, &Place::flag("--machine"))?, &path)
+    }
+
+    /// Checks the text of a machine file; `path` is for the messages.
+    ///
+    /// # Errors
+    /// A usage error that names file, line and key: not TOML, an unknown key, a missing or impossible value.
+    pub fn parse(text: &str, path: &Path) -> Result<Machine> {
+        read::parse(text, path)
+    }
+
+    /// Rate at which one rank can send to `ranks` ranks of its node, including itself: over all its links, or those to
+    /// its peers.
+    pub fn within_rate_per_rank(&self, ranks: u32) -> Rate {
+        let peers = f64::from(ranks.saturating_sub(1).max(1));
+        let links = self.within_node.rate_per_peer.map_or(f64::INFINITY, |rate| rate.0 * peers);
+        Rate(self.within_node.rate.0.min(links))
+    }
+
+    /// What one rank can send over the network while `ranks_at_work` ranks of its node do so.
+    ///
+    /// A rank drives the adapters that are its own: with fewer ranks than adapters several, otherwise one. That is how
+    /// libraries bind ranks to adapters; one that lets a rank send over its neighbours' adapters could be faster.
+    pub fn adapter_rate_per_rank(&self, ranks_at_work: u32) -> Rate {
+        let adapters = f64::from(self.between_nodes.adapters_per_node);
+        let own = (adapters / f64::from(self.ranks_per_node)).max(1.0);
+        Rate(own.min(adapters / f64::from(ranks_at_work.max(1))) * self.between_nodes.rate_per_adapter.0)
+    }
+}

@@ -1,0 +1,297 @@
+//! From the text of a machine file to a checked machine.
+
+use super::expect::expectations;
+use super::fault::fault;
+use super::{Machine, Network, NodeLinks, Noise};
+use crate::config::document::{Item, Table};
+use commgauge_base::error::Result;
+use commgauge_base::units::{Rate, Seconds};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+const FILE_KEYS: [&str; 9] =
+    ["name", "cloud", "ranks_per_node", "hosts_per_node", "within_node", "between_nodes", "noise", "faults", "expect"];
+const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
+const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
+const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
+
+/// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
+const LONGEST: Seconds = Seconds(1.0);
+/// A rate of nothing would be a call without end.
+pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;
+/// More than any node has, of ranks or of adapters.
+const MOST_PER_NODE: u32 = 4096;
+/// More ports than any switch has.
+const MOST_NODES_PER_LEAF: u32 = 65_536;
+/// Whether a rank or node exists is checked once the number of ranks is known.
+pub(super) const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
+
+pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
+    let mut file = Table::parse(path, text)?;
+    file.only(&FILE_KEYS)?;
+    let mut machine = Machine {
+        path: path.to_owned(),
+        name: file.require("name", "a text such as \"two-hosts\"")?.text_such_as("two-hosts")?.to_owned(),
+        cloud: match file.take("cloud") {
+            Some(item) => Some(item.text_such_as("AWS p5.48xlarge")?.to_owned()),
+            None => None,
+        },
+        ranks_per_node: count(&mut file, "ranks_per_node", 1..=MOST_PER_NODE)?,
+        hosts_per_node: 1,
+        within_node: node_links(table(&mut file, "within_node", &NODE_KEYS)?)?,
+        between_nodes: network(table(&mut file, "between_nodes", &NETWORK_KEYS)?)?,
+        noise: match file.take("noise") {
+            Some(item) => noise(item.table()?)?,
+            None => Noise::default(),
+        },
+        faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
+        expectations: Vec::new(),
+    };
+    if let Some(item) = file.take("hosts_per_node") {
+        machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
+        if !machine.ranks_per_node.is_multiple_of(machine.hosts_per_node) {
+            let (hosts, ranks) = (machine.hosts_per_node, machine.ranks_per_node);
+            return Err(item.wrong(format!("found {hosts}; the {ranks} ranks of a node cannot be shared out evenly")));
+        }
+    }
+    for table in file.tables("expect")? {
+        let read = expectations(table, &machine)?;
+        machine.expectations.extend(read);
+    }
+    Ok(machine)
+}
+
+fn node_links(mut table: Table) -> Result<NodeLinks> {
+    Ok(NodeLinks {
+        latency: positive(&mut table, "latency")?,
+        rate: rate(&mut table, "rate")?,
+        rate_per_peer: table.take("rate_per_peer").map(|item| item.rate()).transpose()?,
+        assumed: assumed(&mut table)?,
+    })
+}
+
+fn network(mut table: Table) -> Result<Network> {
+    Ok(Network {
+        latency: positive(&mut table, "latency")?,
+        adapters_per_node: count(&mut table, "adapters_per_node", 1..=MOST_PER_NODE)?,
+        rate_per_adapter: rate(&mut table, "rate_per_adapter")?,
+        nodes_per_leaf: match table.take("nodes_per_leaf") {
+            Some(item) => Some(item.count_within(1..=MOST_NODES_PER_LEAF)?),
+            None => None,
+        },
+        assumed: assumed(&mut table)?,
+    })
+}
+
+/// Missing keys have the values of a machine without noise.
+fn noise(mut table: Table) -> Result<Noise> {
+    table.only(&NOISE_KEYS)?;
+    let none = Noise::default();
+    let mut number_or = |key, otherwise, accepted| match table.take(key) {
+        Some(item) => item.number_within(accepted),
+        None => Ok(otherwise),
+    };
+    Ok(Noise {
+        relative_sigma: number_or("relative_sigma", none.relative_sigma, 0.0..=1.0)?,
+        outlier_probability: number_or("outlier_probability", none.outlier_probability, 0.0..=1.0)?,
+        outlier_factor: number_or("outlier_factor", none.outlier_factor, 1.0..=1000.0)?,
+        arrival_jitter: match table.take("arrival_jitter") {
+            Some(item) => short(&item)?,
+            None => none.arrival_jitter,
+        },
+    })
+}
+
+/// A required table with no other keys.
+fn table(file: &mut Table, key: &'static str, keys: &[&str]) -> Result<Table> {
+    let table = file.require(key, &format!("a table [{key}] with {}", keys.join(", ")))?.table()?;
+    table.only(keys)?;
+    Ok(table)
+}
+
+pub(super) fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
+    let accepted = format!("a whole number from {} to {}", range.start(), range.end());
+    table.require(key, &accepted)?.count_within(range)
+}
+
+pub(super) fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
+    let accepted = format!("a number from {} to {}", range.start(), range.end());
+    table.require(key, &accepted)?.number_within(range)
+}
+
+pub(super) fn rate_factor(table: &mut Table) -> Result<f64> {
+    number(table, "rate_factor", SMALLEST_RATE_FACTOR..=1.0)
+}
+
+fn rate(table: &mut Table, key: &'static str) -> Result<Rate> {
+    table.require(key, "a rate such as \"25GB/s\"")?.rate()
+}
+
+fn assumed(table: &mut Table) -> Result<bool> {
+    table.take("assumed").map_or(Ok(false), |item| item.truth())
+}
+
+pub(super) fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
+    let item = table.require(key, "a time such as \"2us\"")?;
+    let seconds = short(&item)?;
+    if seconds.0 >= 1e-9 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at least 1ns"))) }
+}
+
+fn short(item: &Item) -> Result<Seconds> {
+    let seconds = item.seconds()?;
+    if seconds.0 <= LONGEST.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at most 1s"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Fault;
+    use super::*;
+    use std::path::PathBuf;
+
+    const GOOD: &str = r#"
+name = "small"
+ranks_per_node = 2
+[within_node]
+latency = "1us"
+rate = "10GB/s"
+[between_nodes]
+latency = "5us"
+adapters_per_node = 1
+rate_per_adapter = "8Gbit/s"
+[noise]
+relative_sigma = 0.02
+arrival_jitter = "3us"
+[[faults]]
+kind = "rank"
+rank = 3
+delay = "2ms"
+[[faults]]
+kind = "link"
+nodes = [0, 1]
+rate_factor = 0.25
+"#;
+
+    #[test]
+    fn a_wrong_value_is_refused_with_file_key_and_accepted_values() {
+        for (from, to, words) in [
+            (
+                "adapters_per_node",
+                "adapter_per_node",
+                "m.toml:9: between_nodes.adapter_per_node: unknown key; did you mean `adapters_per_node`?",
+            ),
+            ("name", "hue", "m.toml:2: hue: unknown key. Known here: name, cloud, ranks_per_node"),
+            ("\"10GB/s\"", "\"-10GB/s\"", "within_node.rate: found `-10GB/s`; accepted: a rate such as"),
+            ("\"10GB/s\"", "\"10GB\"", "within_node.rate: found `10GB`"),
+            ("\"10GB/s\"", "10", "m.toml:6: within_node.rate: found 10; accepted: a text such as \"25GB/s\""),
+            ("\"1us\"", "\"1 parsec\"", "within_node.latency: found `1 parsec`; accepted: a time with its unit"),
+            ("\"1us\"", "\"0us\"", "within_node.latency: found 0.000 ns; accepted: at least 1ns"),
+            ("\"1us\"", "\"2s\"", "within_node.latency: found 2.00 s; accepted: at most 1s"),
+            (
+                "ranks_per_node = 2",
+                "ranks_per_node = 0",
+                "m.toml:3: ranks_per_node: found 0; accepted: a whole number from 1",
+            ),
+            (
+                "ranks_per_node = 2",
+                "",
+                "m.toml: the file: `ranks_per_node` is missing; accepted: a whole number from 1",
+            ),
+            ("[within_node]", "[noise2]", "noise2: unknown key; did you mean `noise`?"),
+            (
+                "relative_sigma = 0.02",
+                "relative_sigma = nan",
+                "noise.relative_sigma: found NaN; accepted: a number from 0",
+            ),
+            (
+                "rate_factor = 0.25",
+                "rate_factor = 1.5",
+                "m.toml:21: faults[1].rate_factor: found 1.5; accepted: a number from 0.000001 to 1",
+            ),
+            ("rate_factor = 0.25", "rate_factor = 0", "faults[1].rate_factor: found 0;"),
+            ("[0, 1]", "[1, 1]", "faults[1].nodes: found [1, 1]; a link joins two different nodes"),
+            ("\"link\"", "\"lnk\"", "faults[1].kind: found `lnk`; accepted: rank, node, link, corrupt"),
+            ("rank = 3", "node = 3", "m.toml:16: faults[0].node: unknown key. Known here: kind, rank, delay"),
+            ("rank = 3", "rank = -3", "faults[0].rank: found -3;"),
+            ("name = \"small\"", "name = \" \"", "m.toml:2: name: found the text \" \"; accepted: a text such as"),
+            ("latency = \"1us\"", "", "m.toml:4: within_node: `latency` is missing; accepted: a time such as \"2us\""),
+            ("kind = \"rank\"", "", "m.toml:14: faults[0]: `kind` is missing; accepted: rank, node, link, corrupt"),
+            ("name = \"small\"", "name = ", "m.toml:2: not TOML: "),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            let error = Machine::parse(&text, Path::new("m.toml")).expect_err(to);
+            let message = error.to_string();
+            assert!(message.starts_with("m.toml:") && message.contains(words), "{to}: {message}");
+            assert_eq!(error.exit_code(), 2, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_missing_table_is_named_with_its_keys() {
+        let text = GOOD.split("[between_nodes]").next().unwrap_or_default();
+        let message = Machine::parse(text, Path::new("m.toml")).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "m.toml: the file: `between_nodes` is missing; accepted: a table [between_nodes] with latency, adapters_per_node, rate_per_adapter, assumed, nodes_per_leaf"
+        );
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Machine::load(Path::new("/nowhere/m.toml")).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(
+            error
+                .to_string()
+                .starts_with("there is no file `/nowhere/m.toml`; accepted: a path, or the name of a machine"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_good_file_is_read_in_base_units() {
+        let machine = Machine::parse(GOOD, Path::new("m.toml")).unwrap();
+        assert_eq!((machine.name.as_str(), machine.ranks_per_node), ("small", 2));
+        assert_eq!(
+            machine.within_node,
+            NodeLinks { latency: Seconds(1e-6), rate: Rate(1e10), rate_per_peer: None, assumed: false }
+        );
+        assert_eq!(machine.between_nodes.rate_per_adapter, Rate(1e9));
+        assert_eq!(machine.noise.outlier_factor, 1.0);
+        assert_eq!(machine.faults[1], Fault::Link { nodes: [0, 1], rate_factor: 0.25 });
+    }
+
+    #[test]
+    fn every_shipped_machine_loads_and_is_named_like_its_file() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let machine = Machine::load(&path).unwrap();
+            assert_eq!(Some(machine.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
+            assert_eq!(machine.faults, [], "{}: a shipped machine is a healthy one", machine.name);
+            seen += 1;
+        }
+        assert!(seen >= 20, "found {seen} machine files");
+    }
+
+    #[test]
+    fn ranks_that_the_hosts_of_a_node_cannot_share_are_refused() {
+        let text = GOOD.replace("ranks_per_node = 2", "ranks_per_node = 6\nhosts_per_node = 4");
+        let error = Machine::parse(&text, Path::new("m.toml")).unwrap_err().to_string();
+        assert!(error.contains("hosts_per_node: found 4; the 6 ranks of a node cannot be shared out"), "{error}");
+    }
+
+    #[test]
+    fn the_commented_example_faults_of_the_shipped_file_are_valid() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines/two-hosts-1gbit.toml");
+        let text = std::fs::read_to_string(&path).unwrap().replace("#:", "");
+        let faults = Machine::parse(&text, &path).unwrap().faults;
+        let expected = [
+            Fault::Rank { rank: 3, delay: Seconds(2e-3) },
+            Fault::Node { node: 1, rate_factor: 0.5 },
+            Fault::Link { nodes: [0, 1], rate_factor: 0.25 },
+            Fault::Corrupt { rank: 2, probability: 0.1 },
+        ];
+        assert_eq!(faults, expected);
+    }
+}

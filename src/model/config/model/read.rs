@@ -1,0 +1,271 @@
+//! Reads a Hugging Face config.json unchanged: the names of every field, and the meaning of an absent one.
+//!
+//! Experts are in `read_experts`. `fields` looks up fields, `family` has the properties of a family that no field
+//! states, `check` the invalid combinations of values.
+
+use super::check::{MOST_LAYERS, check};
+use super::family::Family;
+use super::fields::Fields;
+use super::{LatentAttention, Model, SlidingWindow};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::{Error, Result};
+use serde_json::Value;
+use std::path::Path;
+
+const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "num_layers"];
+const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model"];
+const FEED_FORWARD: &[&str] = &["intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"];
+const HEADS: &[&str] = &["num_attention_heads", "n_head"];
+const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads"];
+const POSITIONS: &[&str] = &["max_position_embeddings", "n_positions", "seq_length"];
+
+impl Model {
+    /// Reads the text of a config.json; `file` is named in errors, `name` in tables.
+    ///
+    /// # Errors
+    /// Text that is not JSON (with line and column), a `model_type` that is not supported (with those that are), a missing
+    /// field (with every name it may have) and values that cannot be.
+    pub fn read(file: &Path, name: &str, text: &str) -> Result<Model> {
+        let document: Value = serde_json::from_str(text).map_err(|cause| {
+            Error::usage(format!("{}:{}:{}: not JSON: {cause}", file.display(), cause.line(), cause.column()))
+        })?;
+        let Value::Object(root) = &document else {
+            return Err(Error::config(file, "the file", "found no JSON object; accepted: a Hugging Face config.json"));
+        };
+        let fields = Fields::new(file, root);
+        let family = fields.family()?;
+        let mut model = fields.model(name, family)?;
+        check(&model).map_err(|(field, problem)| fields.wrong(field, problem))?;
+        fields.note_in(&mut model);
+        Ok(model)
+    }
+}
+
+impl Fields<'_> {
+    fn family(&self) -> Result<Family> {
+        let supported = Family::ALL.map(Family::model_type).join(", ");
+        let Some(found) = self.model_type() else {
+            return Err(self.wrong("model_type", format!("is missing; supported: {supported}")));
+        };
+        // The nested form of a multimodal file is called `llama_text` or the like.
+        let plain = found.strip_suffix("_text").unwrap_or(found);
+        Family::ALL
+            .into_iter()
+            .find(|family| family.model_type() == plain)
+            .ok_or_else(|| self.wrong("model_type", format!("found `{found}`; supported: {supported}")))
+    }
+
+    fn model(&self, name: &str, family: Family) -> Result<Model> {
+        let hidden = self.need(HIDDEN)?;
+        let heads = self.need(HEADS)?;
+        let layers = self.layers()?;
+        let latent_attention = self.latent_attention(family)?;
+        let feed_forward = self.feed_forward(family, hidden)?;
+        let kv_heads = self.kv_heads(heads)?;
+        let head_dimension = self.head_dimension(family, latent_attention.as_ref(), hidden, heads)?;
+        let (query_key_value_bias, attention_output_bias) = self.attention_bias(family)?;
+        Ok(Model {
+            name: name.to_owned(),
+            file: self.file().to_owned(),
+            family,
+            layers,
+            hidden,
+            feed_forward,
+            heads,
+            kv_heads,
+            head_dimension,
+            vocabulary: self.need(&["vocab_size"])?,
+            maximum_positions: self.need(POSITIONS)?,
+            tied_embeddings: self.tied_embeddings(family)?,
+            query_key_value_bias,
+            attention_output_bias,
+            feed_forward_bias: self.feed_forward_bias(family)?,
+            parallel_residual: self.parallel_residual(family)?,
+            activation: self.activation()?,
+            element: self.element()?,
+            sliding_window: self.sliding_window(family, layers)?,
+            mixture: if family.has_experts() { Some(self.mixture(family, feed_forward)?) } else { None },
+            latent_attention,
+            prediction_layers: self.optional_from_zero(&["num_nextn_predict_layers"])?.unwrap_or(0) as u32,
+            overrides: Vec::new(),
+            inferred: Vec::new(),
+        })
+    }
+
+    fn layers(&self) -> Result<u32> {
+        let layers = self.need(LAYERS)?;
+        if layers > u64::from(MOST_LAYERS) {
+            let name = self.first(LAYERS).map_or(LAYERS[0], |(name, _)| name);
+            return Err(self.wrong(name, format!("found {layers}; accepted: up to {MOST_LAYERS}")));
+        }
+        Ok(layers as u32)
+    }
+
+    fn feed_forward(&self, family: Family, hidden: u64) -> Result<u64> {
+        match self.optional(FEED_FORWARD)? {
+            Some(width) => Ok(width),
+            None if family.widens_four_times() => {
+                let why = format!("4 x n_embd {hidden}, the rule of {}", family.model_type());
+                Ok(self.infer("n_inner", 4 * hidden, why))
+            }
+            None => Err(self.missing(FEED_FORWARD)),
+        }
+    }
+
+    fn kv_heads(&self, heads: u64) -> Result<u64> {
+        if self.truth(&["multi_query", "multi_query_attention"])? == Some(true) {
+            return match self.optional(&["multi_query_group_num", "num_kv_heads", "num_key_value_heads"])? {
+                Some(groups) => Ok(groups),
+                None => Ok(self.infer("multi_query_group_num", 1, "multi_query is true: one head of keys and values")),
+            };
+        }
+        Ok(match self.optional(KV_HEADS)? {
+            Some(heads) => heads,
+            None => self.infer(KV_HEADS[0], heads, format!("= num_attention_heads {heads}")),
+        })
+    }
+
+    fn head_dimension(&self, family: Family, latent: Option<&LatentAttention>, hidden: u64, heads: u64) -> Result<u64> {
+        if let Some(latent) = latent {
+            return Ok(latent.plain_dimension + latent.rotary_dimension);
+        }
+        match (self.optional(&["head_dim"])?, family.fixed_head_dimension()) {
+            (Some(dimension), _) => Ok(dimension),
+            (None, Some(fixed)) => Ok(self.infer("head_dim", fixed, format!("the default of {}", family.model_type()))),
+            (None, None) if hidden.is_multiple_of(heads) => {
+                Ok(self.infer("head_dim", hidden / heads, format!("= hidden size {hidden} / {heads} heads")))
+            }
+            (None, None) => {
+                let problem = format!("is missing, and hidden size {hidden} is no multiple of {heads} heads");
+                Err(self.wrong("head_dim", problem))
+            }
+        }
+    }
+
+    fn tied_embeddings(&self, family: Family) -> Result<bool> {
+        let name = "tie_word_embeddings";
+        match self.first_anywhere(&[name]) {
+            Some((_, value)) => self.truth_of(name, value),
+            None => {
+                let default = family.ties_embeddings_by_default();
+                Ok(self.infer(name, default, format!("the default of {}", family.model_type())))
+            }
+        }
+    }
+
+    /// Biases on queries, keys and values, and on the output.
+    fn attention_bias(&self, family: Family) -> Result<(bool, bool)> {
+        if let Some(stated) = self.truth(&["attention_bias", "qkv_bias"])? {
+            // GPT-2's output projection has its bias in any case: its files have no such field.
+            let output = family == Family::Gpt2 || (stated && family.output_follows_attention_bias());
+            return Ok((stated, output));
+        }
+        let taken = family.attention_bias();
+        let field = if family == Family::Qwen2Moe { "qkv_bias" } else { "attention_bias" };
+        Ok((self.infer(field, taken.query_key_value, taken.why), taken.output))
+    }
+
+    fn feed_forward_bias(&self, family: Family) -> Result<bool> {
+        let stated = self.truth(&["mlp_bias"])?;
+        Ok(match stated {
+            Some(stated) => stated,
+            None if family == Family::Llama => self.infer("mlp_bias", false, "the default of llama"),
+            None => family.has_feed_forward_bias(),
+        })
+    }
+
+    fn parallel_residual(&self, family: Family) -> Result<bool> {
+        let name = "use_parallel_residual";
+        Ok(match self.truth(&[name])? {
+            Some(stated) => stated,
+            None if family == Family::GptNeox => self.infer(name, true, "the default of gpt_neox"),
+            None => false,
+        })
+    }
+
+    fn activation(&self) -> Result<Option<String>> {
+        let Some((name, value)) = self.first(&["hidden_act", "activation_function"]) else { return Ok(None) };
+        match value.as_str() {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(self.wrong(name, format!("found {value}; accepted: a text such as \"silu\""))),
+        }
+    }
+
+    fn element(&self) -> Result<Option<ElementType>> {
+        let Some((name, value)) = self.first_anywhere(&["torch_dtype", "dtype"]) else {
+            self.infer("torch_dtype", Value::Null, "not said; nothing is counted with it");
+            return Ok(None);
+        };
+        let Some(text) = value.as_str() else {
+            return Err(self.wrong(name, format!("found {value}; accepted: a text such as \"bfloat16\"")));
+        };
+        text.trim_start_matches("torch.").parse().map(Some).map_err(|problem| self.wrong(name, problem))
+    }
+
+    fn sliding_window(&self, family: Family, layers: u32) -> Result<Option<SlidingWindow>> {
+        // Qwen files contain a width even if it is not in use.
+        if self.truth(&["use_sliding_window"])? == Some(false) {
+            return Ok(None);
+        }
+        let Some(tokens) = self.optional(&["sliding_window"])? else { return Ok(None) };
+        let qwen = matches!(family, Family::Qwen2 | Family::Qwen2Moe | Family::Qwen3 | Family::Qwen3Moe);
+        let windowed: Vec<u32> = match self.first(&["layer_types"]) {
+            Some((name, value)) => self.listed_windows(name, value, layers)?,
+            // Qwen's own rule: the first `max_window_layers` attend to everything.
+            None if qwen => {
+                if self.truth(&["use_sliding_window"])? != Some(true) {
+                    self.infer("use_sliding_window", false, format!("the default of {}", family.model_type()));
+                    return Ok(None);
+                }
+                (self.optional_from_zero(&["max_window_layers"])?.unwrap_or(0) as u32..layers).collect()
+            }
+            None if family == Family::GptOss => {
+                self.infer("layer_types", "sliding, full, sliding, ...", "the default of gpt_oss");
+                (0..layers).step_by(2).collect()
+            }
+            None => (0..layers).collect(),
+        };
+        Ok(Some(SlidingWindow { tokens, layers: windowed }).filter(|window| !window.layers.is_empty()))
+    }
+
+    fn listed_windows(&self, name: &str, value: &Value, layers: u32) -> Result<Vec<u32>> {
+        let accepted = "accepted: a list of \"sliding_attention\" and \"full_attention\"";
+        let listed = value.as_array().ok_or_else(|| self.wrong(name, format!("found {value}; {accepted}")))?;
+        if listed.len() as u64 != u64::from(layers) {
+            let problem = format!("names {} layers, num_hidden_layers is {layers}; they must agree", listed.len());
+            return Err(self.wrong(name, problem));
+        }
+        let mut windowed = Vec::new();
+        for (layer, kind) in (0..layers).zip(listed) {
+            match kind.as_str() {
+                Some("sliding_attention") => windowed.push(layer),
+                Some("full_attention") => {}
+                _ => return Err(self.wrong(name, format!("found {kind} for layer {layer}; {accepted}"))),
+            }
+        }
+        Ok(windowed)
+    }
+
+    fn latent_attention(&self, family: Family) -> Result<Option<LatentAttention>> {
+        if family != Family::DeepseekV3 {
+            return Ok(None);
+        }
+        let query_rank = match self.optional(&["q_lora_rank"])? {
+            Some(rank) => Some(rank),
+            None if self.is_absent("q_lora_rank") => {
+                Some(self.infer("q_lora_rank", 1536, "absent: the default of deepseek_v3"))
+            }
+            None => {
+                self.infer("q_lora_rank", Value::Null, "null: queries are not compressed");
+                None
+            }
+        };
+        Ok(Some(LatentAttention {
+            query_rank,
+            kv_rank: self.need(&["kv_lora_rank"])?,
+            plain_dimension: self.need(&["qk_nope_head_dim"])?,
+            rotary_dimension: self.need(&["qk_rope_head_dim"])?,
+            value_dimension: self.need(&["v_head_dim"])?,
+        }))
+    }
+}

@@ -1,0 +1,265 @@
+//! Reading: which files are refused and how, and the defaults of absent fields.
+
+use super::{Family, Model};
+use commgauge_base::error::Result;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn llama() -> Value {
+    json!({"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "intermediate_size": 14336, "num_key_value_heads": 8, "vocab_size": 128256, "hidden_act": "silu",
+        "max_position_embeddings": 8192, "torch_dtype": "bfloat16"})
+}
+
+fn shipped(name: &str) -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/models").join(name).join("config.json");
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+fn read(value: &Value) -> Result<Model> {
+    Model::read(Path::new("config.json"), "test", &value.to_string())
+}
+
+fn without(mut document: Value, fields: &[&str]) -> Value {
+    for field in fields {
+        document.as_object_mut().unwrap().remove(*field).expect(field);
+    }
+    document
+}
+
+fn with(mut document: Value, field: &str, value: Value) -> Value {
+    document[field] = value;
+    document
+}
+
+#[test]
+fn an_invalid_file_is_refused_with_file_field_and_accepted_values() {
+    for (field, value, expected) in [
+        ("hidden_size", Value::Null, "config.json: hidden_size: is null; also accepted: n_embd, d_model"),
+        ("vocab_size", Value::Null, "config.json: vocab_size: is null"),
+        ("vocab_size", json!(-3), "config.json: vocab_size: found -3; accepted: a whole number from 1"),
+        ("vocab_size", json!("many"), "config.json: vocab_size: found \"many\"; accepted"),
+        ("vocab_size", json!(1u64 << 40), "vocab_size: found 1099511627776; accepted: whole numbers below 2^32"),
+        ("num_key_value_heads", json!(7), "found 7, which does not divide the 32 query heads"),
+        ("num_attention_heads", json!(24), "head_dim: is missing, and hidden size 4096 is no multiple of 24"),
+        ("model_type", json!("mamba"), "config.json: model_type: found `mamba`; supported: llama, mistral"),
+        ("model_type", Value::Null, "config.json: model_type: is missing; supported: llama"),
+        ("torch_dtype", json!("float17"), "config.json: torch_dtype: found element type `float17`; accepted"),
+        ("torch_dtype", json!(16), "config.json: torch_dtype: found 16; accepted: a text such as \"bfloat16\""),
+        ("hidden_act", json!(1), "config.json: hidden_act: found 1; accepted: a text"),
+        ("num_hidden_layers", json!(4_000_000_000u64), "num_hidden_layers: found 4000000000; accepted: up to 100000"),
+        ("hidden_size", json!(1u64 << 31), "accepted: up to 1e15, so that every count of parameters and bytes fits 64"),
+        ("tie_word_embeddings", json!(1), "tie_word_embeddings: found 1; accepted: true or false"),
+    ] {
+        let message = read(&with(llama(), field, value)).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_missing_field_is_named_with_every_name_that_it_may_have() {
+    for (model, field, others) in [
+        ("llama-3-8b", "num_hidden_layers", "; also accepted: n_layer, num_layers"),
+        ("llama-3-8b", "hidden_size", "; also accepted: n_embd, d_model"),
+        ("llama-3-8b", "intermediate_size", "; also accepted: n_inner, ffn_dim, ffn_hidden_size"),
+        ("llama-3-8b", "num_attention_heads", "; also accepted: n_head"),
+        ("llama-3-8b", "vocab_size", ""),
+        ("llama-3-8b", "max_position_embeddings", "; also accepted: n_positions, seq_length"),
+        ("mixtral-8x7b", "num_local_experts", "; also accepted: num_experts, n_routed_experts"),
+        ("mixtral-8x7b", "num_experts_per_tok", "; also accepted: experts_per_token"),
+        ("qwen3-30b-a3b", "moe_intermediate_size", ""),
+        ("qwen1.5-moe-a2.7b", "shared_expert_intermediate_size", ""),
+        ("deepseek-v3", "kv_lora_rank", ""),
+        ("deepseek-v3", "qk_nope_head_dim", ""),
+        ("deepseek-v3", "qk_rope_head_dim", ""),
+        ("deepseek-v3", "v_head_dim", ""),
+    ] {
+        let message = read(&without(shipped(model), &[field])).unwrap_err().to_string();
+        assert_eq!(message, format!("config.json: {field}: is missing{others}"), "{model}");
+    }
+}
+
+#[test]
+fn fields_that_contradict_each_other_are_refused() {
+    for (model, field, value, expected) in [
+        ("mixtral-8x7b", "num_experts_per_tok", json!(9), "num_experts_per_tok: found 9; there are 8 experts"),
+        ("deepseek-v3", "n_group", json!(7), "n_group: found 7, which does not divide the 256 experts"),
+        ("deepseek-v3", "topk_group", json!(9), "topk_group: found 9; there are 8 groups of experts"),
+        ("deepseek-v3", "n_shared_experts", json!(4_000_000_000u64), "the sizes: come to about"),
+        ("qwen3-30b-a3b", "mlp_only_layers", json!("none"), "mlp_only_layers: found \"none\"; accepted: a list"),
+        ("gpt-oss-20b", "layer_types", json!([]), "layer_types: names 0 layers, num_hidden_layers is 24"),
+        ("gpt-oss-20b", "layer_types", json!(vec!["linear"; 24]), "found \"linear\" for layer 0; accepted: a list of"),
+    ] {
+        let message = read(&with(shipped(model), field, value)).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn text_that_is_not_json_is_refused_with_line_and_column() {
+    let message = Model::read(Path::new("config.json"), "test", "{\n  \"a\": ,\n}").unwrap_err().to_string();
+    assert!(message.starts_with("config.json:2:8: not JSON: "), "{message}");
+    assert!(Model::read(Path::new("config.json"), "test", "[1]").unwrap_err().to_string().contains("no JSON object"));
+}
+
+#[test]
+fn inferred_fields_are_listed_with_the_reason() {
+    let inferred = |document: &Value| -> Vec<String> {
+        let model = read(document).unwrap();
+        model.inferred.iter().map(|one| format!("{} {} {}", one.field, one.value, one.why)).collect()
+    };
+    let bare = without(llama(), &["num_key_value_heads", "torch_dtype"]);
+    assert_eq!(
+        inferred(&bare),
+        [
+            "num_key_value_heads 32 = num_attention_heads 32",
+            "head_dim 128 = hidden size 4096 / 32 heads",
+            "attention_bias false the default of llama",
+            "tie_word_embeddings false the default of llama",
+            "mlp_bias false the default of llama",
+            "torch_dtype null not said; nothing is counted with it",
+        ]
+    );
+    let gpt = json!({"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+        "vocab_size": 50257, "n_inner": null, "torch_dtype": "float32"});
+    assert_eq!(
+        inferred(&gpt),
+        [
+            "n_inner 3072 4 x n_embd 768, the rule of gpt2",
+            "num_key_value_heads 12 = num_attention_heads 12",
+            "head_dim 64 = hidden size 768 / 12 heads",
+            "attention_bias true gpt2 has biases everywhere; its files have no field for them",
+            "tie_word_embeddings true the default of gpt2",
+        ]
+    );
+    let whole = ["attention_bias", "tie_word_embeddings", "head_dim", "num_key_value_heads"];
+    assert!(whole.iter().all(|field| shipped("qwen3-8b").get(field).is_some()));
+    assert_eq!(inferred(&shipped("qwen3-8b")), Vec::<String>::new(), "a file that says everything");
+    let deepseek = without(shipped("deepseek-v3"), &["n_shared_experts"]);
+    let deepseek = with(with(deepseek, "q_lora_rank", Value::Null), "first_k_dense_replace", Value::Null);
+    assert_eq!(
+        inferred(&deepseek),
+        [
+            "q_lora_rank null null: queries are not compressed",
+            "n_shared_experts 1 absent: the default of deepseek_v3",
+            "first_k_dense_replace 0 null: none",
+        ]
+    );
+    let absent = ["q_lora_rank 1536 absent: the default of deepseek_v3"];
+    assert_eq!(inferred(&without(shipped("deepseek-v3"), &["q_lora_rank"])), absent);
+}
+
+#[test]
+fn every_family_has_the_biases_and_ties_of_its_own_class() {
+    // Queries, keys and values; the attention's output; the feed-forward; tied embeddings.
+    for (model, fields, expected) in [
+        ("llama-3-8b", &["attention_bias", "tie_word_embeddings"][..], (false, false, false, false)),
+        ("mixtral-8x7b", &["tie_word_embeddings"], (false, false, false, false)),
+        ("qwen2.5-0.5b", &["tie_word_embeddings"], (true, false, false, false)),
+        ("qwen1.5-moe-a2.7b", &["tie_word_embeddings"], (true, false, false, false)),
+        ("qwen3-8b", &["attention_bias", "tie_word_embeddings"], (false, false, false, false)),
+        ("qwen3-30b-a3b", &["attention_bias", "tie_word_embeddings"], (false, false, false, false)),
+        ("deepseek-v3", &["attention_bias", "tie_word_embeddings"], (false, false, false, false)),
+        ("gpt2", &[], (true, true, true, true)),
+        ("gpt-neox-20b", &["tie_word_embeddings"], (true, true, true, false)),
+        ("gpt-oss-20b", &["attention_bias", "tie_word_embeddings"], (true, true, true, false)),
+    ] {
+        let read = read(&without(shipped(model), fields)).unwrap();
+        let biases = (read.query_key_value_bias, read.attention_output_bias, read.feed_forward_bias);
+        assert_eq!((biases.0, biases.1, biases.2, read.tied_embeddings), expected, "{model}");
+    }
+}
+
+#[test]
+fn a_field_counts_by_each_of_its_names() {
+    let plain = read(&llama()).unwrap();
+    for (from, to) in [
+        ("num_hidden_layers", "n_layer"),
+        ("num_hidden_layers", "num_layers"),
+        ("hidden_size", "d_model"),
+        ("intermediate_size", "ffn_dim"),
+        ("intermediate_size", "ffn_hidden_size"),
+        ("num_attention_heads", "n_head"),
+        ("num_key_value_heads", "num_kv_heads"),
+        ("max_position_embeddings", "seq_length"),
+        ("hidden_act", "activation_function"),
+        ("torch_dtype", "dtype"),
+    ] {
+        let value = llama()[from].clone();
+        assert_eq!(read(&with(without(llama(), &[from]), to, value)).unwrap(), plain, "{to}");
+    }
+    let grouped = with(without(llama(), &["num_key_value_heads"]), "multi_query", json!(true));
+    assert_eq!(read(&grouped).unwrap().kv_heads, 1);
+    assert_eq!(read(&with(grouped, "multi_query_group_num", json!(2))).unwrap().kv_heads, 2);
+    let biased = read(&with(llama(), "qkv_bias", json!(true))).unwrap();
+    assert!(biased.query_key_value_bias && biased.attention_output_bias);
+}
+
+#[test]
+fn windows_are_those_of_the_fields_that_are_in_use() {
+    let layers = |document: Value| read(&document).unwrap().sliding_window.map(|window| window.layers);
+    let every: Vec<u32> = (0..32).collect();
+    assert_eq!(layers(with(with(llama(), "model_type", json!("mistral")), "sliding_window", json!(4096))), Some(every));
+    let qwen = || with(shipped("qwen2.5-0.5b"), "max_window_layers", json!(20));
+    assert_eq!(layers(qwen()), None);
+    assert_eq!(layers(with(qwen(), "use_sliding_window", json!(true))), Some(vec![20, 21, 22, 23]));
+    assert_eq!(layers(without(qwen(), &["use_sliding_window"])), None);
+    let alternating = layers(without(shipped("gpt-oss-20b"), &["layer_types"]));
+    assert_eq!(alternating, layers(shipped("gpt-oss-20b")));
+}
+
+#[test]
+fn a_language_model_nested_in_a_multimodal_file_is_found() {
+    let text = with(without(llama(), &["torch_dtype"]), "model_type", json!("llama_text"));
+    let outer = json!({"model_type": "llava", "text_config": text, "torch_dtype": "float16",
+        "tie_word_embeddings": true, "hidden_size": 1});
+    let model = read(&outer).unwrap();
+    assert_eq!((model.family, model.hidden, model.tied_embeddings), (Family::Llama, 4096, true));
+    assert_eq!(model.element, Some(commgauge_base::element::ElementType::Float16));
+}
+
+/// Every number that a shape follows from.
+const NUMBERS: [&str; 21] = [
+    "num_hidden_layers",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "max_position_embeddings",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "shared_expert_intermediate_size",
+    "first_k_dense_replace",
+    "decoder_sparse_step",
+    "num_nextn_predict_layers",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+];
+
+proptest! {
+    #[test]
+    fn no_numbers_make_a_count_overflow(
+        family in proptest::sample::select(Family::ALL.to_vec()),
+        numbers in proptest::collection::vec(
+            prop_oneof![8 => 1u64..9, 2 => 1u64 << 10..1 << 24, 1 => (1u64 << 31)..(1 << 32) + 2], NUMBERS.len()),
+    ) {
+        let mut document = json!({"model_type": family.model_type()});
+        for (name, number) in NUMBERS.iter().zip(numbers) {
+            document[*name] = json!(number);
+        }
+        if let Ok(model) = read(&document) {
+            let total = model.parameters();
+            prop_assert!(model.parameters_active() <= total);
+            prop_assert_eq!(model.first_stage_parameters(1, 1) >= total, true, "a padded vocabulary only adds");
+            prop_assert!(u128::from(total) + u128::from(model.prediction_layer_parameters()) <= 1_000_000_000_000_000);
+        }
+    }
+}

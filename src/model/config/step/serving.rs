@@ -1,0 +1,76 @@
+//! Reads what a serving model does: how many requests at a time, how long, and which of its two phases.
+
+use crate::config::document::{Place, Table};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+
+/// A batch of requests that a model serves together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serving {
+    /// Place of the table.
+    pub place: Place,
+    /// Requests that are worked on together in one replica.
+    pub batch: u64,
+    /// Tokens of the prompt, all of them in one prefill.
+    pub prompt_tokens: u64,
+    /// Tokens in the key-value cache of a request when the next one is decoded. They determine how much memory a rank
+    /// needs and reads, but not the messages between ranks, since keys and values stay with their heads.
+    pub context_tokens: u64,
+    /// Micro-batches that the batch is cut into for the stages of a pipeline.
+    pub micro_batches: u64,
+    /// Type of activations on the wire.
+    pub activation_element_type: ElementType,
+    /// Whether the prompt is worked on.
+    pub prefill: bool,
+    /// Whether tokens are decoded.
+    pub decode: bool,
+}
+
+impl Serving {
+    /// Reads the `[serving]` table, or the equivalent flags.
+    pub fn read(mut table: Table) -> Result<Serving> {
+        let largest = u64::from(u32::MAX);
+        let place = table.place.clone();
+        let batch = table.require("batch", "requests at a time, such as 16")?.whole(1..=largest)?;
+        let prompt_tokens =
+            table.take("prompt_tokens").map(|item| item.whole(1..=largest)).transpose()?.unwrap_or(1024);
+        let context_tokens =
+            table.take("context_tokens").map(|item| item.whole(1..=largest)).transpose()?.unwrap_or(prompt_tokens);
+        let micro_batches = match table.take("micro_batches") {
+            Some(item) => {
+                let micro_batches = item.whole(1..=largest)?;
+                if !batch.is_multiple_of(micro_batches) {
+                    return Err(item.wrong(format!("found {micro_batches}, which does not divide a batch of {batch}")));
+                }
+                micro_batches
+            }
+            None => 1,
+        };
+        let activation_element_type = match table.take("activation_element_type") {
+            Some(item) => item.parsed(super::training::parse_reducible_float)?,
+            None => ElementType::Bfloat16,
+        };
+        let (mut prefill, mut decode) = (true, true);
+        if let Some(item) = table.take("phases") {
+            (prefill, decode) = (false, false);
+            for phase in item.items()? {
+                match phase.text()? {
+                    "prefill" => prefill = true,
+                    "decode" => decode = true,
+                    other => return Err(phase.wrong(format!("found phase `{other}`; accepted: prefill, decode"))),
+                }
+            }
+        }
+        table.finish()?;
+        Ok(Serving {
+            place,
+            batch,
+            prompt_tokens,
+            context_tokens,
+            micro_batches,
+            activation_element_type,
+            prefill,
+            decode,
+        })
+    }
+}

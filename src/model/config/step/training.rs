@@ -1,0 +1,271 @@
+//! Reads what one training step is: its batch, and the choices of every style that change the bytes on the wire.
+
+use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+use crate::config::document::{Item, Place, Table};
+use crate::config::suite_sweep::parse_placement;
+use commgauge_base::collective::Placement;
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+
+/// Largest sequence, batch or count that a file may name.
+const LARGEST: u64 = u32::MAX as u64;
+
+/// One optimizer step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// Place of the table.
+    pub place: Place,
+    /// Place of the sequence length.
+    pub sequence_place: Place,
+    /// Tokens of one sample.
+    pub sequence: u64,
+    /// Samples of one micro-batch.
+    pub micro_batch: u64,
+    /// How many samples a step has.
+    pub batch: Batch,
+    /// Type of activations on the wire.
+    pub activation_element_type: ElementType,
+    /// Placements of the model's collectives, if they support them.
+    pub placements: Vec<Placement>,
+    /// Choices of tensor and sequence parallelism.
+    pub tensor: TensorChoices,
+    /// Choices of data parallelism.
+    pub data: DataChoices,
+    /// Choices of pipeline parallelism.
+    pub pipeline: PipelineChoices,
+    /// Choices of context parallelism.
+    pub context: ContextChoices,
+    /// Choices of expert parallelism.
+    pub expert: ExpertChoices,
+}
+
+/// How many samples a step has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// Over all replicas, with its place.
+    Global(u64, Place),
+    /// Micro-batches of one replica, for any number of ranks.
+    MicroBatches(u64),
+}
+
+/// Choices of tensor and sequence parallelism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorChoices {
+    /// Megatron-LM's sequence parallelism: all_reduce becomes reduce_scatter and all_gather.
+    pub sequence_parallel: bool,
+    /// What is recomputed in the backward pass.
+    pub recompute: Recompute,
+    /// How linear layers are divided.
+    pub linears: Linears,
+    /// One all_reduce for both sums of the loss.
+    pub fused_cross_entropy: bool,
+}
+
+/// Choices of data parallelism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataChoices {
+    /// What is sharded.
+    pub style: DataStyle,
+    /// Type of gradients on the wire.
+    pub gradient_element_type: ElementType,
+    /// Type of parameters on the wire.
+    pub parameter_element_type: ElementType,
+    /// How gradients are cut.
+    pub bucket_rule: BucketRule,
+    /// Parameters in one bucket, where the rule is not to decide.
+    pub bucket_parameters: Option<u64>,
+    /// Gradients are reduced during the last backward pass.
+    pub overlap_gradients: bool,
+    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
+    pub reshard_after_forward: bool,
+    /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
+    /// replication.
+    pub replicas_of_shards: u32,
+    /// Place of the replicas.
+    pub replicas_place: Place,
+}
+
+/// Choices of pipeline parallelism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineChoices {
+    /// The schedule.
+    pub schedule: ScheduleKind,
+    /// Model chunks on each rank; 1 where the schedule has none or decides itself.
+    pub virtual_stages: u32,
+    /// Place of the schedule or its chunks.
+    pub place: Place,
+    /// Layers of each stage, if they are not divided evenly.
+    pub stage_layers: Option<Vec<u32>>,
+    /// Each rank of a tensor-parallel group sends its part only and the receivers gather (arXiv 2104.04473 section 4.1).
+    pub scatter_gather: bool,
+}
+
+/// Choices of context parallelism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextChoices {
+    /// How keys and values are exchanged.
+    pub style: ContextStyle,
+    /// Ranks of the inner all_to_all of the hybrid form.
+    pub inner: u32,
+    /// Type of the gradients of keys and values on the ring.
+    pub gradient_element_type: ElementType,
+    /// Place of the style.
+    pub place: Place,
+}
+
+/// Choices of expert parallelism.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertChoices {
+    /// How tokens reach their experts.
+    pub dispatcher: Dispatcher,
+    /// How tokens choose.
+    pub routing: Routing,
+    /// Seed of random choices.
+    pub routing_seed: u64,
+    /// Maximum of the tokens of an expert, as a multiple of the mean; further ones are dropped.
+    pub capacity_factor: Option<f64>,
+    /// Type of tokens on their way to the experts.
+    pub dispatch_element_type: ElementType,
+    /// Place of the choices.
+    pub place: Place,
+}
+
+impl Training {
+    /// Reads the `[training]` table, or the equivalent flags.
+    pub fn read(mut table: Table) -> Result<Training> {
+        let place = table.place.clone();
+        let sequence = table.require("sequence", "tokens of one sample, such as 4096")?;
+        let micro_batch = table.take("micro_batch").map(|item| item.whole(1..=LARGEST)).transpose()?.unwrap_or(1);
+        let batch = read_batch(&mut table)?;
+        let activation_element_type =
+            parsed_or(&mut table, "activation_element_type", ElementType::Bfloat16, parse_reducible_float)?;
+        let placements = match table.take("placements") {
+            Some(item) => item.items()?.iter().map(|item| item.parsed(parse_placement)).collect::<Result<_>>()?,
+            None => vec![Placement::InPlace],
+        };
+        let training = Training {
+            sequence: sequence.whole(1..=LARGEST)?,
+            sequence_place: sequence.place,
+            micro_batch,
+            batch,
+            activation_element_type,
+            placements,
+            tensor: read_tensor(&mut table)?,
+            data: read_data(&mut table)?,
+            pipeline: read_pipeline(&mut table)?,
+            context: read_context(&mut table, activation_element_type)?,
+            expert: read_expert(&mut table, activation_element_type)?,
+            place,
+        };
+        table.finish()?;
+        Ok(training)
+    }
+}
+
+fn read_batch(table: &mut Table) -> Result<Batch> {
+    match (table.take("global_batch"), table.take("micro_batches")) {
+        (Some(item), None) => Ok(Batch::Global(item.whole(1..=LARGEST)?, item.place.clone())),
+        (None, Some(item)) => Ok(Batch::MicroBatches(item.whole(1..=LARGEST)?)),
+        (Some(_), Some(item)) => Err(item.wrong("cannot be combined with `global_batch`; give one of the two")),
+        (None, None) => {
+            let accepted = "accepted: `global_batch`, samples over all replicas, or `micro_batches` of a replica";
+            Err(table.place.wrong(format!("the size of a step is missing; {accepted}")))
+        }
+    }
+}
+
+fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
+    Ok(TensorChoices {
+        sequence_parallel: truth_or(table, "sequence_parallel", false)?,
+        recompute: parsed_or(table, "recompute", Recompute::None, str::parse)?,
+        linears: parsed_or(table, "linears", Linears::Pair, str::parse)?,
+        fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
+    })
+}
+
+fn read_data(table: &mut Table) -> Result<DataChoices> {
+    let replicas = table.take("replicas_of_shards");
+    Ok(DataChoices {
+        style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
+        gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
+        parameter_element_type: parsed_or(table, "parameter_element_type", ElementType::Bfloat16, parse_float)?,
+        bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
+        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=1 << 40)).transpose()?,
+        overlap_gradients: truth_or(table, "overlap_gradients", true)?,
+        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
+        replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
+        replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
+    })
+}
+
+fn read_pipeline(table: &mut Table) -> Result<PipelineChoices> {
+    let (schedule, chunks) = (table.take("schedule"), table.take("virtual_stages"));
+    let stage_layers = match table.take("stage_layers") {
+        Some(item) => Some(item.items()?.iter().map(Item::count).collect::<Result<_>>()?),
+        None => None,
+    };
+    let virtual_stages = chunks.as_ref().map(|item| item.count_within(1..=1024)).transpose()?.unwrap_or(1);
+    // Chunks make a schedule interleaved; saying so twice is not needed.
+    let default = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+    let place = chunks.as_ref().or(schedule.as_ref()).map_or_else(|| table.place.clone(), |item| item.place.clone());
+    Ok(PipelineChoices {
+        schedule: schedule.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(default),
+        virtual_stages,
+        place,
+        stage_layers,
+        scatter_gather: truth_or(table, "scatter_gather", false)?,
+    })
+}
+
+fn read_context(table: &mut Table, activations: ElementType) -> Result<ContextChoices> {
+    let style = table.take("context_style");
+    Ok(ContextChoices {
+        place: style.as_ref().map_or_else(|| table.place.clone(), |item| item.place.clone()),
+        style: style.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(ContextStyle::Ring),
+        inner: table.take("context_inner").map(|item| item.count()).transpose()?.unwrap_or(1),
+        gradient_element_type: parsed_or(table, "context_gradient_element_type", activations, parse_reducible_float)?,
+    })
+}
+
+fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoices> {
+    let routing = table.take("routing");
+    Ok(ExpertChoices {
+        place: routing.as_ref().map_or_else(|| table.place.clone(), |item| item.place.clone()),
+        dispatcher: parsed_or(table, "dispatcher", Dispatcher::AllToAll, str::parse)?,
+        routing: routing.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(Routing::Uniform),
+        routing_seed: table.take("routing_seed").map(|item| item.whole(0..=LARGEST)).transpose()?.unwrap_or(1),
+        capacity_factor: table.take("capacity_factor").map(|item| item.fraction(0.0, 1e6)).transpose()?,
+        dispatch_element_type: parsed_or(table, "dispatch_element_type", activations, parse_float)?,
+    })
+}
+
+fn truth_or(table: &mut Table, key: &'static str, default: bool) -> Result<bool> {
+    table.take(key).map_or(Ok(default), |item| item.truth())
+}
+
+fn parsed_or<T>(
+    table: &mut Table,
+    key: &'static str,
+    default: T,
+    parse: impl Fn(&str) -> std::result::Result<T, String>,
+) -> Result<T> {
+    table.take(key).map_or(Ok(default), |item| item.parsed(parse))
+}
+
+pub(super) fn parse_reducible_float(text: &str) -> std::result::Result<ElementType, String> {
+    use ElementType::{Bfloat16, Float16, Float32, Float64};
+    let element: ElementType = text.parse()?;
+    if matches!(element, Float16 | Bfloat16 | Float32 | Float64) {
+        return Ok(element);
+    }
+    Err(format!("found {element}; accepted: bfloat16, float16, float32, float64"))
+}
+
+/// Types that are only moved may be 8 bits wide.
+fn parse_float(text: &str) -> std::result::Result<ElementType, String> {
+    let element: ElementType = text.parse()?;
+    if element.moves_only() {
+        return Ok(element);
+    }
+    parse_reducible_float(text).map_err(|problem| format!("{problem}, fp8_e4m3, fp8_e5m2"))
+}

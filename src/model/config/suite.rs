@@ -1,0 +1,284 @@
+//! A suite file: what to run, read once with every file that it names, and checked.
+//!
+//! The tables have readers of their own: `suite_measure`, `suite_calibrate`, `suite_compute`, `suite_sweep`, `suite_work`. Whether the degrees of
+//! a layout fit the number of ranks is known to `workload` only.
+
+use super::RunSettings;
+use super::document::{Item, Place, Table};
+use super::shipped::{Shipped, read_text};
+use super::step::LayoutTable;
+use super::suite_calibrate::Calibrate;
+use super::suite_compute::ComputeTable;
+use super::suite_measure::read_measure;
+use super::suite_pairs::PairsTable;
+use super::suite_sweep::Sweep;
+use super::suite_work::WorkReader;
+use commgauge_base::digest::hexadecimal;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// A suite file, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suite {
+    /// Its name.
+    pub name: String,
+    /// Purpose of the suite.
+    pub description: String,
+    /// The file.
+    pub path: PathBuf,
+    /// SHA-256, in hexadecimal, over the suite and every file that it names.
+    pub sha256: String,
+    /// Sampling settings.
+    pub settings: RunSettings,
+    /// Cadences of model ops, and default of sweeps.
+    pub cadences: Vec<Cadence>,
+    /// Sweeps over sizes.
+    pub sweeps: Vec<Sweep>,
+    /// How models are divided, and the work on them; several may be measured in one run.
+    pub layouts: Vec<LayoutTable>,
+    /// The layout whose parallelisms are ranked at the end of a run, however many ranks there are.
+    pub ranking: Option<LayoutTable>,
+    /// Models whose matrix products are measured.
+    pub compute: Vec<ComputeTable>,
+    /// Measurement of all pairs, if requested.
+    pub pairs: Option<PairsTable>,
+}
+
+impl Suite {
+    /// Reads a suite and the files that it names. A bare name, such as `quick`, is looked up by [`Shipped::find`].
+    ///
+    /// # Errors
+    /// Usage errors that name file, line and key.
+    pub fn load(requested: &Path) -> Result<Suite> {
+        let path = Shipped::Suite.find(requested).ok_or_else(|| Error::usage(Shipped::Suite.unknown(requested)))?;
+        let text = read_text(&path, &Place::flag("SUITE"))?;
+        Suite::parse(&path, &text)
+    }
+
+    /// Reads a suite from its text; `path` is where the files that it names are looked for.
+    ///
+    /// # Errors
+    /// As [`Suite::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Suite> {
+        let mut hash = Sha256::new();
+        add_to_hash(&mut hash, text);
+        let mut root = Table::parse(path, text)?;
+        let name = match root.take("name") {
+            Some(name) => name.text()?.to_owned(),
+            None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let description = root.take("description").map(|item| item.text().map(str::to_owned)).transpose()?;
+        let (mut settings, cadences) = read_measure(root.take("measure").map(Item::table).transpose()?)?;
+        let calibrate = root.take("calibrate").map(Item::table).transpose()?;
+        let calibrate_place = calibrate.as_ref().map(|table| table.place.clone());
+        settings.calibrate = calibrate.map(Calibrate::read).transpose()?;
+        let mut sweeps = Vec::new();
+        for item in root.tables("sweep")? {
+            sweeps.push(Sweep::read(item, &cadences)?);
+        }
+        let pairs = root.take("pairs").map(|item| item.table().and_then(PairsTable::read)).transpose()?;
+        let (layouts, ranking) = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
+        let compute = ComputeTable::all_of(&mut root, path, &mut hash)?;
+        let place = root.place.clone();
+        root.finish()?;
+        let suite = Suite {
+            name,
+            description: description.unwrap_or_default(),
+            path: path.to_owned(),
+            sha256: hexadecimal(hash),
+            settings,
+            cadences,
+            sweeps,
+            layouts,
+            ranking,
+            compute,
+            pairs,
+        };
+        if let Some(place) = calibrate_place.filter(|_| suite.sweeps.iter().all(|sweep| sweep.bytes.len() < 2)) {
+            return Err(place.wrong("chooses sizes between those of a [[sweep]]; give one of at least two sizes"));
+        }
+        let without_cases =
+            suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none() && suite.ranking.is_none();
+        if without_cases && suite.layouts.iter().all(|layout| layout.work.is_none()) {
+            let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]] or a [ranking], or a [[compute]]";
+            return Err(place.wrong(problem));
+        }
+        Ok(suite)
+    }
+}
+
+/// The length comes first, so that no two lists of files can give the same bytes.
+pub(super) fn add_to_hash(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_base::units::{Bytes, Seconds};
+    use std::fs;
+
+    const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8,
+        "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
+    const MODEL: &str =
+        "[model]\nconfig = 'tiny/config.json'\n[training]\nsequence = 128\nmicro_batches = 2\n[layout]\ntp = 2\n";
+
+    /// Reads a suite from a folder with one valid model, one that lacks a field and one that is not JSON.
+    fn read_suite(text: &str) -> Result<Suite> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, config) in [
+            ("tiny", CONFIG.to_owned()),
+            ("lacking", CONFIG.replace("vocab_size", "words")),
+            ("broken", "{\n?".to_owned()),
+        ] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("config.json"), config).unwrap();
+        }
+        let path = folder.path().join("bad.toml");
+        fs::write(&path, text).unwrap();
+        Suite::load(&path)
+    }
+
+    #[test]
+    fn a_mistake_is_refused_with_file_line_and_key() {
+        let sweep = |lines: &str| format!("[[sweep]]\ncollectives = ['all_reduce']\n{lines}");
+        let training = |line: &str| format!("{MODEL}[measure]\n").replace("micro_batches = 2", line);
+        for (text, expected) in [
+            ("", "bad.toml: the file: names nothing to run"),
+            ("name = 3", "bad.toml:1: name: found 3; accepted: a text in quotes"),
+            ("nam = 'x'", "bad.toml:1: nam: unknown key; did you mean `name`? Known here: name"),
+            (
+                "[measure]\nprecision = 2",
+                "bad.toml:2: measure.precision: found 2; accepted: a number above 0 and up to 1",
+            ),
+            (
+                "[measure]\ncase_budget = '2 weeks'",
+                "bad.toml:2: measure.case_budget: found `2 weeks`; accepted: a time",
+            ),
+            (
+                "[measure]\ncase_budget = '0s'",
+                "bad.toml:2: measure.case_budget: found 0.000 ns; accepted: more than 0 s",
+            ),
+            ("[measure]\nreplicates = 0", "measure.replicates: found 0; accepted: a whole number from 1 to 1000"),
+            ("[measure]\nminimum_samples = 9\nmaximum_samples = 8", "bad.toml:3: measure.maximum_samples: at least 9"),
+            ("[measure]\ncadences = 'both'", "measure.cadences: found `both`; accepted: streaming, isolated"),
+            (&sweep(""), "bad.toml:1: sweep[0]: `bytes` is missing"),
+            (
+                &sweep("bytes = '64MB'"),
+                "bad.toml:3: sweep[0].bytes: found `64MB`, which nccl-tests reads as 67108864 bytes",
+            ),
+            (&sweep("bytes = ['1KiB', 0]"), "bad.toml:3: sweep[0].bytes[1]: found a size of 0"),
+            (&sweep("bytes = '100TiB'"), "bad.toml:3: sweep[0].bytes: found 100 TiB; accepted: up to 64 TiB"),
+            (&sweep("bytes = { from = '2KiB', to = '1KiB' }"), "sweep[0].bytes: the smallest size, 2 KiB, is above"),
+            (&sweep("bytes = { from = '8B', to = '1KiB', factor = 1 }"), "sweep[0].bytes.factor: found 1; accepted"),
+            (&sweep("bytes = { from = '8B', to = '1GiB', step = '8B' }"), "gives more than 1000 sizes"),
+            (&sweep("bytes = { from = '8B', to = '9B', factor = 2, step = 1 }"), "cannot be combined with `factor`"),
+            (&sweep("bytes = 8\nelement_type = 'int8'"), "unknown key; did you mean `element_types`?"),
+            (
+                &sweep("bytes = 8\nelement_types = 'int7'"),
+                "bad.toml:4: sweep[0].element_types: found element type `int7`",
+            ),
+            (&sweep("bytes = 8\nroots = 1"), "bad.toml:4: sweep[0].roots: none of the collectives has a root"),
+            (&sweep("bytes = 8\nplacements = 'inside'"), "found `inside`; accepted: in-place, out-of-place"),
+            (&sweep("bytes = 8\naxis = 'up'"), "found axis `up`; accepted: world, tp, cp, ep, dp, pp"),
+            (
+                "[[sweep]]\ncollectives = ['all_reduse']",
+                "sweep[0].collectives[0]: found collective `all_reduse`; accepted",
+            ),
+            ("[[sweep]]\ncollectives = []", "bad.toml:2: sweep[0].collectives: found an empty list"),
+            (
+                "[[sweep]]\ncollectives = 'ping_pong'\nbytes = 8\nplacements = 'in-place'",
+                "ping_pong exists out-of-place only",
+            ),
+            ("[pairs]\nbetween = 'hosts'", "bad.toml:2: pairs.between: found `hosts`; accepted: nodes, ranks"),
+            (
+                "[pairs]\nlatency_bytes = '8MiB'",
+                "bad.toml:2: pairs.latency_bytes: a latency message of 8 MiB is not below",
+            ),
+            ("[pairs]\nbandwidth_bytes = '4GiB'", "pairs.bandwidth_bytes: found 4 GiB; accepted: up to"),
+            ("[pairs]\nrounds = 3", "bad.toml:2: pairs.rounds: unknown key"),
+            ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
+            ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),
+            ("[model]\nconfig = 'tiny'", "bad.toml:2: model.config: "),
+            ("[model]\npreset = 'none'", "bad.toml:2: model.preset: there is no model `none`: no "),
+            ("[model]\nlayers = 3", "bad.toml:1: model: accepted: either `config`"),
+            (
+                "[model]\nconfig = 'tiny/config.json'\nlayers = 9",
+                "model.layers: found 9; accepted: 1 to 8, the layers of tiny",
+            ),
+            ("[model]\nconfig = 'lacking/config.json'", "lacking/config.json: vocab_size: is missing"),
+            ("[model]\nconfig = 'broken/config.json'", "broken/config.json:2:1: not JSON: "),
+            ("[model]\nconfig = 'tiny/config.json'", "bad.toml: the file: [model] needs a [[layout]]"),
+            ("[model]\nconfig = 'tiny/config.json'\n[layout]\ntp = 2", "[model] needs [training]"),
+            ("[training]\nsequence = 8\nmicro_batches = 1", "bad.toml:1: training: needs a [model]"),
+            (
+                &training("micro_batches = 2\nglobal_batch = 3"),
+                "training.micro_batches: cannot be combined with `global_batch`",
+            ),
+            (&training(""), "bad.toml:3: training: the size of a step is missing"),
+            (&training("micro_batches = 2\ngradient_element_type = 'int8'"), "found int8; accepted: bfloat16, float16"),
+            (&MODEL.replace("128", "1024"), "bad.toml:4: training.sequence: found 1024; tiny allows up to 512"),
+            (&format!("{MODEL}ep = 0"), "layout.ep: found 0; accepted: a whole number from 1"),
+            (&format!("{MODEL}order = 'tp-up'"), "layout.order: found `up` in `tp-up`; accepted"),
+            (&format!("{MODEL}routing = 'odd'"), "layout.routing: unknown key"),
+            (
+                &training("micro_batches = 2\nrouting = 'odd'"),
+                "training.routing: found routing `odd`; accepted: uniform",
+            ),
+            (&format!("{MODEL}order = 'tp-tp-cp-dp-pp'"), "layout.order: `tp-tp-cp-dp-pp` names tp twice"),
+            (&format!("{MODEL}styles = 'odd'"), "found style `odd`; accepted: tensor, sequence, vocabulary, data"),
+        ] {
+            let error = read_suite(text).expect_err(text);
+            assert!(error.to_string().contains(expected), "{text}\n  gave     {error}\n  expected {expected}");
+            assert_eq!(error.exit_code(), 2, "{error}");
+        }
+    }
+
+    #[test]
+    fn an_embedded_suite_is_the_same_as_its_file_and_one_that_is_not_there_is_refused() {
+        commgauge_base::checkout::enter_checkout();
+        let load = |requested: &str| Suite::load(Path::new(requested)).unwrap();
+        let (here, embedded) = (load("quick"), load("embedded:suites/quick.toml"));
+        assert_eq!(
+            (here.path.as_path(), embedded.path.as_path()),
+            (Path::new("suites/quick.toml"), Path::new("embedded:suites/quick.toml"))
+        );
+        assert_eq!((here.name, here.sha256), (embedded.name, embedded.sha256));
+        for folder in ["suites", "tests"] {
+            let error = Suite::load(Path::new(folder)).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().starts_with("there is no suite"), "{error}");
+        }
+    }
+
+    #[test]
+    fn all_suite_settings_are_read() {
+        let text = format!(
+            "name = 'mine'\n{MODEL}dp = 3\n[measure]\ncase_budget = '20ms'\niterations = 5\ncadences = 'isolated'\n\
+             [[sweep]]\ncollectives = ['broadcast']\nroots = 'all'\nbytes = {{ from = '1KiB', to = '1MiB', factor = 32 }}\n"
+        );
+        let suite = read_suite(&text).unwrap();
+        assert_eq!((suite.name.as_str(), suite.settings.case_budget), ("mine", Seconds(0.02)));
+        assert_eq!((suite.settings.fixed_iterations, suite.cadences.as_slice()), (Some(5), &[Cadence::Isolated][..]));
+        assert_eq!(suite.sweeps[0].bytes, [1 << 10, 1 << 15, 1 << 20].map(Bytes));
+        assert_eq!(suite.sweeps[0].cadences, [Cadence::Isolated]);
+        assert_eq!((suite.layouts[0].tp, suite.layouts[0].dp), (2, Some(3)));
+    }
+
+    #[test]
+    fn the_hash_changes_with_the_suite_and_with_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |suite: &str, config: &str| {
+            fs::create_dir_all(folder.path().join("tiny")).unwrap();
+            fs::write(folder.path().join("tiny/config.json"), config).unwrap();
+            fs::write(folder.path().join("s.toml"), suite).unwrap();
+            Suite::load(&folder.path().join("s.toml")).unwrap().sha256
+        };
+        let first = load(MODEL, CONFIG);
+        assert_eq!(first, load(MODEL, CONFIG));
+        assert_ne!(first, load(&format!("{MODEL}\n"), CONFIG));
+        assert_ne!(first, load(MODEL, &CONFIG.replace("128", "256")));
+    }
+}

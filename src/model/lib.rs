@@ -1,0 +1,8 @@
+//! What is asked and what was measured, as data: suites, models and machine files; layouts; the ops and cases of every style; records.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod layout;
+pub mod record;
+pub mod workload;

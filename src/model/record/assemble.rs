@@ -1,0 +1,317 @@
+//! Checks the lines of a record against each other: order, counts, and references to the plan.
+//!
+//! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
+
+use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
+use super::hang_line::HangLine;
+use super::interference_line::InterferenceLine;
+use super::line::{CaseLine, End, Header, Outcome, PairTimes, Plan, Samples};
+use super::product_line::ProductLine;
+use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
+use super::seal::Seal;
+use super::{Line, Record};
+use commgauge_base::units::Seconds;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// More than any run measures: a day of microseconds each.
+const MAX_CASE_LINES: u64 = 50_000_000;
+
+/// A record under construction.
+#[derive(Default)]
+pub(super) struct Assembly {
+    header: Option<Header>,
+    plan: Option<Plan>,
+    clocks: Vec<super::line::ClockLine>,
+    cases: Vec<CaseLine>,
+    replays: Vec<ReplayLine>,
+    interference: Vec<InterferenceLine>,
+    products: Vec<ProductLine>,
+    devices: Option<DevicesLine>,
+    device_readings: Vec<DeviceReadingsLine>,
+    chosen: BTreeMap<u32, ChosenSize>,
+    calibration: Option<CalibrationLine>,
+    /// Interned case names, since a case has a line for each replicate.
+    names: HashMap<u32, Arc<str>>,
+    seen: HashSet<(u32, u32)>,
+    /// Cases and replicates that were replaced by a longer measurement.
+    replaced: HashSet<(u32, u32)>,
+    hang: Option<HangLine>,
+    resumes: Vec<ResumeLine>,
+    lines: u64,
+    /// The number of lines that the end line states and the number found, where they differ.
+    lost: Option<(u64, u64)>,
+    end: Option<End>,
+}
+
+impl Assembly {
+    /// Adds the next line. The error is the reason why it cannot follow, a sentence without full stop.
+    pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
+        if self.end.is_some() && !matches!(line, Line::Resume(_)) {
+            return Err("there is a line after the end of the record".to_owned());
+        }
+        let lines_before = self.lines;
+        self.lines += 1;
+        match (line, &self.header, self.plan.as_mut()) {
+            (Line::Header(header), None, _) => self.header = Some(*header),
+            (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
+            (_, None, _) => return Err("a record begins with its header".to_owned()),
+            (Line::Plan(plan), Some(header), None) => {
+                check_plan(&plan)?;
+                check_replicates(header.settings.replicates, plan.cases.len())?;
+                self.plan = Some(plan);
+            }
+            (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
+            // A run that fails before its plan is made still has an end line.
+            (Line::End(end), _, _) => {
+                let lost = end.lines_before.filter(|written| *written != lines_before);
+                self.lost = self.lost.or(lost.map(|written| (written, lines_before)));
+                self.end = Some(end);
+            }
+            (Line::Resume(resume), _, _) => self.resume(*resume),
+            (Line::Hang(hang), _, _) => self.hang = Some(*hang),
+            (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
+            (Line::Clock(clock), _, _) => self.clocks.push(clock),
+            (Line::Case(case), _, Some(plan)) => {
+                check_case(&case, plan)?;
+                if !self.seen.insert((case.case, case.replicate)) {
+                    return Err(format!("case {}, replicate {} is there twice", case.case, case.replicate));
+                }
+                let is_there = |other: &u32| *other != case.replicate && self.seen.contains(&(case.case, *other));
+                if let Some(other) = case.replaces.iter().find(|other| !is_there(other)) {
+                    let (case, own) = (case.case, case.replicate);
+                    return Err(format!(
+                        "case {case}, replicate {own} replaces replicate {other}, which is not there before it"
+                    ));
+                }
+                self.replaced.extend(case.replaces.iter().map(|other| (case.case, *other)));
+                let mut case = *case;
+                case.name = Arc::clone(self.names.entry(case.case).or_insert(case.name));
+                self.cases.push(case);
+            }
+            (Line::Replay(replay), _, Some(plan)) => {
+                check_replay(&replay, plan)?;
+                self.replays.push(*replay);
+            }
+            (Line::PlanGrowth(growth), _, Some(plan)) => self.chosen.extend(grow(plan, *growth)?),
+            (Line::Calibration(calibration), _, Some(plan)) => {
+                check_calibration(&calibration, plan)?;
+                self.calibration = Some(calibration);
+            }
+            (Line::Product(product), _, Some(_)) => {
+                check_product(&product)?;
+                self.products.push(*product);
+            }
+            (Line::Devices(devices), _, Some(_)) => self.devices = Some(*devices),
+            (Line::DeviceReadings(readings), _, Some(plan)) => {
+                if readings.case as usize >= plan.cases.len() {
+                    return Err(format!("devices were read at case {}, which is not in the plan", readings.case));
+                }
+                self.device_readings.push(*readings);
+            }
+            (Line::Interference(pair), _, Some(plan)) => {
+                check_interference(&pair, plan)?;
+                self.interference.push(*pair);
+            }
+        }
+        Ok(())
+    }
+
+    /// Resumes the run: drops the earlier end, and the cases that a signal cut short, since they are measured again.
+    fn resume(&mut self, resume: ResumeLine) {
+        (self.end, self.hang) = (None, None);
+        let seen = &mut self.seen;
+        self.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
+        self.resumes.push(resume);
+    }
+
+    /// The record, with a warning for each missing part. `None` without a header.
+    pub(super) fn finish(self, torn: bool, running: bool, seal: Seal) -> Option<Record> {
+        let mut header = self.header?;
+        for resume in &self.resumes {
+            let warnings = resume.warning().into_iter().chain(resume.warnings.iter().cloned());
+            warnings
+                .for_each(|warning| header.warnings.extend((!header.warnings.contains(&warning)).then_some(warning)));
+        }
+        let mut warnings = Vec::new();
+        if self.end.is_none() {
+            warnings.push(match running {
+                true => "the run is still going on; this is what it has written so far".to_owned(),
+                false => "the record was cut off: it has no end line".to_owned(),
+            });
+        }
+        if torn && !running {
+            warnings.push("the last line was torn and is left out".to_owned());
+        }
+        if let Some((written, found)) = self.lost {
+            warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
+        }
+        if seal == Seal::Broken {
+            warnings.push("the record was changed after it was written: its digest does not fit".to_owned());
+        }
+        if let Some(hang) = &self.hang {
+            warnings.push(hang.sentence());
+        }
+        let running = running && self.end.is_none();
+        let empty = Plan {
+            cases: Vec::new(),
+            case_lines: 0,
+            product_lines: 0,
+            estimated_seconds: Seconds(0.0),
+            steps: Vec::new(),
+            ranking: None,
+        };
+        let plan = self.plan.unwrap_or_else(|| {
+            warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
+            empty
+        });
+        let mut cases = self.cases;
+        cases.retain(|case| !self.replaced.contains(&(case.case, case.replicate)));
+        let Assembly { clocks, replays, interference, products, devices, device_readings, resumes, .. } = self;
+        let (chosen, calibration, hang, end) = (self.chosen, self.calibration, self.hang, self.end);
+        Some(Record {
+            header,
+            plan,
+            chosen,
+            calibration,
+            clocks,
+            cases,
+            replays,
+            interference,
+            products,
+            hang,
+            resumes,
+            devices,
+            device_readings,
+            end,
+            torn,
+            running,
+            seal,
+            warnings,
+        })
+    }
+}
+
+/// Limits the number of replicates, since readers iterate over every replicate of every case.
+fn check_replicates(replicates: u32, cases: usize) -> Result<(), String> {
+    match u64::from(replicates).checked_mul(cases as u64) {
+        Some(lines) if lines <= MAX_CASE_LINES => Ok(()),
+        _ => {
+            Err(format!("{replicates} replicates of {cases} cases; a record holds at most {MAX_CASE_LINES} case lines"))
+        }
+    }
+}
+
+fn check_plan(plan: &Plan) -> Result<(), String> {
+    for (index, case) in plan.cases.iter().enumerate() {
+        if case.transfers_per_call == 0 || case.group_size == 0 || case.groups == 0 {
+            return Err(format!("case {index}: transfers_per_call, group_size and groups must be at least 1"));
+        }
+        if let Some(other) = case.solo_of.filter(|other| *other as usize >= plan.cases.len()) {
+            return Err(format!("case {index} is compared with case {other}, which is not in the plan"));
+        }
+        if let Some(used) = case.uses.iter().find(|used| used.step as usize >= plan.steps.len()) {
+            let steps = plan.steps.len();
+            return Err(format!("case {index} serves step {}, but the plan has {steps} steps", used.step));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a round to the plan, and returns the reason for each of its cases.
+fn grow(plan: &mut Plan, growth: PlanGrowth) -> Result<Vec<(u32, ChosenSize)>, String> {
+    let (round, cases, reasons) = (growth.round, growth.cases.len(), growth.chosen.len());
+    if cases != reasons {
+        return Err(format!("round {round} adds {cases} cases and gives {reasons} reasons"));
+    }
+    let first = plan.cases.len() as u32;
+    plan.cases.extend(growth.cases);
+    check_plan(plan)?;
+    plan.case_lines = plan.case_lines.saturating_add(growth.case_lines);
+    plan.estimated_seconds = Seconds(plan.estimated_seconds.0 + growth.estimated_seconds.0);
+    Ok((first..).zip(growth.chosen).collect())
+}
+
+fn check_calibration(calibration: &CalibrationLine, plan: &Plan) -> Result<(), String> {
+    match calibration.curves.iter().find(|curve| curve.case as usize >= plan.cases.len()) {
+        Some(curve) => Err(format!("a curve is that of case {}, which is not in the plan", curve.case)),
+        None => Ok(()),
+    }
+}
+
+fn check_product(line: &ProductLine) -> Result<(), String> {
+    let product = &line.product;
+    if [product.m, product.n, product.k].contains(&0) {
+        return Err(format!("a product of {} x {} x {} is none", product.m, product.n, product.k));
+    }
+    if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
+        return Err("the columns of a product's repetitions differ in length".to_owned());
+    }
+    Ok(())
+}
+
+fn check_interference(pair: &InterferenceLine, plan: &Plan) -> Result<(), String> {
+    if pair.step as usize >= plan.steps.len() {
+        return Err(format!("calls at once are of step {}, the plan has {} steps", pair.step, plan.steps.len()));
+    }
+    if pair.together_nanoseconds.len() != pair.still_waited_nanoseconds.len() {
+        return Err(format!("calls at once of step {}: the columns of the repetitions differ in length", pair.step));
+    }
+    Ok(())
+}
+
+fn check_replay(replay: &ReplayLine, plan: &Plan) -> Result<(), String> {
+    if replay.step as usize >= plan.steps.len() {
+        return Err(format!("the replay is of step {}, the plan has {} steps", replay.step, plan.steps.len()));
+    }
+    if replay.slowest_rank.len() != replay.slowest_nanoseconds.len() {
+        return Err(format!("the replay of step {}: the columns of the repetitions differ in length", replay.step));
+    }
+    Ok(())
+}
+
+fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
+    let Some(planned) = plan.cases.get(case.case as usize) else {
+        return Err(format!("case {} is not in the plan, which has {} cases", case.case, plan.cases.len()));
+    };
+    if *planned.name != *case.name {
+        return Err(format!("case {} is named `{}`, in the plan `{}`", case.case, case.name, planned.name));
+    }
+    let Samples {
+        slowest_nanoseconds,
+        slowest_rank,
+        arrival_spread_nanoseconds,
+        transfer_nanoseconds,
+        last_rank,
+        doubtful,
+    } = &case.samples;
+    let samples = slowest_nanoseconds.len();
+    let optional = [arrival_spread_nanoseconds.len(), transfer_nanoseconds.len(), last_rank.len()];
+    if slowest_rank.len() != samples || optional.iter().any(|length| *length != 0 && *length != samples) {
+        return Err(format!("case {}: the columns of the samples differ in length", case.case));
+    }
+    if let Some((index, _)) = doubtful.iter().find(|(index, _)| *index as usize >= samples) {
+        return Err(format!("case {}: sample {index} is unreliable, but there are only {samples}", case.case));
+    }
+    if let Some(pairs) = &case.pairs {
+        check_pairs(pairs).map_err(|problem| format!("case {}: {problem}", case.case))?;
+    }
+    if matches!(case.outcome, Outcome::Measured { .. }) && case.calls_per_sample == 0 {
+        return Err(format!("case {}: calls_per_sample must be at least 1", case.case));
+    }
+    Ok(())
+}
+
+fn check_pairs(pairs: &PairTimes) -> Result<(), String> {
+    let PairTimes { rank_a, rank_b, samples, p10_nanoseconds, median_nanoseconds, p90_nanoseconds } = pairs;
+    let columns = [rank_b.len(), samples.len(), p10_nanoseconds.len(), median_nanoseconds.len(), p90_nanoseconds.len()];
+    if columns.iter().any(|length| *length != rank_a.len()) {
+        return Err("the columns of the pairs differ in length".to_owned());
+    }
+    match rank_a.iter().zip(rank_b).find(|(a, b)| a == b) {
+        Some((rank, _)) => Err(format!("rank {rank} is paired with itself")),
+        None => Ok(()),
+    }
+}

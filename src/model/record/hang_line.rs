@@ -1,0 +1,184 @@
+//! What the watchdog saw when a rank made no progress in time, or died: the operation, and the state of every rank.
+
+use commgauge_base::units::{Bytes, Seconds};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A run that was ended by its watchdog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HangLine {
+    /// Why it was ended.
+    pub reason: HangReason,
+    /// The deadline that passed: how long a rank may stay where it is. Absent where a rank died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_seconds: Option<Seconds>,
+    /// The earliest operation that some rank has not finished, in words.
+    pub operation: String,
+    /// What was measured, such as a case of the plan.
+    pub activity: HungActivity,
+    /// Number of the call within the case, from 1, where the operation is a call of data: the same on all ranks of a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    /// The group of the first suspect in this activity, as ranges of ranks such as `0-3,8`, without those of which was last heard
+    /// before it began; absent where all ranks take part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_ranks: Option<String>,
+    /// Who holds the others up, as ranges; empty where all have entered and nobody stands out.
+    pub suspects: String,
+    /// Every rank, by what it did; the ranges of all entries together are all ranks.
+    pub ranks: Vec<RanksInState>,
+    /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<RankPlace>,
+    /// Counts of NCCL's RAS service, or why there are none; absent where NCCL was not at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl_ras: Option<String>,
+    /// File with every rank on a line of its own, where it could be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
+}
+
+/// Why a watchdog ended a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HangReason {
+    /// A rank stayed where it was for longer than its deadline.
+    Deadline,
+    /// A rank ended without taking its leave.
+    Death,
+}
+
+/// What the ranks were at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HungActivity {
+    /// In words: `case 3 of 80, replicate 1`.
+    pub name: String,
+    /// Name of the case, as in the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// The collective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collective: Option<String>,
+    /// Its size argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_total: Option<Bytes>,
+    /// The axis whose groups perform it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<String>,
+}
+
+/// Ranks that stood at the same place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RanksHeld")]
+pub struct RanksInState {
+    /// What became of them.
+    pub state: HangState,
+    /// The ranks, as ranges such as `0-3,8`.
+    pub ranks: String,
+    /// How many.
+    pub count: u64,
+    /// The hosts of the first few.
+    pub hosts: Vec<String>,
+}
+
+/// A rank, its host, and its device where it has one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankPlace {
+    /// Rank in the launch.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// The device that it works with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// Where a rank stood when the watchdog fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "HeldState")]
+pub enum HangState {
+    /// Its connection closed without a farewell.
+    Died,
+    /// Its heartbeat is missing: stopped, frozen, or its host is gone.
+    StoppedAnswering,
+    /// It answers and has not come to the operation.
+    NeverEntered,
+    /// It is in the operation.
+    EnteredNotFinished,
+    /// It is through the operation.
+    Finished,
+    /// It had ended in order.
+    Left,
+}
+
+impl HangState {
+    /// The state in words, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            HangState::Died => "died",
+            HangState::StoppedAnswering => "stopped answering",
+            HangState::NeverEntered => "never entered",
+            HangState::EnteredNotFinished => "entered, did not finish",
+            HangState::Finished => "finished",
+            HangState::Left => "ended before",
+        }
+    }
+}
+
+impl HangLine {
+    /// What happened, in one sentence without full stop.
+    pub fn sentence(&self) -> String {
+        let of = format!("{} ({})", self.operation, self.activity.name);
+        match (self.reason, self.suspects.as_str()) {
+            (HangReason::Death, suspects) => {
+                format!("{} died while the others were at {of}", self.named(suspects))
+            }
+            (HangReason::Deadline, "") => {
+                let through = self.ranks.iter().find(|entry| entry.state == HangState::Finished);
+                let detail = through.map_or_else(
+                    || " and none stands out".to_owned(),
+                    |entry| format!("; {} came through it, the others did not", self.named(&entry.ranks)),
+                );
+                let waited = self.waited();
+                format!(
+                    "no progress{waited}: all ranks have entered {of}{detail}; the fault is in the library or the network"
+                )
+            }
+            (HangReason::Deadline, suspects) => {
+                let did = match self.suspect_state() {
+                    HangState::NeverEntered => "never entered",
+                    HangState::StoppedAnswering => "stopped answering; the others are at",
+                    HangState::Died => "died; the others are at",
+                    _ => "did not finish",
+                };
+                format!("no progress{}: {} {did} {of}", self.waited(), self.named(suspects))
+            }
+        }
+    }
+
+    /// State of the first suspect.
+    pub fn suspect_state(&self) -> HangState {
+        let first = self.suspects.split([',', '-']).next().unwrap_or_default();
+        let has_first =
+            |entry: &&RanksInState| entry.ranks.split(',').any(|range| range.split('-').next() == Some(first));
+        self.ranks.iter().find(has_first).map_or(HangState::EnteredNotFinished, |entry| entry.state)
+    }
+
+    fn waited(&self) -> String {
+        self.deadline_seconds.map_or_else(String::new, |seconds| format!(" within {seconds}"))
+    }
+
+    fn named(&self, suspects: &str) -> String {
+        let first = suspects.split([',', '-']).next().unwrap_or_default();
+        let several = first != suspects;
+        let entry = self.ranks.iter().find(|entry| entry.ranks == suspects);
+        // A host name may contain control characters, and this text reaches terminals.
+        let plain = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
+        let hosts = entry
+            .map(|entry| entry.hosts.iter().map(plain).collect::<Vec<_>>().join(", "))
+            .filter(|hosts| !hosts.is_empty());
+        let place = hosts.map_or_else(String::new, |hosts| format!(" on {hosts}"));
+        format!("rank{} {suspects}{place}", if several { "s" } else { "" })
+    }
+}

@@ -1,0 +1,54 @@
+//! The results file of a run: an append-only journal of JSON lines, raw enough to redo every statistic.
+//!
+//! [`line`] has the versioned types of the format, separate from the internal types of the program. [`Journal`] writes
+//! them, [`Record`] reads a whole file, [`Follower`] reads while a run writes, [`reopen`] resumes a run.
+
+mod append;
+mod assemble;
+mod backend_line;
+pub mod calibration_line;
+mod changes;
+pub mod device_line;
+mod end_line;
+mod follower;
+pub mod hang_line;
+pub mod interference_line;
+mod journal;
+pub mod line;
+mod lock;
+mod pair_times;
+pub mod product_line;
+pub mod product_times;
+pub mod provenance;
+mod reader;
+mod reopen;
+pub mod replay_line;
+pub mod resume_line;
+mod samples_line;
+mod schema;
+mod seal;
+mod settings_line;
+
+pub use append::append_missing_end;
+pub use changes::{changes, ensure_same_plan, table as table_of_changes};
+pub use follower::Follower;
+pub use journal::Journal;
+pub use line::{FORMAT, Line, VERSION};
+pub use reader::Record;
+pub use reopen::{Reopened, reopen};
+pub use schema::schema;
+pub use seal::Seal;
+
+use commgauge_base::error::Error;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The error for a path that the user gave: exit 2 where the path itself is wrong, 6 where the disk failed.
+fn path_error(action: &str, path: &Path, cause: &std::io::Error) -> Error {
+    use ErrorKind::*;
+    match cause.kind() {
+        NotFound | PermissionDenied | AlreadyExists | IsADirectory | NotADirectory | ReadOnlyFilesystem
+        | InvalidFilename | InvalidInput => Error::usage(format!("cannot {action} {}: {cause}", path.display())),
+        _ => Error::file(action, path, cause),
+    }
+}

@@ -1,0 +1,382 @@
+//! Reads a record from its file, line by line. A truncated last line loses only that line; any other defect is an error that
+//! names file and line.
+//!
+//! Consistency between lines is checked in `assemble`; nothing is computed from them here.
+
+use super::assemble::Assembly;
+use super::calibration_line::{CalibrationLine, ChosenSize};
+use super::device_line::{DeviceReadingsLine, DevicesLine};
+use super::hang_line::HangLine;
+use super::interference_line::InterferenceLine;
+use super::line::{CaseLine, ClockLine, End, EndStatus, Header, Plan};
+use super::product_line::ProductLine;
+use super::replay_line::ReplayLine;
+use super::resume_line::ResumeLine;
+use super::seal::{Seal, Sealing};
+use super::{FORMAT, Line, VERSION, path_error};
+use commgauge_base::error::{Error, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Upper bound on the length of a line. A case of 100,000 samples with the histograms of 1,000 ranks has a hundredth of it.
+const MAX_LINE_BYTES: u64 = 1 << 30;
+
+/// Every kind of line, as [`Line`] names them.
+const KINDS: [&str; 14] = [
+    "header",
+    "plan",
+    "clock",
+    "case",
+    "replay",
+    "interference",
+    "plan_growth",
+    "calibration",
+    "product",
+    "hang",
+    "resume",
+    "devices",
+    "device_readings",
+    "end",
+];
+
+/// A record, as read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Where the numbers come from.
+    pub header: Header,
+    /// The plan, including cases that were added during the run; empty where the record was cut off before it.
+    pub plan: Plan,
+    /// The cases that the run added itself, by index in the plan, and why.
+    pub chosen: BTreeMap<u32, ChosenSize>,
+    /// Final state of a calibration that ran to its end.
+    pub calibration: Option<CalibrationLine>,
+    /// Synchronisation of the ranks' clocks.
+    pub clocks: Vec<ClockLine>,
+    /// The measured cases, in the order of measurement.
+    pub cases: Vec<CaseLine>,
+    /// Every replay.
+    pub replays: Vec<ReplayLine>,
+    /// Every interference measurement, replicate by replicate.
+    pub interference: Vec<InterferenceLine>,
+    /// Every matrix product, replicate by replicate.
+    pub products: Vec<ProductLine>,
+    /// The report of the watchdog, where it ended the run.
+    pub hang: Option<HangLine>,
+    /// Every launch that resumed the run.
+    pub resumes: Vec<ResumeLine>,
+    /// The devices of the ranks, where they can be queried.
+    pub devices: Option<DevicesLine>,
+    /// The state of the devices before and after each case.
+    pub device_readings: Vec<DeviceReadingsLine>,
+    /// How the run ended; absent where it was cut off or is still going on.
+    pub end: Option<End>,
+    /// True where the last line was truncated and left out.
+    pub torn: bool,
+    /// True where its run still has the lock.
+    pub running: bool,
+    /// Result of the digest check; whole where the record was never a file.
+    pub seal: Seal,
+    /// Problems of the file as a whole, as sentences.
+    pub warnings: Vec<String>,
+}
+
+impl Record {
+    /// Reads a record from a file.
+    ///
+    /// # Errors
+    /// A usage error where the file is not a record, is newer than this program, or is broken before its last line; an
+    /// environment error where the disk failed.
+    pub fn read(path: &Path) -> Result<Record> {
+        let unreadable = |cause| path_error("read the record", path, &cause);
+        let file = File::open(path).map_err(unreadable)?;
+        // Checked before reading, so that an end line that is written meanwhile is seen.
+        let running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        let _ = file.unlock();
+        Record::from_reader(BufReader::new(file), &path.display().to_string(), running)
+    }
+
+    /// Reads the bytes of a record that is no longer written; `name` is used in messages.
+    ///
+    /// # Errors
+    /// As [`Record::read`], except for disk errors.
+    pub fn parse(bytes: &[u8], name: &str) -> Result<Record> {
+        Record::from_reader(bytes, name, false)
+    }
+
+    /// Builds a record from its lines, as [`Record::read`] does from a file.
+    ///
+    /// # Errors
+    /// Where the lines do not belong together.
+    pub fn from_lines(lines: impl IntoIterator<Item = Line>) -> Result<Record> {
+        let mut assembly = Assembly::default();
+        for (index, line) in lines.into_iter().enumerate() {
+            assembly.add(line).map_err(|problem| Error::usage(format!("line {}: {problem}", index + 1)))?;
+        }
+        assembly
+            .finish(false, false, Seal::Whole)
+            .ok_or_else(|| Error::usage("a record begins with a header; there are no lines"))
+    }
+
+    /// Whether everything in the plan was measured.
+    pub fn is_finished(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete)
+    }
+
+    /// Lines of cases and products that a resumed run does not measure again.
+    pub fn measured_lines(&self) -> u64 {
+        (self.cases.iter().filter(|case| !case.was_cut_short()).count() + self.products.len()) as u64
+    }
+
+    fn from_reader(reader: impl BufRead, name: &str, running: bool) -> Result<Record> {
+        Record::read_lines(reader, name, running, &mut |_| {}).map(|(record, _)| record)
+    }
+
+    /// As [`Record::read`], but passes each line to a callback, and also returns the extent of the complete lines.
+    pub(super) fn read_lines(
+        mut reader: impl BufRead,
+        name: &str,
+        running: bool,
+        each: &mut dyn FnMut(&Line),
+    ) -> Result<(Record, CompleteLines)> {
+        let unreadable = |cause| path_error("read the record", Path::new(name), &cause);
+        let wrong = |text: String| Error::usage(format!("{name}{text}"));
+        let (mut assembly, mut whole_part, mut seal) = (Assembly::default(), CompleteLines::default(), Seal::Absent);
+        let (mut text, mut number, mut torn) = (Vec::new(), 0u64, false);
+        if reader.fill_buf().map_err(unreadable)?.first().is_some_and(|byte| *byte != b'{') {
+            return Err(wrong(" is not a commgauge record: its first line is not a JSON object".to_owned()));
+        }
+        loop {
+            text.clear();
+            number += 1;
+            reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(unreadable)?;
+            if text.is_empty() {
+                break;
+            }
+            if text.len() as u64 == MAX_LINE_BYTES {
+                return Err(wrong(format!(", line {number}: longer than any line of a record")));
+            }
+            // A JSON object that lacks only its line feed is complete: no proper prefix of an object is an object.
+            let whole = text.last() == Some(&b'\n');
+            if number == 1 {
+                check_first(&text, whole).map_err(|problem| wrong(format!(" {problem}")))?;
+            }
+            match parse(&text) {
+                Ok(line) => {
+                    seal = match line {
+                        // A broken digest of an earlier launch stays broken.
+                        _ if seal == Seal::Broken => seal,
+                        Line::End(_) => whole_part.sealing.check(&text),
+                        Line::Resume(_) => Seal::Absent,
+                        _ => seal,
+                    };
+                    each(&line);
+                    assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
+                }
+                Err(_) if !whole => torn = true,
+                Err(cause) => return Err(wrong(format!(", line {number}: {}", explain(&text, &cause)))),
+            }
+            if !torn {
+                whole_part.add(&text);
+            }
+        }
+        let record = assembly.finish(torn, running, seal).ok_or_else(|| match running {
+            true => wrong(" has no complete line yet; the run that writes it has just begun".to_owned()),
+            false => wrong(" holds no complete line of a record".to_owned()),
+        })?;
+        Ok((record, whole_part))
+    }
+}
+
+/// The complete lines of a file.
+#[derive(Default)]
+pub(super) struct CompleteLines {
+    pub sealing: Sealing,
+    pub lines: u64,
+    pub bytes: u64,
+    /// Whether the last of them lacks its line feed.
+    pub lacks_line_feed: bool,
+}
+
+impl CompleteLines {
+    pub fn add(&mut self, text: &[u8]) {
+        self.sealing.add(text);
+        self.lines += 1;
+        self.bytes += text.len() as u64;
+        self.lacks_line_feed = text.last() != Some(&b'\n');
+    }
+}
+
+/// Parses a line. Most lines are cases, which are read directly, since going through the tagged enum would double the time.
+fn parse(text: &[u8]) -> serde_json::Result<Line> {
+    match text.starts_with(b"{\"line\":\"case\",") {
+        true => serde_json::from_slice(text).map(|mut case: Box<CaseLine>| {
+            // Frees the spare capacity, which adds up in a record of many cases.
+            case.samples.slowest_nanoseconds.shrink_to_fit();
+            case.samples.slowest_rank.shrink_to_fit();
+            Line::Case(case)
+        }),
+        false => serde_json::from_slice(text),
+    }
+}
+
+/// Checks that the first line begins a record that this program can read, before the rest of the line is parsed, because a
+/// newer version may have other fields.
+fn check_first(text: &[u8], whole: bool) -> std::result::Result<(), String> {
+    #[derive(Deserialize)]
+    struct Begin {
+        format: Option<String>,
+        version: Option<u64>,
+    }
+    let begin: Begin = match serde_json::from_slice(text) {
+        Ok(begin) => begin,
+        Err(_) if !whole => return Ok(()),
+        Err(cause) => return Err(format!("is not a commgauge record: its first line is not a header: {cause}")),
+    };
+    match (begin.format.as_deref(), begin.version) {
+        (Some(FORMAT), Some(version)) if (1..=u64::from(VERSION)).contains(&version) => Ok(()),
+        (Some(FORMAT), Some(version)) => Err(format!(
+            "is a record of version {version}; commgauge {} reads version {VERSION} and older, so a newer commgauge is needed",
+            env!("CARGO_PKG_VERSION")
+        )),
+        (Some(FORMAT), None) => Err("is not a commgauge record: its header names no version".to_owned()),
+        _ => Err(format!("is not a commgauge record: its first line does not say `\"format\":\"{FORMAT}\"`")),
+    }
+}
+
+fn explain(text: &[u8], cause: &serde_json::Error) -> String {
+    #[derive(Deserialize)]
+    struct Tag {
+        line: Option<String>,
+    }
+    match serde_json::from_slice::<Tag>(text) {
+        Ok(Tag { line: Some(kind) }) if !KINDS.contains(&kind.as_str()) => {
+            format!("a record of version {VERSION} has no lines of kind `{kind}`")
+        }
+        _ => format!("broken: {cause}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
+
+    fn read(text: &[u8]) -> Result<Record> {
+        Record::from_reader(text, "r.jsonl", false)
+    }
+
+    #[test]
+    fn a_record_cut_at_any_byte_keeps_every_complete_line() {
+        // A line of each kind is enough, so that the test stays quick.
+        let complete_lines: Vec<&str> = SAMPLE.lines().take(6).chain(SAMPLE.lines().last()).collect();
+        let text = complete_lines.join("\n") + "\n";
+        let is_case = |line: &&str| line.starts_with("{\"line\":\"case\"");
+        let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+        for cut in 0..=text.len() {
+            let complete = ends.iter().filter(|end| **end <= cut).count();
+            match read(&text.as_bytes()[..cut]) {
+                Err(error) => assert_eq!((complete, error.exit_code()), (0, 2), "{error}"),
+                Ok(record) => {
+                    assert!(complete >= 1, "cut at {cut}");
+                    assert_eq!(
+                        record.cases.len(),
+                        complete_lines[..complete].iter().filter(|line| is_case(line)).count()
+                    );
+                    let between_lines = ends.iter().any(|end| cut == *end || cut == end + 1);
+                    assert_eq!(record.torn, !between_lines, "cut at {cut}");
+                    assert_eq!(record.warnings.is_empty(), complete == complete_lines.len(), "cut at {cut}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_broken_or_no_record_is_named() {
+        let lines: Vec<&str> = SAMPLE.lines().collect();
+        let with = |index: usize, text: &str| {
+            let mut lines = lines.clone();
+            lines[index] = text;
+            lines.join("\n") + "\n"
+        };
+        let newer = lines[0].replacen("\"version\":1", "\"version\":7", 1);
+        let twice = lines[4].to_owned() + "\n" + lines[4];
+        let stranger = lines[4].replacen("\"case\":0", "\"case\":4000", 1);
+        let renamed = lines[4].replacen("\"name\":\"", "\"name\":\"x", 1);
+        let endless = lines[0].replacen("\"replicates\":", "\"replicates\":40000000", 1);
+        let ragged = lines[4].replacen("\"slowest_rank\":[", "\"slowest_rank\":[1,", 1);
+        for (text, reason) in [
+            (String::new(), "r.jsonl holds no complete line"),
+            ("size,count\n1,2\n".to_owned(), "r.jsonl is not a commgauge record"),
+            ("{\"a\":1}\n".to_owned(), "is not a commgauge record: its first line does not say"),
+            ("{\"a\":\n".to_owned(), "is not a commgauge record: its first line is not a header"),
+            (with(0, &newer), "r.jsonl is a record of version 7; commgauge 0.1.0 reads version 1"),
+            (with(3, "{\"line\":\"case\",\"case\":"), "r.jsonl, line 4: broken"),
+            (with(3, "{\"line\":\"poem\"}"), "r.jsonl, line 4: a record of version 1 has no lines of kind `poem`"),
+            (with(1, lines[2]), "r.jsonl, line 2: "),
+            (with(3, lines[0]), "r.jsonl, line 4: "),
+            (with(4, &twice), "r.jsonl, line 6: "),
+            (with(4, &stranger), "r.jsonl, line 5: case 4000 is not in the plan"),
+            (with(4, &renamed), "r.jsonl, line 5: "),
+            (with(4, &ragged), "r.jsonl, line 5: "),
+            (with(0, &endless), "r.jsonl, line 2: 40000000"),
+            (SAMPLE.to_owned() + lines[4] + "\n", "after the end"),
+        ] {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(reason), "expected `{reason}`, got `{error}`");
+        }
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("nothing")] {
+            let error = Record::read(&path).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_running_record_is_distinguished_from_one_that_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = super::super::Journal::create(&path).unwrap();
+        for line in SAMPLE.lines().take(5) {
+            journal.write(&serde_json::from_str(line).unwrap()).unwrap();
+        }
+        let record = Record::read(&path).unwrap();
+        assert!(record.running && record.warnings[0].contains("still going on"), "{:?}", record.warnings);
+        drop(journal);
+        let record = Record::read(&path).unwrap();
+        assert!(!record.running && record.warnings[0].contains("cut off"), "{:?}", record.warnings);
+    }
+
+    #[test]
+    fn the_histograms_of_a_record_contain_its_samples() {
+        use base64::Engine;
+        let record = read(SAMPLE.as_bytes()).unwrap();
+        let mut histograms = 0;
+        for (case, rank) in record.cases.iter().flat_map(|case| case.histograms.iter().map(move |rank| (case, rank))) {
+            let bytes =
+                base64::engine::general_purpose::STANDARD.decode(rank.hdr_v2_deflate_base64.as_bytes()).unwrap();
+            let histogram: hdrhistogram::Histogram<u64> =
+                hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+            assert_eq!(histogram.len(), case.samples.slowest_nanoseconds.len() as u64);
+            histograms += 1;
+        }
+        assert!(histograms > 0);
+    }
+
+    #[test]
+    fn a_record_that_is_written_again_is_the_same() {
+        let record = read(SAMPLE.as_bytes()).unwrap();
+        let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
+        let again: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
+        assert_eq!(read(again.as_bytes()).unwrap(), record);
+    }
+}

@@ -1,0 +1,219 @@
+//! Opens the record of a run that ended early, so that another launch can resume it.
+//!
+//! The file is not modified before [`Reopened::resume`], so that a launch that does not fit leaves it unchanged.
+
+use super::calibration_line::PlanGrowth;
+use super::journal::Journal;
+use super::line::Plan;
+use super::lock::{READERS, lock};
+use super::reader::CompleteLines;
+use super::{Line, Record, Seal, path_error};
+use commgauge_base::error::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+
+/// A locked record that can be resumed.
+pub struct Reopened {
+    /// Its contents.
+    pub record: Record,
+    /// The initial plan, before the run added cases; absent where the record was cut off before it.
+    pub plan: Option<Plan>,
+    /// The cases that the run added, round by round.
+    pub growths: Vec<PlanGrowth>,
+    /// Bytes of a truncated last line.
+    pub torn_bytes: u64,
+    path: PathBuf,
+    file: File,
+    whole: CompleteLines,
+}
+
+/// Opens and locks the record, and reads it.
+///
+/// # Errors
+/// Where it is not a record, was changed after it was written, or is being written by another process.
+pub fn reopen(path: &Path) -> Result<Reopened> {
+    let unusable = |cause| path_error("go on with the record", path, &cause);
+    let file = OpenOptions::new().read(true).append(true).open(path).map_err(unusable)?;
+    lock(&file, path, READERS)?;
+    let (mut plan, mut growths) = (None, Vec::new());
+    let mut observe = |line: &Line| match line {
+        Line::Plan(first) => plan = Some(first.clone()),
+        Line::PlanGrowth(growth) => growths.push(growth.as_ref().clone()),
+        _ => {}
+    };
+    let name = path.display().to_string();
+    let (record, whole) = Record::read_lines(BufReader::new(&file), &name, false, &mut observe)?;
+    if record.seal == Seal::Broken {
+        return Err(Error::usage(format!(
+            "{name} was changed after it was written (its digest does not fit), so no run can go on with it; start a new one"
+        )));
+    }
+    let length = file.metadata().map_err(unusable)?.len();
+    let torn_bytes = length.saturating_sub(whole.bytes);
+    Ok(Reopened { record, plan, growths, torn_bytes, path: path.to_owned(), file, whole })
+}
+
+impl Reopened {
+    /// Removes a truncated last line, syncs to disk, and returns a journal that appends after the complete lines.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub fn resume(self) -> Result<Journal> {
+        let Reopened { path, mut file, mut whole, torn_bytes, .. } = self;
+        let failed = |cause| Error::file("go on with the record", &path, cause);
+        if torn_bytes > 0 {
+            file.set_len(whole.bytes).map_err(failed)?;
+        }
+        if whole.lacks_line_feed {
+            file.write_all(b"\n").map_err(failed)?;
+            whole.sealing.add(b"\n");
+            whole.bytes += 1;
+        }
+        file.sync_all().map_err(failed)?;
+        Ok(Journal::append_after(&path, file, (whole.lines, whole.bytes), whole.sealing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{CaseLine, End, EndStatus, StopReason};
+    use super::super::resume_line::{Change, ResumeLine};
+    use super::*;
+    use commgauge_base::units::Seconds;
+
+    const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
+
+    fn resume_line(changes: Vec<Change>) -> Line {
+        Line::Resume(Box::new(ResumeLine {
+            resumed_at: "2026-11-21T12:00:00+00:00".into(),
+            command_line: Vec::new(),
+            launch_command: None,
+            ranks: Vec::new(),
+            cut_bytes: 0,
+            changes,
+            warnings: Vec::new(),
+        }))
+    }
+
+    fn end(status: EndStatus) -> Line {
+        let elapsed_seconds = Seconds(1.0);
+        Line::End(End { status, exit_code: 0, error: None, elapsed_seconds, lines_before: None, sha256: None })
+    }
+
+    /// Resumes what is left of a record, adds lines and an end line, and reads it.
+    fn resumed_with(path: &Path, lines: &[Line]) -> Record {
+        let reopened = reopen(path).unwrap();
+        let before = reopened.whole.lines;
+        let mut journal = reopened.resume().unwrap();
+        assert_eq!(journal.lines(), before);
+        journal.write(&resume_line(Vec::new())).unwrap();
+        lines.iter().for_each(|line| journal.write(line).unwrap());
+        let Line::End(ending) = end(EndStatus::Complete) else { unreachable!() };
+        journal.write(&Line::End(End { lines_before: Some(journal.lines()), ..ending })).unwrap();
+        journal.finish().unwrap();
+        Record::read(path).unwrap()
+    }
+
+    #[test]
+    fn a_record_torn_at_any_byte_goes_on_behind_its_complete_lines_and_is_whole_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        // The first few kinds of lines are enough, so that the test stays quick.
+        let lines: Vec<&str> = SAMPLE.lines().take(5).collect();
+        let text = lines.join("\n") + "\n";
+        let header_length = lines[0].len();
+        for cut in 0..=text.len() {
+            std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
+            if cut < header_length {
+                let error = reopen(&path).err().expect("nothing to go on with");
+                assert_eq!(error.exit_code(), 2, "{error}");
+                continue;
+            }
+            let before = Record::read(&path).unwrap();
+            let record = resumed_with(&path, &[]);
+            assert_eq!((record.seal, record.torn, record.resumes.len()), (Seal::Whole, false, 1), "cut at {cut}");
+            assert_eq!(record.cases, before.cases, "cut at {cut}");
+            assert!(record.is_finished());
+        }
+    }
+
+    #[test]
+    fn a_line_that_lacks_only_its_line_feed_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let lines: Vec<&str> = SAMPLE.lines().take(5).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let cases = Record::read(&path).unwrap().cases.len();
+        assert_eq!(reopen(&path).unwrap().torn_bytes, 0);
+        assert_eq!(resumed_with(&path, &[]).cases.len(), cases);
+    }
+
+    #[test]
+    fn an_earlier_end_is_replaced_and_interrupted_cases_are_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let lines: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let case = lines.iter().find_map(|line| if let Line::Case(case) = line { Some(case) } else { None }).unwrap();
+        let cut_short = CaseLine { stop: Some(StopReason::Interrupted), ..case.as_ref().clone() };
+        let mut journal = Journal::create(&path).unwrap();
+        for line in [lines[0].clone(), lines[1].clone(), Line::Case(Box::new(cut_short)), end(EndStatus::Interrupted)] {
+            journal.write(&line).unwrap();
+        }
+        drop(journal);
+        let record = resumed_with(&path, &[Line::Case(case.clone())]);
+        assert_eq!(record.cases, [case.as_ref().clone()]);
+        assert_eq!((record.seal, record.end.unwrap().status), (Seal::Whole, EndStatus::Complete));
+        assert_eq!(record.warnings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_changed_record_is_refused_and_a_change_before_an_earlier_end_is_still_detected() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        for text in SAMPLE.lines().take(2) {
+            journal.write(&serde_json::from_str(text).unwrap()).unwrap();
+        }
+        journal.write(&end(EndStatus::Interrupted)).unwrap();
+        drop(journal);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        let changed = whole.replacen("\"seed\":", "\"seed\":1", 1);
+        std::fs::write(&path, &changed).unwrap();
+        let error = reopen(&path).err().expect("changed");
+        assert!(error.exit_code() == 2 && error.to_string().contains("was changed after"), "{error}");
+        std::fs::write(&path, &whole).unwrap();
+        resumed_with(&path, &[]);
+        let resumed = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, resumed.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
+        assert_eq!(Record::read(&path).unwrap().seal, Seal::Broken);
+    }
+
+    #[test]
+    fn two_processes_cannot_resume_one_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        std::fs::write(&path, SAMPLE.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+        let first = reopen(&path).unwrap();
+        let error = reopen(&path).err().expect("locked");
+        assert!(error.exit_code() == 6 && error.to_string().contains("held by another process"), "{error}");
+        let journal = first.resume().unwrap();
+        assert!(reopen(&path).is_err(), "the journal holds the lock");
+        drop(journal);
+        assert!(reopen(&path).is_ok());
+    }
+
+    #[test]
+    fn a_change_between_two_launches_is_a_warning_of_the_whole_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        std::fs::write(&path, SAMPLE.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+        let change = Change { what: "host of rank 1".into(), before: "a".into(), now: "b".into() };
+        let mut journal = reopen(&path).unwrap().resume().unwrap();
+        journal.write(&resume_line(vec![change])).unwrap();
+        drop(journal);
+        let record = Record::read(&path).unwrap();
+        let warnings = record.header.warnings.join("\n");
+        assert!(warnings.contains("host of rank 1 was a, is b"), "{warnings}");
+    }
+}

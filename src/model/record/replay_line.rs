@@ -1,0 +1,62 @@
+//! The line of a replay: a whole training step, carried out in the order of its schedule on all ranks at once.
+
+use super::line::Outcome;
+use crate::layout::Axis;
+use commgauge_base::units::{Bytes, Seconds};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A step, replayed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayLine {
+    /// Index in the plan's `steps`.
+    pub step: u32,
+    /// The schedule.
+    pub schedule: String,
+    /// What the forward pass of a micro-batch through one layer took to compute; each gradient took as long again.
+    pub forward_seconds_per_layer: Seconds,
+    /// What came of it. `verified` means that every call was performed once on known data before timing.
+    pub outcome: Outcome,
+    /// Repetitions run before timing and not kept.
+    pub warm_up_repetitions: u32,
+    /// Of each repetition, the slowest rank's time from the common start to its own end.
+    pub slowest_nanoseconds: Vec<u64>,
+    /// World rank of the slowest.
+    pub slowest_rank: Vec<u32>,
+    /// What the slowest rank spent computing; median over the repetitions.
+    pub computing_nanoseconds_median: u64,
+    /// What each axis cost and moved.
+    pub axes: Vec<ReplayAxis>,
+    /// Share of the time under way, of all axes but the pipeline's, that the slowest rank did not wait for. Absent where there
+    /// was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_efficiency: Option<f64>,
+    /// Each rank's own time; median over the repetitions.
+    pub rank_nanoseconds_median: Vec<u64>,
+    /// Whether the busiest rank of every stage moved exactly the bytes that the list of ops says, on every axis.
+    pub bytes_as_listed: bool,
+}
+
+/// An axis in a replay. Times are of the slowest rank, medians over the repetitions; bytes are of one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayAxis {
+    /// The axis.
+    pub axis: Axis,
+    /// What the rank spent waiting for calls. On `pp` this holds the bubble of the pipeline.
+    pub waiting_nanoseconds_median: u64,
+    /// Time in which at least one call was under way, as far as the rank saw it.
+    pub under_way_nanoseconds_median: u64,
+    /// Share of the time under way that the rank did not wait for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_efficiency: Option<f64>,
+    /// Calls of the rank that has most.
+    pub calls_counted: u64,
+    /// Payload of the busiest rank, counted by the backend.
+    pub payload_bytes_counted: Bytes,
+    /// Payload of the busiest rank by the list of ops.
+    pub payload_bytes_listed: Bytes,
+    /// What the busiest rank sent, from what was counted.
+    pub wire_bytes_counted: Bytes,
+    /// What the busiest rank sends by the list of ops.
+    pub wire_bytes_listed: Bytes,
+}

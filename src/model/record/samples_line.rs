@@ -1,0 +1,39 @@
+//! The samples of a case line, and the distribution of every rank's own times.
+
+use commgauge_base::sample::ExclusionReason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Samples of a case, column by column; every list has the same length. Times are of the whole sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Samples {
+    /// The slowest rank's time.
+    pub slowest_nanoseconds: Vec<u64>,
+    /// World rank of the slowest.
+    pub slowest_rank: Vec<u32>,
+    /// First to last arrival at the call; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrival_spread_nanoseconds: Vec<u64>,
+    /// Last arrival to latest end; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfer_nanoseconds: Vec<u64>,
+    /// World rank that arrived last; empty when streaming.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_rank: Vec<u32>,
+    /// Samples that do not count, with the reason: index and warning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubtful: Vec<(u32, ExclusionReason)>,
+}
+
+/// A mergeable histogram of own times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankHistogram {
+    /// First world rank it covers.
+    pub rank: u32,
+    /// Ranks it covers: 1 in small worlds, a block of consecutive ranks in large ones.
+    pub ranks: u32,
+    /// HdrHistogram V2 with deflate, base64, of nanoseconds per sample.
+    // Shared, as what is shown of a record refers to it.
+    pub hdr_v2_deflate_base64: Arc<str>,
+}

@@ -1,0 +1,58 @@
+//! The published JSON Schema of one line of a record, made from the types in [`super::line`].
+//!
+//! `docs/record.schema.json` is generated from this; a test keeps the two equal.
+
+use super::{FORMAT, Line, VERSION};
+use serde_json::{Value, json};
+
+/// The JSON Schema (draft 2020-12) of one line.
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(Line).to_value();
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("$id".to_owned(), json!(format!("urn:{FORMAT}:{VERSION}")));
+        root.insert("title".to_owned(), json!(format!("One line of a {FORMAT}, version {VERSION}")));
+        root.insert("version".to_owned(), json!(VERSION));
+    }
+    // The types cannot express that these two are constants.
+    for (property, value) in [("format", json!(FORMAT)), ("version", json!(VERSION))] {
+        if let Some(Value::Object(facts)) = schema.pointer_mut(&format!("/$defs/Header/properties/{property}")) {
+            facts.insert("const".to_owned(), value);
+        }
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schema_is_that_of_the_types() {
+        let published = include_str!("../../../docs/record.schema.json");
+        let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+        if published != current {
+            let new = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/record.schema.json");
+            std::fs::write(&new, &current).unwrap();
+            panic!("docs/record.schema.json is not that of the types; {} is", new.display());
+        }
+    }
+
+    #[test]
+    fn every_record_line_is_valid_and_an_unknown_one_is_not() {
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        for (index, text) in include_str!("../../../tests/data/sample-record.jsonl").lines().enumerate() {
+            let line: Value = serde_json::from_str(text).unwrap();
+            let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "line {}: {errors:?}", index + 1);
+        }
+        assert!(!validator.is_valid(&json!({"line": "poem"})));
+        assert!(!validator.is_valid(&json!({"line": "end", "status": "complete"})), "the exit code is missing");
+    }
+
+    #[test]
+    fn the_schema_names_its_version() {
+        let schema = schema();
+        assert_eq!(schema["$id"], "urn:commgauge-record:1");
+        assert_eq!(schema.pointer("/$defs/Header/properties/version/const"), Some(&json!(1)));
+    }
+}

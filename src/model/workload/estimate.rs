@@ -1,0 +1,76 @@
+//! Estimated run time of a plan, reported before it runs.
+
+use super::replay::ReplayProgram;
+use super::{Case, Op, WorkPlan};
+use crate::config::RunSettings;
+use commgauge_base::units::{Bytes, Seconds};
+
+/// Time of a case in each replicate apart from sampling: buffers, checks, warm-up, agreement.
+const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
+/// Cautious figures of host memory, for runs whose number of iterations is fixed.
+const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
+const CAUTIOUS_LATENCY_SECONDS: f64 = 50e-6;
+
+impl WorkPlan {
+    /// The largest size argument of any case.
+    pub fn largest_bytes(&self) -> Bytes {
+        self.cases.iter().map(|case| case.op.bytes_total).max().unwrap_or_default()
+    }
+
+    /// Estimated upper bound of the run time. With the stop rule every case uses its whole budget; with a fixed number
+    /// of iterations it is a guess from cautious figures of host memory; a budget for all cases is used completely.
+    pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
+        settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings))
+    }
+
+    /// The same for some cases, which need not be in the plan.
+    pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
+        let replicate: f64 = cases.iter().map(|case| estimated_case_seconds(case, settings).0).sum();
+        Seconds(replicate * f64::from(settings.replicates))
+    }
+}
+
+/// Estimated upper bound of the time of a case in one replicate.
+pub fn estimated_case_seconds(case: &Case, settings: &RunSettings) -> Seconds {
+    let sampling = match settings.at(case.op.bytes_total).fixed_iterations {
+        Some(iterations) => f64::from(iterations) * cautious_seconds(case),
+        None => settings.case_budget.0,
+    };
+    Seconds(sampling + SECONDS_BESIDE_SAMPLING)
+}
+
+/// Estimated upper bound of the time of a rank for repeated replays of a program: its computing, and every call alone.
+pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Seconds {
+    let starts = program.starts_per_op();
+    let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds_of(op)).sum();
+    let once = program.compute_nanoseconds() as f64 * 1e-9 + calls;
+    Seconds(once * f64::from(repetitions) + SECONDS_BESIDE_SAMPLING)
+}
+
+fn cautious_seconds(case: &Case) -> f64 {
+    cautious_seconds_of(&case.op) * f64::from(case.variant.calls_at_once())
+}
+
+fn cautious_seconds_of(op: &Op) -> f64 {
+    CAUTIOUS_LATENCY_SECONDS + op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Suite;
+    use std::path::Path;
+
+    #[test]
+    fn the_estimate_is_the_budget_of_every_case_and_replicate_or_follows_the_fixed_count() {
+        let text = "[[sweep]]\ncollectives = 'all_gather'\nbytes = [1000000, 2000000]\nplacements = 'in-place'\ncadences = 'isolated'\n";
+        let suite = Suite::parse(Path::new("test.toml"), text).unwrap();
+        let plan = WorkPlan::from_suite(&suite, 4).unwrap();
+        assert_eq!(plan.largest_bytes(), Bytes(2_000_000));
+        let mut settings = RunSettings { case_budget: Seconds(0.2), replicates: 3, ..RunSettings::default() };
+        assert!((plan.estimated_seconds(&settings).0 - 3.0 * 2.0 * 0.25).abs() < 1e-9);
+        settings.fixed_iterations = Some(100);
+        let calls = 100.0 * (2.0 * 50e-6 + 3e6 / 0.5e9);
+        assert!((plan.estimated_seconds(&settings).0 - 3.0 * (calls + 2.0 * 0.05)).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,158 @@
+//! The matrix products of a model's linear layers, as one rank of a tensor-parallel group computes them for one micro-batch.
+//!
+//! Symbols: b samples of s tokens, h hidden width, f feed-forward width, a query heads and k key-value heads of width d, V padded
+//! vocabulary, t tensor-parallel degree. Column-parallel layers are cut by their output, row-parallel ones by their input
+//! (arXiv 1909.08053 section 3). The backward pass has two products of the same operations for each (arXiv 2104.04473, appendix).
+
+use crate::config::{ComputeTable, LatentAttention, Model};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::{Error, Result};
+
+/// A product of m x k by k x n, and the layers that compute it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductShape {
+    /// Rows of the result: tokens.
+    pub m: u64,
+    /// Columns of the result: what the rank has of the layer's output.
+    pub n: u64,
+    /// Terms of each sum: what the rank has of the layer's input.
+    pub k: u64,
+    /// Type of the elements.
+    pub element: ElementType,
+    /// Layers, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
+    pub uses: Vec<String>,
+}
+
+/// The products of all tables, each shape once.
+pub(super) fn of(tables: &[ComputeTable]) -> Result<Vec<ProductShape>> {
+    let mut shapes: Vec<ProductShape> = Vec::new();
+    for table in tables {
+        for (element, tp, micro_batch) in choices(table) {
+            let tokens = micro_batch.checked_mul(table.sequence).ok_or_else(|| too_large(&table.model))?;
+            for (layer, m, n, k) in linears(&table.model, tp, tokens) {
+                // Callers that compute the size of the matrices multiply these.
+                let elements = [(m, n), (n, k), (m, k)].map(|(a, b)| a.checked_mul(b)?.checked_mul(8));
+                if elements.contains(&None) {
+                    return Err(too_large(&table.model));
+                }
+                let used = format!("{} {layer}, tp {tp}, micro-batch {micro_batch}", table.model.name);
+                let same = |shape: &&mut ProductShape| (shape.m, shape.n, shape.k, shape.element) == (m, n, k, element);
+                match shapes.iter_mut().find(same) {
+                    Some(shape) => shape.uses.push(used),
+                    None => shapes.push(ProductShape { m, n, k, element, uses: vec![used] }),
+                }
+            }
+        }
+    }
+    Ok(shapes)
+}
+
+fn choices(table: &ComputeTable) -> impl Iterator<Item = (ElementType, u64, u64)> {
+    let batches = |tp: u64| table.micro_batch.iter().map(move |batch| (tp, *batch));
+    let degrees = move || table.tp.iter().flat_map(move |tp| batches(*tp));
+    table.element_types.iter().flat_map(move |element| degrees().map(|(tp, batch)| (*element, tp, batch)))
+}
+
+fn too_large(model: &Model) -> Error {
+    Error::usage(format!(
+        "{}: the matrices of a micro-batch do not fit 64 bits; take a smaller micro-batch",
+        model.name
+    ))
+}
+
+/// Layer, m, n and k.
+fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u64)> {
+    let (h, heads) = (model.hidden, model.heads / t);
+    let mut linears = Vec::new();
+    match &model.latent_attention {
+        None => {
+            // A rank has at least one head of keys and values: if there are fewer heads than ranks, several ranks have
+            // copies.
+            let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
+            linears.push(("qkv", tokens, heads * model.head_dimension + keys_and_values, h));
+            linears.push(("attention output", tokens, h, heads * model.head_dimension));
+        }
+        Some(latent) => linears.extend(latent_linears(latent, h, heads, model.head_dimension, tokens)),
+    }
+    let gate_and_up = if model.family.gated() { 2 } else { 1 };
+    // Layers of a kind are equal; the first of each kind represents them.
+    if (0..model.layers).any(|layer| !model.has_experts_in(layer)) {
+        linears.push(("mlp up", tokens, gate_and_up * model.feed_forward / t, h));
+        linears.push(("mlp down", tokens, h, model.feed_forward / t));
+    }
+    if let Some(mixture) = &model.mixture {
+        // Evenly routed over all experts, as on ranks with one expert each.
+        let each = (tokens * mixture.experts_per_token).div_ceil(mixture.experts);
+        let width = (mixture.expert_feed_forward / t).max(1);
+        linears.push(("expert up", each, gate_and_up * width, h));
+        linears.push(("expert down", each, h, width));
+    }
+    linears.push(("vocabulary", tokens, model.padded_vocabulary(t) / t, h));
+    linears
+}
+
+/// DeepSeek-V2, arXiv 2405.04434 section 2.1: compressions are not divided, what unfolds them is.
+fn latent_linears(
+    latent: &LatentAttention,
+    h: u64,
+    heads: u64,
+    head: u64,
+    tokens: u64,
+) -> Vec<(&'static str, u64, u64, u64)> {
+    let LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension } = latent;
+    let mut linears = match query_rank {
+        Some(rank) => vec![("query down", tokens, *rank, h), ("query up", tokens, heads * head, *rank)],
+        None => vec![("query", tokens, heads * head, h)],
+    };
+    linears.extend([
+        ("key-value down", tokens, kv_rank + rotary_dimension, h),
+        ("key-value up", tokens, heads * (plain_dimension + value_dimension), *kv_rank),
+        ("attention output", tokens, h, heads * value_dimension),
+    ]);
+    linears
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Suite;
+    use std::path::Path;
+
+    fn products(text: &str) -> Vec<ProductShape> {
+        of(&Suite::parse(Path::new("suites/test.toml"), text).unwrap().compute).unwrap()
+    }
+
+    #[test]
+    fn llama_3_8b_under_tensor_parallelism_has_the_products_of_its_linear_layers() {
+        // config.json of Meta-Llama-3-8B: h 4096, f 14336, 32 heads and 8 key-value heads of 128, vocabulary 128256.
+        let found = products("[compute]\nmodel = { preset = 'llama-3-8b' }\nsequence = 2048\ntp = 2\n");
+        let shapes: Vec<_> = found.iter().map(|shape| (shape.uses[0].as_str(), [shape.m, shape.n, shape.k])).collect();
+        assert_eq!(
+            shapes,
+            [
+                ("llama-3-8b qkv, tp 2, micro-batch 1", [2048, 2048 + 1024, 4096]),
+                ("llama-3-8b attention output, tp 2, micro-batch 1", [2048, 4096, 2048]),
+                ("llama-3-8b mlp up, tp 2, micro-batch 1", [2048, 14336, 4096]),
+                ("llama-3-8b mlp down, tp 2, micro-batch 1", [2048, 4096, 7168]),
+                ("llama-3-8b vocabulary, tp 2, micro-batch 1", [2048, 64128, 4096]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_shape_that_several_layers_have_is_measured_once() {
+        let text = "[[compute]]\nmodel = { preset = 'llama-3-8b' }\nsequence = 1024\nmicro_batch = [1, 2]\n\
+                    [[compute]]\nmodel = { preset = 'llama-3-8b' }\nsequence = 2048\n";
+        let found = products(text);
+        assert_eq!(found.len(), 10, "1024 and 2048 tokens of five layers each");
+        assert!(found.iter().filter(|shape| shape.m == 2048).all(|shape| shape.uses.len() == 2), "{found:?}");
+    }
+
+    #[test]
+    fn experts_get_the_tokens_of_an_even_routing() {
+        let found = products("[compute]\nmodel = { preset = 'mixtral-8x7b' }\nsequence = 1024\n");
+        let up = found.iter().find(|shape| shape.uses[0].contains("expert up")).unwrap();
+        assert_eq!([up.m, up.n, up.k], [1024 * 2 / 8, 2 * 14336, 4096]);
+        assert!(found.iter().all(|shape| !shape.uses[0].contains("mlp")), "every layer has experts");
+    }
+}

@@ -1,0 +1,215 @@
+//! The programs of all stages that a process plays, and the groups that they need, made from a step and its timetable.
+
+use super::expand::{Expansion, messages_of};
+use super::{ReplayProgram, Timetable};
+use crate::layout::{Axis, Groups};
+use crate::workload::Op;
+use crate::workload::schedule::Pass;
+use crate::workload::step::{AxisTotals, Step, TrainingStep};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Seconds;
+use std::collections::HashMap;
+
+/// The longest forward pass of a layer: an hour.
+const LONGEST_LAYER_SECONDS: f64 = 3600.0;
+/// The most actions of a program; more would take gigabytes.
+const MOST_ACTIONS: u128 = 1 << 28;
+
+/// Options of a replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplayOptions {
+    /// Number of timed replays of the step.
+    pub repetitions: u32,
+    /// Number of replays before that.
+    pub warm_up: u32,
+    /// Simulated computing time of the forward pass of a micro-batch through one layer. Each gradient takes as long
+    /// again.
+    pub forward_seconds_per_layer: Seconds,
+}
+
+/// A step as programs.
+#[derive(Clone, Debug)]
+pub struct ReplayPlan {
+    /// Name of the schedule.
+    pub schedule: String,
+    /// The groups of every axis that any stage uses, in the same order on all ranks.
+    pub groups: Vec<Groups>,
+    /// The stage of every rank.
+    pub stage_of_rank: Vec<u32>,
+    /// By stage; only the requested ones.
+    pub programs: Vec<Option<ReplayProgram>>,
+    /// By stage: the bytes that a rank moves on each axis, according to the list of ops.
+    pub listed: Vec<Vec<AxisTotals>>,
+}
+
+impl ReplayPlan {
+    /// The plan of a step, with the programs of the ranks of this process, selected by `plays`.
+    ///
+    /// # Errors
+    /// A step that is no training step, invalid options, and a step whose list of ops and schedule disagree.
+    pub fn new(
+        step: &Step,
+        timetable: &Timetable,
+        options: &ReplayOptions,
+        plays: impl Fn(u32) -> bool,
+    ) -> Result<ReplayPlan> {
+        let Step::Training(training) = step else {
+            let phase = step.phase_name();
+            return Err(Error::usage(format!("a step of {phase} has no schedule; only training can be replayed")));
+        };
+        let forward_nanoseconds = forward_nanoseconds(options)?;
+        let stages = step.stages().count();
+        let ops: Vec<Vec<Op>> = (0..stages).map(|stage| step.ops_of_stage(stage)).collect::<Result<_>>()?;
+        let groups: Vec<Groups> = Axis::ALL
+            .into_iter()
+            .filter(|axis| ops.iter().flatten().any(|op| op.axis == *axis))
+            .map(|axis| step.layout().groups(axis))
+            .collect();
+        let stage_of_rank = stages_of_ranks(training);
+        let mut wanted = vec![false; stages as usize];
+        for (rank, stage) in (0u32..).zip(&stage_of_rank) {
+            wanted[*stage as usize] |= plays(rank);
+        }
+        let program = |stage: u32| -> Result<Option<ReplayProgram>> {
+            if !wanted[stage as usize] {
+                return Ok(None);
+            }
+            program_of(training, stage, timetable, &ops, &groups, forward_nanoseconds).map(Some)
+        };
+        let programs = (0..stages).map(program).collect::<Result<_>>()?;
+        let listed = (0..stages).map(|stage| listed(step, stage, &ops[stage as usize])).collect::<Result<_>>()?;
+        Ok(ReplayPlan { schedule: timetable.name.clone(), groups, stage_of_rank, programs, listed })
+    }
+
+    /// The program of a rank that this process plays.
+    pub fn program_of_rank(&self, rank: u32) -> Option<&ReplayProgram> {
+        self.programs.get(*self.stage_of_rank.get(rank as usize)? as usize)?.as_ref()
+    }
+}
+
+fn forward_nanoseconds(options: &ReplayOptions) -> Result<u64> {
+    let seconds = options.forward_seconds_per_layer.0;
+    if !(0.0..=LONGEST_LAYER_SECONDS).contains(&seconds) {
+        return Err(Error::usage(format!(
+            "forward seconds per layer: found {seconds}; accepted: 0 (no computing) to {LONGEST_LAYER_SECONDS}"
+        )));
+    }
+    if options.repetitions == 0 {
+        return Err(Error::usage("repetitions of a replay: found 0; accepted: 1 or more"));
+    }
+    Ok((seconds * 1e9).round() as u64)
+}
+
+/// A rank's stage is its rank in its pipeline's group.
+fn stages_of_ranks(step: &TrainingStep) -> Vec<u32> {
+    let pipelines = step.layout.groups(Axis::Pp).groups;
+    let mut stages = vec![0; step.layout.degrees.world() as usize];
+    for (stage, rank) in pipelines.iter().flat_map(|group| (0u32..).zip(group)) {
+        stages[*rank as usize] = stage;
+    }
+    stages
+}
+
+fn program_of(
+    step: &TrainingStep,
+    stage: u32,
+    timetable: &Timetable,
+    ops: &[Vec<Op>],
+    groups: &[Groups],
+    forward_nanoseconds: u64,
+) -> Result<ReplayProgram> {
+    let Some(events) = timetable.events.get(stage as usize) else {
+        let found = timetable.events.len();
+        return Err(Error::usage(format!("schedule {} is of {found} stages, the layout of more", timetable.name)));
+    };
+    let own = &ops[stage as usize];
+    refuse_too_long(step, own)?;
+    let mut all = own.clone();
+    let mut received: HashMap<(u32, bool), usize> = HashMap::new();
+    for event in events {
+        let Some(from) = event.receives else { continue };
+        let forward = event.pass == Pass::Forward;
+        if received.contains_key(&(from.stage, forward)) {
+            continue;
+        }
+        let theirs = ops.get(from.stage as usize).map_or(&[][..], Vec::as_slice);
+        let message = one_message(theirs, forward, from.stage)?.ok_or_else(|| {
+            let (to, from) = (stage, from.stage);
+            Error::usage(format!("stage {to} waits for stage {from}, whose list of ops has no message for it"))
+        })?;
+        received.insert((from.stage, forward), all.len());
+        all.push(message.clone());
+    }
+    one_message(own, true, stage)?;
+    one_message(own, false, stage)?;
+    let mut program = ReplayProgram {
+        stage,
+        own_ops: own.len(),
+        geometries: all.iter().map(|op| geometry(op, step)).collect::<Result<_>>()?,
+        groups: all.iter().map(|op| groups.iter().position(|of| of.axis == op.axis).unwrap_or(0)).collect(),
+        ops: all.clone(),
+        slots: Vec::new(),
+        actions: Vec::new(),
+    };
+    Expansion::new(step, stage, events, (&all, own.len()), &received, forward_nanoseconds).write(&mut program);
+    as_listed(step, &program)?;
+    Ok(program)
+}
+
+/// The message that a stage sends in one direction. The list may have it several times, for the phases of the pipeline.
+fn one_message(ops: &[Op], forward: bool, stage: u32) -> Result<Option<&Op>> {
+    let messages = messages_of(ops, forward);
+    let Some(first) = messages.first().map(|op| &ops[*op]) else { return Ok(None) };
+    match messages.iter().find(|op| (ops[**op].bytes_total, ops[**op].element) != (first.bytes_total, first.element)) {
+        None => Ok(Some(first)),
+        Some(other) => Err(Error::usage(format!(
+            "stage {stage} sends messages of {} and of {} in one direction; only messages of one length can be replayed",
+            first.bytes_total, ops[*other].bytes_total
+        ))),
+    }
+}
+
+fn geometry(op: &Op, step: &TrainingStep) -> Result<commgauge_base::geometry::Geometry> {
+    let ranks = step.layout.group_size(op.axis);
+    op.geometry(ranks).map_err(|problem| {
+        Error::usage(format!("{} {} of {} cannot be replayed: {problem}", op.axis, op.collective, op.bytes_total))
+    })
+}
+
+fn refuse_too_long(step: &TrainingStep, ops: &[Op]) -> Result<()> {
+    let calls = |op: &Op| op.when.count_per_step(step.micro_batches).map_or(u128::MAX / 1024, u128::from);
+    let actions = 4 * ops.iter().map(calls).fold(0u128, u128::saturating_add);
+    if actions > MOST_ACTIONS {
+        return Err(Error::usage(format!(
+            "a step of {} calls on each rank is too long to be replayed; accepted: up to {}; take fewer micro-batches or layers",
+            actions / 4,
+            MOST_ACTIONS / 4
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that every listed op occurs in the program exactly as often as listed.
+fn as_listed(step: &TrainingStep, program: &ReplayProgram) -> Result<()> {
+    let starts = program.starts_per_op();
+    for (op, starts) in program.ops[..program.own_ops].iter().zip(starts) {
+        let listed = op.when.count_per_step(step.micro_batches).unwrap_or(0);
+        if starts != listed {
+            return Err(Error::usage(format!(
+                "stage {}: the schedule {} performs {} {} of {} ({:?}) {starts} times in a step, the list of ops says \
+                 {listed}; a schedule in which micro-batches pass different layers of a stage cannot be replayed",
+                program.stage, step.training.pipeline.schedule, op.axis, op.collective, op.bytes_total, op.when,
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn listed(step: &Step, stage: u32, ops: &[Op]) -> Result<Vec<AxisTotals>> {
+    let axes = Axis::ALL.into_iter().filter(|axis| ops.iter().any(|op| op.axis == *axis));
+    let totals = |axis| {
+        let of_axis: Vec<Op> = ops.iter().filter(|op| op.axis == axis).cloned().collect();
+        AxisTotals::of(step, stage, axis, &of_axis)
+    };
+    axes.map(totals).collect()
+}

@@ -1,0 +1,162 @@
+//! Whether a layout fits a model: each violated rule is reported with the numbers and the nearest valid ones.
+
+use super::{ServingStep, TrainingStep, experts};
+use crate::config::step::Linears;
+use crate::config::{Model, Place};
+use crate::layout::Degrees;
+use commgauge_base::error::Result;
+
+/// A model of more parameters, or a micro-batch of more bytes, could pass 64 bits somewhere.
+const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
+
+/// Checks of a training step.
+pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
+    heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
+    let training = step.training;
+    experts::choices(step)?;
+    widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
+        .map_err(|problem| training.sequence_place.wrong(problem))?;
+    let tokens = u128::from(training.micro_batch) * u128::from(training.sequence) * u128::from(step.micro_batches);
+    if u64::try_from(tokens).is_err() {
+        return Err(training
+            .sequence_place
+            .wrong(format!("{tokens} tokens of a replica in a step do not fit 64 bits; take a smaller batch")));
+    }
+    super::check_context::check(step)?;
+    super::check_data::check(step)?;
+    let heads_and_sequence = tensor(step).and_then(|()| sequence_parallel(step));
+    heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
+}
+
+/// A problem, and where what causes it was written.
+type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
+
+/// Checks the division of linears.
+fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let (model, training, t) = (step.model, step.training, u64::from(step.layout.degrees.tp));
+    let tensor = &training.tensor;
+    if t == 1 || tensor.linears == Linears::Pair {
+        return Ok(());
+    }
+    let linears = tensor.linears;
+    if tensor.sequence_parallel {
+        return Err((
+            &training.place,
+            format!(
+                "linears = {linears} cannot be combined with sequence_parallel: linears that stand alone take and give whole \
+                 sequences; accepted: linears = pair, or no sequence_parallel"
+            ),
+        ));
+    }
+    if !model.hidden.is_multiple_of(t) {
+        let problem = must_divide("tp", t, model.hidden, "hidden width", "hidden_size", &model.name);
+        return Err((&training.place, format!("linears = {linears}: {problem}")));
+    }
+    Ok(())
+}
+
+/// Checks whether the sequence is divided between linears, and where it must be.
+fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let (model, training, degrees) = (step.model, step.training, &step.layout.degrees);
+    let (s, c, t) = (training.sequence, u64::from(degrees.cp), u64::from(degrees.tp));
+    if training.tensor.sequence_parallel && !(s / c).is_multiple_of(t) {
+        let even = c * t;
+        let (below, above) = (s / even * even, s.next_multiple_of(even));
+        let nearest = if below == 0 { above.to_string() } else { format!("{below}, {above}") };
+        return Err((
+            &training.sequence_place,
+            format!(
+                "sequence parallelism divides {s} / cp {c} = {} tokens by tp = {t}, which does not come out even; nearest \
+                 sequences that do: {nearest}",
+                s / c
+            ),
+        ));
+    }
+    // Megatron-LM core/transformer/moe/moe_layer.py refuses to train without.
+    if t > 1 && !training.tensor.sequence_parallel && (0..model.layers).any(|layer| model.has_experts_in(layer)) {
+        return Err((
+            &training.place,
+            format!(
+                "tp = {t} with the experts of {} needs sequence parallelism, or every rank of tp would send the same tokens; \
+                 accepted: sequence_parallel = true, or tp = 1",
+                model.name
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of a model that serves.
+pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
+    heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
+    division_of_serving(step).map_err(|problem| place.wrong(problem))?;
+    widest(step.model, u128::from(step.serving.batch) * u128::from(step.serving.prompt_tokens))
+        .map_err(|problem| step.serving.place.wrong(problem))
+}
+
+/// Checks of the division of a model that serves.
+fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
+    let d = &step.layout.degrees;
+    if d.cp > 1 {
+        return Err(format!(
+            "cp = {}, but a model that serves keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1",
+            d.cp
+        ));
+    }
+    let etp = if d.ep == 1 { d.tp } else { 1 };
+    if step.model.mixture.is_some() && d.etp != etp {
+        return Err(format!(
+            "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
+             the ranks of ep otherwise; accepted: etp = {etp}",
+            d.etp, d.tp, d.ep
+        ));
+    }
+    Ok(())
+}
+
+fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
+    match tokens * u128::from(model.hidden) {
+        0..MOST_ACTIVATION_BYTES => Ok(()),
+        _ => Err("micro_batch x sequence x hidden is more than any buffer can hold".to_owned()),
+    }
+}
+
+fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
+    let (t, k) = (u64::from(degrees.tp), model.kv_heads);
+    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
+    // If every layer has experts, no rank has a part of a dense feed-forward.
+    let inner = if dense { model.feed_forward } else { t };
+    for (what, field, number) in
+        [("query heads", "num_attention_heads", model.heads), ("inner width", "intermediate_size", inner)]
+    {
+        if !number.is_multiple_of(t) {
+            return Err(must_divide("tp", t, number, what, field, &model.name));
+        }
+    }
+    if let Some(mixture) = model.mixture.as_ref().filter(|mixture| mixture.shared_experts > 0) {
+        let shared = mixture.shared_feed_forward;
+        if !shared.is_multiple_of(t) {
+            let what = "inner width of the shared experts";
+            return Err(must_divide("tp", t, shared, what, "shared_expert_intermediate_size", &model.name));
+        }
+    }
+    if !k.is_multiple_of(t) && !t.is_multiple_of(k) {
+        return Err(format!(
+            "tp = {t} neither divides the {k} key and value heads of {} (num_key_value_heads) nor is a multiple of them",
+            model.name
+        ));
+    }
+    experts::shape(model, degrees)
+}
+
+/// The sentence for a degree that does not divide, with the nearest that do.
+pub fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str, model: &str) -> String {
+    let divides = |degree: &u64| number.is_multiple_of(*degree);
+    let below = (1..degree.min(number + 1)).rev().find(divides);
+    let above = (degree + 1..=number).find(divides);
+    let nearest: Vec<_> = below.into_iter().chain(above).map(|degree| degree.to_string()).collect();
+    format!(
+        "{axis} = {degree} does not divide the {number} {what} of {model} ({field}); nearest that do: {}",
+        nearest.join(", ")
+    )
+}

@@ -1,0 +1,50 @@
+//! Whether the choices of data parallelism are consistent with each other and with the layout.
+
+use super::TrainingStep;
+use crate::config::step::DataStyle;
+use crate::layout::Axis;
+use commgauge_base::error::Result;
+
+/// The first violated rule, with what would satisfy it.
+pub(super) fn check(step: &TrainingStep) -> Result<()> {
+    let data = &step.training.data;
+    let (style, replicas) = (data.style, data.replicas_of_shards);
+    match style {
+        DataStyle::Hsdp if replicas < 2 => {
+            let ranks = step.layout.group_size(Axis::DpCp);
+            let accepted: Vec<_> = (2..=ranks).filter(|q| ranks.is_multiple_of(*q)).map(|q| q.to_string()).collect();
+            let accepted = if accepted.is_empty() { "none".to_owned() } else { accepted.join(", ") };
+            return Err(data.replicas_place.wrong(format!(
+                "data_style hsdp replicates its shards, but replicas_of_shards is {replicas}; accepted: {accepted} (the divisors \
+                 of dp x cp = {ranks}), or data_style fsdp"
+            )));
+        }
+        DataStyle::Ddp | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp if replicas > 1 => {
+            return Err(data.replicas_place.wrong(format!(
+                "{replicas} replicas of shards with data_style {style}; accepted: 1, or data_style zero1 or hsdp"
+            )));
+        }
+        _ => {}
+    }
+    let degrees = &step.layout.degrees;
+    if replicas > 1 && step.model.mixture.is_some() && (degrees.ep > 1 || degrees.etp != degrees.tp) {
+        return Err(data.replicas_place.wrong(format!(
+            "{replicas} replicas of shards beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 \
+             and etp = tp = {}, or replicas_of_shards = 1",
+            degrees.ep, degrees.etp, degrees.tp
+        )));
+    }
+    if !data.reshard_after_forward && !matches!(style, DataStyle::Fsdp | DataStyle::Hsdp) {
+        let problem = format!("reshard_after_forward = false with data_style {style}; accepted: with fsdp and hsdp");
+        return Err(step.training.place.wrong(problem));
+    }
+    let every_micro_batch = !matches!(style, DataStyle::Ddp | DataStyle::Zero1);
+    if step.stages.mirrored() && every_micro_batch {
+        let schedule = step.training.pipeline.schedule;
+        return Err(step.training.pipeline.place.wrong(format!(
+            "schedule {schedule} holds every layer twice and passes each micro-batch through one of them, which data_style {style} \
+             is not offered for; accepted: data_style ddp or zero1, or schedule dualpipe-v"
+        )));
+    }
+    Ok(())
+}

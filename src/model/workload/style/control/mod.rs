@@ -1,0 +1,110 @@
+//! Small blocking calls at the end of a step: token counts, overflow flag, gradient norm, loss.
+//!
+//! They move 4 or 8 bytes, so that only their latency counts, but no stage continues before they are complete: the
+//! zero-bubble schedules validate afterwards instead (arXiv 2401.10241 section 4).
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::step::DataStyle;
+use crate::layout::Axis;
+use crate::workload::step::TrainingStep;
+use crate::workload::when::{Moment, Overlap, When};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::element::ElementType::{self, Float32, Int32};
+use commgauge_base::error::Result;
+
+/// The calls of one rank of a stage in an optimizer step, in their order.
+pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
+    let finalize = "Megatron-LM core/distributed/finalize_model_grads.py, with --calculate-per-token-loss";
+    let train_step = "Megatron-LM training/training.py train_step, training/utils.py";
+    let (statistics, over) = statistics_axis(step);
+    let replicas = if step.layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
+    let all_reduce = |axis, reduce_op, element, numbers, what: &str| Op {
+        reduce_op: Some(reduce_op),
+        ..small(axis, Collective::AllReduce, element, numbers, Moment::Optimizer, what)
+    };
+    let mut ops = vec![
+        Op {
+            root: step.layout.degrees.pp - 1,
+            ..small(
+                Axis::Pp,
+                Collective::Broadcast,
+                Int32,
+                1,
+                Moment::AfterBackward,
+                &format!("tokens that the last stage counted ({finalize})"),
+            )
+        },
+        small(
+            replicas,
+            Collective::AllReduce,
+            Int32,
+            1,
+            Moment::AfterBackward,
+            &format!("tokens of all replicas, which gradients are divided by ({finalize})"),
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Max,
+            Float32,
+            1,
+            &format!(
+                "whether a gradient overflowed, over {over} (Megatron-LM core/optimizer/optimizer.py \
+                 _unscale_main_grads_and_check_for_nan; training without a loss scale leaves it out)"
+            ),
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Sum,
+            Float32,
+            1,
+            &format!(
+                "square of the gradient norm, over {over} (Megatron-LM core/optimizer/clip_grads.py get_grad_norm_fp32)"
+            ),
+        ),
+        all_reduce(
+            Axis::Mp,
+            ReduceOp::Min,
+            Int32,
+            1,
+            &format!(
+                "whether every part of the model was updated ({train_step} logical_and_across_model_parallel_group)"
+            ),
+        ),
+        all_reduce(
+            Axis::Mp,
+            ReduceOp::Max,
+            Float32,
+            1,
+            &format!("gradient norm for the log ({train_step} reduce_max_stat_across_model_parallel_group)"),
+        ),
+    ];
+    if step.stages.has_output(stage) {
+        let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
+        ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
+    }
+    Ok(ops)
+}
+
+/// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
+/// ranks if gradients are sharded over replicas.
+fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
+    match step.training.data.style {
+        DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),
+        DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => {
+            (Axis::World, "all ranks, gradients being sharded over replicas")
+        }
+    }
+}
+
+fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64, moment: Moment, what: &str) -> Op {
+    let bytes = element.size() * numbers;
+    Op {
+        when: When::Step { moment, calls: 1 },
+        overlap: Overlap::Exposed,
+        why: format!("{numbers}*{} B = {bytes} B: {what}", element.size()),
+        ..Op::new(Style::Control, axis, collective, element, bytes)
+    }
+}

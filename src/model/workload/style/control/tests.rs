@@ -1,0 +1,43 @@
+//! Known answers: the calls of Megatron-LM's finalize_model_grads, optimizer step and train_step, counted by hand.
+
+use crate::layout::Axis;
+use crate::workload::Style;
+use crate::workload::style::testing::{rows, training, with_steps};
+use commgauge_base::collective::Collective::{AllReduce, Broadcast};
+
+#[test]
+fn a_step_ends_with_a_few_calls_of_four_or_eight_bytes() {
+    let ddp = "sequence = 1024\nmicro_batches = 7";
+    let zero = format!("{ddp}\ndata_style = 'zero1'");
+    let common = [(Broadcast, Axis::Pp, 4), (AllReduce, Axis::Dp, 4)];
+    let updated = [(AllReduce, Axis::Mp, 4), (AllReduce, Axis::Mp, 4)];
+    let statistics = |axis| [(AllReduce, axis, 4), (AllReduce, axis, 4)];
+    let loss = [(AllReduce, Axis::Dp, 8)];
+    let all = |axis, loss: &[_]| [&common[..], &statistics(axis), &updated, loss].concat();
+    for (written, layout, ranks, stage, expected) in [
+        (ddp, "tp = 2\npp = 2\ndp = 2", 8, 0, all(Axis::Mp, &[])),
+        (ddp, "tp = 2\npp = 2\ndp = 2", 8, 1, all(Axis::Mp, &loss)),
+        (zero.as_str(), "tp = 2\npp = 2\ndp = 2", 8, 1, all(Axis::World, &loss)),
+        (ddp, "dp = 2", 2, 0, vec![(AllReduce, Axis::Dp, 4), (AllReduce, Axis::Dp, 8)]),
+        (ddp, "cp = 2", 2, 0, vec![(AllReduce, Axis::DpCp, 4), (AllReduce, Axis::DpCp, 8)]),
+        (ddp, "tp = 2", 2, 0, [statistics(Axis::Mp), updated].concat()),
+    ] {
+        with_steps(&training("llama-3-8b", written, layout), ranks, |step| {
+            let rows = rows(step, stage, Style::Control);
+            let found: Vec<_> = rows.iter().map(|row| (row.collective, row.axis, row.bytes)).collect();
+            assert_eq!(found, expected, "{written} {layout} {stage}");
+            assert!(rows.iter().all(|row| row.calls_per_step == 1 && row.overlap.is_exposed()));
+        });
+    }
+}
+
+#[test]
+fn the_last_stage_sends_its_token_count_to_the_others() {
+    with_steps(&training("llama-3-8b", "sequence = 1024\nmicro_batches = 4", "pp = 4"), 4, |step| {
+        for stage in 0..4 {
+            let ops = step.ops_of_stage(stage).unwrap();
+            let root = ops.iter().find(|op| op.collective == Broadcast).map(|op| op.root);
+            assert_eq!(root, Some(3), "{stage}");
+        }
+    });
+}

@@ -1,0 +1,191 @@
+//! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with
+//! embedding, head and last norm.
+//!
+//! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), arXiv 2304.11277 (FSDP; HSDP in section 3.2.2), arXiv 2104.07857 section
+//! 4.1 (recomputation gathers once more).
+
+use super::{Part, parts};
+use crate::config::step::{DataStyle, Recompute};
+use crate::layout::Axis;
+use crate::workload::step::{RankParameters, TrainingStep};
+use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective;
+
+/// The calls of one rank of a stage in an optimizer step.
+pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for part in parts(step) {
+        for unit in units(step, stage, &part) {
+            let sharded = Sharded { step, stage, part, unit };
+            ops.extend(sharded.gathers());
+            ops.push(sharded.scatter_gradients());
+            ops.extend(sharded.reduce_replicas());
+        }
+    }
+    ops
+}
+
+/// Parameters that are gathered in one call.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// Equal layers of a stage; `None` for the root.
+    layers: Option<(LayerKind, u64)>,
+    /// Parameters of one.
+    parameters: u64,
+}
+
+fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
+    let of_part =
+        |on_rank: RankParameters| u64::from(part.dense) * on_rank.dense + u64::from(part.experts) * on_rank.experts;
+    let kinds: &[LayerKind] = match step.model.mixture {
+        Some(_) => &[LayerKind::Dense, LayerKind::Experts],
+        None => &[LayerKind::Any],
+    };
+    let layers = kinds.iter().filter_map(|kind| {
+        let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
+        let parameters = of_part(step.parameters_of_layer(first));
+        Some(Unit { layers: Some((*kind, step.layers_passed(stage, *kind))), parameters })
+    });
+    let root = Unit { layers: None, parameters: of_part(step.rank_end_parameters(stage)) };
+    layers.chain([root]).filter(|unit| unit.parameters > 0).collect()
+}
+
+struct Sharded<'a> {
+    step: &'a TrainingStep<'a>,
+    stage: u32,
+    part: Part,
+    unit: Unit,
+}
+
+impl Sharded<'_> {
+    /// The all_gathers of a unit: for the forward pass, for the backward pass unless the parameters stayed gathered,
+    /// and for a recomputation that needs them again.
+    fn gathers(&self) -> Vec<Op> {
+        let training = self.step.training;
+        if !training.data.reshard_after_forward {
+            let (moment, overlap) = match self.unit.layers {
+                None if self.step.stages.has_input(self.stage) => (Moment::FirstForward, Overlap::Exposed),
+                _ => (Moment::FirstForward, Overlap::FirstForward),
+            };
+            let when = When::Step { moment, calls: self.calls() };
+            return vec![self.gather(when, overlap, "once per step, and kept until the optimizer")];
+        }
+        // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 releases it in between.
+        let again = training.data.style == DataStyle::Zero3 && training.tensor.recompute == Recompute::Full;
+        let in_pass = |pass, what: &str| self.gather(self.when(pass), self.overlap_of_gather(pass), what);
+        let mut ops = vec![in_pass(Pass::Forward, "for the forward pass")];
+        if again && self.unit.layers.is_some() {
+            ops.push(in_pass(Pass::Recompute, "for recomputation (arXiv 2104.07857 section 4.1)"));
+        }
+        ops.push(in_pass(Pass::Backward, "again for the backward pass"));
+        ops
+    }
+
+    fn gather(&self, when: When, overlap: Overlap, what: &str) -> Op {
+        let element = self.step.training.data.parameter_element_type;
+        let bytes = element.size() * self.padded();
+        let why = self.why("Ep", element.size(), bytes, &format!("gathered {what}"));
+        let op = Op::new(Style::Data, self.part.axis, Collective::AllGather, element, bytes);
+        Op { when, overlap, why, ..op }
+    }
+
+    /// Gradients of every micro-batch to the rank that has the shard.
+    fn scatter_gradients(&self) -> Op {
+        let element = self.step.training.data.gradient_element_type;
+        let bytes = element.size() * self.padded();
+        let first_of_model = self.unit.layers.is_none() && self.step.stages.has_input(self.stage);
+        let exposed = first_of_model || !self.step.training.data.overlap_gradients;
+        Op {
+            when: self.when_in_backward_end(),
+            overlap: if exposed { Overlap::Exposed } else { Overlap::Backward },
+            why: self.why("Eg", element.size(), bytes, "gradients in every micro-batch"),
+            ..Op::new(Style::Data, self.part.axis, Collective::ReduceScatter, element, bytes)
+        }
+    }
+
+    /// HSDP: the shard's gradients over the groups with the same shard, once per step.
+    fn reduce_replicas(&self) -> Option<Op> {
+        let element = self.step.training.data.gradient_element_type;
+        let bytes = element.size() * (self.padded() / self.part.ranks);
+        let exposed = self.unit.layers.is_none() || !self.step.training.data.overlap_gradients;
+        let (moment, overlap) = match exposed {
+            true => (Moment::AfterBackward, Overlap::Exposed),
+            false => (Moment::LastBackward, Overlap::LastBackward),
+        };
+        let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
+        let op = Op {
+            when: When::Step { moment, calls: self.calls() },
+            overlap,
+            why: self.why("Eg", element.size(), bytes, &what),
+            ..Op::new(Style::Data, Axis::DpReplicate, Collective::AllReduce, element, bytes)
+        };
+        (self.part.replicas > 1).then_some(op)
+    }
+
+    /// Parameters of the unit, rounded up so that shards are equal.
+    fn padded(&self) -> u64 {
+        self.unit.parameters.next_multiple_of(self.part.ranks)
+    }
+
+    /// Equal units.
+    fn calls(&self) -> u64 {
+        self.unit.layers.map_or(1, |(_, layers)| layers)
+    }
+
+    /// Before its use in a pass. The root is used first where the stage has that end of the model.
+    fn when(&self, pass: Pass) -> When {
+        let (input, output) = (self.step.stages.has_input(self.stage), self.step.stages.has_output(self.stage));
+        let end = match pass {
+            Pass::Forward | Pass::Recompute if input => End::Input,
+            Pass::Backward | Pass::WeightGradient if !output => End::Input,
+            _ => End::Output,
+        };
+        match self.unit.layers {
+            Some((kind, _)) => self.step.in_layers(self.stage, pass, kind, 1),
+            None => When::MicroBatch { pass, end, calls: 1, one_in: 1 },
+        }
+    }
+
+    /// After its last use in the backward pass.
+    fn when_in_backward_end(&self) -> When {
+        let end = if self.step.stages.has_input(self.stage) { End::Input } else { End::Output };
+        match self.unit.layers {
+            Some(_) => self.when(Pass::Backward),
+            None => When::MicroBatch { pass: Pass::Backward, end, calls: 1, one_in: 1 },
+        }
+    }
+
+    /// Units are prefetched; nothing overlaps with the first use of the root of the model.
+    fn overlap_of_gather(&self, pass: Pass) -> Overlap {
+        let stages = &self.step.stages;
+        let first = match pass {
+            Pass::Forward | Pass::Recompute => stages.has_input(self.stage),
+            Pass::Backward | Pass::WeightGradient => stages.has_output(self.stage),
+        };
+        if self.unit.layers.is_none() && first { Overlap::Exposed } else { Overlap::Prefetch }
+    }
+
+    fn why(&self, symbol: &str, element_bytes: u64, bytes: u64, what: &str) -> String {
+        let unit = match self.unit.layers {
+            Some((_, layers)) => format!("each of {layers} layers"),
+            None => "root unit".to_owned(),
+        };
+        let source = match self.step.training.data.style {
+            DataStyle::Zero3 => "arXiv 1910.02054 section 7.2; DeepSpeed runtime/zero/stage3.py",
+            DataStyle::Hsdp => "arXiv 2304.11277 section 3.2.2",
+            _ => "arXiv 2304.11277 section 3.2.1",
+        };
+        let (parameters, padded) = (self.unit.parameters, self.padded());
+        let rounded = if padded > parameters { format!(" of {parameters} parameters") } else { String::new() };
+        let (per, shards) = match element_bytes * padded / bytes {
+            1 => (String::new(), String::new()),
+            shards => ("/shards".to_owned(), format!("/{shards}")),
+        };
+        format!(
+            "{symbol}*P_unit{per} = {element_bytes} B*{padded}{shards} = {bytes} B{rounded}: {what}; {unit}, {} ({}; {source})",
+            self.part.name(),
+            self.step.rank_parameters_formula(self.stage),
+        )
+    }
+}

@@ -1,0 +1,134 @@
+//! DDP, ZeRO-1 and ZeRO-2: gradients in buckets, parameters whole on every rank while they are used.
+//!
+//! Sources: arXiv 2006.15704 (DDP), arXiv 1910.02054 (ZeRO), Megatron-LM core/distributed/param_and_grad_buffer.py,
+//! DeepSpeed runtime/zero/stage_1_and_2.py.
+
+use super::buckets::{self, Buckets, Run};
+use super::{Part, parts};
+use crate::config::step::DataStyle;
+use crate::layout::Axis;
+use crate::workload::step::TrainingStep;
+use crate::workload::when::{End, Moment, Overlap, Pass, When};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+
+/// The calls of one rank of a stage in an optimizer step.
+pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for part in parts(step) {
+        let buckets = buckets::of(step, stage, &part);
+        let bucketed = Bucketed { step, stage, part, buckets: &buckets };
+        for run in &buckets.runs {
+            match step.training.data.style {
+                DataStyle::Ddp => ops.push(bucketed.reduce_all(run)),
+                DataStyle::Zero2 => ops.extend([bucketed.reduce_every_micro_batch(run), bucketed.gather_at_end(run)]),
+                _ => {
+                    ops.push(bucketed.reduce_once(run));
+                    ops.extend(bucketed.reduce_replicas(run));
+                    ops.push(bucketed.gather_for_first_forward(run));
+                }
+            }
+        }
+    }
+    ops
+}
+
+struct Bucketed<'a> {
+    step: &'a TrainingStep<'a>,
+    stage: u32,
+    part: Part,
+    buckets: &'a Buckets,
+}
+
+impl Bucketed<'_> {
+    /// DDP: all gradients to all replicas.
+    fn reduce_all(&self, run: &Run) -> Op {
+        self.once(Collective::AllReduce, run, "arXiv 2006.15704 section 3.2")
+    }
+
+    /// ZeRO-1: each rank receives the gradients of its optimizer state.
+    fn reduce_once(&self, run: &Run) -> Op {
+        self.once(
+            Collective::ReduceScatter,
+            run,
+            "arXiv 1910.02054 section 5; Megatron-LM docs/source/api-guide/dist_optimizer.md",
+        )
+    }
+
+    /// Optimizer instances: the shards of all instances are summed (`num_distributed_optimizer_instances`).
+    fn reduce_replicas(&self, run: &Run) -> Option<Op> {
+        let shard = Run { elements: run.elements / self.part.ranks, ..*run };
+        let source = "the shard, over the instances of the optimizer; Megatron-LM num_distributed_optimizer_instances";
+        let op = Op { axis: Axis::DpReplicate, ..self.once(Collective::AllReduce, &shard, source) };
+        (self.part.replicas > 1).then_some(op)
+    }
+
+    /// Gradients once per step: behind the last backward pass, but for the bucket that closes when it ends.
+    fn once(&self, collective: Collective, run: &Run, source: &str) -> Op {
+        let (moment, overlap) = match run.last || !self.step.training.data.overlap_gradients {
+            true => (Moment::AfterBackward, Overlap::Exposed),
+            false => (Moment::LastBackward, Overlap::LastBackward),
+        };
+        self.op(collective, self.gradients(), run, When::Step { moment, calls: run.buckets }, overlap, source)
+    }
+
+    /// ZeRO-1: updated parameters, behind the next step's first forward pass, but for the bucket that it begins with.
+    fn gather_for_first_forward(&self, run: &Run) -> Op {
+        let (moment, overlap) = match (self.step.training.data.overlap_gradients, run.last) {
+            (false, _) => (Moment::Optimizer, Overlap::Exposed),
+            (true, true) => (Moment::FirstForward, Overlap::Exposed),
+            (true, false) => (Moment::FirstForward, Overlap::FirstForward),
+        };
+        let source = "arXiv 1910.02054 section 5; Megatron-LM overlap_param_gather";
+        let when = When::Step { moment, calls: run.buckets };
+        self.op(Collective::AllGather, self.parameters(), run, when, overlap, source)
+    }
+
+    /// ZeRO-2 stores no whole gradients between micro-batches, so that each is reduced at once.
+    fn reduce_every_micro_batch(&self, run: &Run) -> Op {
+        let exposed = run.last || !self.step.training.data.overlap_gradients;
+        let overlap = if exposed { Overlap::Exposed } else { Overlap::Backward };
+        let when = When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls: run.buckets, one_in: 1 };
+        let source = "in every micro-batch, DeepSpeed runtime/zero/stage_1_and_2.py partition_gradients";
+        self.op(Collective::ReduceScatter, self.gradients(), run, when, overlap, source)
+    }
+
+    /// ZeRO-2: updated parameters, when the optimizer is done.
+    fn gather_at_end(&self, run: &Run) -> Op {
+        let when = When::Step { moment: Moment::Optimizer, calls: run.buckets };
+        let source = "once per step, DeepSpeed runtime/zero/stage_1_and_2.py step";
+        self.op(Collective::AllGather, self.parameters(), run, when, Overlap::Exposed, source)
+    }
+
+    fn gradients(&self) -> (&'static str, ElementType) {
+        ("Eg", self.step.training.data.gradient_element_type)
+    }
+
+    fn parameters(&self) -> (&'static str, ElementType) {
+        ("Ep", self.step.training.data.parameter_element_type)
+    }
+
+    fn op(
+        &self,
+        collective: Collective,
+        (symbol, element): (&str, ElementType),
+        run: &Run,
+        when: When,
+        overlap: Overlap,
+        source: &str,
+    ) -> Op {
+        let bytes = element.size() * run.elements;
+        let which = if run.last { "the last bucket".to_owned() } else { format!("{} of the buckets", run.buckets) };
+        let why = format!(
+            "{symbol}*bucket = {} B*{} = {bytes} B: {which} of {} {}; cut: {} ({}; {source})",
+            element.size(),
+            run.elements,
+            self.buckets.parameters,
+            self.part.name(),
+            self.buckets.rule,
+            self.step.rank_parameters_formula(self.stage),
+        );
+        Op { when, overlap, why, ..Op::new(Style::Data, self.part.axis, collective, element, bytes) }
+    }
+}

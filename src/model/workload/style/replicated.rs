@@ -1,0 +1,80 @@
+//! Parameters that every rank of a tensor-parallel group stores completely while each computes a part of their
+//! gradient: which they are on a stage, and the one coalesced all_reduce of their gradients in a step.
+//!
+//! Megatron-LM marks them `sequence_parallel`: norms, the biases of row-parallel linears, routers, and with latent
+//! attention the projections to the compressed width. Without sequence parallelism every rank has the whole gradient
+//! of all of these except the norms of queries and keys, which see only the rank's own heads.
+
+use crate::config::Model;
+use crate::layout::Axis;
+use crate::workload::step::TrainingStep;
+use crate::workload::when::{Moment, Overlap, When};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective;
+
+/// The all_reduce on tp, once in a step when all gradients are complete; `None` if there is nothing to reduce.
+pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
+    let (model, element) = (step.model, step.training.data.gradient_element_type);
+    let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
+    let (parameters, what) = if step.training.tensor.sequence_parallel {
+        let norm = model.norm_parameters();
+        let in_layers: u64 = layers.iter().map(|layer| 2 * norm + beside_norms(model, *layer)).sum();
+        let behind = if step.stages.has_output(stage) { norm } else { 0 };
+        let what = format!("{in_layers} in {} layers, {behind} behind the last: norms{}", layers.len(), beside(model));
+        (in_layers + behind, what)
+    } else {
+        let of_each = query_key_norms(model);
+        (
+            of_each * layers.len() as u64,
+            format!("{of_each} in each of {} layers: norms of queries and keys", layers.len()),
+        )
+    };
+    let bytes = element.size() * parameters;
+    (parameters > 0).then(|| Op {
+        when: When::Step { moment: Moment::AfterBackward, calls: 1 },
+        overlap: Overlap::Exposed,
+        why: format!(
+            "Eg*parameters = {} B*{parameters} = {bytes} B: gradients of what every rank of tp holds whole and computes in \
+             part, {what} (Megatron-LM core/distributed/finalize_model_grads.py _allreduce_non_tensor_model_parallel_grads)",
+            element.size()
+        ),
+        ..Op::new(style, Axis::Tp, Collective::AllReduce, element, bytes)
+    })
+}
+
+/// Parameters of one layer, apart from its two norms, that are marked `sequence_parallel`.
+fn beside_norms(model: &Model, layer: u32) -> u64 {
+    let h = model.hidden;
+    let attention = match &model.latent_attention {
+        Some(latent) => {
+            let queries = latent.query_rank.map_or(0, |rank| h * rank + rank);
+            queries + h * (latent.kv_rank + latent.rotary_dimension) + latent.kv_rank
+        }
+        None => query_key_norms(model),
+    };
+    let projection_bias = if model.attention_output_bias { h } else { 0 };
+    let feed_forward = match &model.mixture {
+        Some(mixture) if model.has_experts_in(layer) => {
+            model.router_parameters() + if mixture.shared_expert_gate { h } else { 0 }
+        }
+        _ if model.feed_forward_bias => h,
+        _ => 0,
+    };
+    attention + projection_bias + feed_forward
+}
+
+/// Names of the parameters apart from norms.
+fn beside(model: &Model) -> String {
+    [
+        (model.attention_output_bias || model.feed_forward_bias, ", biases of row-parallel linears"),
+        (model.latent_attention.is_some(), ", projections to the compressed width"),
+        (model.mixture.is_some(), ", routers"),
+    ]
+    .into_iter()
+    .filter_map(|(there, name)| there.then_some(name))
+    .collect()
+}
+
+fn query_key_norms(model: &Model) -> u64 {
+    if model.family.has_query_key_norm() { 2 * model.head_dimension } else { 0 }
+}

@@ -1,0 +1,84 @@
+//! Exchanges of experts while a model serves: every rank of ep has whole experts, and tokens choose evenly.
+//!
+//! Ranks of tp have the same tokens. Each sends its share of them to their experts, and the results are gathered.
+
+use super::{activations, in_layers};
+use crate::layout::Axis;
+use crate::workload::step::ServingStep;
+use crate::workload::style::product::product;
+use crate::workload::when::{LayerKind, Overlap};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+use commgauge_base::geometry::Splits;
+
+/// The calls of one rank of a stage in a forward pass.
+pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let Some(mixture) = &step.model.mixture else { return Ok(Vec::new()) };
+    let (t, e) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.ep));
+    let (tokens, h, k) = (step.tokens_per_micro_batch(), step.model.hidden, mixture.experts_per_token);
+    let share = tokens.div_ceil(t);
+    let sent = product("tokens sent to experts", &[share, k])?;
+    let element = step.serving.activation_element_type;
+    let source = "Megatron-LM core/transformer/moe/token_dispatcher.py MoEAlltoAllTokenDispatcher";
+    let call = |collective, element: ElementType, bytes, splits, why: String| Op {
+        when: in_layers(step, stage, LayerKind::Experts, 1),
+        overlap: Overlap::Exposed,
+        splits,
+        why: format!("{why} ({source})"),
+        ..Op::new(Style::Serving, Axis::Ep, collective, element, bytes)
+    };
+    let counts = product("tokens of every expert", &[8, mixture.experts, e])?;
+    let hidden = product("tokens sent to experts", &[element.size(), sent, h])?;
+    let chosen = format!("N*K = ceil({tokens} tokens/t {t})*{k}");
+    let moved = format!("E*N*K*h = {} B*{sent}*{h} = {hidden} B with {chosen}", element.size());
+    let spread = || splits(sent, e);
+    let mut ops = vec![
+        call(
+            Collective::AllGather,
+            ElementType::Int64,
+            counts,
+            Splits::Equal,
+            format!("8 B*experts*e = 8 B*{}*{e} = {counts} B: how many tokens each expert gets", mixture.experts),
+        ),
+        call(Collective::AllToAllV, element, hidden, spread(), format!("{moved}: tokens to their experts")),
+        call(
+            Collective::AllToAllV,
+            ElementType::Float32,
+            4 * sent,
+            spread(),
+            format!("4 B*N*K = {} B with {chosen}: weights of the choices", 4 * sent),
+        ),
+        call(Collective::AllToAllV, element, hidden, spread(), format!("{moved}: results back to their tokens")),
+    ];
+    if t > 1 {
+        ops.push(gathered(step, stage)?);
+    }
+    Ok(ops)
+}
+
+/// As even as whole tokens allow: the first ranks receive one more.
+fn splits(sent: u64, ranks: u64) -> Splits {
+    if sent.is_multiple_of(ranks) {
+        return Splits::Equal;
+    }
+    Splits::Given((0..ranks).map(|rank| sent / ranks + u64::from(rank < sent % ranks)).collect())
+}
+
+/// Every rank of tp receives the results of all.
+fn gathered(step: &ServingStep, stage: u32) -> Result<Op> {
+    let (t, element) = (u64::from(step.layout.degrees.tp), step.serving.activation_element_type);
+    let (_, formula) = activations(step)?;
+    let share = step.tokens_per_micro_batch().div_ceil(t);
+    let bytes = product("results of experts", &[element.size(), share, t, step.model.hidden])?;
+    Ok(Op {
+        when: in_layers(step, stage, LayerKind::Experts, 1),
+        overlap: Overlap::Exposed,
+        why: format!(
+            "{formula}, {share} tokens from each of {t} ranks = {bytes} B: results of the experts, each rank having sent its \
+             share (vLLM model_executor/models/deepseek_v2.py, is_sequence_parallel)"
+        ),
+        ..Op::new(Style::Serving, Axis::Tp, Collective::AllGather, element, bytes)
+    })
+}

@@ -1,0 +1,160 @@
+//! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one
+//! further token of every request.
+//!
+//! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
+//! attention over them sends nothing. The exchanges of experts are in `experts`.
+
+mod experts;
+#[cfg(test)]
+mod tests;
+
+use super::product::product;
+use crate::layout::Axis;
+use crate::workload::step::{Phase, ServingStep};
+use crate::workload::when::{End, LayerKind, Overlap, Pass, When};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+
+/// The calls of one rank of a stage in a forward pass.
+pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let mut ops = Vec::new();
+    if step.layout.degrees.tp > 1 {
+        if step.stages.has_input(stage) {
+            ops.push(embedding(step)?);
+        }
+        ops.extend(layers(step, stage)?);
+    }
+    if step.layout.degrees.ep > 1 {
+        ops.extend(experts::ops(step, stage)?);
+    }
+    if step.layout.degrees.tp > 1 && step.stages.has_output(stage) {
+        ops.push(logits(step)?);
+    }
+    if step.layout.degrees.pp > 1 {
+        ops.push(boundary(step, stage)?);
+        ops.push(sampled_tokens(step)?);
+    }
+    Ok(ops)
+}
+
+/// Calls in every layer of a kind of a stage, in one forward pass of every micro-batch.
+fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_per_layer: u64) -> When {
+    let is_of_kind = |layer: &u32| match kind {
+        LayerKind::Any => true,
+        LayerKind::Dense => !step.model.has_experts_in(*layer),
+        LayerKind::Experts => step.model.has_experts_in(*layer),
+    };
+    let layers = step.stages.layers_passed(stage).filter(is_of_kind).count() as u64;
+    When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers }
+}
+
+/// Requests of a micro-batch: r.
+fn requests(step: &ServingStep) -> u64 {
+    step.serving.batch / step.serving.micro_batches
+}
+
+/// Formula of the tokens of a micro-batch, with numbers.
+fn tokens_formula(step: &ServingStep) -> String {
+    match step.phase {
+        Phase::Prefill => format!("({} requests*{} tokens)", requests(step), step.serving.prompt_tokens),
+        Phase::Decode => format!("({} requests*1 token)", requests(step)),
+    }
+}
+
+/// Bytes of the activations of a micro-batch, E tokens h, and the formula with its numbers.
+fn activations(step: &ServingStep) -> Result<(u64, String)> {
+    let (element, tokens, h) =
+        (step.serving.activation_element_type.size(), step.tokens_per_micro_batch(), step.model.hidden);
+    let bytes = product("activations", &[element, tokens, h])?;
+    Ok((bytes, format!("E*tokens*h = {element} B*{}*{h} = {bytes} B", tokens_formula(step))))
+}
+
+fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {
+    Op {
+        when,
+        overlap: Overlap::Exposed,
+        why,
+        ..Op::new(Style::Serving, axis, collective, step.serving.activation_element_type, bytes)
+    }
+}
+
+fn at_end(end: End) -> When {
+    When::MicroBatch { pass: Pass::Forward, end, calls: 1, one_in: 1 }
+}
+
+fn embedding(step: &ServingStep) -> Result<Op> {
+    let (bytes, formula) = activations(step)?;
+    let why = format!(
+        "{formula}: vocabulary-parallel embedding (vLLM model_executor/layers/vocab_parallel_embedding.py; Megatron-LM \
+         core/tensor_parallel/layers.py)"
+    );
+    Ok(op(step, Axis::Tp, Collective::AllReduce, bytes, at_end(End::Input), why))
+}
+
+/// The outputs of the row-parallel linears; experts that tp divides are reduced with the shared ones, as a dense
+/// feed-forward is.
+fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let (bytes, formula) = activations(step)?;
+    let cache = match step.phase {
+        Phase::Prefill => String::new(),
+        Phase::Decode => format!(
+            "; the same for a context of {} tokens as for any other: keys and values stay where their heads are",
+            step.serving.context_tokens
+        ),
+    };
+    let source = "arXiv 1909.08053 section 3; vLLM model_executor/layers/linear.py RowParallelLinear";
+    let call = |kind, calls, what: &str| {
+        let why = format!("{formula}: {what}{cache} ({source})");
+        op(step, Axis::Tp, Collective::AllReduce, bytes, in_layers(step, stage, kind, calls), why)
+    };
+    if step.layout.degrees.ep == 1 {
+        return Ok(vec![call(LayerKind::Any, 2, "outputs of attention and feed-forward")]);
+    }
+    Ok(vec![
+        call(LayerKind::Any, 1, "output of attention"),
+        call(LayerKind::Dense, 1, "output of the feed-forward of layers without experts"),
+    ])
+}
+
+/// Only the last token of a request is sampled from, so that a prefill gathers no more than a decode.
+fn logits(step: &ServingStep) -> Result<Op> {
+    let (element, t) = (step.serving.activation_element_type.size(), u64::from(step.layout.degrees.tp));
+    let (requests, padded) = (requests(step), step.model.padded_vocabulary(t));
+    let bytes = product("logits", &[element, requests, padded])?;
+    let why = format!(
+        "E*r*V = {element} B*{requests} requests*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the \
+         last token of every request, vocabulary padded from {} (vLLM model_executor/layers/logits_processor.py)",
+        step.model.vocabulary
+    );
+    Ok(op(step, Axis::Tp, Collective::AllGather, bytes, at_end(End::Output), why))
+}
+
+fn boundary(step: &ServingStep, stage: u32) -> Result<Op> {
+    let (bytes, formula) = activations(step)?;
+    let sends_per_step = if stage + 1 < step.stages.count() { step.serving.micro_batches } else { 0 };
+    let why = format!(
+        "{formula}: activations to the next stage, {} micro-batches in a pass (arXiv 2104.04473 section 2.2)",
+        step.serving.micro_batches
+    );
+    let when = When::Boundary { pass: Pass::Forward, sends_per_step };
+    Ok(op(step, Axis::Pp, Collective::SendRecvChain, bytes, when, why))
+}
+
+/// The last stage samples, and the first needs the tokens for the next pass.
+fn sampled_tokens(step: &ServingStep) -> Result<Op> {
+    let (element, requests) = (ElementType::Int64, requests(step));
+    let bytes = product("sampled tokens", &[element.size(), requests])?;
+    let why = format!(
+        "{} B*r = {} B*{requests} requests = {bytes} B: sampled tokens from the last stage to all others (vLLM \
+         v1/worker/gpu/pp_utils.py pp_broadcast)",
+        element.size(),
+        element.size()
+    );
+    Ok(Op {
+        root: step.layout.degrees.pp - 1,
+        element,
+        ..op(step, Axis::Pp, Collective::Broadcast, bytes, at_end(End::Whole), why)
+    })
+}

@@ -1,0 +1,129 @@
+//! Known answers: Llama-3-70B on eight ranks, counted by hand, and the exchange of experts of arXiv 2006.16668 for Mixtral.
+
+use crate::layout::Axis;
+use crate::workload::step::Step;
+use crate::workload::style::testing::{refusal, rows, serving, with_steps};
+use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective::{self, AllGather, AllReduce, AllToAllV, Broadcast, SendRecvChain};
+use commgauge_base::geometry::Splits;
+
+type Found = (Collective, Axis, u64, u64);
+
+/// Collective, axis, bytes and calls in a pass.
+fn found(step: &Step, stage: u32) -> Vec<Found> {
+    let rows = rows(step, stage, Style::Serving);
+    assert!(rows.iter().all(|row| row.overlap.is_exposed()));
+    rows.iter().map(|row| (row.collective, row.axis, row.bytes, row.calls_per_step)).collect()
+}
+
+/// Ops of a phase on a stage of a layout.
+fn phase(preset: &str, written: &str, layout: &str, ranks: u32, phase: &str, stage: u32) -> Vec<Found> {
+    let mut all = Vec::new();
+    with_steps(&serving(preset, written, layout), ranks, |step| {
+        if step.phase_name() == phase {
+            all = found(step, stage);
+        }
+    });
+    all
+}
+
+#[test]
+fn divisions_not_supported_for_serving_are_refused() {
+    for (preset, layout, ranks, expected) in [
+        ("llama-3-8b", "cp = 2", 2, "a model that serves keeps the keys and values of a request"),
+        ("llama-3-8b", "tp = 3", 3, "tp = 3 does not divide the 32 query heads"),
+        ("mixtral-8x7b", "tp = 2\nep = 2\ndp = 2", 4, "etp = 2 with tp = 2 and ep = 2"),
+        ("mixtral-8x7b", "tp = 2\netp = 1", 2, "etp = 1 with tp = 2 and ep = 1"),
+    ] {
+        let message = refusal(&serving(preset, "batch = 4", layout), ranks);
+        assert!(message.contains(expected), "{layout}: {message}");
+        assert!(message.contains("accepted") || message.contains("nearest"), "{message}");
+    }
+}
+
+#[test]
+fn llama_3_70b_decodes_16_requests_with_160_small_reductions() {
+    // 2 B x 16 requests x 8192; logits of 129024 padded words.
+    let decode = [
+        (AllReduce, Axis::Tp, 262_144, 1),
+        (AllReduce, Axis::Tp, 262_144, 160),
+        (AllGather, Axis::Tp, 2 * 16 * 129_024, 1),
+    ];
+    let prefill = [
+        (AllReduce, Axis::Tp, 262_144 * 2048, 1),
+        (AllReduce, Axis::Tp, 262_144 * 2048, 160),
+        (AllGather, Axis::Tp, 2 * 16 * 129_024, 1),
+    ];
+    for context in [2048, 100_000] {
+        let written = format!("batch = 16\nprompt_tokens = 2048\ncontext_tokens = {context}");
+        assert_eq!(phase("llama-3-70b", &written, "tp = 8", 8, "decode", 0), decode, "{context}");
+        assert_eq!(phase("llama-3-70b", &written, "tp = 8", 8, "prefill", 0), prefill, "{context}");
+    }
+}
+
+#[test]
+fn stages_pass_activations_on_and_the_last_gives_the_tokens_back() {
+    // Four micro-batches of four requests; 2 B x 4 x 8192.
+    let written = "batch = 16\nmicro_batches = 4\nphases = ['decode']";
+    let (hidden, tokens) = (65_536, (Broadcast, Axis::Pp, 8 * 4, 4));
+    let reductions = (AllReduce, Axis::Tp, hidden, 2 * 40 * 4);
+    let first = [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden, 4), tokens];
+    assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 0), first);
+    let last = [reductions, (AllGather, Axis::Tp, 2 * 4 * 129_024, 4), tokens];
+    assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
+    with_steps(&serving("llama-3-70b", written, "tp = 8\npp = 2"), 16, |step| {
+        let ops = step.ops_of_stage(0).unwrap();
+        let roots: Vec<_> = ops.iter().filter(|op| op.collective == Broadcast).map(|op| op.root).collect();
+        assert_eq!(roots, [1]);
+    });
+}
+
+#[test]
+fn one_rank_serves_alone() {
+    assert!(phase("llama-3-8b", "batch = 4", "dp = 2", 2, "decode", 0).is_empty());
+}
+
+#[test]
+fn experts_that_tp_divides_are_reduced_like_a_feed_forward() {
+    let hidden = 2 * 16 * 4096;
+    let logits = (AllGather, Axis::Tp, 2 * 16 * 32_000, 1);
+    let expected = [(AllReduce, Axis::Tp, hidden, 1), (AllReduce, Axis::Tp, hidden, 64), logits];
+    assert_eq!(phase("mixtral-8x7b", "batch = 16", "tp = 2", 2, "decode", 0), expected);
+}
+
+#[test]
+fn undivided_experts_receive_their_tokens_and_return_them() {
+    // 16 requests, 2 experts each: 32 times 2 B x 4096 out and back, and the counts of 8 experts from each of 8 ranks.
+    let exchange = |sent: u64| {
+        [
+            (AllGather, Axis::Ep, 8 * 8 * 8, 32),
+            (AllToAllV, Axis::Ep, sent * 2 * 4096, 32),
+            (AllToAllV, Axis::Ep, sent * 4, 32),
+            (AllToAllV, Axis::Ep, sent * 2 * 4096, 32),
+        ]
+    };
+    let alone = phase("mixtral-8x7b", "batch = 16", "dp = 8\nep = 8", 8, "decode", 0);
+    assert_eq!(alone, exchange(32));
+    // Each of two ranks of tp sends its half, and gathers the other's results.
+    let hidden = 2 * 16 * 4096;
+    let mut expected = vec![(AllReduce, Axis::Tp, hidden, 1), (AllReduce, Axis::Tp, hidden, 32)];
+    expected.extend(exchange(16));
+    expected.push((AllGather, Axis::Tp, hidden, 32));
+    expected.push((AllGather, Axis::Tp, 2 * 16 * 32_000, 1));
+    let layout = "tp = 2\ndp = 4\nep = 8\netp = 1";
+    assert_eq!(phase("mixtral-8x7b", "batch = 16", layout, 8, "decode", 0), expected);
+}
+
+#[test]
+fn fewer_tokens_than_ranks_reach_only_some() {
+    with_steps(&serving("mixtral-8x7b", "batch = 1\nphases = ['decode']", "dp = 8\nep = 8"), 8, |step| {
+        let ops = step.ops_of_stage(0).unwrap();
+        let sent: Vec<&Op> = ops.iter().filter(|op| op.collective == AllToAllV).collect();
+        assert_eq!(sent.len(), 3);
+        for op in sent {
+            assert_eq!(op.splits, Splits::Given(vec![1, 1, 0, 0, 0, 0, 0, 0]));
+            let geometry = op.geometry(8).unwrap();
+            assert_eq!(geometry.bytes_total, op.bytes_total);
+        }
+    });
+}

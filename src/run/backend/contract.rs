@@ -1,0 +1,362 @@
+//! The contract between the measuring loop and the backends that execute calls.
+//!
+//! The interface is written for a stream of work: calls and marks are *enqueued* in order, and the times of the marks
+//! are read after [`Call::complete`]. On host memory, enqueueing a call executes it and a mark is a clock reading. On
+//! a GPU both go onto a stream and the mark is an event. The simulated backend advances virtual clocks. Buffers are
+//! filled and checked in place, in the memory that the call uses.
+
+use super::{DeviceReader, Product};
+use commgauge_base::collective::Placement;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::geometry::Geometry;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::progress::Progress;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::variant::{LibraryChoice, Variant};
+use commgauge_model::layout::{Axis, Groups};
+use commgauge_model::workload::replay::ReplayPlan;
+use commgauge_model::workload::{Op, ProductShape, nccl_only_reason};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Description of a backend, for the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendFacts {
+    /// The name by which it was requested.
+    pub name: &'static str,
+    /// True if nothing real was measured. Passed on up to the report.
+    pub synthetic: bool,
+    /// True if one process simulates all ranks on a virtual clock, without load on this machine.
+    pub virtual_clock: bool,
+    /// The library that carries the data and its version.
+    pub library: String,
+    /// Transports as reported by the library, if it reports any.
+    pub transport: Option<String>,
+    /// How it executes and times calls, in sentences for the record.
+    pub notes: Vec<String>,
+    /// Warnings that apply to everything this backend measures.
+    pub warnings: Vec<String>,
+}
+
+/// Everything that a backend needs to run a case.
+#[derive(Clone, Debug)]
+pub struct Binding<'a> {
+    /// The call.
+    pub op: &'a Op,
+    /// Whether the result replaces the input.
+    pub placement: Placement,
+    /// How calls are submitted.
+    pub variant: Variant,
+    /// The groups of the op's axis, which all take part at once. Ranks in none of them are idle.
+    pub groups: &'a Groups,
+    /// The number under which these groups were connected.
+    pub groups_number: usize,
+    /// Element counts on each group.
+    pub geometry: &'a Geometry,
+    /// Seed of the data.
+    pub seed: u64,
+    /// Use the same buffers in every iteration instead of rotating through more bytes than the last-level cache can
+    /// store.
+    pub warm_buffers: bool,
+}
+
+impl<'a> Binding<'a> {
+    /// A rank's part in it.
+    ///
+    /// # Errors
+    /// Where the rank is in none of the groups.
+    pub fn view(&self, rank: u32) -> Result<View<'a>> {
+        let axis = self.groups.axis;
+        let missing = || Error::environment(format!("rank {rank} is in no group of axis {axis}"));
+        let (group, me) = self.groups.place_of(rank).ok_or_else(missing)?;
+        Ok(View {
+            collective: self.op.collective,
+            placement: self.placement,
+            geometry: self.geometry,
+            group: &self.groups.groups[group],
+            me,
+            root: self.op.root,
+        })
+    }
+
+    /// Bytes of the largest buffer of any rank of a view's group, which is the same on all of them.
+    pub fn largest_buffer_bytes(&self, view: &View) -> u64 {
+        let all = (0..view.group.len() as u32).map(|me| View { me, ..*view }.buffer_elements());
+        let elements = all.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
+        elements * self.geometry.element_bytes
+    }
+}
+
+/// The first wrong element of a checked buffer, and how many were wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// World rank that owns the buffer.
+    pub rank: u32,
+    /// Index of the first wrong element in the receive buffer.
+    pub element: u64,
+    /// The expected value, as a number of the element type (hexadecimal bits if data is only moved).
+    pub expected: String,
+    /// The value found.
+    pub got: String,
+    /// Wrong elements in this buffer.
+    pub count: u64,
+}
+
+/// The times of enqueued marks, for every rank that this process plays.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// Ranks played by this process.
+    pub local_ranks: usize,
+    /// Row-major: mark, then local rank; nanoseconds on that rank's clock.
+    pub nanoseconds: Vec<u64>,
+}
+
+impl Marks {
+    /// The time of a mark on a local rank.
+    pub fn at(&self, mark: usize, local_rank: usize) -> u64 {
+        self.nanoseconds[mark * self.local_ranks + local_rank]
+    }
+}
+
+/// Carries ops out for the ranks that this process plays.
+pub trait Backend {
+    /// Description of this backend.
+    fn facts(&self) -> BackendFacts;
+
+    /// The device of this process's rank, if it has one.
+    fn device(&self) -> Option<String> {
+        None
+    }
+
+    /// Reads the device of this process's rank during the calls, if there is one. All ranks must give the same kind of
+    /// answer.
+    fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
+        None
+    }
+
+    /// World ranks that this process plays: one, or all of them when simulated.
+    fn local_ranks(&self) -> Range<u32>;
+
+    /// Creates new communicators for groups, under a number by which bindings refer to them. Called by all processes,
+    /// once for each set of groups and replicate, including those whose ranks are in none of the groups.
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()>;
+
+    /// Frees all communicators. Called by all processes at the end of each replicate.
+    fn disconnect(&mut self) -> Result<()>;
+
+    /// Bytes of buffers that binding this case would take on the neediest rank of this process.
+    fn bytes_needed(&self, binding: &Binding) -> Bytes;
+
+    /// Bytes that the ranks of this process may use together.
+    fn bytes_available(&self) -> Bytes;
+
+    /// Why the backend cannot execute this case; `None` if it can. If any rank returns a reason, all ranks skip the
+    /// case.
+    fn skip_reason(&self, binding: &Binding) -> Option<String> {
+        let (op, parts) = (binding.op, binding.variant.name_parts());
+        if !parts.is_empty() {
+            return Some(format!("{} is of --backend nccl, and this is {}", parts.join(", "), self.facts().name));
+        }
+        nccl_only_reason(op)
+    }
+
+    /// True if a plan with a case that does not fit is refused as a whole, to protect the host from running out of
+    /// memory; false if such a case is skipped and the others run.
+    fn refuses_oversized_plans(&self) -> bool {
+        true
+    }
+
+    /// Reserves buffers and returns the call, ready to be filled. The axis must be connected.
+    ///
+    /// # Errors
+    /// If memory does not suffice or the library cannot execute the call. The other ranks must then be informed (see
+    /// [`crate::world::agree`]) before anything is enqueued.
+    fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>>;
+
+    /// Bytes of buffers that a replay would take on the neediest rank of this process.
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes>;
+
+    /// Reserves the buffers of a whole step and returns it, ready to be replayed. All groups of the plan must have been connected.
+    ///
+    /// # Errors
+    /// As [`Backend::bind`].
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>>;
+
+    /// Reserves the matrices of a product that the rank computes by itself, filled with known data.
+    ///
+    /// # Errors
+    /// If memory does not suffice, the type is not supported, or the backend computes nothing.
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        let name = self.facts().name;
+        Err(Error::usage(format!(
+            "the {name} backend computes nothing, so the product of {} x {} x {} has no time",
+            shape.m, shape.n, shape.k
+        )))
+    }
+
+    /// Called on every rank before measuring a plan with matrix products: checks that the library for them is present
+    /// and supports these element types.
+    ///
+    /// # Errors
+    /// What is missing or not supported. Backends that find this out only in `bind_product` return no error here.
+    fn prepare_products(&mut self, _shapes: &[ProductShape]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Name and version of the library for products; empty if there is none.
+    fn product_library(&self) -> &'static str {
+        ""
+    }
+
+    /// The clock of the marks, in nanoseconds, now.
+    fn now_nanoseconds(&self) -> u64;
+
+    /// The smallest difference between two marks that can be resolved, in nanoseconds.
+    fn clock_resolution_nanoseconds(&self) -> u64;
+}
+
+/// A bound case. Methods are called by all processes in the same order.
+pub trait Call {
+    /// Writes the inputs that [`commgauge_base::pattern`] defines and poisons the outputs of every buffer that will be
+    /// checked next. Untimed.
+    fn fill(&mut self) -> Result<()>;
+
+    /// Enqueues one call on the next buffers of the rotation. In the timed loop: no allocation, no lock, no
+    /// system call of ours.
+    fn enqueue(&mut self) -> Result<()>;
+
+    /// Enqueues what one `fill` prepared, and nothing else: where [`Call::enqueue`] repeats a call on the same buffers, as a graph of
+    /// several calls does, this does not. Untimed.
+    fn enqueue_once(&mut self) -> Result<()> {
+        self.enqueue()
+    }
+
+    /// Reserves memory for `marks` marks and drops the old ones. Untimed.
+    fn reserve_marks(&mut self, marks: usize);
+
+    /// Enqueues a reading of the clock. In the timed loop.
+    fn mark(&mut self);
+
+    /// Enqueues a wait until the rank's clock shows `start_nanoseconds`. False if that time has already passed on a
+    /// rank.
+    fn hold_until(&mut self, start_nanoseconds: u64) -> bool;
+
+    /// Whether the last wait ended after its start time because the work behind it was not enqueued in time. Valid
+    /// only after `complete`.
+    fn started_late(&self) -> bool {
+        false
+    }
+
+    /// Waits until all that was enqueued is done, at most for `deadline`; errors that happened meanwhile surface here.
+    fn complete(&mut self, deadline: Duration) -> Result<()>;
+
+    /// Copies the times of all marks since `reserve_marks`. Only after `complete`.
+    fn read_marks(&self, marks: &mut Marks);
+
+    /// The current time on the clock of the marks: [`Backend::now_nanoseconds`] while the case is bound. If one
+    /// process simulates several ranks, the clock that is furthest ahead, so that every rank can meet a start set
+    /// after it.
+    fn now_nanoseconds(&self) -> u64;
+
+    /// Copies of the buffers in the rotation; 1 where the same buffers are used in every iteration.
+    fn buffer_copies(&self) -> u32;
+
+    /// Checks the outputs of the buffers last used against [`commgauge_base::pattern`]; only after `complete`.
+    /// The first mismatch of the lowest local rank, if any. `None` also where there is no data to check
+    /// (see [`Call::verifies`]).
+    fn check(&mut self) -> Result<Option<Mismatch>>;
+
+    /// False if there is no data (simulated, barrier), so that results are "not verified", never "verified".
+    fn verifies(&self) -> bool;
+
+    /// True if a local rank, counted from 0, is in none of the groups. It marks and waits with the others, moves no
+    /// data, and its times are ignored.
+    fn is_idle_rank(&self, _local_rank: usize) -> bool {
+        false
+    }
+
+    /// Whether [`Call::enqueue`] returns only when the call is complete; false if it runs on a stream.
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    /// The library's own estimate of the time of one call; `None` if it has no estimate. Untimed; executes nothing.
+    fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        Ok(None)
+    }
+
+    /// The algorithm that the library chose for the calls of this binding, if it was configured to report it and
+    /// reports it on this rank. Untimed.
+    fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
+        Ok(None)
+    }
+
+    /// Aborts what is enqueued, so that a later `complete` returns an error instead of waiting.
+    fn abort(&mut self);
+}
+
+/// Everything that a backend needs to replay a step.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayBinding<'a> {
+    /// The programs of this process's ranks, and the groups.
+    pub plan: &'a ReplayPlan,
+    /// The number under which the plan's first groups were connected; the others follow.
+    pub first_groups_number: usize,
+    /// Seed of the data that is checked.
+    pub seed: u64,
+}
+
+/// Times on one axis in one replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AxisTimes {
+    /// Time for which the rank waited for its calls.
+    pub waiting_nanoseconds: u64,
+    /// Time in which at least one call was under way, as far as the rank saw it.
+    pub under_way_nanoseconds: u64,
+}
+
+/// Times of one rank in one replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankTimes {
+    /// From the common start to the rank's own end.
+    pub total_nanoseconds: u64,
+    /// Time of its computing.
+    pub computing_nanoseconds: u64,
+    /// By index of the plan's groups.
+    pub axes: [AxisTimes; Axis::ALL.len()],
+}
+
+/// Calls and bytes of a rank on one axis in one replay, counted from the calls made to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisBytes {
+    /// The axis.
+    pub axis: Axis,
+    /// Calls that were started; of messages, those that were sent.
+    pub calls: u64,
+    /// Their size arguments, in the sense of [`commgauge_base::geometry`].
+    pub payload: Bytes,
+    /// Bytes on the wire, as counted for bandwidth-optimal algorithms.
+    pub wire: Bytes,
+}
+
+/// A bound step. Methods are called by all processes in the same order.
+pub trait Replayer {
+    /// Executes every call of the step once, one after another, on known data, and checks the results. Untimed.
+    fn check(&mut self) -> Result<Option<Mismatch>>;
+
+    /// False if there is no data.
+    fn verifies(&self) -> bool;
+
+    /// Carries the step out once, from start to end. In it: no allocation, no lock.
+    fn run(&mut self) -> Result<()>;
+
+    /// The times of the last run, by local rank.
+    fn times(&self) -> &[RankTimes];
+
+    /// Stores the progress of each later run in the given counter. Not needed if one process simulates all ranks.
+    fn watch(&mut self, _progress: Arc<Progress>) {}
+
+    /// Traffic of a local rank in the last run.
+    fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;
+}

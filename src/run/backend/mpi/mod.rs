@@ -1,0 +1,194 @@
+//! Host memory over MPI: one process, one rank, blocking calls.
+
+mod arena;
+mod call;
+pub(super) mod host;
+mod idle;
+mod replay;
+mod replay_data;
+
+pub use arena::Rotation;
+pub use call::{MpiCall, Parts};
+
+use super::{Backend, BackendFacts, Binding, Call, Product, ReplayBinding, Replayer, product};
+use crate::mpi_call::{self, Communicator};
+use arena::Arena;
+use commgauge_base::collective::Collective;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::host_clock;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::Groups;
+use commgauge_model::workload::ProductShape;
+use commgauge_model::workload::replay::Regions;
+pub(super) use idle::IdleCall;
+use replay::MpiReplayer;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Carries ops out with MPI on host memory.
+pub struct MpiBackend {
+    world: Communicator,
+    /// By number; `None` where this rank is in none of the groups.
+    communicators: HashMap<usize, Option<Communicator>>,
+    send: Arena,
+    receive: Arena,
+    last_level_cache_bytes: u64,
+    ranks_on_host: u32,
+    resolution_nanoseconds: u64,
+}
+
+impl MpiBackend {
+    /// The backend of this process. Collective; MPI must be initialised. `ranks_on_host` share this host's memory and
+    /// last-level cache.
+    pub fn new(ranks_on_host: u32) -> Result<MpiBackend> {
+        Ok(MpiBackend {
+            world: Communicator::world()?,
+            communicators: HashMap::new(),
+            send: Arena::default(),
+            receive: Arena::default(),
+            last_level_cache_bytes: host::last_level_cache_bytes(),
+            ranks_on_host: ranks_on_host.max(1),
+            resolution_nanoseconds: host_clock::seen_resolution_nanoseconds(),
+        })
+    }
+
+    /// Like [`Backend::bind`], but returns the concrete type of the call.
+    ///
+    /// # Errors
+    /// Those of `bind`.
+    pub fn bind_call(&mut self, binding: &Binding) -> Result<MpiCall<'_>> {
+        let view = binding.view(self.world.rank())?;
+        let rotation = self.rotation(binding, &view);
+        let (send_elements, receive_elements) = view.buffer_elements();
+        for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
+            arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
+        }
+        let yields_while_waiting = self.yields_while_waiting();
+        let communicator = communicator(&self.communicators, binding.groups_number, binding.groups)?;
+        MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, yields_while_waiting)
+    }
+
+    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
+    fn yields_while_waiting(&self) -> bool {
+        self.ranks_on_host > host::processors()
+    }
+
+    /// Buffer regions of the calls of a replay.
+    fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
+        let rank = self.world.rank();
+        Regions::of(replay::program_of(binding, rank)?, replay::place(binding, rank))
+    }
+
+    /// The buffer rotation for a binding. It is the same on all ranks of a group, so that their data start at the same
+    /// index: the stride follows the largest buffer of any rank.
+    fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        // Twice the cache, shared by the ranks of the host, each of which rotates through two buffers.
+        let cold = 2 * self.last_level_cache_bytes / u64::from(self.ranks_on_host) / 2;
+        let cold = if binding.warm_buffers { 0 } else { cold };
+        Rotation::new(binding.largest_buffer_bytes(view), cold)
+    }
+}
+
+/// The communicator of this rank's group.
+fn communicator<'a>(
+    communicators: &'a HashMap<usize, Option<Communicator>>,
+    number: usize,
+    groups: &Groups,
+) -> Result<&'a Communicator> {
+    let connected = communicators.get(&number).and_then(Option::as_ref);
+    let axis = groups.axis;
+    connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+}
+
+impl Backend for MpiBackend {
+    fn facts(&self) -> BackendFacts {
+        BackendFacts {
+            name: "mpi",
+            synthetic: false,
+            virtual_clock: false,
+            library: mpi_call::library_version(),
+            transport: host::transport_from_environment(),
+            notes: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn local_ranks(&self) -> Range<u32> {
+        self.world.rank()..self.world.rank() + 1
+    }
+
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
+        let rank = self.world.rank();
+        let place = groups.place_of(rank);
+        let fresh = self.world.split(place.map(|(group, _)| group as u32), place.map_or(rank, |(_, me)| me))?;
+        match self.communicators.insert(number, fresh).flatten() {
+            Some(old) => old.free(),
+            None => Ok(()),
+        }
+    }
+
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        product::host::on_host(shape, self.world.rank(), self.bytes_available())
+    }
+
+    fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
+        product::host::check_types(shapes)
+    }
+
+    fn product_library(&self) -> &'static str {
+        product::host::HOST_PRODUCT_LIBRARY
+    }
+
+    fn disconnect(&mut self) -> Result<()> {
+        // In the same order on all ranks: freeing is collective.
+        let mut numbers: Vec<usize> = self.communicators.keys().copied().collect();
+        numbers.sort_unstable();
+        let freed = numbers.into_iter().filter_map(|number| self.communicators.remove(&number).flatten());
+        freed.collect::<Vec<_>>().into_iter().try_for_each(Communicator::free)
+    }
+
+    fn bytes_needed(&self, binding: &Binding) -> Bytes {
+        let needed = binding.view(self.world.rank()).map(|view| {
+            let rotation = self.rotation(binding, &view);
+            let (send, receive) = view.buffer_elements();
+            [send, receive].into_iter().filter(|elements| *elements > 0).count() as u64 * rotation.bytes()
+        });
+        Bytes(needed.unwrap_or(0))
+    }
+
+    fn bytes_available(&self) -> Bytes {
+        Bytes(host::available_memory_bytes() / u64::from(self.ranks_on_host))
+    }
+
+    fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        if binding.groups.place_of(self.world.rank()).is_none() {
+            let yields_while_waiting = self.yields_while_waiting();
+            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, yields_while_waiting)));
+        }
+        Ok(Box::new(self.bind_call(binding)?))
+    }
+
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
+        let regions = self.regions(binding)?;
+        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
+    }
+
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
+        let regions = self.regions(binding)?;
+        let yields_while_waiting = self.yields_while_waiting();
+        self.send.reserve(regions.send_bytes as usize)?;
+        self.receive.reserve(regions.receive_bytes as usize)?;
+        let arenas = (&mut self.send, &mut self.receive);
+        let rank = self.world.rank();
+        Ok(Box::new(MpiReplayer::new(binding, rank, &regions, &self.communicators, arenas, yields_while_waiting)?))
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn clock_resolution_nanoseconds(&self) -> u64 {
+        self.resolution_nanoseconds
+    }
+}

@@ -1,0 +1,367 @@
+//! Replay of a whole step on host memory: started calls progress while the rank computes or does other work.
+//!
+//! Computing is a busy loop on the clock. MPI moves data only inside its calls, so the loop tests one of the active
+//! requests every few microseconds, as a progress thread of the library would.
+
+use super::arena::Arena;
+use super::replay_data::SlotData;
+use crate::backend::counted::{CallBytes, Counted, by_axis};
+use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request};
+use commgauge_base::collective::ReduceOp;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::host_clock;
+use commgauge_base::pattern::encode;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::progress::{Doing, Progress};
+use commgauge_model::layout::Axis;
+use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Between two tests of calls under way.
+const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
+
+/// A bound step.
+pub(super) struct MpiReplayer<'b> {
+    pub(super) rank: u32,
+    program: &'b ReplayProgram,
+    pub(super) slots: Vec<SlotCall>,
+    pub(super) send: &'b mut Arena,
+    pub(super) receive: &'b mut Arena,
+    /// Active slots that have not been seen complete.
+    under_way: Vec<u32>,
+    /// By axis: number of active calls, and since when there is at least one.
+    busy: [(u32, u64); Axis::ALL.len()],
+    cursor: usize,
+    yields_while_waiting: bool,
+    counted: Vec<Counted>,
+    progress: Arc<Progress>,
+    times: [RankTimes; 1],
+}
+
+/// A slot, ready to be started.
+pub(super) struct SlotCall {
+    pub kind: SlotKind,
+    pub data: SlotData,
+    request: Request,
+    send_offset: usize,
+    receive_offset: usize,
+    op: usize,
+    axis: usize,
+    bytes: CallBytes,
+    divide: Option<Divide>,
+    /// A collective that is waited for at once wherever it is started.
+    at_once: bool,
+}
+
+pub(super) enum SlotKind {
+    Together(Prepared),
+    Send(Message),
+    Receive(Message),
+}
+
+/// The second half of an average.
+#[derive(Clone, Copy)]
+struct Divide {
+    element: commgauge_base::element::ElementType,
+    ranks: u32,
+    bytes: usize,
+}
+
+/// The group and place of this rank in the groups of a plan.
+pub(super) fn place<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
+    let places: Vec<Option<(&'a [u32], u32)>> = binding
+        .plan
+        .groups
+        .iter()
+        .map(|groups| groups.place_of(rank).map(|(group, me)| (groups.groups[group].as_slice(), me)))
+        .collect();
+    move |groups| places.get(groups).copied().flatten()
+}
+
+/// The program of this rank.
+pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
+    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
+    binding.plan.program_of_rank(rank).ok_or_else(missing)
+}
+
+impl<'b> MpiReplayer<'b> {
+    /// Prepares every slot; the arenas contain the regions.
+    pub(super) fn new(
+        binding: &ReplayBinding<'b>,
+        rank: u32,
+        regions: &Regions,
+        communicators: &HashMap<usize, Option<Communicator>>,
+        (send, receive): (&'b mut Arena, &'b mut Arena),
+        yields_while_waiting: bool,
+    ) -> Result<MpiReplayer<'b>> {
+        let program = program_of(binding, rank)?;
+        let place = place(binding, rank);
+        let at_once = program.waited_for_at_once();
+        let mut slots = Vec::with_capacity(program.slots.len());
+        for (index, slot) in program.slots.iter().enumerate() {
+            let groups = program.groups[slot.op as usize];
+            let unconnected = || {
+                let axis = program.op_of(slot).axis;
+                Error::environment(format!("axis {axis} was not connected before the replay"))
+            };
+            let communicator = communicators.get(&(binding.first_groups_number + groups)).and_then(Option::as_ref);
+            let communicator = communicator.ok_or_else(unconnected)?;
+            let (group, me) = place(groups).ok_or_else(unconnected)?;
+            let mut call = prepare(program, slot, communicator, (group, me), binding.seed)?;
+            call.at_once = at_once[index];
+            call.send_offset = regions.send[index].offset as usize;
+            call.receive_offset = regions.receive[index].offset as usize;
+            slots.push(call);
+        }
+        Ok(MpiReplayer {
+            rank,
+            under_way: Vec::with_capacity(slots.len()),
+            counted: vec![Counted::default(); program.ops.len()],
+            program,
+            slots,
+            send,
+            receive,
+            busy: [(0, 0); Axis::ALL.len()],
+            cursor: 0,
+            yields_while_waiting,
+            progress: Arc::default(),
+            times: [RankTimes::default()],
+        })
+    }
+
+    /// Starts a slot; one that is waited for at once is carried out by the call that blocks.
+    #[inline]
+    pub(super) fn start(&mut self, slot: u32) -> Result<()> {
+        let call = &mut self.slots[slot as usize];
+        let send = self.send.address().wrapping_add(call.send_offset);
+        let receive = self.receive.address_mut().wrapping_add(call.receive_offset);
+        let busy = &mut self.busy[call.axis];
+        let begin = host_clock::now_nanoseconds();
+        if busy.0 == 0 {
+            busy.1 = begin;
+        }
+        busy.0 += 1;
+        // SAFETY: the arenas are borrowed for as long as this value exists (and are leaked if it is dropped with
+        // active calls) and contain all regions; regions that are written to are shared only by slots that are never
+        // active together; the program waits for a slot before it starts it again; the communicators are the
+        // backend's, which is borrowed.
+        unsafe {
+            match &call.kind {
+                SlotKind::Together(prepared) if call.at_once => prepared.issue(send, receive)?,
+                SlotKind::Together(prepared) => prepared.start(send, receive, &mut call.request)?,
+                SlotKind::Send(message) => message.start_sending(send, &mut call.request)?,
+                SlotKind::Receive(message) => message.start_receiving(receive, &mut call.request)?,
+            }
+        }
+        if !matches!(call.kind, SlotKind::Receive(_)) {
+            self.counted[call.op].add(call.bytes);
+        }
+        if call.at_once {
+            let (axis, end) = (call.axis, host_clock::now_nanoseconds());
+            self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+            self.done(slot, axis, end);
+            return Ok(());
+        }
+        self.under_way.push(slot);
+        Ok(())
+    }
+
+    /// Waits for a slot.
+    #[inline]
+    pub(super) fn wait(&mut self, slot: u32) -> Result<()> {
+        let Some(place) = self.under_way.iter().position(|other| *other == slot) else { return Ok(()) };
+        self.under_way.swap_remove(place);
+        let begin = host_clock::now_nanoseconds();
+        let call = &mut self.slots[slot as usize];
+        call.request.wait()?;
+        let end = host_clock::now_nanoseconds();
+        let axis = call.axis;
+        self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+        self.done(slot, axis, end);
+        Ok(())
+    }
+
+    /// What follows when a call was seen done.
+    #[inline]
+    fn done(&mut self, slot: u32, axis: usize, now: u64) {
+        let (under_way, since) = &mut self.busy[axis];
+        *under_way -= 1;
+        if *under_way == 0 {
+            self.times[0].axes[axis].under_way_nanoseconds += now - *since;
+        }
+        let call = &self.slots[slot as usize];
+        if let Some(Divide { element, ranks, bytes }) = call.divide {
+            let result = &mut self.receive.bytes_mut()[call.receive_offset..call.receive_offset + bytes];
+            encode::divide_all(element, result, ranks);
+        }
+    }
+
+    /// Works for a time.
+    #[inline]
+    fn compute(&mut self, nanoseconds: u64) -> Result<()> {
+        let begin = host_clock::now_nanoseconds();
+        let (end, mut next_test) = (begin + nanoseconds, begin);
+        let mut now = begin;
+        while now < end {
+            if now >= next_test && !self.under_way.is_empty() {
+                self.test_one(now)?;
+                next_test = now + NANOSECONDS_BETWEEN_TESTS;
+            } else if self.yields_while_waiting {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            now = host_clock::now_nanoseconds();
+        }
+        self.times[0].computing_nanoseconds += now - begin;
+        Ok(())
+    }
+
+    #[inline]
+    fn test_one(&mut self, now: u64) -> Result<()> {
+        self.cursor = if self.cursor + 1 < self.under_way.len() { self.cursor + 1 } else { 0 };
+        let slot = self.under_way[self.cursor];
+        let call = &mut self.slots[slot as usize];
+        if call.request.test()? {
+            self.under_way.swap_remove(self.cursor);
+            let axis = call.axis;
+            self.done(slot, axis, now);
+        }
+        Ok(())
+    }
+}
+
+fn prepare(
+    program: &ReplayProgram,
+    slot: &Slot,
+    communicator: &Communicator,
+    (group, me): (&[u32], u32),
+    seed: u64,
+) -> Result<SlotCall> {
+    let op = program.op_of(slot);
+    let geometry = &program.geometries[slot.op as usize];
+    let elements = geometry.bytes_total.0 / geometry.element_bytes;
+    let message = |peer, stream| Message::new(elements, Datatype::of(op.element), peer, stream, communicator);
+    let seed = seed_of(seed, group[0]);
+    let (kind, data, divide) = match slot.movement {
+        Movement::Send { to, stream } => (
+            SlotKind::Send(message(to, stream)?),
+            SlotData::message(op.element, elements, group[me as usize], stream),
+            None,
+        ),
+        Movement::Receive { from, stream } => {
+            let data = SlotData::message(op.element, elements, group[from as usize], stream);
+            (SlotKind::Receive(message(from, stream)?), data, None)
+        }
+        Movement::Together => {
+            let placement = placement_of(op.collective);
+            let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
+            let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
+            let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
+            let prepared = Prepared::new(&view, communicator, Datatype::of(op.element), operation)?;
+            let own = geometry.blocks[me as usize] * geometry.element_bytes;
+            let divide = (reduce_op == Some(ReduceOp::Avg)).then_some(Divide {
+                element: op.element,
+                ranks: group.len() as u32,
+                bytes: own as usize,
+            });
+            (SlotKind::Together(prepared), SlotData::collective(op.element, reduce_op, &view, seed), divide)
+        }
+    };
+    let (named, crossing) = match &kind {
+        SlotKind::Together(prepared) => {
+            let crossing = prepared.elements_exchanged_with_others(me);
+            // Dropped tokens are part of the nominal size but are not sent, so no count that MPI sees includes them.
+            let named = crossing.map_or_else(|| prepared.elements_named(group.len() as u32), |_| elements);
+            (named, crossing.unwrap_or(0))
+        }
+        SlotKind::Send(message) | SlotKind::Receive(message) => (message.elements(), 0),
+    };
+    let of = |elements: u64| elements * geometry.element_bytes;
+    Ok(SlotCall {
+        kind,
+        data,
+        request: Request::none(),
+        send_offset: 0,
+        receive_offset: 0,
+        op: slot.op as usize,
+        axis: program.groups[slot.op as usize],
+        bytes: CallBytes { payload: of(named), crossing: of(crossing) },
+        divide,
+        at_once: false,
+    })
+}
+
+/// Groups differ in their data, so that a message that strays is found.
+fn seed_of(seed: u64, first_rank: u32) -> u64 {
+    seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
+}
+
+impl SlotCall {
+    pub(super) fn offsets(&self) -> (usize, usize) {
+        (self.send_offset, self.receive_offset)
+    }
+}
+
+impl Replayer for MpiReplayer<'_> {
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        self.check_all(self.program)
+    }
+
+    fn verifies(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self) -> Result<()> {
+        self.counted.fill(Counted::default());
+        self.times = [RankTimes::default()];
+        let program = self.program;
+        self.progress.enter(Doing::REPLAY);
+        let begin = host_clock::now_nanoseconds();
+        for action in &program.actions {
+            match action {
+                Action::Compute { nanoseconds, .. } => {
+                    self.progress.begin_action(Doing::COMPUTING);
+                    self.compute(*nanoseconds)?;
+                }
+                Action::Start { slot } => {
+                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, false));
+                    self.start(*slot)?;
+                }
+                Action::Wait { slot } => {
+                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, true));
+                    self.wait(*slot)?;
+                }
+            }
+            self.progress.end_action();
+        }
+        self.times[0].total_nanoseconds = host_clock::now_nanoseconds() - begin;
+        self.progress.finish();
+        Ok(())
+    }
+
+    fn watch(&mut self, progress: Arc<Progress>) {
+        self.progress = progress;
+    }
+
+    fn times(&self) -> &[RankTimes] {
+        &self.times
+    }
+
+    fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
+        by_axis(self.program, &self.counted)
+    }
+}
+
+impl Drop for MpiReplayer<'_> {
+    /// Calls under way may still write: the memory is then never given back, and the launch is about to be aborted.
+    fn drop(&mut self) {
+        if !self.under_way.is_empty() {
+            std::mem::forget(std::mem::take(self.send));
+            std::mem::forget(std::mem::take(self.receive));
+            std::mem::forget(std::mem::take(&mut self.slots));
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The public C interface of NCCL: types, constants and their names, written by hand after `nccl.h`.
+//!
+//! Results, element types and operations are plain `c_int`: newer libraries return values that an enum would not have.
+
+use commgauge_base::collective::ReduceOp;
+use commgauge_base::element::ElementType;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// `ncclResult_t`.
+pub type Code = c_int;
+/// `ncclComm_t`.
+pub type RawCommunicator = *mut c_void;
+/// `cudaStream_t`, which is the driver's `CUstream`.
+pub type RawStream = *mut c_void;
+
+/// `ncclSuccess`.
+pub const SUCCESS: Code = 0;
+/// `ncclInProgress`: what a call that does not block has not done yet.
+pub const IN_PROGRESS: Code = 7;
+/// `NCCL_WIN_COLL_SYMMETRIC`.
+pub const SYMMETRIC: c_int = 1;
+/// `NCCL_SPLIT_NOCOLOR`: the rank takes part in the split and gets no communicator.
+pub const NO_COLOR: c_int = -1;
+
+/// `ncclUniqueId`: identifies the communicator that a set of ranks creates together.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UniqueId(pub [u8; 128]);
+
+/// `ncclConfig_t` as of version 2.18, the first with all members used here. A library reads as many bytes as both
+/// sides know and fills in the rest by `version`, which must therefore be the version of this layout and not the
+/// library's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    blocking: c_int,
+    cga_cluster_size: c_int,
+    least_ctas: c_int,
+    most_ctas: c_int,
+    network: *const c_char,
+    split_share: c_int,
+}
+
+/// `NCCL_CONFIG_UNDEF_INT`: the library's own choice.
+pub const UNDEFINED: c_int = c_int::MIN;
+const CONFIG_MAGIC: c_uint = 0xcafe_beef;
+const CONFIG_VERSION: c_uint = 2_18_00;
+
+impl Config {
+    /// A communicator whose calls return when the work is on the stream.
+    ///
+    /// Blocking on purpose. From 2.27 on `ncclGroupEnd` starts a thread for every call of a communicator that does not block
+    /// (`src/group.cc`, `ncclGroupEndInternal`), and that thread's start would be in every time.
+    ///
+    /// With limits to the thread blocks of its kernels (`minCTAs`, `maxCTAs`). A most that is not given would be less than any least to
+    /// NCCL (`src/init.cc`, `parseCommConfig`), which brings down what is more than it has.
+    pub fn blocking((least_ctas, most_ctas): (Option<c_int>, Option<c_int>)) -> Config {
+        let all = if least_ctas.is_some() { c_int::MAX } else { UNDEFINED };
+        Config {
+            size: size_of::<Config>(),
+            magic: CONFIG_MAGIC,
+            version: CONFIG_VERSION,
+            blocking: 1,
+            cga_cluster_size: UNDEFINED,
+            least_ctas: least_ctas.unwrap_or(UNDEFINED),
+            most_ctas: most_ctas.unwrap_or(all),
+            network: std::ptr::null(),
+            split_share: UNDEFINED,
+        }
+    }
+}
+
+/// `ncclSimInfo_t`: what NCCL estimates of a group that it does not carry out. As of 2.22, which had it first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SimulationInfo {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    /// Microseconds; negative if there is no estimate.
+    pub estimated_microseconds: f32,
+}
+
+impl SimulationInfo {
+    /// Initialised like `NCCL_SIM_INFO_INITIALIZER`.
+    pub fn empty() -> SimulationInfo {
+        SimulationInfo {
+            size: size_of::<SimulationInfo>(),
+            magic: 0x7468_5283,
+            version: 2_22_03,
+            estimated_microseconds: -1.0,
+        }
+    }
+}
+
+/// The name of a result.
+pub fn name_of(code: Code) -> String {
+    const NAMES: [&str; 9] = [
+        "ncclSuccess",
+        "ncclUnhandledCudaError",
+        "ncclSystemError",
+        "ncclInternalError",
+        "ncclInvalidArgument",
+        "ncclInvalidUsage",
+        "ncclRemoteError",
+        "ncclInProgress",
+        "ncclTimeout",
+    ];
+    let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
+    name.map_or_else(|| format!("ncclResult_t {code}"), |name| (*name).to_owned())
+}
+
+/// `ncclDataType_t`. Eight-bit floats that are only moved are sent as bytes: 2.24 to 2.27 refuse the type on devices
+/// before compute capability 9.0 even without a reduction.
+pub fn datatype(element: ElementType, reduced: bool) -> c_int {
+    match element {
+        ElementType::Int8 => 0,
+        ElementType::Uint8 => 1,
+        ElementType::Int32 => 2,
+        ElementType::Uint32 => 3,
+        ElementType::Int64 => 4,
+        ElementType::Uint64 => 5,
+        ElementType::Float16 => 6,
+        ElementType::Float32 => 7,
+        ElementType::Float64 => 8,
+        ElementType::Bfloat16 => 9,
+        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 if !reduced => 1,
+        ElementType::Fp8E4m3 => 10,
+        ElementType::Fp8E5m2 => 11,
+    }
+}
+
+/// `ncclScalarHostImmediate`: a number in host memory, read before the call returns.
+pub const SCALAR_ON_HOST: c_int = 1;
+
+/// `ncclRedOp_t`; none if the operation has to be created first.
+pub fn operation(op: ReduceOp) -> Option<c_int> {
+    Some(match op {
+        ReduceOp::Sum => 0,
+        ReduceOp::Prod => 1,
+        ReduceOp::Max => 2,
+        ReduceOp::Min => 3,
+        ReduceOp::Avg => 4,
+        ReduceOp::PreMulSum => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_laid_out_as_in_the_header_of_2_18() {
+        let config = Config::blocking((None, None));
+        assert_eq!((size_of::<Config>(), config.size), (48, 48));
+        assert_eq!(std::mem::offset_of!(Config, network), 32);
+        assert_eq!((config.magic, config.version), (0xcafe_beef, 21_800));
+    }
+
+    #[test]
+    fn a_least_number_of_blocks_alone_is_not_more_than_the_most() {
+        let blocks = |limits| {
+            let config = Config::blocking(limits);
+            (config.least_ctas, config.most_ctas)
+        };
+        assert_eq!(blocks((None, None)), (UNDEFINED, UNDEFINED));
+        assert_eq!(blocks((Some(8), None)), (8, c_int::MAX));
+        assert_eq!(blocks((None, Some(4))), (UNDEFINED, 4));
+    }
+
+    #[test]
+    fn the_estimate_is_laid_out_as_in_the_header_of_2_22() {
+        assert_eq!(size_of::<SimulationInfo>(), 24);
+        assert_eq!(std::mem::offset_of!(SimulationInfo, estimated_microseconds), 16);
+    }
+
+    #[test]
+    fn unknown_result_codes_have_a_name_too() {
+        assert_eq!(name_of(2), "ncclSystemError");
+        assert_eq!(name_of(99), "ncclResult_t 99");
+        assert_eq!(name_of(-1), "ncclResult_t -1");
+    }
+
+    #[test]
+    fn eight_bit_floats_are_moved_as_bytes_and_reduced_in_their_own_type() {
+        assert_eq!((datatype(ElementType::Fp8E5m2, false), datatype(ElementType::Fp8E5m2, true)), (1, 11));
+    }
+}

@@ -1,0 +1,445 @@
+//! A bound call on device memory: its buffers, its rotation, its marks, its deadline.
+
+use super::NcclBackend;
+use super::abi;
+use super::communicator::Communicator;
+use super::data::{Data, Place, Tools};
+use super::driver::{self, CUevent, CUstream};
+use super::graph::Graph;
+use super::log::Log;
+use super::multiplied::Multiplied;
+use super::prepared::{Prepared, result_offset};
+use crate::backend::mpi::Rotation;
+use crate::backend::{Binding, Call, Marks, Mismatch};
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::error::{Error, Kind, Result};
+use commgauge_base::host_clock;
+use commgauge_base::pattern::multiplier;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::units::Seconds;
+use commgauge_base::variant::{LibraryChoice, Variant};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Between two looks at what happened in the background while waiting.
+const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
+/// Time limit for writing and poisoning whole buffers, equal to that of the watchdog.
+const FILLING: Duration = Duration::from_secs(120);
+
+/// Buffers start at multiples of a cache line.
+const CACHE_LINE: u64 = 64;
+/// Graphs contain the addresses of buffers, so rotating through many copies takes many graphs; this is the maximum.
+const MOST_GRAPHS: u64 = 64;
+
+/// Rotation through copies of the buffers that together exceed the cache, limited by the number of graphs of a case.
+/// One copy serves all calls of a group.
+pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> Rotation {
+    let stride_bytes = Rotation::new(buffer_bytes, 0).stride_bytes;
+    let copy_bytes = stride_bytes.saturating_mul(u64::from(variant.aggregate));
+    let most_copies = variant.calls_in_a_graph().map_or(u64::MAX, |calls| MOST_GRAPHS * u64::from(calls));
+    Rotation::new(copy_bytes, cold_bytes.min(copy_bytes.saturating_mul(most_copies)))
+}
+
+/// The captured graphs of a call.
+struct Graphs {
+    /// Calls, or groups of them, in each.
+    calls: u32,
+    /// Number of graphs needed to go through all copies of the buffers.
+    wanted: usize,
+    /// The graphs of the timed loop, each with the last copy that it uses.
+    captured: Vec<(Graph, u64)>,
+    next: usize,
+    /// The one whose data are checked.
+    once: Option<Graph>,
+    last_copy: u64,
+    /// The call was made outside of a capture.
+    is_connected: bool,
+}
+
+impl Graphs {
+    fn of(calls: u32, copies: u64) -> Graphs {
+        let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
+        Graphs {
+            calls,
+            wanted,
+            captured: Vec::with_capacity(wanted),
+            next: 0,
+            once: None,
+            last_copy: 0,
+            is_connected: false,
+        }
+    }
+
+    #[inline]
+    fn launch(&mut self, stream: CUstream) -> Result<()> {
+        let Some((graph, last_copy)) = self.captured.get(self.next) else {
+            return Err(Error::environment("a graph is launched before marks were reserved"));
+        };
+        self.last_copy = *last_copy;
+        self.next = if self.next + 1 == self.captured.len() { 0 } else { self.next + 1 };
+        graph.launch(stream)
+    }
+}
+
+/// A call that NCCL carries out on a stream.
+pub(super) struct NcclCall<'b> {
+    backend: &'b mut NcclBackend,
+    communicator: Rc<Communicator>,
+    /// The operation of the call, if it had to be created.
+    _multiplied: Option<Multiplied>,
+    prepared: Prepared,
+    /// Through copies of the buffers; each copy is of all calls of a group.
+    rotation: Rotation,
+    /// Calls in a group, and bytes from the buffers of one to those of the next.
+    aggregate: u64,
+    stride_bytes: u64,
+    graphs: Option<Graphs>,
+    data: Data,
+    has_data: bool,
+    /// Marks that were recorded of those that there is room for.
+    marked: usize,
+    /// The first error of calls that cannot return one.
+    first_error: RefCell<Option<Error>>,
+    /// The call in words, for errors.
+    what: String,
+}
+
+impl<'b> NcclCall<'b> {
+    /// Prepares the call and writes the inputs of all copies; the buffers are there.
+    pub fn new(
+        backend: &'b mut NcclBackend,
+        binding: &Binding,
+        view: &View,
+        rotation: Rotation,
+    ) -> Result<NcclCall<'b>> {
+        backend.log.as_mut().map_or(Ok(()), Log::skip)?;
+        let op = binding.op;
+        let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
+        let variant = binding.variant;
+        let communicator = backend.communicator(binding.groups_number, binding.groups.axis, variant.max_ctas)?;
+        let multiplied = match reduce_op {
+            Some(ReduceOp::PreMulSum) => {
+                Some(Multiplied::new(backend.maker.library, communicator.clone(), op.element, multiplier(view.me))?)
+            }
+            _ => None,
+        };
+        let operation = multiplied.as_ref().map(Multiplied::raw).or(reduce_op.and_then(abi::operation)).unwrap_or(0);
+        backend.scratch.clear();
+        let (offset, seed) = (result_offset(view), binding.seed);
+        let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.scratch);
+        backend.scratch.upload(backend.stream)?;
+        let prepared = Prepared::new(backend.maker.library, view, op.element, operation)?;
+        let what = format!(
+            "{} of {} {}, {}",
+            op.collective,
+            binding.geometry.bytes_total,
+            op.element,
+            binding.placement.name()
+        );
+        let mut call = NcclCall {
+            backend,
+            communicator,
+            _multiplied: multiplied,
+            prepared,
+            aggregate: u64::from(variant.aggregate),
+            // Whole cache lines; at least as long as `rotation` assumed.
+            stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
+            graphs: variant.calls_in_a_graph().map(|calls| Graphs::of(calls, rotation.copies)),
+            rotation,
+            data,
+            has_data: op.collective != Collective::Barrier,
+            marked: 0,
+            first_error: RefCell::new(None),
+            what,
+        };
+        if let (Some(first), Some(last)) = (call.places(0).next(), call.places(rotation.copies - 1).last()) {
+            call.data.write_all_inputs(first, last.shift, call.tools())?;
+        }
+        call.wait(FILLING)?;
+        Ok(call)
+    }
+
+    /// The buffers of every call of a group.
+    fn places(&self, copy: u64) -> impl Iterator<Item = Place> + use<> {
+        let (send, receive) = (self.backend.send.address(), self.backend.receive.address());
+        let (first, stride) = (copy * self.rotation.stride_bytes, self.stride_bytes);
+        let element_bytes = self.prepared.element_bytes();
+        (0..self.aggregate).map(move |call| {
+            let offset = first + call * stride;
+            Place { send: send + offset, receive: receive + offset, shift: offset / element_bytes }
+        })
+    }
+
+    /// The copy that was used last.
+    fn last_copy(&self) -> u64 {
+        self.graphs.as_ref().map_or(self.rotation.last_used(), |graphs| graphs.last_copy)
+    }
+
+    /// Enqueues one group of calls, or one call, on the next copy of the buffers.
+    #[inline]
+    fn issue(&mut self) -> Result<()> {
+        self.rotation.advance();
+        self.issue_on(self.rotation.last_used())
+    }
+
+    #[inline(always)]
+    fn issue_on(&self, copy: u64) -> Result<()> {
+        let offset = copy * self.rotation.stride_bytes;
+        let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
+        let stream = self.backend.stream.cast();
+        if self.aggregate == 1 {
+            // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call exists, and were
+            // reserved for all copies of the buffers; the stream is the backend's and is waited for before they are
+            // released.
+            return unsafe { self.prepared.issue(send, receive, &self.communicator, stream) };
+        }
+        self.prepared.grouped(|| {
+            (0..self.aggregate).map(|call| call * self.stride_bytes).try_for_each(|on| {
+                // SAFETY: as above; each call of the group has its part of the copy.
+                unsafe { self.prepared.issue(send + on, receive + on, &self.communicator, stream) }
+            })
+        })
+    }
+
+    /// Makes the call once without capturing: NCCL connects at the first call, which allocates and sets memory.
+    fn connect_before_capture(&mut self) -> Result<()> {
+        let Some(graphs) = &mut self.graphs else { return Ok(()) };
+        if std::mem::replace(&mut graphs.is_connected, true) {
+            return Ok(());
+        }
+        let issued = self.issue_on(self.rotation.upcoming());
+        issued.map_err(|error| self.with_place(&error))?;
+        self.wait(self.backend.maker.deadline)
+    }
+
+    /// Captures the graphs of the timed loop, unless they are there.
+    fn capture(&mut self) -> Result<()> {
+        let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
+        self.connect_before_capture()?;
+        while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
+            let stream = self.backend.stream;
+            let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
+            graph.upload(stream)?;
+            let last = self.rotation.last_used();
+            if let Some(graphs) = &mut self.graphs {
+                graphs.captured.push((graph, last));
+            }
+        }
+        Ok(())
+    }
+
+    fn tools(&self) -> Tools<'_> {
+        Tools { kernels: &self.backend.kernels, scratch: &self.backend.scratch, stream: self.backend.stream }
+    }
+
+    /// Records the first error of calls that cannot return one.
+    fn record_error(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.first_error.borrow_mut().get_or_insert(error);
+        }
+    }
+
+    /// The error of a call, with the place and the call in words.
+    #[cold]
+    fn with_place(&self, error: &Error) -> Error {
+        Error::from_exit_code(error.exit_code(), format!("{}: {}: {error}", self.backend.maker.place, self.what))
+    }
+
+    /// Waits for the stream. On an error the communicator is aborted, so that no other rank waits for it.
+    fn wait(&mut self, deadline: Duration) -> Result<()> {
+        let waited = self.backend.wait_for(&[self.backend.stream], std::slice::from_ref(&self.communicator), deadline);
+        waited.map_err(|error| {
+            self.abort();
+            self.with_place(&error)
+        })
+    }
+
+    fn events(&self) -> &[CUevent] {
+        &self.backend.events[..self.marked]
+    }
+}
+
+impl NcclBackend {
+    /// Waits until streams are done, at most for a deadline, and looks at what happens to the communicators meanwhile.
+    pub(super) fn wait_for(
+        &self,
+        streams: &[CUstream],
+        communicators: &[Rc<Communicator>],
+        deadline: Duration,
+    ) -> Result<()> {
+        let begun = host_clock::now_nanoseconds();
+        let end = begun.saturating_add(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
+        let mut next_poll = begun + NANOSECONDS_BETWEEN_POLLS;
+        let look = || communicators.iter().try_for_each(|communicator| communicator.asynchronous_error());
+        for stream in streams {
+            while !driver::is_done(*stream)? {
+                let now = host_clock::now_nanoseconds();
+                if now >= next_poll {
+                    next_poll = now + NANOSECONDS_BETWEEN_POLLS;
+                    look()?;
+                    if now >= end {
+                        let seconds = deadline.as_secs_f64();
+                        return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+                    }
+                }
+                // Times are read from events, so that nothing is lost by giving way to threads of the libraries.
+                std::thread::yield_now();
+            }
+        }
+        // An error may have left the stream idle, with the correct result of an earlier call in the buffer.
+        look()
+    }
+}
+
+impl Call for NcclCall<'_> {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        self.connect_before_capture()?;
+        for place in self.places(self.rotation.upcoming()) {
+            self.data.poison_outputs(place, self.tools())?;
+            // After the poison: in place the two overlap.
+            self.data.write_inputs(place, self.tools())?;
+        }
+        self.wait(FILLING)
+    }
+
+    #[inline]
+    fn enqueue(&mut self) -> Result<()> {
+        let issued = match &mut self.graphs {
+            Some(graphs) => graphs.launch(self.backend.stream),
+            None => self.issue(),
+        };
+        issued.map_err(|error| self.with_place(&error))
+    }
+
+    fn enqueue_once(&mut self) -> Result<()> {
+        if self.graphs.is_none() {
+            return self.enqueue();
+        }
+        self.connect_before_capture()?;
+        let stream = self.backend.stream;
+        let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
+        let last_copy = self.rotation.last_used();
+        let graph = launched.map_err(|error| self.with_place(&error))?;
+        if let Some(graphs) = &mut self.graphs {
+            // Stored until the next replacement, since it is still running.
+            graphs.once = Some(graph);
+            graphs.last_copy = last_copy;
+        }
+        Ok(())
+    }
+
+    fn reserve_marks(&mut self, marks: usize) {
+        self.marked = 0;
+        while self.backend.events.len() < marks {
+            match driver::create_event() {
+                Ok(event) => self.backend.events.push(event),
+                Err(error) => return self.record_error(Err(error)),
+            }
+        }
+        let captured = self.capture();
+        self.record_error(captured);
+        let anchored = self.backend.clock.anchor(self.backend.stream);
+        self.record_error(anchored);
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        let recorded = match self.backend.events.get(self.marked) {
+            Some(event) => driver::record(*event, self.backend.stream),
+            None => Err(Error::environment("more marks than were reserved")),
+        };
+        self.marked += 1;
+        self.record_error(recorded);
+    }
+
+    fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
+        let backend = &mut *self.backend;
+        match backend.hold.until(start_nanoseconds, &backend.kernels, backend.stream) {
+            Ok(in_time) => in_time,
+            Err(error) => {
+                self.record_error(Err(error));
+                false
+            }
+        }
+    }
+
+    fn started_late(&self) -> bool {
+        self.backend.hold.started_late()
+    }
+
+    fn complete(&mut self, deadline: Duration) -> Result<()> {
+        self.backend.hold.release();
+        if let Some(error) = self.first_error.borrow_mut().take() {
+            return Err(self.with_place(&error));
+        }
+        self.wait(deadline)
+    }
+
+    fn read_marks(&self, marks: &mut Marks) {
+        marks.local_ranks = 1;
+        marks.nanoseconds.clear();
+        self.record_error(self.backend.clock.times(self.events(), &mut marks.nanoseconds));
+        // Trouble surfaces at the next `complete`; until then every mark has a time.
+        marks.nanoseconds.resize(self.marked, 0);
+    }
+
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        for place in self.places(self.last_copy()) {
+            let found = self.data.check(place, self.tools()).map_err(|error| self.with_place(&error))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn verifies(&self) -> bool {
+        self.has_data
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        let Some(simulate_end) = self.backend.maker.library.call.simulate_end else { return Ok(None) };
+        if !self.prepared.is_estimated() {
+            return Ok(None);
+        }
+        let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.last_copy()));
+        let microseconds = f64::from(estimated.map_err(|error| self.with_place(&error))?);
+        let usable = microseconds.is_finite() && microseconds > 0.0;
+        Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.aggregate as f64)))
+    }
+
+    fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
+        self.backend.log.as_mut().map_or(Ok(None), Log::last_choice)
+    }
+
+    fn buffer_copies(&self) -> u32 {
+        u32::try_from(self.rotation.copies * self.aggregate).unwrap_or(u32::MAX)
+    }
+
+    fn abort(&mut self) {
+        self.backend.hold.release_now();
+        // A communicator can be destroyed only after the graphs that contain its calls (NCCL, `src/init.cc`,
+        // `commDestroySync`).
+        if let Some(graphs) = &mut self.graphs {
+            graphs.captured.clear();
+            graphs.once = None;
+        }
+        self.backend.maker.abort(&self.communicator);
+    }
+}
+
+impl Drop for NcclCall<'_> {
+    /// A stream that is still blocked would keep the device busy until the hold kernel times out.
+    fn drop(&mut self) {
+        self.backend.hold.release_now();
+    }
+}

@@ -1,0 +1,307 @@
+//! The calls of the CUDA driver that we use, each checked and named. What they are for is in the files above.
+//!
+//! The driver's own functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
+
+use super::library::file_of;
+use crate::device_probe::advice;
+use commgauge_base::error::{Error, Result};
+use cudarc::driver::sys;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::{null, null_mut};
+
+pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+
+/// The message if the driver's library is missing.
+const NO_DRIVER: &str =
+    "no CUDA driver: libcuda.so.1 is not where the system looks for libraries; it comes with NVIDIA's driver";
+
+/// Turns a result into an error that names the call.
+#[inline(always)]
+pub(super) fn check(code: sys::CUresult, call: &'static str) -> Result<()> {
+    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(code as c_int, call)) }
+}
+
+/// A code as any number, as newer drivers have newer ones.
+#[cold]
+fn failure(code: c_int, call: &'static str) -> Error {
+    let description: Vec<String> =
+        [c"cuGetErrorName", c"cuGetErrorString"].into_iter().filter_map(|of| status_text(code, of)).collect();
+    let description = if description.is_empty() { format!("error {code}") } else { description.join(": ") };
+    let hint = advice(code).map_or_else(String::new, |hint| format!("; {hint}"));
+    Error::environment(format!("{call} failed with {description}{hint}"))
+}
+
+/// The driver's own words for a code.
+fn status_text(code: c_int, function: &CStr) -> Option<String> {
+    type TextFunction = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
+    let mut text = null();
+    // SAFETY: both take the address of a pointer, which they set to a text that lasts, or to null (CUDA driver API, 6.1).
+    unsafe {
+        let of = sys::culib().get::<TextFunction>(function.to_bytes_with_nul()).ok()?;
+        of(code, &mut text);
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+    }
+}
+
+/// Starts the driver and counts the devices that this process may see.
+///
+/// # Errors
+/// Where there is no driver, or it finds no device.
+pub(super) fn start() -> Result<u32> {
+    if let Ok(value) = std::env::var("CUDA_LAUNCH_BLOCKING")
+        && !["", "0"].contains(&value.trim())
+    {
+        return Err(Error::usage(format!(
+            "CUDA_LAUNCH_BLOCKING={value} makes every launch wait for its end: no call could be held until a common start, and none would \
+             be timed as programs see it; unset it"
+        )));
+    }
+    // SAFETY: loads the library and unloads it; called first, because every other call panics if it is missing.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::usage(NO_DRIVER));
+    }
+    // Any number may be returned, which the enum of the bindings does not allow for.
+    type Init = unsafe extern "C" fn(c_uint) -> c_int;
+    // SAFETY: the library is there, and cuInit takes flags, of which there are none (CUDA driver API, 6.3).
+    let started = unsafe { sys::culib().get::<Init>(b"cuInit\0").map(|init| init(0)) };
+    let started =
+        started.map_err(|_| Error::usage("the library found as libcuda is no CUDA driver: it has no cuInit"))?;
+    let mut devices = 0;
+    let counted = match started {
+        // SAFETY: the int is ours.
+        0 => unsafe { sys::cuDeviceGetCount(&mut devices) as c_int },
+        refused => refused,
+    };
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"));
+    let visible = visible.unwrap_or_default();
+    const NO_DEVICE: c_int = sys::CUresult::CUDA_ERROR_NO_DEVICE as c_int;
+    match counted {
+        0 if devices > 0 => Ok(devices as u32),
+        0 | NO_DEVICE => Err(Error::usage(format!("the CUDA driver is there and finds no device{visible}"))),
+        refused => Err(Error::usage(format!("{}{visible}", failure(refused, "cuInit")))),
+    }
+}
+
+/// The file from which the driver was loaded.
+pub(super) fn file() -> String {
+    // SAFETY: the library was loaded by `start`; nothing is called.
+    let address = unsafe { sys::culib().get::<*const c_void>(b"cuInit").map(|symbol| *symbol) };
+    address.ok().and_then(file_of).unwrap_or_else(|| "libcuda.so".to_owned())
+}
+
+/// The newest CUDA version that the driver supports, such as `(12, 8)`.
+pub(super) fn version() -> Result<(i32, i32)> {
+    let mut version = 0;
+    // SAFETY: the int is ours.
+    check(unsafe { sys::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
+    Ok((version / 1000, version % 1000 / 10))
+}
+
+/// Plain device memory.
+pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
+    let mut address = 0;
+    // SAFETY: the address is ours. Not from a pool, so that it may be registered with NCCL.
+    check(unsafe { sys::cuMemAlloc_v2(&mut address, bytes) }, "cuMemAlloc")?;
+    Ok(address)
+}
+
+/// Frees plain device memory.
+///
+/// # Safety
+/// The address is from [`allocate`], and nothing enqueued uses it.
+pub(super) unsafe fn free(address: CUdeviceptr) -> Result<()> {
+    // SAFETY: promised by the caller.
+    check(unsafe { sys::cuMemFree_v2(address) }, "cuMemFree")
+}
+
+/// Free and all bytes of the current device.
+pub(super) fn memory() -> Result<(u64, u64)> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both are ours.
+    check(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) }, "cuMemGetInfo")?;
+    Ok((free as u64, total as u64))
+}
+
+/// Copies to the device, in the order of the stream; returns when the host's bytes may change.
+///
+/// # Safety
+/// The device memory has room for the bytes.
+pub(super) unsafe fn copy_to_device(to: CUdeviceptr, from: &[u8], stream: CUstream) -> Result<()> {
+    if from.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the slice is read before the stream is synchronised below; room is promised by the caller.
+    unsafe {
+        check(sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream), "cuMemcpyHtoDAsync")?;
+    }
+    synchronize(stream)
+}
+
+/// Copies to the host in stream order; returns when the bytes have arrived.
+///
+/// # Safety
+/// The device memory has at least that many bytes.
+pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUstream) -> Result<()> {
+    if to.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the slice is written before the stream is synchronised below; the source is promised by the caller.
+    unsafe {
+        check(sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream), "cuMemcpyDtoHAsync")?;
+    }
+    synchronize(stream)
+}
+
+/// Waits for all that is on a stream.
+pub(super) fn synchronize(stream: CUstream) -> Result<()> {
+    // SAFETY: the stream lives.
+    check(unsafe { sys::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
+}
+
+/// A stream for calls: it does not synchronise with other streams, and its kernels are scheduled before those of a
+/// [`create_computing_stream`].
+///
+/// Without the priority, all blocks of kernels that were launched first are placed first (CUDA programming guide,
+/// "Stream priorities"), and no call would begin before the concurrent computing is nearly over.
+pub(super) fn create_stream() -> Result<CUstream> {
+    create_stream_of(priorities()?.1)
+}
+
+/// A stream for computing beside calls.
+pub(super) fn create_computing_stream() -> Result<CUstream> {
+    create_stream_of(priorities()?.0)
+}
+
+/// The least and the greatest priority that streams of the current device can have; the greatest is the lowest number.
+fn priorities() -> Result<(c_int, c_int)> {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: both are ours.
+    check(unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, "cuCtxGetStreamPriorityRange")?;
+    Ok((least, greatest))
+}
+
+fn create_stream_of(priority: c_int) -> Result<CUstream> {
+    let mut stream = null_mut();
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+    // SAFETY: the handle is ours.
+    check(unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) }, "cuStreamCreateWithPriority")?;
+    Ok(stream)
+}
+
+/// Destroys a stream; work that is already on it still completes.
+pub(super) fn destroy_stream(stream: CUstream) {
+    // SAFETY: the handle is ours and not used again (CUDA driver API, 6.18).
+    let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
+}
+
+/// Whether all that is on a stream is done.
+#[inline]
+pub(super) fn is_done(stream: CUstream) -> Result<bool> {
+    // SAFETY: the stream lives.
+    match unsafe { sys::cuStreamQuery(stream) } {
+        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        code => check(code, "cuStreamQuery").map(|()| true),
+    }
+}
+
+/// An event with timing enabled.
+pub(super) fn create_event() -> Result<CUevent> {
+    let mut event = null_mut();
+    let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint;
+    // SAFETY: the handle is ours.
+    check(unsafe { sys::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
+    Ok(event)
+}
+
+/// Destroys an event.
+pub(super) fn destroy_event(event: CUevent) {
+    // SAFETY: the handle is ours and not used again.
+    let _ = unsafe { sys::cuEventDestroy_v2(event) };
+}
+
+/// Records an event on a stream.
+#[inline(always)]
+pub(super) fn record(event: CUevent, stream: CUstream) -> Result<()> {
+    // SAFETY: both live.
+    check(unsafe { sys::cuEventRecord(event, stream) }, "cuEventRecord")
+}
+
+/// Whether the device has reached an event.
+#[inline]
+pub(super) fn is_recorded(event: CUevent) -> Result<bool> {
+    // SAFETY: the event lives.
+    match unsafe { sys::cuEventQuery(event) } {
+        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        code => check(code, "cuEventQuery").map(|()| true),
+    }
+}
+
+/// Makes a stream wait for an event that was recorded on another.
+#[inline]
+pub(super) fn wait_for(stream: CUstream, event: CUevent) -> Result<()> {
+    // SAFETY: both live; no flags.
+    check(unsafe { sys::cuStreamWaitEvent(stream, event, 0) }, "cuStreamWaitEvent")
+}
+
+/// Nanoseconds from one event that the device has reached to a later one.
+pub(super) fn nanoseconds_between(first: CUevent, second: CUevent) -> Result<f64> {
+    let mut milliseconds = 0f32;
+    // SAFETY: both events exist and were reached; the output is a local variable.
+    check(unsafe { sys::cuEventElapsedTime(&mut milliseconds, first, second) }, "cuEventElapsedTime")?;
+    Ok(f64::from(milliseconds) * 1e6)
+}
+
+/// Memory of the host that the device sees too: its address here and there.
+pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)> {
+    let (mut here, mut there) = (null_mut(), 0);
+    // CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP. Not write-combined, which the host reads slowly.
+    const FLAGS: c_uint = 1 | 2;
+    // SAFETY: both addresses are local; the second call uses the result of the first.
+    unsafe {
+        check(sys::cuMemHostAlloc(&mut here, bytes, FLAGS), "cuMemHostAlloc")?;
+        check(sys::cuMemHostGetDevicePointer_v2(&mut there, here, 0), "cuMemHostGetDevicePointer")?;
+    }
+    Ok((here, there))
+}
+
+/// Loads a module from PTX that ends with a zero.
+pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
+    let mut module = null_mut();
+    // SAFETY: the handle is ours; the text ends with a zero (CUDA driver API, 6.10).
+    check(unsafe { sys::cuModuleLoadData(&mut module, ptx.as_ptr().cast()) }, "cuModuleLoadData")?;
+    Ok(module)
+}
+
+/// A kernel of a module.
+pub(super) fn kernel(module: CUmodule, name: &CStr) -> Result<CUfunction> {
+    let mut function = null_mut();
+    // SAFETY: the module lives, the handle is ours.
+    check(unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) }, "cuModuleGetFunction")?;
+    Ok(function)
+}
+
+/// Launches a kernel on one-dimensional blocks.
+///
+/// # Safety
+/// The parameters are those of the kernel, in order, and what they point to outlives its run.
+#[inline]
+pub(super) unsafe fn launch(
+    function: CUfunction,
+    (blocks, threads, shared_bytes): (u32, u32, u32),
+    stream: CUstream,
+    parameters: &mut [*mut c_void],
+) -> Result<()> {
+    // SAFETY: promised by the caller; the driver copies the parameters before it returns.
+    let code = unsafe {
+        let parameters = parameters.as_mut_ptr();
+        sys::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
+    };
+    check(code, "cuLaunchKernel")
+}
+
+/// Allows a kernel so much dynamic shared memory.
+pub(super) fn allow_shared_bytes(function: CUfunction, bytes: c_int) -> Result<()> {
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: the function lives.
+    check(unsafe { sys::cuFuncSetAttribute(function, attribute, bytes) }, "cuFuncSetAttribute")
+}

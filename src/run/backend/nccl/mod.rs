@@ -1,0 +1,350 @@
+//! Device memory over NCCL: one process, one rank, one GPU, calls on a stream.
+//!
+//! Building needs nothing of CUDA or NCCL; both are loaded when the backend is requested, and their absence is an
+//! error that names what is missing.
+
+mod abi;
+mod call;
+mod channels;
+mod clock;
+mod communicator;
+mod connect;
+mod cublas;
+mod data;
+mod device;
+mod driver;
+mod environment;
+mod graph;
+mod hold;
+mod kernels;
+mod library;
+mod log;
+mod memory;
+mod multiplied;
+mod open;
+mod prepared;
+mod product;
+mod readings;
+mod registration;
+mod replay;
+mod replay_times;
+mod skip;
+mod windows;
+
+pub use device::Placing;
+pub use environment::Environment;
+pub use library::Library;
+pub use log::Log;
+pub use open::{Deadlines, DeviceFacts, Opened, Options};
+
+use super::mpi::{IdleCall, Rotation};
+use super::{Backend, BackendFacts, Binding, Call, DeviceReader, Product, ReplayBinding, Replayer};
+use crate::mpi_call;
+use call::NcclCall;
+use channels::{Channel, Route};
+use clock::{DeviceClock, EVENT_RESOLUTION_NANOSECONDS};
+use commgauge_base::collective::Collective;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::host_clock;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::sample::Located;
+use commgauge_base::units::Bytes;
+use commgauge_base::variant::Buffers;
+use commgauge_model::layout::{Axis, Groups};
+use commgauge_model::workload::ProductShape;
+use commgauge_model::workload::replay::Regions;
+use communicator::{Communicator, Maker};
+use cublas::Cublas;
+use data::Scratch;
+use driver::{CUevent, CUstream};
+use environment::ForcedCtas;
+use hold::Hold;
+use kernels::Kernels;
+use memory::Arena;
+use product::{DeviceProduct, ProductContext};
+use readings::NvmlReader;
+use registration::Registration;
+use replay::NcclReplayer;
+use skip::Capabilities;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use windows::Windows;
+
+/// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
+/// more than a gibibyte of eighty, and never less than this.
+const HEADROOM_BYTES: u64 = 256 << 20;
+const HEADROOM_DIVISOR: u64 = 32;
+
+/// Carries ops out with NCCL on the memory of a GPU.
+pub struct NcclBackend {
+    world: mpi_call::Communicator,
+    maker: Maker,
+    /// All ranks, from which groups are split off; made anew in every replicate.
+    base: Option<Communicator>,
+    /// By number; `None` where this rank is in none of the groups.
+    communicators: HashMap<usize, Option<Rc<Communicator>>>,
+    /// The same with a limit to thread blocks, by number and limit.
+    limited: HashMap<(usize, u32), Option<Rc<Communicator>>>,
+    kernels: Kernels,
+    stream: CUstream,
+    send: Arena,
+    receive: Arena,
+    scratch: Scratch,
+    /// Registration of the case that was bound last.
+    registration: Option<Registration>,
+    forced_ctas: ForcedCtas,
+    windows: Windows,
+    /// The host of each rank.
+    hosts: Vec<String>,
+    events: Vec<CUevent>,
+    /// One for each of the groups of a replay.
+    axis_streams: Vec<CUstream>,
+    /// Stream for the computing of a replay.
+    computing_stream: Option<CUstream>,
+    /// For the messages of replays.
+    channels: HashMap<Route, Channel>,
+    clock: DeviceClock,
+    hold: Hold,
+    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
+    replay_deadline: Option<Duration>,
+    /// Ranks that have this rank's device, this one with them.
+    ranks_on_device: u32,
+    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
+    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
+    /// all ranks.
+    cold_bytes: u64,
+    /// The newest CUDA version that the driver supports.
+    driver: (i32, i32),
+    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
+    yields_while_waiting: bool,
+    facts: BackendFacts,
+    reader: NvmlReader,
+    /// The log of NCCL's choices, if requested.
+    log: Option<Log>,
+    /// cuBLAS: the file if one was named, and the library after its first use.
+    cublas: (Option<PathBuf>, Option<&'static Cublas>),
+}
+
+impl NcclBackend {
+    /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
+    fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        let cold = if binding.warm_buffers { 0 } else { self.cold_bytes };
+        call::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
+    }
+
+    /// The communicator of this rank's group, with a limit to thread blocks or without.
+    fn communicator(&self, number: usize, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
+        let connected = match max_ctas {
+            Some(blocks) if !self.maker.limits_to(blocks) => self.limited.get(&(number, blocks)),
+            _ => self.communicators.get(&number),
+        };
+        let connected = connected.and_then(Option::as_ref).cloned();
+        connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+    }
+
+    /// Buffer regions of the calls of a replay.
+    fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
+        let rank = self.world.rank();
+        Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
+    }
+
+    /// Reserves the buffers of a case; nothing on ranks that are in none of its groups.
+    fn take_buffers<'b>(&mut self, binding: &Binding<'b>) -> Result<Option<(View<'b>, Rotation)>> {
+        if binding.groups.place_of(self.world.rank()).is_none() {
+            return Ok(None);
+        }
+        let view = binding.view(self.world.rank())?;
+        let rotation = self.rotation(binding, &view);
+        let (send, receive) = view.buffer_elements();
+        self.end_registration()?;
+        let buffers = binding.variant.buffers;
+        let nccl = (buffers != Buffers::Plain).then_some(self.maker.library);
+        self.send.take_from(nccl)?;
+        self.receive.take_from(nccl)?;
+        if buffers == Buffers::Symmetric {
+            // NCCL arranges the memory of all ranks side by side: it must have the same length everywhere, even on
+            // ranks with nothing to send, and independently of earlier cases.
+            self.send.reserve_exactly(rotation.bytes())?;
+            self.receive.reserve_exactly(rotation.bytes())?;
+        } else {
+            // NCCL has no barrier; the call used instead moves one byte.
+            let all = binding.op.collective == Collective::Barrier;
+            self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
+            self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
+        }
+        Ok(Some((view, rotation)))
+    }
+
+    /// Whether a step succeeded on all ranks. Called by all of them.
+    fn all_succeeded(&self, mine: bool) -> Result<bool> {
+        let mut worst = [Located { value: if mine { 0.0 } else { 1.0 }, rank: self.world.rank() as i32 }];
+        self.world.all_max(&mut worst)?;
+        Ok(worst[0].value == 0.0)
+    }
+
+    /// Registers the first bytes of the buffers with NCCL.
+    fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
+        let communicator = self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
+        let (buffers, arenas) = (binding.variant.buffers, [&self.send, &self.receive]);
+        self.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
+        if buffers == Buffers::Symmetric {
+            self.windows.use_two((binding.groups_number, binding.variant.max_ctas), bytes);
+        }
+        Ok(())
+    }
+
+    /// Ends the registration of the buffers of the last case.
+    fn end_registration(&mut self) -> Result<()> {
+        self.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// cuBLAS, loaded when it is first requested.
+    fn cublas(&mut self) -> Result<&'static Cublas> {
+        if let Some(library) = self.cublas.1 {
+            return Ok(library);
+        }
+        let library = Cublas::load(self.cublas.0.as_deref(), u32::try_from(driver::version()?.0).unwrap_or(0))?;
+        Ok(self.cublas.1.insert(library))
+    }
+
+    /// Device memory that is available beyond what is already allocated.
+    fn free_bytes(&self) -> u64 {
+        let whole = driver::memory().map_or(0, |(_, total)| total);
+        let headroom = HEADROOM_BYTES.max(whole / HEADROOM_DIVISOR) * u64::from(self.ranks_on_device);
+        self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks_on_device)
+    }
+}
+
+impl Backend for NcclBackend {
+    fn facts(&self) -> BackendFacts {
+        self.facts.clone()
+    }
+
+    fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
+        Some(&mut self.reader)
+    }
+
+    fn device(&self) -> Option<String> {
+        let device = &self.maker.device;
+        Some(format!("{}, {}, {}", device.name, device.pci, device.uuid))
+    }
+
+    fn local_ranks(&self) -> Range<u32> {
+        self.world.rank()..self.world.rank() + 1
+    }
+
+    fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
+        self.connect_groups(number, groups)
+    }
+
+    fn disconnect(&mut self) -> Result<()> {
+        self.disconnect_all()
+    }
+
+    fn bytes_needed(&self, binding: &Binding) -> Bytes {
+        let needed = binding.view(self.world.rank()).map(|view| {
+            let rotation = self.rotation(binding, &view);
+            let (send, receive) = view.buffer_elements();
+            let all = binding.variant.buffers == Buffers::Symmetric;
+            [send, receive].into_iter().filter(|elements| all || *elements > 0).count() as u64 * rotation.bytes()
+        });
+        Bytes(needed.unwrap_or(0))
+    }
+
+    fn bytes_available(&self) -> Bytes {
+        Bytes(self.free_bytes().saturating_add(self.send.len()).saturating_add(self.receive.len()))
+    }
+
+    fn skip_reason(&self, binding: &Binding) -> Option<String> {
+        // First, as all ranks take part in it and may have different reasons below.
+        if let Some(reason) = self.window_skip_reason(binding) {
+            return Some(reason);
+        }
+        let Maker { library, device, .. } = &self.maker;
+        let capabilities = Capabilities {
+            library,
+            driver: self.driver,
+            capability: device.capability,
+            least_ctas: self.maker.ctas.0.and_then(|least| u32::try_from(least).ok()),
+            forced_ctas: self.forced_ctas,
+        };
+        if let Some(reason) = capabilities.skip_reason(binding) {
+            return Some(reason);
+        }
+        let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
+        (needed > available)
+            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
+    }
+
+    fn refuses_oversized_plans(&self) -> bool {
+        false
+    }
+
+    fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        let prepared = self.limit(binding).and_then(|()| self.take_buffers(binding));
+        // Windows are created by all ranks together: if one had no memory, the others would wait for it.
+        let all_have_buffers = binding.variant.buffers != Buffers::Symmetric || self.all_succeeded(prepared.is_ok())?;
+        let Some((view, rotation)) = prepared? else {
+            return Ok(Box::new(IdleCall::new(
+                binding.op.collective != Collective::Barrier,
+                self.yields_while_waiting,
+            )));
+        };
+        if binding.variant.buffers != Buffers::Plain && all_have_buffers {
+            self.register(binding, rotation.bytes())?;
+        }
+        Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
+    }
+
+    fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
+        let regions = self.regions(binding)?;
+        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
+    }
+
+    fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
+        let regions = self.regions(binding)?;
+        self.end_registration()?;
+        self.send.take_from(None)?;
+        self.receive.take_from(None)?;
+        self.send.reserve(regions.send_bytes)?;
+        self.receive.reserve(regions.receive_bytes)?;
+        Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))
+    }
+
+    fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
+        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element).map(drop))?;
+        self.cublas().map(drop)
+    }
+
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+        let library = self.cublas()?;
+        // Products need no buffers of calls, and may need all memory.
+        self.end_registration()?;
+        self.send.release()?;
+        self.receive.release()?;
+        let context = ProductContext {
+            library,
+            kernels: &self.kernels,
+            stream: self.stream,
+            rank: self.world.rank(),
+            place: &self.maker.place,
+            deadline: self.replay_deadline,
+        };
+        Ok(Box::new(DeviceProduct::new(shape, &context)?))
+    }
+
+    fn product_library(&self) -> &'static str {
+        self.cublas.1.map_or("", |library| library.description.as_str())
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        host_clock::now_nanoseconds()
+    }
+
+    fn clock_resolution_nanoseconds(&self) -> u64 {
+        EVENT_RESOLUTION_NANOSECONDS
+    }
+}

@@ -1,0 +1,274 @@
+//! From options to a backend: driver, device, library, kernels, and the facts on which all ranks must agree before
+//! timing.
+
+use super::clock::DeviceClock;
+use super::communicator::{self, Maker};
+use super::data::Scratch;
+use super::device::{Device, Placing};
+use super::driver;
+use super::environment::ForcedCtas;
+use super::hold::Hold;
+use super::kernels::Kernels;
+use super::library::{Library, Version};
+use super::log::Log;
+use super::memory::Arena;
+use super::readings::NvmlReader;
+use super::windows::Windows;
+use super::{NcclBackend, environment, prepared};
+use crate::backend::BackendFacts;
+use crate::backend::mpi::host;
+use crate::mpi_call;
+use commgauge_base::collective::Collective;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Located;
+use commgauge_base::variant::Buffers;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The first version that supports several ranks on one device.
+const SHARES_FROM: Version = Version(2, 30, 0);
+
+/// Device name of the stand-ins for tests (tests/doubles/README.md), so that nothing measured on them is mistaken for
+/// real.
+const DOUBLE: &str = "commgauge double";
+
+/// User options of the backend.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
+    pub library: Option<PathBuf>,
+    /// The file of cuBLAS; without it that of the driver's CUDA.
+    pub cublas: Option<PathBuf>,
+    /// Fewest and most thread blocks that NCCL's kernels may take in all cases.
+    pub ctas: (Option<u32>, Option<u32>),
+    /// Kinds of buffers that NCCL must support, because no other is requested.
+    pub buffers: Buffers,
+    /// Time limits of everything that may hang.
+    pub deadlines: Deadlines,
+}
+
+/// How long to wait for other ranks, if the user set a limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadlines {
+    /// Creating or destroying a communicator.
+    pub communicator: Option<Duration>,
+    /// Replaying a step.
+    pub replay: Option<Duration>,
+}
+
+/// Resources found by this rank; others may be missing on other ranks.
+pub struct Opened {
+    device: Device,
+    library: &'static Library,
+    kernels: Kernels,
+    driver_version: (i32, i32),
+    driver_file: String,
+    forced_ctas: ForcedCtas,
+}
+
+/// Facts that a rank exchanges about its device before it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Name of the device.
+    pub model: String,
+    /// Its unique name.
+    pub uuid: String,
+    /// The newest CUDA version that the driver supports.
+    pub driver: String,
+    /// NCCL's version.
+    pub nccl_version: String,
+    /// NCCL's file.
+    pub nccl_file: String,
+}
+
+impl Opened {
+    /// Looks for driver, device and library. Not collective: ranks agree on the outcome before they continue.
+    ///
+    /// # Errors
+    /// Usage errors that name what is missing.
+    pub fn find(options: &Options, placing: &Placing) -> Result<Opened> {
+        let needs = |error: Error| {
+            Error::from_exit_code(error.exit_code(), format!("--backend nccl: host {}: {error}", placing.host))
+        };
+        let devices = driver::start().map_err(needs)?;
+        let library = Library::load(options.library.as_deref()).map_err(needs)?;
+        match options.buffers {
+            Buffers::Plain => {}
+            Buffers::Registered => library.newer(library.call.register, "ncclCommRegister").map(drop).map_err(needs)?,
+            Buffers::Symmetric => {
+                library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
+            }
+        }
+        let forced_ctas = ForcedCtas::read();
+        if let Some(reason) = forced_ctas.conflict_with(options.ctas) {
+            return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
+        }
+        if placing.share_gpu && library.version < SHARES_FROM {
+            let text = format!("--share-gpu needs NCCL 2.30, found {} ({})", library.version, library.file);
+            return Err(needs(Error::usage(text)));
+        }
+        let device = Device::open(placing.device(devices)?).map_err(needs)?;
+        let kernels = Kernels::load(&device).map_err(needs)?;
+        let driver_version = driver::version().map_err(needs)?;
+        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas })
+    }
+
+    /// The device in words, for reports.
+    pub fn device(&self) -> String {
+        self.device.to_string()
+    }
+
+    /// Facts by which the ranks of a launch are compared.
+    pub fn device_facts(&self) -> DeviceFacts {
+        let Library { version, file, .. } = self.library;
+        DeviceFacts {
+            model: self.device.name.clone(),
+            uuid: self.device.uuid.clone(),
+            driver: format!("for CUDA {}.{}", self.driver_version.0, self.driver_version.1),
+            nccl_version: version.to_string(),
+            nccl_file: file.clone(),
+        }
+    }
+
+    /// The backend. Called by all ranks, each with the log of its NCCL, if there is one.
+    ///
+    /// That all ranks have the same library and a device each was checked before ([`crate::launch_check`]).
+    ///
+    /// # Errors
+    /// Those of MPI and the driver.
+    pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
+        let Opened { device, library, .. } = &self;
+        let world = mpi_call::Communicator::world()?;
+        let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
+        let mine = format!("{name}\n{}", device.uuid);
+        let mut all = world.gather_bytes(mine.as_bytes())?.join(&b'\0');
+        world.broadcast_bytes(&mut all)?;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
+        let hosts = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default().to_owned()).collect();
+        let ranks_on_device = sharing(&ranks, world.rank() as usize);
+        let mut facts = self.facts(placing, ranks_on_device);
+        if log.is_some() {
+            facts.warnings.push(
+                "NCCL wrote its log during the timed calls, to show what it chooses (--record-algorithm): times are longer \
+                 than without"
+                    .to_owned(),
+            );
+        }
+        let (stream, mut clock) = (driver::create_stream()?, DeviceClock::new()?);
+        clock.anchor(stream)?;
+        let error_microseconds = clock.error_nanoseconds() as f64 / 1e3;
+        facts.notes.push(format!(
+            "events lie on rank {}'s host clock to within {error_microseconds:.1} us at the start",
+            world.rank()
+        ));
+        let place = format!("rank {}, host {name}, {device}", world.rank());
+        let library = *library;
+        // The same on all ranks, including those with a device for themselves, or their numbers of channels would
+        // differ.
+        let sharing = environment::SHARING_CTAS.max(options.ctas.0.unwrap_or(0));
+        let most = options.ctas.1.or(placing.share_gpu.then_some(sharing));
+        let ctas = (options.ctas.0.map(|few| few as i32), most.map(|many| many as i32));
+        let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
+        let mut cold =
+            [Located { value: (device.cache_bytes / u64::from(ranks_on_device)) as f64, rank: world.rank() as i32 }];
+        world.all_max(&mut cold)?;
+        // Whole numbers far below 2^53.
+        let cold_bytes = cold[0].value as u64;
+        let reader = NvmlReader::new(&device.uuid, &device.pci);
+        Ok(NcclBackend {
+            world,
+            reader,
+            log,
+            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
+            replay_deadline: options.deadlines.replay,
+            base: None,
+            communicators: HashMap::new(),
+            limited: HashMap::new(),
+            kernels: self.kernels,
+            stream,
+            send: Arena::default(),
+            receive: Arena::default(),
+            scratch: Scratch::default(),
+            registration: None,
+            forced_ctas: self.forced_ctas,
+            windows: Windows::default(),
+            hosts,
+            events: Vec::new(),
+            axis_streams: Vec::new(),
+            computing_stream: None,
+            channels: HashMap::new(),
+            clock,
+            hold: Hold::new()?,
+            ranks_on_device,
+            cold_bytes,
+            driver: self.driver_version,
+            yields_while_waiting: ranks_on_host > host::processors(),
+            facts,
+            cublas: (options.cublas.clone(), None),
+        })
+    }
+
+    fn facts(&self, placing: &Placing, ranks_on_device: u32) -> BackendFacts {
+        let library = self.library;
+        let mut notes = vec![
+            format!("driver for CUDA {}.{} ({})", self.driver_version.0, self.driver_version.1, self.driver_file),
+            "timed by events on the stream; isolated starts held by a kernel that waits for the host".to_owned(),
+        ];
+        for collective in Collective::ALL {
+            if let Some(how) = prepared::decomposition(library, collective) {
+                notes.push(format!("{collective} is {how}"));
+            }
+        }
+        if library.call.split.is_none() {
+            notes.push("communicators of groups from unique ids: ncclCommSplit needs NCCL 2.18".to_owned());
+        }
+        let mut warnings = Vec::new();
+        let is_double = self.device.name.contains(DOUBLE);
+        if is_double {
+            warnings.push(format!(
+                "synthetic: carried out by stand-ins for tests ({}, {}) in host memory; these are not measurements",
+                self.driver_file, library.file
+            ));
+        }
+        if placing.share_gpu && ranks_on_device > 1 {
+            let set: Vec<String> = environment::SHARING
+                .iter()
+                .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
+                .collect();
+            warnings.push(format!(
+                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
+                set.join(" "),
+                environment::SHARING_CTAS
+            ));
+        }
+        BackendFacts {
+            name: "nccl",
+            synthetic: is_double,
+            virtual_clock: false,
+            library: library.description(),
+            transport: None,
+            notes,
+            warnings,
+        }
+    }
+}
+
+/// Number of ranks on the device of rank `me`, from each rank's host and device.
+fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
+    let mine = ranks.get(me);
+    ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_a_device_where_host_and_device_are_the_same() {
+        let four = [["a", "u0"], ["a", "u1"], ["a", "u1"], ["b", "u1"]].map(Vec::from);
+        assert_eq!([0, 1, 3].map(|me| sharing(&four, me)), [1, 2, 1]);
+    }
+}

@@ -1,0 +1,401 @@
+//! Replay of a whole step on streams: one for computing, one for the calls of each axis, and channels for messages.
+//!
+//! Everything is enqueued at once. The stream of a call waits for the point of the computing stream at which the
+//! program starts it, and the computing stream waits for the call where the program does. Durations are read from
+//! events afterwards; the whole is timed by the host's clock.
+
+use super::NcclBackend;
+use super::abi;
+use super::channels::Route;
+use super::communicator::Communicator;
+use super::data::{Data, Place, Tools};
+use super::driver::{self, CUevent, CUstream};
+use super::environment::QUEUES;
+use super::prepared::{Prepared, result_offset};
+use super::replay_times::{Intervals, Span};
+use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
+use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::host_clock;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::progress::{Doing, Progress};
+use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Limit on events; a step with more would take unreasonably long.
+const MOST_EVENTS: usize = 4 << 20;
+/// Beyond what the step computes, how long it may take.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A bound step.
+pub(super) struct NcclReplayer<'b> {
+    backend: &'b mut NcclBackend,
+    program: &'b ReplayProgram,
+    /// The stream on which the program computes and waits.
+    computing: CUstream,
+    slots: Vec<SlotCall>,
+    /// All streams but the computing one, and all communicators.
+    streams: Vec<CUstream>,
+    communicators: Vec<Rc<Communicator>>,
+    /// By slot: the event at the end of its active call.
+    done: Vec<Option<CUevent>>,
+    spans: Vec<Span>,
+    intervals: Intervals,
+    counted: Vec<Counted>,
+    deadline: Duration,
+    times: [RankTimes; 1],
+    progress: Arc<Progress>,
+}
+
+/// A slot, ready to be started.
+struct SlotCall {
+    prepared: Prepared,
+    data: Data,
+    communicator: Rc<Communicator>,
+    stream: CUstream,
+    send_offset: u64,
+    receive_offset: u64,
+    op: usize,
+    axis: usize,
+    bytes: CallBytes,
+    receives_message: bool,
+}
+
+/// Placement of a collective in a replay: in place if NCCL supports that.
+pub(super) fn placement(collective: Collective) -> Placement {
+    if collective == Collective::AllToAll { Placement::OutOfPlace } else { placement_of(collective) }
+}
+
+/// The group and place of a rank in the groups of a plan.
+pub(super) fn place_in<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
+    let groups = &binding.plan.groups;
+    move |index| {
+        let of = groups.get(index)?;
+        of.place_of(rank).map(|(group, me)| (of.groups[group].as_slice(), me))
+    }
+}
+
+/// The program of a rank.
+pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
+    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
+    binding.plan.program_of_rank(rank).ok_or_else(missing)
+}
+
+/// The driver's default, used when ranks share GPUs.
+const USUAL_QUEUES: usize = 8;
+
+/// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
+fn refuse_shared_queues(streams: usize, queues: Option<String>) -> Result<()> {
+    let queues = queues.and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_QUEUES);
+    if streams <= queues || queues >= QUEUES.1 {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "this step has {streams} streams and {queues} queues to the device: calls would wait for one another, and may for ever; \
+         set {}={}, or leave it out unless ranks share GPUs",
+        QUEUES.0, QUEUES.1
+    )))
+}
+
+/// Events that a run of a program records.
+fn events_of(program: &ReplayProgram) -> usize {
+    let of = |action: &Action| match action {
+        Action::Start { .. } => 3,
+        Action::Compute { .. } | Action::Wait { .. } => 2,
+    };
+    program.actions.iter().map(of).sum::<usize>() + 1
+}
+
+impl<'b> NcclReplayer<'b> {
+    /// Prepares every slot; the arenas contain the regions.
+    pub fn new(
+        backend: &'b mut NcclBackend,
+        binding: &ReplayBinding<'b>,
+        regions: &Regions,
+    ) -> Result<NcclReplayer<'b>> {
+        let rank = backend.world.rank();
+        let program = program_of(binding, rank)?;
+        let place = place_in(binding, rank);
+        let events = events_of(program);
+        if events > MOST_EVENTS {
+            return Err(Error::usage(format!(
+                "a step of {} actions is too long to be replayed on a GPU; take fewer micro-batches or layers",
+                program.actions.len()
+            )));
+        }
+        let unconnected = |slot: &Slot| {
+            Error::environment(format!("axis {} was not connected before the replay", program.op_of(slot).axis))
+        };
+        let sends_on = program.slots.iter().filter_map(|slot| {
+            let (group, me) = place(program.groups[slot.op as usize])?;
+            match slot.movement {
+                Movement::Send { to, stream } => {
+                    Some(Route { from: group[me as usize], to: group[to as usize], stream })
+                }
+                _ => None,
+            }
+        });
+        backend.open_channels(sends_on.collect())?;
+        while backend.events.len() < events {
+            backend.events.push(driver::create_event()?);
+        }
+        while backend.axis_streams.len() < binding.plan.groups.len() {
+            backend.axis_streams.push(driver::create_stream()?);
+        }
+        backend.scratch.clear();
+        let mut slots = Vec::with_capacity(program.slots.len());
+        for (index, slot) in program.slots.iter().enumerate() {
+            let at = place(program.groups[slot.op as usize]).ok_or_else(|| unconnected(slot))?;
+            let mut call = prepare(backend, binding, program, slot, at)?;
+            call.send_offset = regions.send[index].offset;
+            call.receive_offset = regions.receive[index].offset;
+            slots.push(call);
+        }
+        backend.scratch.upload(backend.stream)?;
+        let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        refuse_shared_queues(streams.len() + 1, std::env::var(QUEUES.0).ok())?;
+        let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
+        communicators.sort_unstable_by_key(Rc::as_ptr);
+        communicators.dedup_by_key(|communicator| Rc::as_ptr(communicator));
+        let deadline =
+            backend.replay_deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
+        let computing = match backend.computing_stream {
+            Some(stream) => stream,
+            None => *backend.computing_stream.insert(driver::create_computing_stream()?),
+        };
+        Ok(NcclReplayer {
+            backend,
+            program,
+            computing,
+            done: vec![None; slots.len()],
+            slots,
+            streams,
+            communicators,
+            spans: Vec::with_capacity(program.actions.len()),
+            intervals: Intervals::with_room(program.actions.len()),
+            counted: vec![Counted::default(); program.ops.len()],
+            deadline,
+            times: [RankTimes::default()],
+            progress: Arc::default(),
+        })
+    }
+
+    /// Enqueues everything; `next` is the first event that is free.
+    fn enqueue(&mut self, mut next: usize) -> Result<()> {
+        let (program, main) = (self.program, self.computing);
+        let mut event = |backend: &NcclBackend| {
+            next += 1;
+            backend.events[next - 1]
+        };
+        for action in &program.actions {
+            match *action {
+                Action::Compute { nanoseconds, .. } => {
+                    let (begin, end) = (event(self.backend), event(self.backend));
+                    driver::record(begin, main)?;
+                    self.backend.kernels.occupy(nanoseconds, main)?;
+                    driver::record(end, main)?;
+                    self.spans.push(Span::computing(begin, end));
+                }
+                Action::Start { slot } => {
+                    let (ready, begin, end) = (event(self.backend), event(self.backend), event(self.backend));
+                    let call = &self.slots[slot as usize];
+                    driver::record(ready, main)?;
+                    driver::wait_for(call.stream, ready)?;
+                    driver::record(begin, call.stream)?;
+                    self.issue(slot as usize)?;
+                    let call = &self.slots[slot as usize];
+                    driver::record(end, call.stream)?;
+                    self.done[slot as usize] = Some(end);
+                    self.spans.push(Span::under_way(call.axis, begin, end));
+                    if !call.receives_message {
+                        self.counted[call.op].add(call.bytes);
+                    }
+                }
+                Action::Wait { slot } => {
+                    let Some(done) = self.done[slot as usize].take() else { continue };
+                    let (begin, end) = (event(self.backend), event(self.backend));
+                    driver::record(begin, main)?;
+                    driver::wait_for(main, done)?;
+                    driver::record(end, main)?;
+                    self.spans.push(Span::waiting(self.slots[slot as usize].axis, begin, end));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn issue(&self, slot: usize) -> Result<()> {
+        let call = &self.slots[slot];
+        let send = self.backend.send.address() + call.send_offset;
+        let receive = self.backend.receive.address() + call.receive_offset;
+        // SAFETY: the arenas contain all regions and belong to the backend, which is borrowed; regions that are
+        // written to are shared only by slots that are never active together; the streams are waited for before
+        // anything is freed.
+        unsafe { call.prepared.issue(send, receive, &call.communicator, call.stream.cast()) }
+    }
+
+    /// Executes one slot alone, on known data, and checks the result.
+    fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
+        let call = &self.slots[slot];
+        let place = Place {
+            send: self.backend.send.address() + call.send_offset,
+            receive: self.backend.receive.address() + call.receive_offset,
+            shift: 0,
+        };
+        let (kernels, scratch) = (&self.backend.kernels, &self.backend.scratch);
+        let tools = Tools { kernels, scratch, stream: call.stream };
+        call.data.poison_outputs(place, tools)?;
+        call.data.write_inputs(place, tools)?;
+        self.issue(slot)?;
+        let own = std::slice::from_ref(&call.communicator);
+        self.backend.wait_for(&[call.stream], own, self.deadline)?;
+        call.data.check(place, tools)
+    }
+
+    /// Aborts all communicators, so that no rank waits for them, and adds the place to the error.
+    #[cold]
+    fn abort_all(&mut self, error: &Error) -> Error {
+        for communicator in &self.communicators {
+            self.backend.maker.abort(communicator);
+        }
+        Error::from_exit_code(error.exit_code(), format!("{}: replay: {error}", self.backend.maker.place))
+    }
+
+    fn run_once(&mut self) -> Result<()> {
+        self.counted.fill(Counted::default());
+        self.times = [RankTimes::default()];
+        self.done.fill(None);
+        self.spans.clear();
+        let main = self.computing;
+        let begun = host_clock::now_nanoseconds();
+        let first = self.backend.events[0];
+        driver::record(first, main)?;
+        self.enqueue(1)?;
+        self.backend.wait_for(&[main], &self.communicators, self.deadline)?;
+        self.backend.wait_for(&self.streams, &self.communicators, self.deadline)?;
+        self.times[0].total_nanoseconds = host_clock::now_nanoseconds() - begun;
+        self.intervals.sum_up(first, &self.spans, &mut self.times[0])
+    }
+}
+
+fn prepare(
+    backend: &mut NcclBackend,
+    binding: &ReplayBinding,
+    program: &ReplayProgram,
+    slot: &Slot,
+    (group, me): (&[u32], u32),
+) -> Result<SlotCall> {
+    let op = program.op_of(slot);
+    let geometry = &program.geometries[slot.op as usize];
+    let axis = program.groups[slot.op as usize];
+    let library = backend.maker.library;
+    let elements = geometry.bytes_total.0 / geometry.element_bytes;
+    let rank = group[me as usize];
+    let call = |prepared, data, communicator, stream, crossing, receives_message| SlotCall {
+        prepared,
+        data,
+        communicator,
+        stream,
+        send_offset: 0,
+        receive_offset: 0,
+        op: slot.op as usize,
+        axis,
+        bytes: CallBytes { payload: geometry.bytes_total.0, crossing },
+        receives_message,
+    };
+    let (route, sends) = match slot.movement {
+        Movement::Together => {
+            let placement = placement(op.collective);
+            let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
+            let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
+            let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
+            let prepared = Prepared::new(library, &view, op.element, operation)?;
+            let offset = result_offset(&view);
+            let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.scratch);
+            let communicator = backend.communicator(
+                binding.first_groups_number + axis,
+                op.axis,
+                backend.maker.ctas.1.map(|blocks| blocks as u32),
+            )?;
+            let crossing = crossing_bytes(op, geometry, me);
+            return Ok(call(prepared, data, communicator, backend.axis_streams[axis], crossing, false));
+        }
+        Movement::Send { to, stream } => (Route { from: rank, to: group[to as usize], stream }, true),
+        Movement::Receive { from, stream } => (Route { from: group[from as usize], to: rank, stream }, false),
+    };
+    let missing = || Error::environment(format!("no channel from rank {} to rank {}", route.from, route.to));
+    let channel = backend.channels.get(&route).ok_or_else(missing)?.clone();
+    // The sender is rank 0 of a channel, the receiver rank 1.
+    let prepared = Prepared::message(library, op.element, elements, u32::from(sends), sends);
+    let data = Data::message(op.element, elements, route.from, route.stream, sends, rank);
+    Ok(call(prepared, data, channel.communicator, channel.stream, 0, !sends))
+}
+
+impl Replayer for NcclReplayer<'_> {
+    /// Collectives in the order in which the program has them, then the messages from stage to stage in one order for all ranks.
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        let mut first_wrong = None;
+        for slot in self.program.slots_to_check() {
+            self.progress.begin_action(Doing::op(self.slots[slot].op as u32, true));
+            let wrong = self.check_slot(slot).map_err(|error| self.abort_all(&error))?;
+            self.progress.end_action();
+            first_wrong = first_wrong.or(wrong);
+        }
+        Ok(first_wrong)
+    }
+
+    fn verifies(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self) -> Result<()> {
+        self.progress.enter(Doing::REPLAY);
+        self.run_once().map_err(|error| self.abort_all(&error))?;
+        self.progress.finish();
+        Ok(())
+    }
+
+    fn watch(&mut self, progress: Arc<Progress>) {
+        self.progress = progress;
+    }
+
+    fn times(&self) -> &[RankTimes] {
+        &self.times
+    }
+
+    fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
+        by_axis(self.program, &self.counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_with_more_streams_than_the_device_has_queues_is_refused_and_both_are_named() {
+        for (streams, queues, refused) in [
+            (3, Some("1"), true),
+            (9, Some("8"), true),
+            (8, Some("8"), false),
+            (40, Some("32"), false),
+            (9, None, true),
+            (8, None, false),
+        ] {
+            let abort_all =
+                refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
+            assert_eq!(abort_all.is_some(), refused, "{streams}, {queues:?}");
+            assert!(
+                abort_all.is_none_or(
+                    |text| text.contains("this step has") && text.contains("CUDA_DEVICE_MAX_CONNECTIONS=32")
+                )
+            );
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Intermittent faults: the times of a call for each combination of active faults, computed once when the combination
+//! first occurs.
+
+use super::fleet::{Fleet, Recurrence};
+use super::noise::Noise;
+use super::placing::Placed;
+use super::work::Work;
+use commgauge_base::collective::Collective;
+use commgauge_base::error::Result;
+use commgauge_base::geometry::Geometry;
+use commgauge_base::random::{split_mix, uniform};
+use commgauge_model::layout::Groups;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// The state of a call at each moment.
+#[derive(Debug)]
+pub(super) struct FaultStates<'b> {
+    fleet: &'b Fleet,
+    seed: u64,
+    collective: Collective,
+    geometry: Geometry,
+    groups: Groups,
+    of: HashMap<u64, FaultState>,
+}
+
+/// The times of a call in one combination of faults.
+#[derive(Debug)]
+pub(super) struct FaultState {
+    pub work: Work,
+    /// Slots that start late, with nanoseconds.
+    pub delays: Vec<(usize, u64)>,
+}
+
+impl<'b> FaultStates<'b> {
+    /// None if there is no intermittent fault.
+    pub(super) fn new(
+        fleet: &'b Fleet,
+        seed: u64,
+        collective: Collective,
+        geometry: &Geometry,
+        groups: &Groups,
+    ) -> Option<FaultStates<'b>> {
+        let (geometry, groups) = (geometry.clone(), groups.clone());
+        let any = !fleet.intermittent.is_empty();
+        any.then(|| FaultStates { fleet, seed, collective, geometry, groups, of: HashMap::new() })
+    }
+
+    /// The present state of the call.
+    pub(super) fn at(&mut self, now: u64, noise: &mut Noise) -> Result<&FaultState> {
+        let present = present(self.fleet, self.seed, now, noise);
+        match self.of.entry(present) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(unknown) => {
+                let fleet = self.fleet.with_active(present);
+                let placed = Placed::new(&self.groups, &fleet)?;
+                let delays = placed.slots_of_delays(&fleet.delays);
+                let work = Work::new(self.collective, &self.geometry, &placed, &fleet);
+                Ok(unknown.insert(FaultState { work, delays }))
+            }
+        }
+    }
+}
+
+/// The intermittent faults that are active, one bit for each. Faults with time windows are in the same state for all
+/// calls within one window.
+pub(super) fn present(fleet: &Fleet, seed: u64, now: u64, noise: &mut Noise) -> u64 {
+    let there = fleet.intermittent.iter().enumerate().filter(|(bit, fault)| match fault.recurrence {
+        Recurrence::ByCall(probability) => noise.happens(probability),
+        Recurrence::ByWindow(probability, window) => {
+            share_of(seed ^ ((*bit as u64 + 1) << 48), now / window) < probability
+        }
+        Recurrence::Once(from, until) => (from..until).contains(&now),
+    });
+    there.fold(0, |present, (bit, _)| present | 1 << bit)
+}
+
+/// A number from 0 to 1 that looks drawn but depends on what is given only.
+fn share_of(seed: u64, window: u64) -> f64 {
+    uniform(split_mix(seed, window))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_windows_have_the_requested_share_and_depend_on_the_seed() {
+        let below = |seed: u64| (0..10_000).filter(|window| share_of(seed, *window) < 0.2).count();
+        assert!((1900..2100).contains(&below(1)) && (1900..2100).contains(&below(2)), "{} {}", below(1), below(2));
+        assert_ne!(
+            (0..64).map(|w| share_of(1, w) < 0.5).collect::<Vec<_>>(),
+            (0..64).map(|w| share_of(2, w) < 0.5).collect::<Vec<_>>()
+        );
+    }
+}

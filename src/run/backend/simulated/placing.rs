@@ -1,0 +1,143 @@
+//! The placement of the groups of an axis on the fleet, computed once per replicate.
+//!
+//! Ranks are stored in *slots*, group after group, so that a call accesses memory in order whatever the layout.
+
+use super::fleet::Fleet;
+use commgauge_analysis::machine_time::{Hop, Paths, Shape};
+use commgauge_base::error::{Error, Result};
+use commgauge_model::layout::{Axis, Groups};
+use std::ops::Range;
+
+/// The groups of one axis, placed.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// World rank in each slot.
+    pub rank_of_slot: Vec<u32>,
+    /// Node of each slot.
+    pub node_of_slot: Vec<u32>,
+    /// First slot of each group, and one past the last slot of all.
+    pub group_starts: Vec<usize>,
+    /// For each group.
+    pub shapes: Vec<(Shape, Paths)>,
+    /// Ranks in none of the groups, in ascending order.
+    idle_ranks: Vec<u32>,
+}
+
+impl Placed {
+    /// # Errors
+    /// Where a rank is in two groups, or not in the world.
+    pub(super) fn new(groups: &Groups, fleet: &Fleet) -> Result<Placed> {
+        let rank_of_slot = groups.groups.concat();
+        check_disjoint(groups.axis, &rank_of_slot, fleet.ranks)?;
+        let mut group_starts = vec![0];
+        group_starts.extend(groups.groups.iter().scan(0, |end, group| {
+            *end += group.len();
+            Some(*end)
+        }));
+        let node_of_slot: Vec<u32> = rank_of_slot.iter().map(|rank| fleet.node_of(*rank)).collect();
+        let spans: Vec<Span> =
+            group_starts.array_windows().map(|[start, end]| Span::of(&rank_of_slot[*start..*end], fleet)).collect();
+        // Every rank of a group that spans nodes uses the network; those of other groups leave it alone.
+        let mut ranks_at_work = vec![0; fleet.nodes() as usize];
+        for span in spans.iter().filter(|span| span.nodes.len() > 1) {
+            for (node, ranks) in span.nodes.iter().zip(&span.ranks) {
+                ranks_at_work[*node as usize] += ranks;
+            }
+        }
+        let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
+        let mut at_work = vec![false; fleet.ranks as usize];
+        rank_of_slot.iter().for_each(|rank| at_work[*rank as usize] = true);
+        let idle_ranks = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
+        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes, idle_ranks })
+    }
+
+    /// Late ranks, as slots.
+    pub(super) fn slots_of_delays(&self, delays: &[(u32, u64)]) -> Vec<(usize, u64)> {
+        let slot_of = |rank: u32| self.rank_of_slot.iter().position(|other| *other == rank);
+        delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect()
+    }
+
+    /// Whether a rank is in none of the groups.
+    pub(super) fn is_idle_rank(&self, rank: u32) -> bool {
+        self.idle_ranks.binary_search(&rank).is_ok()
+    }
+
+    /// The slots of every group.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Range<usize>> {
+        self.group_starts.array_windows().map(|[start, end]| *start..*end)
+    }
+}
+
+fn check_disjoint(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
+    let mut seen = vec![0u32; world as usize];
+    for rank in ranks {
+        match seen.get_mut(*rank as usize) {
+            Some(count) => *count += 1,
+            None => {
+                return Err(Error::usage(format!("axis {axis}: rank {rank} in a world of {world} simulated ranks")));
+            }
+        }
+    }
+    match seen.iter().position(|count| *count > 1) {
+        None => Ok(()),
+        Some(rank) => {
+            let count = seen[rank];
+            Err(Error::usage(format!("axis {axis}: rank {rank} is in {count} groups; a rank can be in one at most")))
+        }
+    }
+}
+
+/// The nodes that a group touches.
+struct Span {
+    /// In ascending order.
+    nodes: Vec<u32>,
+    /// Ranks of the group on each.
+    ranks: Vec<u32>,
+    /// Factor of the worst adapter that the group uses on each node.
+    adapter_factors: Vec<f64>,
+}
+
+impl Span {
+    fn of(members: &[u32], fleet: &Fleet) -> Span {
+        let mut sorted: Vec<(u32, f64)> =
+            members.iter().map(|rank| (fleet.node_of(*rank), fleet.adapter_factor(*rank))).collect();
+        sorted.sort_unstable_by_key(|(node, _)| *node);
+        let runs = || sorted.chunk_by(|a, b| a.0 == b.0);
+        Span {
+            nodes: runs().map(|run| run[0].0).collect(),
+            ranks: runs().map(|run| run.len() as u32).collect(),
+            adapter_factors: runs().map(|run| run.iter().map(|(_, factor)| *factor).fold(1.0, f64::min)).collect(),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            ranks: self.ranks.iter().sum(),
+            nodes: self.nodes.len() as u32,
+            ranks_per_node_most: self.ranks.iter().copied().max().unwrap_or(1),
+            ranks_per_node_least: self.ranks.iter().copied().min().unwrap_or(1),
+        }
+    }
+
+    /// The slowest of each kind, since all ranks of a group end together.
+    fn paths(&self, fleet: &Fleet, ranks_at_work: &[u32]) -> Paths {
+        let within = self.nodes.iter().map(|node| fleet.within(*node).rate).fold(f64::INFINITY, f64::min);
+        let shared = fleet.link_factor(&self.nodes) * fleet.scale_factor(self.nodes.len() as u32);
+        let slowest = |rate: &dyn Fn(u32, f64, f64) -> f64| {
+            let members = self.nodes.iter().zip(&self.ranks).zip(&self.adapter_factors);
+            let rates = members.map(|((node, ranks), factor)| {
+                let share = fleet.adapter_share(*node, ranks_at_work[*node as usize]);
+                rate(*node, f64::from(*ranks), share) * factor
+            });
+            rates.fold(f64::INFINITY, f64::min) * shared
+        };
+        let network = &fleet.machine.between_nodes;
+        Paths {
+            within: Hop { latency_seconds: fleet.machine.within_node.latency.0, rate: within },
+            between: Hop { latency_seconds: network.latency.0, rate: slowest(&|_, _, share| share) },
+            node_exit_rate: slowest(&|_, ranks, share| ranks * share),
+            // The other ranks of its group leave their share to the leader, as far as its own adapters allow.
+            leader_rate: slowest(&|node, ranks, share| (ranks * share).min(fleet.adapter_share(node, 1))),
+        }
+    }
+}

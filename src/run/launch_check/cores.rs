@@ -1,0 +1,227 @@
+//! Checks whether the ranks of a host have their own cores: bound or unbound, overlapping, or more ranks than cores.
+
+use commgauge_base::rank_list::named;
+use std::collections::BTreeMap;
+
+/// The cores of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct RankCores<'a> {
+    /// World rank.
+    pub rank: u32,
+    /// CPU affinity of the rank, as a list of ranges.
+    pub list: &'a str,
+    /// Cores that the rank can use at the same time: fewer than listed under a container's CPU quota.
+    pub usable: u32,
+    /// Cores that are online on the host.
+    pub online: u32,
+    /// Whether the rank has a GPU, and therefore library threads that need cores too.
+    pub has_device: bool,
+}
+
+/// Binding of the ranks of a host to its cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Binding {
+    /// Two or three words for the table.
+    pub label: String,
+    /// Reason why the measurements are unreliable, as a sentence.
+    pub warning: Option<String>,
+    /// Reason why the measurements are noisier, as a sentence.
+    pub note: Option<String>,
+}
+
+/// Classifies the binding of the ranks of one host.
+pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
+    let fine = |label: String| Binding { label, warning: None, note: None };
+    let all: Vec<u32> = ranks.iter().map(|one| one.rank).collect();
+    let mut lists: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    ranks.iter().for_each(|one| lists.entry(one.list).or_default().push(one.rank));
+    let masks: Vec<(&str, Mask)> = lists.keys().map(|list| (*list, Mask::of(list))).collect();
+    if masks.iter().any(|(_, mask)| mask.count() == 0) {
+        return fine("not known".to_owned());
+    }
+    let (list, union) = (masks[0].0, masks.iter().fold(Mask::default(), |union, (_, mask)| union.or(mask)));
+    // Where all ranks share the same cores, they also share the CPU quota.
+    let quota = if masks.len() == 1 { ranks.iter().map(|one| one.usable).min().unwrap_or(0) } else { 0 };
+    let available = if quota == 0 { union.count() } else { union.count().min(quota as usize) };
+    if ranks.len() > available {
+        return Binding {
+            label: format!("{} ranks on {available}", ranks.len()),
+            warning: Some(too_many(host, ranks, list, available, &union)),
+            note: None,
+        };
+    }
+    let have_devices = ranks.iter().any(|rank| rank.has_device);
+    if masks.len() == 1 && ranks.len() > 1 {
+        // Intended: NCCL places its threads near the GPU itself.
+        if have_devices {
+            return fine("not bound".to_owned());
+        }
+        let note = format!(
+            "ranks of host {host} are not bound to cores: all {} may run on cores {list}, so they move and meet; bind them \
+             (mpirun --bind-to core, mpiexec -bind-to core, srun --cpu-bind=cores)",
+            ranks.len()
+        );
+        return Binding { label: "not bound".to_owned(), warning: None, note: Some(note) };
+    }
+    if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.count()) {
+        let warning = format!(
+            "{} of host {host} are all bound to cores {}: they take turns, and times mean little",
+            named(&lists[crowded.0]),
+            crowded.0
+        );
+        return Binding { label: "shared cores".to_owned(), warning: Some(warning), note: None };
+    }
+    for (index, (list, mask)) in masks.iter().enumerate() {
+        if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| mask.overlaps(other)) {
+            let warning = format!(
+                "cores of ranks on host {host} overlap: {} may run on {list}, {} on {other}",
+                named(&lists[list]),
+                named(&lists[other])
+            );
+            return Binding { label: "overlapping".to_owned(), warning: Some(warning), note: None };
+        }
+    }
+    if let Some((list, _)) = masks.iter().find(|(_, mask)| have_devices && mask.count() == 1) {
+        let note = format!(
+            "{} of host {host} may run on core {list} alone, which it shares with the threads by which NCCL moves data over a network: do not \
+             bind to single cores (mpirun --bind-to none, mpiexec -bind-to none, srun --cpus-per-task)",
+            named(&lists[list])
+        );
+        return Binding { label: "own cores".to_owned(), warning: None, note: Some(note) };
+    }
+    let groups = lists.values().any(|ranks| ranks.len() > 1);
+    fine(match (groups, all.len()) {
+        (true, _) => format!("bound, {} groups", lists.len()),
+        (false, 1) if union.count() as u32 == ranks[0].online => "alone".to_owned(),
+        (false, _) => "own cores".to_owned(),
+    })
+}
+
+fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union: &Mask) -> String {
+    let online = ranks.iter().map(|one| one.online).max().unwrap_or(0) as usize;
+    let summary = format!(
+        "host {host} has {} ranks on {available} processors: ranks take turns, and times mean little",
+        ranks.len()
+    );
+    let plural = if union.count() == 1 { "core" } else { "cores" };
+    match union.count() {
+        count if count < online.min(ranks.len()) => {
+            format!("{summary}; they are bound to {plural} {list}, of {online} that the host has")
+        }
+        count if available < count => {
+            format!("{summary}; they see {count}, but their container or job may use {available}")
+        }
+        _ => summary,
+    }
+}
+
+/// Number of processors in a list of ranges such as `0-3,8`; 0 if it cannot be parsed.
+pub(super) fn count(list: &str) -> usize {
+    Mask::of(list).count()
+}
+
+/// A set of processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Mask(Vec<u64>);
+
+/// More processors than any system has.
+const MAX_PROCESSORS: usize = 1 << 16;
+
+impl Mask {
+    /// Parses a list of ranges; empty if it cannot be parsed.
+    fn of(list: &str) -> Mask {
+        let mut mask = Mask::default();
+        for range in list.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+                (Ok(first), Ok(last)) if first <= last && last < MAX_PROCESSORS => {
+                    mask.0.resize(mask.0.len().max(last / 64 + 1), 0);
+                    (first..=last).for_each(|cpu| mask.0[cpu / 64] |= 1 << (cpu % 64));
+                }
+                _ => return Mask::default(),
+            }
+        }
+        mask
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    fn overlaps(&self, other: &Mask) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    fn or(mut self, other: &Mask) -> Mask {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_and_exclusive_cores_are_distinguished() {
+        for (lists, usable, label, warning) in [
+            (&["0", "1", "2", "3"][..], 1, "own cores", None),
+            (&["0-3"], 4, "alone", None),
+            (&["0-1"], 2, "own cores", None),
+            (&["0-1", "0-1", "2-3", "2-3"], 2, "bound, 2 groups", None),
+            (&["unknown", "0"], 1, "not known", None),
+            (&["0-3", "0-3"], 4, "not bound", Some("all 2 may run on cores 0-3")),
+            (
+                &["0-3", "0-3", "0-3", "0-3", "0-3"],
+                4,
+                "5 ranks on 4",
+                Some("has 5 ranks on 4 processors: ranks take turns"),
+            ),
+            (&["0", "0", "0"], 1, "3 ranks on 1", Some("bound to core 0, of 4 that the host has")),
+            (&["0-3", "0-3", "0-3"], 2, "3 ranks on 2", Some("they see 4, but their container or job may use 2")),
+            (&["0-1", "1-2"], 2, "overlapping", Some("rank 0 may run on 0-1, rank 1 on 1-2")),
+            (&["0", "0", "1-3"], 1, "shared cores", Some("ranks 0, 1 of host h are all bound to cores 0")),
+        ] {
+            let ranks: Vec<RankCores> = (0..)
+                .zip(lists)
+                .map(|(rank, list)| RankCores { rank, list, usable, online: 4, has_device: false })
+                .collect();
+            let binding = binding("h", &ranks);
+            assert_eq!(binding.label, label, "{lists:?}");
+            // Unbound ranks are noisier, but their measurements are valid.
+            assert_eq!(binding.note.is_some(), label == "not bound", "{lists:?}");
+            match (warning, &binding.warning.or(binding.note)) {
+                (None, None) => {}
+                (Some(expected), Some(text)) if text.contains(expected) => {}
+                other => panic!("{lists:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_with_gpus_are_to_have_several_cores_and_need_not_be_bound() {
+        for (lists, label, note) in [
+            (["0-3", "0-3"], "not bound", None),
+            (["0-1", "2-3"], "own cores", None),
+            (["0", "1"], "own cores", Some("rank 0 of host h may run on core 0 alone")),
+        ] {
+            let ranks: Vec<RankCores> = (0..)
+                .zip(&lists)
+                .map(|(rank, list)| RankCores { rank, list, usable: 4, online: 4, has_device: true })
+                .collect();
+            let binding = binding("h", &ranks);
+            assert_eq!((binding.label.as_str(), binding.warning.is_none()), (label, true), "{lists:?}");
+            assert_eq!(binding.note.is_some(), note.is_some(), "{lists:?}: {:?}", binding.note);
+            assert!(note.is_none_or(|words| binding.note.is_some_and(|text| text.contains(words))));
+        }
+    }
+
+    #[test]
+    fn a_malformed_list_of_cores_is_cheap() {
+        for list in ["", "0-99999999999", "5-1", "-", "a", "0-70000"] {
+            assert_eq!(count(list), 0, "{list}");
+        }
+        assert_eq!(count("0-3,64-67"), 8);
+    }
+}

@@ -1,0 +1,286 @@
+//! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
+
+use super::cores::{self, RankCores};
+use super::differences::{MAX_VALUES, Texts, compare, ranks_by_hash};
+use super::fact::Fact;
+use super::limits::{self, HostLimits};
+use super::place::RankHosts;
+use super::rank_profile::{Compact, RankProfile};
+use super::report::{HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
+use crate::world::World;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::rank_list::{named, shortened};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap};
+
+/// Exceptions that the user allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowances {
+    /// Ranks may differ in environment, libraries and drivers.
+    pub mixed: bool,
+    /// Ranks may share a device.
+    pub shared_devices: bool,
+}
+
+/// Compares all ranks. Collective; the report is process 0's.
+///
+/// # Errors
+/// Where ranks cannot talk.
+pub fn inspect(
+    world: &dyn World,
+    profile: &RankProfile,
+    rank_hosts: &RankHosts,
+    allowed: Allowances,
+) -> Result<Option<LaunchReport>> {
+    let compact = profile.compact(world.process(), world.processes());
+    let all: Vec<Compact> = read_all(&world.gather(&json(&compact)?)?)?;
+    let texts = texts(world, profile, &all)?;
+    Ok((world.process() == 0).then(|| {
+        let name_of = |list: &[(&'static str, u32)]| list.first().map(|variable| variable.0);
+        let names = VariableNames {
+            ranks: name_of(&profile.launcher_env.ranks),
+            here: name_of(&profile.launcher_env.ranks_here),
+            rank: name_of(&profile.launcher_env.rank),
+        };
+        let mut report = report(&all, &texts, rank_hosts, allowed, names);
+        report.launcher_says = Some(profile.launcher_env.describe_ranks()).filter(|text| !text.is_empty());
+        report
+    }))
+}
+
+/// Gathers the texts behind the hashes, from the first rank that has each, on process 0. Collective.
+fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Texts> {
+    let wanted: Vec<(u32, Fact)> = Fact::ALL
+        .iter()
+        .flat_map(|fact| {
+            let groups = ranks_by_hash(all, *fact).into_iter().filter(|(hash, _)| *hash != 0);
+            groups.take(MAX_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut request = json(&wanted)?;
+    world.broadcast(&mut request)?;
+    let wanted: Vec<(u32, Fact)> = read(&request)?;
+    let mine = wanted.iter().filter(|(rank, _)| *rank == world.process());
+    let mine: Vec<(Fact, &str)> = mine.map(|(_, fact)| (*fact, profile.text(*fact).unwrap_or_default())).collect();
+    let answer = if mine.is_empty() { Vec::new() } else { json(&mine)? };
+    let mut texts = Texts::new();
+    for (rank, answer) in world.gather(&answer)?.iter().enumerate().filter(|(_, answer)| !answer.is_empty()) {
+        for (fact, text) in read::<Vec<(Fact, String)>>(answer)? {
+            texts.insert((fact, all[rank].hash(fact)), text);
+        }
+    }
+    Ok(texts)
+}
+
+/// Names of the launcher's variables for ranks of the launch, ranks on the host and hosts.
+#[derive(Clone, Copy, Default)]
+struct VariableNames {
+    ranks: Option<&'static str>,
+    here: Option<&'static str>,
+    rank: Option<&'static str>,
+}
+
+fn report(
+    all: &[Compact],
+    texts: &Texts,
+    rank_hosts: &RankHosts,
+    allowed: Allowances,
+    names: VariableNames,
+) -> LaunchReport {
+    let compared = compare(all, texts, allowed.mixed);
+    let hosts = by_host(rank_hosts);
+    let mut refusals = launcher_contradictions(all, names);
+    refusals.extend(compared.refusals);
+    let mut warnings = rank_hosts.warnings.clone();
+    warnings.extend(host_contradictions(all, &hosts, names));
+    let devices = shared_devices(all, texts, &rank_hosts.hosts, allowed.shared_devices);
+    if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
+    if compared.could_be_allowed {
+        refusals.push(
+            "start all ranks with the same environment and libraries (mpirun -x NAME hands a variable on), or go on with \
+             --allow-mixed, which the record then says"
+                .to_owned(),
+        );
+    }
+    warnings.extend(compared.warnings);
+    let limits: Vec<HostLimits> = hosts.iter().map(|(host, ranks)| lowest(host, ranks, all)).collect();
+    warnings.extend(limits::warnings(&limits, all.len() as u32));
+    let mut rows = Vec::new();
+    let (mut unreliable, mut unbound) = (Vec::new(), Vec::new());
+    for ((host, ranks), limits) in hosts.iter().zip(&limits) {
+        let cores = cores_of(ranks, all);
+        let binding = cores::binding(host, &cores);
+        let lists: Vec<&str> = cores.iter().map(|one| one.list).collect();
+        rows.push(HostRow {
+            host: (*host).to_owned(),
+            ranks: shortened(ranks),
+            rank_count: ranks.len() as u32,
+            processors: cores::count(&lists.join(",")) as u32,
+            binding: binding.label,
+            ranks_take_turns: binding.warning.is_some(),
+            memory_lock_bytes: limits.memory_lock_bytes,
+            open_files: limits.open_files,
+        });
+        unreliable.extend(binding.warning.map(|warning| (*host, warning)));
+        unbound.extend(binding.note.map(|note| (*host, note)));
+    }
+    warnings.extend(merge_similar(&unreliable));
+    let mut notes = compared.notes;
+    notes.extend(merge_similar(&unbound));
+    LaunchReport {
+        format: LAUNCH_FORMAT.to_owned(),
+        version: LAUNCH_VERSION,
+        ranks: all.len() as u32,
+        launcher_says: None,
+        hosts: rows,
+        shared: compared.shared,
+        differences: compared.differences,
+        refusals,
+        warnings,
+        notes,
+    }
+}
+
+/// The ranks of each host, in the order of the first rank.
+fn by_host(rank_hosts: &RankHosts) -> Vec<(&str, Vec<u32>)> {
+    let mut hosts: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (rank, host) in (0u32..).zip(&rank_hosts.hosts) {
+        let at = *known.entry(host).or_insert_with(|| {
+            hosts.push((host, Vec::new()));
+            hosts.len() - 1
+        });
+        hosts[at].1.push(rank);
+    }
+    hosts
+}
+
+fn of<'a>(ranks: &'a [u32], all: &'a [Compact]) -> impl Iterator<Item = &'a Compact> {
+    ranks.iter().filter_map(|rank| all.get(*rank as usize))
+}
+
+fn lowest<'a>(host: &'a str, ranks: &[u32], all: &[Compact]) -> HostLimits<'a> {
+    HostLimits {
+        host,
+        ranks: ranks.len() as u32,
+        memory_lock_bytes: of(ranks, all).filter_map(|profile| profile.2.0).min(),
+        open_files: of(ranks, all).filter_map(|profile| profile.2.1).min(),
+        has_rdma: of(ranks, all).any(|profile| profile.3),
+    }
+}
+
+fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
+    let cores = |rank: &u32| {
+        let compact = all.get(*rank as usize)?;
+        let (list, usable, online) = &compact.1;
+        let has_device = compact.hash(Fact::DeviceUuid) != 0;
+        Some(RankCores { rank: *rank, list, usable: *usable, online: *online, has_device })
+    };
+    ranks.iter().filter_map(cores).collect()
+}
+
+/// A problem that many hosts share is reported for the first three of them.
+fn merge_similar(warnings: &[(&str, String)]) -> Vec<String> {
+    let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for (host, warning) in warnings {
+        let kind = warning.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
+        kinds.entry(kind).or_default().push(warning);
+    }
+    let limited = |warnings: Vec<&String>| {
+        let more = warnings.len().saturating_sub(3);
+        let mut first: Vec<String> = warnings.into_iter().take(3).cloned().collect();
+        if let (Some(last), true) = (first.last_mut(), more > 0) {
+            *last += &format!("; and so on {more} hosts more");
+        }
+        first
+    };
+    kinds.into_values().flat_map(limited).collect()
+}
+
+/// Reports where the launcher and MPI contradict each other about the size of the launch.
+fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String> {
+    let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
+    let mut refusals = Vec::new();
+    if let Some(reported) = all.iter().find_map(|profile| profile.4.0) {
+        refusals.push(format!(
+            "the launcher reports {reported} ranks{}, MPI reports {}: is it the launcher of the MPI that commgauge was built with?",
+            variable(names.ranks),
+            all.len()
+        ));
+    }
+    let wrong: Vec<(usize, u32)> =
+        all.iter().enumerate().filter_map(|(rank, profile)| Some((rank, profile.4.1?))).collect();
+    if let Some((rank, reported)) = wrong.first() {
+        refusals.push(format!(
+            "{} ranks have another number than their launcher gave them, the first: rank {rank} was started as rank {reported}{}",
+            wrong.len(),
+            variable(names.rank)
+        ));
+    }
+    refusals
+}
+
+fn host_contradictions(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: VariableNames) -> Vec<String> {
+    let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
+    let mut warnings = Vec::new();
+    if let Some(reported) =
+        all.iter().find_map(|profile| profile.5.1).filter(|reported| *reported as usize != hosts.len())
+    {
+        warnings.push(format!("the launcher reports {reported} hosts, {} were found", hosts.len()));
+    }
+    let differing: Vec<(&str, usize, u32)> = hosts
+        .iter()
+        .filter_map(|(host, ranks)| {
+            let reported =
+                of(ranks, all).find_map(|profile| profile.5.0.filter(|reported| *reported as usize != ranks.len()))?;
+            Some((*host, ranks.len(), reported))
+        })
+        .collect();
+    if let Some((host, found, reported)) = differing.first() {
+        let more =
+            if differing.len() > 1 { format!(", and so on {} hosts more", differing.len() - 1) } else { String::new() };
+        warnings.push(format!(
+            "the launcher reports {reported} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
+             differently"
+        ));
+    }
+    warnings
+}
+
+/// Devices that are used by several ranks; with a fix if that is not allowed.
+fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
+    let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
+    let mut shared: Vec<String> = several
+        .map(|(hash, ranks)| {
+            let uuid = texts.get(&(Fact::DeviceUuid, hash)).map_or("the same", String::as_str);
+            let host = hosts.get(ranks[0] as usize).map_or("", String::as_str);
+            format!("{} of host {host} are on one device ({uuid})", named(&ranks))
+        })
+        .collect();
+    let more = shared.len().saturating_sub(3);
+    shared.truncate(3);
+    if let (Some(last), true) = (shared.last_mut(), more > 0) {
+        *last += &format!("; and so on {more} devices more");
+    }
+    if let (Some(last), false) = (shared.last_mut(), allowed) {
+        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
+    }
+    shared
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
+}
+
+fn read_all<T: DeserializeOwned>(all: &[Vec<u8>]) -> Result<Vec<T>> {
+    all.iter().map(|bytes| read(bytes)).collect()
+}
+
+#[cfg(test)]
+#[path = "inspect_tests.rs"]
+mod tests;

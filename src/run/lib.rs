@@ -1,0 +1,11 @@
+//! One run from plan to record: backends, the timed loop, the checks of a launch, the watchdog, the session. Start reading at [`session`].
+
+pub mod backend;
+pub mod device_probe;
+pub mod launch_check;
+pub mod measure;
+#[cfg(feature = "mpi")]
+pub mod mpi_call;
+pub mod session;
+pub mod watchdog;
+pub mod world;

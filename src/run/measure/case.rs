@@ -1,0 +1,374 @@
+//! Measures one case from the first fill to the last check, in named phases. Called by all processes in the same order.
+//!
+//! An error inside a collective cannot be recovered: it is returned, and the caller ends the launch.
+
+use super::MeasureContext;
+use super::batch::Batch;
+use super::calls_per_sample::choose_calls_per_sample;
+use super::data_check::{Moment, check, fill_run_and_check, verifies};
+use super::own_times::{OwnTimes, RankTimes};
+use super::sampling::sample_until_enough;
+use super::stop::precision_reached;
+use super::warm_up::warm_up;
+use crate::backend::Call;
+use crate::world::Located;
+use commgauge_base::collective::Placement;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Seconds;
+use commgauge_base::variant::LibraryChoice;
+use commgauge_model::layout::Axis;
+use commgauge_model::record::line::{CaseLine, Outcome, RankHistogram, Samples, StopReason};
+use commgauge_model::workload::Case;
+
+/// Result of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are set on
+/// process 0 only; the rest is the same everywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseResult {
+    /// Outcome of the case.
+    pub outcome: Outcome,
+    /// Iterations of the warm-up.
+    pub warm_up_iterations: u32,
+    /// Calls in one sample.
+    pub calls_per_sample: u32,
+    /// Why sampling ended; `None` if nothing was timed or the numbers are withheld.
+    pub stop: Option<StopReason>,
+    /// Half width of the median's 95 % interval relative to the median.
+    pub precision_reached: Option<f64>,
+    /// The samples.
+    pub samples: Samples,
+    /// Duration of sampling, including everything between the samples.
+    pub sampling: Seconds,
+    /// Every rank's own times; empty where the groups are pairs.
+    pub histograms: Vec<RankHistogram>,
+    /// Statistics of every rank's own times, if the groups are pairs.
+    pub rank_times: Vec<RankTimes>,
+    /// Copies of the buffers in the rotation.
+    pub buffer_copies: u32,
+    /// The library's estimate of the time of a call.
+    pub library_estimate: Option<Seconds>,
+    /// The library's choice of algorithm and protocol for the calls.
+    pub library_choice: Option<LibraryChoice>,
+    /// Warnings that concern the case as a whole.
+    pub warnings: Vec<String>,
+}
+
+impl CaseResult {
+    /// A result without numbers.
+    pub fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
+        CaseResult {
+            outcome,
+            warm_up_iterations: 0,
+            calls_per_sample: 1,
+            stop: None,
+            precision_reached: None,
+            samples: Samples::default(),
+            sampling: Seconds(0.0),
+            histograms: Vec::new(),
+            rank_times: Vec::new(),
+            buffer_copies,
+            library_estimate: None,
+            library_choice: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The line of the record: index and name in the plan, replicate, and position in its order.
+    pub fn into_line(self, case: u32, name: String, replicate: u32, position: u32) -> CaseLine {
+        CaseLine {
+            case,
+            name: name.into(),
+            replicate,
+            position,
+            replaces: Vec::new(),
+            outcome: self.outcome,
+            warm_up_iterations: self.warm_up_iterations,
+            calls_per_sample: self.calls_per_sample,
+            stop: self.stop,
+            precision_reached: self.precision_reached,
+            samples: self.samples,
+            histograms: self.histograms,
+            pairs: None,
+            buffer_copies: self.buffer_copies,
+            library_estimate_seconds: self.library_estimate,
+            library_choice: self.library_choice.map(Box::new),
+            warnings: self.warnings,
+        }
+    }
+}
+
+/// Measures one bound case: check, warm up, choose calls per sample, sample until enough, check again.
+pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Result<CaseResult> {
+    let copies = call.buffer_copies();
+    if let Some(corrupt) = fill_run_and_check(context, call, Moment::Before)? {
+        return Ok(CaseResult::without_numbers(corrupt, copies));
+    }
+
+    let mut batch = Batch::default();
+    let warm = warm_up(context, call, &mut batch)?;
+    let calls_per_sample = match case.cadence {
+        Cadence::Streaming => choose_calls_per_sample(context, call, warm.call_nanoseconds, &mut batch)?,
+        Cadence::Isolated => 1,
+    };
+    let sample_seconds = warm.call_nanoseconds.map(|call| call * 1e-9 * f64::from(calls_per_sample));
+    // Per-pair costs are known only if each rank has its own statistics.
+    let in_pairs = case.op.axis == Axis::Pair;
+    let empty = if in_pairs { OwnTimes::apart } else { OwnTimes::new };
+    let own_times = empty(context.local_ranks.clone(), context.world_size);
+    let sampled =
+        sample_until_enough(context, call, case.cadence, calls_per_sample, sample_seconds, own_times, &mut batch)?;
+
+    // Before the last check, which would detect an estimate that modified data.
+    let (library_estimate, library_choice) = library_facts(context, call)?;
+    if let Some(corrupt) = check_after(context, call, case)? {
+        return Ok(CaseResult::without_numbers(corrupt, copies));
+    }
+    let (histograms, rank_times) = match in_pairs {
+        true => (Vec::new(), sampled.own_times.gather_middles(context.world)?),
+        false => (sampled.own_times.gather(context.world)?, Vec::new()),
+    };
+    let mut warnings = sampled.warnings;
+    if warm.still_falling {
+        warnings.push(format!(
+            "times were still falling after {} iterations of warm-up; the first samples may be too long",
+            warm.iterations
+        ));
+    }
+    Ok(CaseResult {
+        outcome: Outcome::Measured { verified: verifies(context, call) },
+        warm_up_iterations: warm.iterations,
+        calls_per_sample: calls_per_sample.saturating_mul(case.variant.calls_at_once()),
+        stop: Some(sampled.stop),
+        precision_reached: precision_reached(&sampled.valid),
+        samples: sampled.columns,
+        sampling: sampled.took,
+        histograms,
+        rank_times,
+        buffer_copies: copies,
+        library_estimate,
+        library_choice,
+        warnings,
+    })
+}
+
+/// The library's data about the calls: the longest estimate of all ranks, and the choice reported by the first rank
+/// that has one. The same on every process.
+fn library_facts(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
+    let choice = call.library_choice()?;
+    let estimate = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
+    let rank = context.local_ranks.start as i32;
+    let mut most = [estimate, f64::from(u8::from(choice.is_some()))].map(|value| Located { value, rank });
+    context.world.all_max(&mut most)?;
+    let choice = if most[1].value > 0.0 { first_reported(context, choice)? } else { None };
+    Ok(((most[0].value > 0.0).then(|| Seconds(most[0].value)), choice))
+}
+
+fn first_reported(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
+    let unreadable = |cause| Error::environment(format!("what the library chose cannot be passed on: {cause}"));
+    let mine = serde_json::to_vec(&mine).map_err(unreadable)?;
+    let all = context.world.gather(&mine)?;
+    let mut found = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
+    context.world.broadcast(&mut found)?;
+    serde_json::from_slice(&found).map_err(unreadable)
+}
+
+/// Checks the buffers as the timed iterations left them, if a repeated call leaves the same result as a single one;
+/// then once more with fresh poison, since the data may be from an earlier iteration than the last.
+fn check_after(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Result<Option<Outcome>> {
+    if !verifies(context, call) {
+        return Ok(None);
+    }
+    if (case.placement == Placement::OutOfPlace || case.op.collective.repeatable_in_place())
+        && let Some(corrupt) = check(context, call, Moment::After)?
+    {
+        return Ok(Some(corrupt));
+    }
+    fill_run_and_check(context, call, Moment::After)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fakes::{FakeCall, on_threads, with_settings};
+    use super::super::{DEFAULT_COMPLETION_DEADLINE, InjectedDelay};
+    use super::*;
+    use crate::world::{SoloWorld, World};
+    use commgauge_base::collective::Collective;
+    use commgauge_base::element::ElementType;
+    use commgauge_base::sample::ExclusionReason;
+    use commgauge_base::stats::Histogram;
+    use commgauge_model::config::RunSettings;
+    use commgauge_model::workload::{Op, Style};
+    use std::sync::atomic::Ordering;
+
+    fn case(collective: Collective, placement: Placement, cadence: Cadence) -> Case {
+        let op = Op::new(Style::Sweep, Axis::World, collective, ElementType::Float32, 64);
+        Case {
+            op,
+            groups: 0,
+            groups_label: String::new(),
+            placement,
+            cadence,
+            variant: Default::default(),
+            uses: Vec::new(),
+            solo_of: None,
+        }
+    }
+
+    fn usual(cadence: Cadence) -> Case {
+        case(Collective::AllGather, Placement::OutOfPlace, cadence)
+    }
+
+    /// Measures with two ranks in one process; `prepare` scripts the call.
+    fn measured(settings: RunSettings, case: &Case, prepare: impl FnOnce(&mut FakeCall)) -> CaseResult {
+        let mut result = None;
+        with_settings(&SoloWorld, 0..2, settings, |context| {
+            assert_eq!(context.completion_deadline, DEFAULT_COMPLETION_DEADLINE);
+            let mut call =
+                FakeCall::alone(&SoloWorld, 0..2, |call, rank| 60_000 + u64::from(rank) * 1_000 + (call * 7919) % 13);
+            prepare(&mut call);
+            result = Some(measure_case(context, &mut call, case).unwrap());
+        });
+        result.unwrap()
+    }
+
+    #[test]
+    fn wrong_data_withholds_the_numbers_and_names_the_first_mismatch() {
+        for (corrupt_from, expected) in [(0, "before"), (1, "after"), (12, "after")] {
+            let result = measured(RunSettings::default(), &usual(Cadence::Streaming), |call| {
+                call.corrupt_from = Some(corrupt_from);
+            });
+            let Outcome::Corrupt { when, rank: 0, element: 17, .. } = &result.outcome else {
+                panic!("{:?}", result.outcome)
+            };
+            assert_eq!(when, expected);
+            assert_eq!((result.samples, result.histograms), (Samples::default(), vec![]));
+            assert_eq!((result.stop, result.precision_reached), (None, None));
+        }
+    }
+
+    #[test]
+    fn buffers_are_checked_as_left_where_that_is_possible_and_refilled_always() {
+        for (collective, placement, fills_and_checks) in [
+            (Collective::AllGather, Placement::OutOfPlace, (2, 3)),
+            (Collective::AllGather, Placement::InPlace, (2, 3)),
+            (Collective::AllReduce, Placement::OutOfPlace, (2, 3)),
+            (Collective::AllReduce, Placement::InPlace, (2, 2)),
+        ] {
+            with_settings(&SoloWorld, 0..2, RunSettings::default(), |context| {
+                let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| 60_000);
+                let case = case(collective, placement, Cadence::Streaming);
+                let result = measure_case(context, &mut call, &case).unwrap();
+                assert_eq!(call.fills_and_checks, fills_and_checks, "{collective} {placement}");
+                assert_eq!(result.outcome, Outcome::Measured { verified: true });
+            });
+        }
+    }
+
+    #[test]
+    fn without_data_or_with_checking_off_nothing_is_called_verified() {
+        let off = RunSettings { verify: false, ..RunSettings::default() };
+        for (settings, has_data) in [(RunSettings::default(), false), (off, true)] {
+            let result = measured(settings, &usual(Cadence::Streaming), |call| {
+                call.has_data = has_data;
+                call.corrupt_from = Some(0);
+            });
+            assert_eq!(result.outcome, Outcome::Measured { verified: false });
+        }
+    }
+
+    #[test]
+    fn a_steady_case_stops_by_precision_with_all_that_a_line_holds() {
+        let result = measured(RunSettings::default(), &usual(Cadence::Streaming), |_| {});
+        assert_eq!(result.stop, Some(StopReason::Precision));
+        assert!(result.precision_reached.unwrap() < 1e-3);
+        assert_eq!((result.calls_per_sample, result.buffer_copies), (1, 3));
+        assert_eq!(result.samples.slowest_nanoseconds.len(), 30);
+        assert!(result.samples.slowest_rank.iter().all(|rank| *rank == 1));
+        assert!(result.samples.last_rank.is_empty() && result.warnings.is_empty());
+        let counts = result.histograms.iter().map(|h| Histogram::decode(&h.hdr_v2_deflate_base64).unwrap().count());
+        assert_eq!(counts.collect::<Vec<_>>(), [30, 30]);
+        let line = result.into_line(4, "name".into(), 1, 9);
+        assert_eq!((line.case, line.replicate, line.position), (4, 1, 9));
+    }
+
+    #[test]
+    fn a_spent_budget_is_reported_with_the_precision_reached() {
+        let mut result = None;
+        with_settings(&SoloWorld, 0..1, RunSettings::default(), |context| {
+            // 20 or 40 ms in irregular order: 2 % cannot be reached within a second.
+            let erratic = |call: u64, _| 20_000_000 * (1 + (call * 7919 / 13) % 2) + call % 3;
+            let mut call = FakeCall::alone(&SoloWorld, 0..1, erratic);
+            result = Some(measure_case(context, &mut call, &usual(Cadence::Streaming)).unwrap());
+        });
+        let result = result.unwrap();
+        assert_eq!(result.stop, Some(StopReason::Budget));
+        assert!(result.precision_reached.unwrap() > 0.02, "{result:?}");
+        let spent: u64 = result.samples.slowest_nanoseconds.iter().sum();
+        assert!((1_000_000_000..1_200_000_000).contains(&spent), "{spent}");
+    }
+
+    #[test]
+    fn a_fixed_number_of_calls_is_made_and_no_more() {
+        for cadence in [Cadence::Streaming, Cadence::Isolated] {
+            let settings = RunSettings { fixed_iterations: Some(20), fixed_warm_up: Some(5), ..RunSettings::default() };
+            with_settings(&SoloWorld, 0..2, settings, |context| {
+                let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| 60_000);
+                let result = measure_case(context, &mut call, &usual(cadence)).unwrap();
+                assert_eq!(result.stop, Some(StopReason::FixedCount));
+                assert_eq!((result.warm_up_iterations, result.samples.slowest_nanoseconds.len()), (5, 20));
+                assert_eq!(call.calls, 1 + 5 + 20 + 1, "checked before, warmed up, timed, checked after");
+            });
+        }
+    }
+
+    #[test]
+    fn a_signal_on_process_0_ends_sampling_and_the_samples_are_retained() {
+        on_threads(3, |world| {
+            let me = world.process();
+            let endless = RunSettings { precision: 1e-9, case_budget: Seconds(1e6), ..RunSettings::default() };
+            with_settings(world, me..me + 1, endless, |context| {
+                let interrupted = context.interrupted;
+                let mut call = FakeCall::together(world, me..me + 1, |call, _| 900_000 + (call * 7919) % 7_000);
+                call.at_call = Some(Box::new(move |call| interrupted.store(me == 0 && call > 300, Ordering::Relaxed)));
+                let result = measure_case(context, &mut call, &usual(Cadence::Streaming)).unwrap();
+                assert_eq!(result.stop, Some(StopReason::Interrupted));
+                let kept = result.samples.slowest_nanoseconds.len();
+                assert!(if me == 0 { (200..600).contains(&kept) } else { kept == 0 }, "{kept}");
+            });
+        });
+    }
+
+    #[test]
+    fn missed_starts_are_repeated_and_excluded() {
+        on_threads(3, |world| {
+            let me = world.process();
+            let fixed = RunSettings { fixed_iterations: Some(40), ..RunSettings::default() };
+            with_settings(world, me..me + 1, fixed, |context| {
+                context.injected_delay = Some(InjectedDelay { rank: 1, delay: Seconds(2e-3) });
+                let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
+                call.wait_overhead = if me == 2 { 150_000 } else { 0 };
+                let result = measure_case(context, &mut call, &usual(Cadence::Isolated)).unwrap();
+                assert_eq!(result.stop, Some(StopReason::FixedCount));
+                if me == 0 {
+                    let doubtful = result.samples.doubtful.len();
+                    assert!((2..20).contains(&doubtful), "{doubtful}");
+                    assert!(result.samples.doubtful.iter().all(|(_, doubt)| *doubt == ExclusionReason::MissedStart));
+                    assert_eq!(result.samples.slowest_nanoseconds.len(), 40 + doubtful);
+                    let on_time = result.samples.last_rank.iter().filter(|rank| **rank == 1).count();
+                    assert_eq!(on_time, 40 + doubtful, "the delayed rank is the last one");
+                    for histogram in &result.histograms {
+                        assert_eq!(Histogram::decode(&histogram.hdr_v2_deflate_base64).unwrap().count(), 40);
+                    }
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn starts_that_are_always_missed_end_with_a_warning_instead_of_never() {
+        let fixed = RunSettings { fixed_iterations: Some(10), ..RunSettings::default() };
+        let result = measured(fixed, &usual(Cadence::Isolated), |call| call.wait_overhead = 50_000_000);
+        assert_eq!(result.samples.doubtful.len(), 120);
+        assert_eq!(result.warnings.len(), 2, "{:?}", result.warnings);
+    }
+}

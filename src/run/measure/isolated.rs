@@ -1,0 +1,268 @@
+//! Isolated cadence: every iteration starts at an agreed time on the common clock (round-time synchronisation), so that
+//! waiting for the last rank and the transfer after it can be distinguished.
+
+use super::batch::{BELOW_RESOLUTION, Batch, MISSED_START, VALID, invalid_reason, largest};
+use super::{InjectedDelay, MeasureContext};
+use crate::backend::Call;
+use crate::world::Located;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Sample;
+use commgauge_model::record::line::ClockMethod;
+
+const MIN_LEAD_NANOSECONDS: u64 = 2_000;
+const FIRST_LEAD_NANOSECONDS: u64 = 50_000;
+const MAX_LEAD_NANOSECONDS: u64 = 20_000_000;
+
+/// How far ahead process 0 sets the start. Grows fourfold after a missed start, so that few long iterations are lost,
+/// and shrinks by a 64th otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lead(u64);
+
+impl Default for Lead {
+    fn default() -> Self {
+        Lead(FIRST_LEAD_NANOSECONDS)
+    }
+}
+
+impl Lead {
+    fn after(self, missed: bool) -> Lead {
+        let next = if missed { self.0.saturating_mul(4) } else { self.0 - self.0 / 64 };
+        Lead(next.clamp(MIN_LEAD_NANOSECONDS, MAX_LEAD_NANOSECONDS))
+    }
+}
+
+/// Runs a batch of iterations. Called by all processes with the same number.
+///
+/// # Errors
+/// A usage error if a delay is to be injected and one process simulates several ranks.
+pub fn isolated_batch(
+    context: &MeasureContext,
+    call: &mut dyn Call,
+    iterations: u32,
+    lead: &mut Lead,
+    batch: &mut Batch,
+) -> Result<()> {
+    let iterations = iterations as usize;
+    let delay = own_delay(context)?;
+    let rank = context.local_ranks.start as i32;
+    let mut starts = vec![(0u64, false); iterations];
+    let mut missed = [Located { value: VALID, rank }];
+    let all_idle = (0..context.local_ranks.len()).all(|rank| call.is_idle_rank(rank));
+    call.reserve_marks(2 * iterations);
+    for start in &mut starts {
+        // The barrier, which also reports whether any process missed the last start.
+        context.world.all_max(&mut missed)?;
+        let (agreed, in_time) = match context.start {
+            ClockMethod::Synchronised => {
+                *lead = lead.after(missed[0].value > VALID);
+                let mut agreed = [context.clock.to_common(call.now_nanoseconds()) + lead.0];
+                context.world.broadcast_u64(&mut agreed)?;
+                (agreed[0], call.hold_until(context.clock.to_local(agreed[0])))
+            }
+            // Each rank starts when it leaves the barrier, and is timed from there.
+            ClockMethod::Barrier => (context.clock.to_common(call.now_nanoseconds()), true),
+        };
+        let local_start = context.clock.to_local(agreed);
+        if delay > 0 {
+            call.hold_until(local_start + delay);
+        }
+        call.mark();
+        call.enqueue()?;
+        call.mark();
+        call.complete(context.completion_deadline)?;
+        // Idle ranks are not waited for.
+        let in_time = (in_time && !call.started_late()) || all_idle;
+        *start = (agreed, !in_time);
+        missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
+    }
+    batch.read(call, 2);
+    reduce(context, &starts, batch)
+}
+
+/// Injected delay of this process in nanoseconds.
+fn own_delay(context: &MeasureContext) -> Result<u64> {
+    match context.injected_delay {
+        Some(InjectedDelay { rank, delay }) if context.local_ranks.contains(&rank) => {
+            if context.local_ranks.len() == 1 {
+                return Ok(delay.as_nanoseconds());
+            }
+            Err(Error::usage(format!(
+                "found a delay for rank {rank}, but one process plays {} ranks here; a delay can be injected only \
+                 where every rank is a process of its own",
+                context.local_ranks.len()
+            )))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float can
+/// represent the nanoseconds of an iteration, but not those of a year): first over the local ranks, then over the
+/// processes in one reduction.
+fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -> Result<()> {
+    let first_rank = context.local_ranks.start;
+    let iterations = starts.len();
+    let mut located = std::mem::take(&mut batch.located);
+    located.clear();
+    located.resize(4 * iterations, Located { value: VALID, rank: first_rank as i32 });
+    for (index, (start, missed)) in starts.iter().enumerate() {
+        let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
+        let (arrivals, ends) = batch.begin_and_end(index);
+        located[index] = largest(first_rank, batch.active_values(ends.iter().map(since)));
+        located[iterations + index] = largest(first_rank, batch.active_values(arrivals.iter().map(since)));
+        let earliness = arrivals.iter().map(|arrival| -since(arrival));
+        located[2 * iterations + index] = largest(first_rank, batch.active_values(earliness));
+        located[3 * iterations + index].value = match missed {
+            true => MISSED_START,
+            false => {
+                let took = arrivals.iter().zip(ends).map(|(arrival, end)| end.saturating_sub(*arrival) as f64);
+                if batch.active_values(took).any(|took| took == 0.0) { BELOW_RESOLUTION } else { VALID }
+            }
+        };
+    }
+    context.world.all_max(&mut located)?;
+    batch.samples.clear();
+    batch.samples.extend((0..iterations).map(|index| {
+        let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
+        if context.start == ClockMethod::Barrier {
+            // Without a common clock the last rank and its arrival time are unknown.
+            return Sample::without_arrivals(end, invalid_reason(doubt.value));
+        }
+        Sample {
+            slowest_nanoseconds: end.value.max(0.0) as u64,
+            slowest_rank: end.rank as u32,
+            // `first` is the largest negated arrival.
+            arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
+            transfer_nanoseconds: (end.value - last.value).max(0.0) as u64,
+            last_rank: last.rank as u32,
+            exclusion: invalid_reason(doubt.value),
+        }
+    }));
+    batch.located = located;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ClockModel;
+    use super::super::fakes::{FakeCall, on_threads, with_context};
+    use super::*;
+    use crate::world::{SoloWorld, World};
+    use commgauge_base::sample::ExclusionReason;
+    use commgauge_base::units::Seconds;
+
+    #[test]
+    fn a_rank_delayed_by_2_ms_is_named_with_2_ms() {
+        for (processes, late) in [(2, 1), (3, 0), (4, 2)] {
+            on_threads(processes, |world| {
+                let me = world.process();
+                with_context(world, me..me + 1, |context| {
+                    context.injected_delay = Some(InjectedDelay { rank: late, delay: Seconds(2e-3) });
+                    let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
+                    // Clocks of different hosts: only times of the common clock can be compared.
+                    call.shift_clock(&mut context.clock, u64::from(me) * 7_000_000_000);
+                    let mut batch = Batch::default();
+                    isolated_batch(context, &mut call, 20, &mut Lead::default(), &mut batch).unwrap();
+                    for sample in &batch.samples {
+                        assert_eq!((sample.last_rank, sample.exclusion), (late, None));
+                        let delay = sample.arrival_spread_nanoseconds as f64;
+                        assert!((delay / 2e6 - 1.0).abs() < 0.1, "{delay}");
+                        assert!((30_000..31_000).contains(&sample.transfer_nanoseconds), "{sample:?}");
+                        assert!((2_030_000..2_040_000).contains(&sample.slowest_nanoseconds), "{sample:?}");
+                    }
+                });
+            });
+        }
+    }
+
+    #[test]
+    fn after_a_barrier_each_rank_is_timed_from_its_own_start_and_no_rank_is_late() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                context.start = ClockMethod::Barrier;
+                // Clocks that were never synchronised.
+                context.clock = ClockModel::identity();
+                let mut call = FakeCall::alone(world, me..me + 1, |_, rank| 10_000 + 1_000 * u64::from(rank));
+                let mut batch = Batch::default();
+                isolated_batch(context, &mut call, 5, &mut Lead::default(), &mut batch).unwrap();
+                for sample in &batch.samples {
+                    assert_eq!(
+                        (sample.slowest_rank, sample.arrival_spread_nanoseconds, sample.exclusion),
+                        (2, 0, None)
+                    );
+                    assert!((12_000..12_500).contains(&sample.slowest_nanoseconds), "{sample:?}");
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn a_missed_start_invalidates_the_iteration_and_lengthens_the_lead() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                let mut call = FakeCall::together(world, me..me + 1, |_, _| 10_000);
+                // Rank 1 needs 500 microseconds from the agreement to the wait; the first lead is 50, the second 200.
+                call.wait_overhead = if me == 1 { 500_000 } else { 0 };
+                let (mut batch, mut lead) = (Batch::default(), Lead::default());
+                isolated_batch(context, &mut call, 8, &mut lead, &mut batch).unwrap();
+                let missed: Vec<_> =
+                    batch.samples.iter().map(|s| s.exclusion == Some(ExclusionReason::MissedStart)).collect();
+                assert_eq!(missed, [true, true, false, false, false, false, false, false]);
+                assert!(lead.0 > 500_000, "{lead:?}");
+            });
+        });
+    }
+
+    #[test]
+    fn an_idle_rank_is_never_slowest_first_last_or_invalid() {
+        for idle in [0, 2] {
+            on_threads(3, |world| {
+                let me = world.process();
+                with_context(world, me..me + 1, |context| {
+                    let mut call = FakeCall::alone(world, me..me + 1, |_, rank| if rank == idle { 0 } else { 10_000 });
+                    call.mark_cost = 0;
+                    call.idle = vec![idle];
+                    // The idle rank comes hours late, which does not matter.
+                    call.wait_overhead = if me == idle { 10_000_000_000_000 } else { 0 };
+                    let (mut batch, mut lead) = (Batch::default(), Lead::default());
+                    isolated_batch(context, &mut call, 4, &mut lead, &mut batch).unwrap();
+                    for sample in &batch.samples {
+                        assert_ne!(sample.slowest_rank, idle);
+                        assert_ne!(sample.last_rank, idle);
+                        assert_eq!((sample.arrival_spread_nanoseconds, sample.exclusion), (0, None));
+                        assert_eq!(sample.slowest_nanoseconds, 10_000);
+                    }
+                });
+            });
+        }
+    }
+
+    #[test]
+    fn the_lead_shrinks_slowly_and_stays_within_bounds() {
+        let mut lead = Lead(10_000_000);
+        (0..5).for_each(|_| lead = lead.after(true));
+        assert_eq!(lead.0, MAX_LEAD_NANOSECONDS);
+        assert!(lead.after(false).0 > MAX_LEAD_NANOSECONDS * 98 / 100);
+        (0..5000).for_each(|_| lead = lead.after(false));
+        assert_eq!(lead.0, MIN_LEAD_NANOSECONDS);
+    }
+
+    #[test]
+    fn one_process_that_plays_many_ranks_reduces_them_and_refuses_a_delay() {
+        with_context(&SoloWorld, 0..16_384, |context| {
+            let slow = |_, rank| if rank == 9_999 { 5_000 } else { 1_000 };
+            let mut call = FakeCall::alone(&SoloWorld, 0..16_384, slow);
+            let mut batch = Batch::default();
+            isolated_batch(context, &mut call, 3, &mut Lead::default(), &mut batch).unwrap();
+            let last = batch.samples[0];
+            assert_eq!((last.slowest_rank, last.exclusion), (9_999, None));
+            assert!((5_000..5_100).contains(&last.slowest_nanoseconds), "{last:?}");
+
+            context.injected_delay = Some(InjectedDelay { rank: 3, delay: Seconds(1e-3) });
+            let refused = isolated_batch(context, &mut call, 3, &mut Lead::default(), &mut batch).unwrap_err();
+            assert_eq!(refused.exit_code(), 2);
+        });
+    }
+}

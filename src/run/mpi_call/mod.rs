@@ -1,0 +1,120 @@
+//! The thin checked layer over the C interface of MPI: every return code is checked.
+//!
+//! The `mpi` crate provides launch, bindings and handles; its safe calls drop the return codes, so the calls for data
+//! and agreement are here. The few `unsafe` blocks of the project are in this module and in `backend::mpi`. Sections
+//! named `MPI-3.1 n.m` are those of the MPI standard, version 3.1.
+
+mod communicator;
+mod data;
+mod inherited;
+mod kinds;
+mod nonblocking;
+
+pub use communicator::Communicator;
+pub use data::{Counts, Prepared};
+pub use inherited::close_inherited_files;
+pub use kinds::{Datatype, Operation};
+pub use nonblocking::{Message, Request};
+
+use commgauge_base::error::{Error, Result};
+use mpi::ffi;
+use std::ffi::c_int;
+
+// An MPI family's handles are pointers (Open MPI) or ints (MPICH): bindings of one and headers of the other would be
+// memory corruption, not a link error. It happens when MPICC changes under an existing target directory.
+const _: () = assert!(
+    (size_of::<ffi::MPI_Comm>() == 8) == cfg!(commgauge_open_mpi),
+    "the mpi-sys bindings in this target directory are of another MPI: use one target directory per MPI, or run cargo clean -p mpi-sys"
+);
+
+/// Turns a return code into an error that names the call.
+#[inline(always)]
+pub(crate) fn check(code: c_int, call: &'static str) -> Result<()> {
+    if code == ffi::MPI_SUCCESS as c_int { Ok(()) } else { Err(failure(code, call)) }
+}
+
+#[cold]
+fn failure(code: c_int, call: &'static str) -> Error {
+    let (mut class, mut length) = (0, 0);
+    let mut text = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    // SAFETY: the text has room for MPI_MAX_ERROR_STRING characters and a zero (MPI-3.1 8.3), the ints are ours.
+    unsafe {
+        ffi::MPI_Error_class(code, &mut class);
+        ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length);
+    }
+    text.truncate(length.clamp(0, ffi::MPI_MAX_ERROR_STRING as c_int) as usize);
+    let text = String::from_utf8_lossy(&text).lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    Error::environment(format!("{call} failed with MPI error class {class}: {text}"))
+}
+
+/// MPI for as long as the process uses it. Dropping it finalises, which waits for all ranks.
+pub struct Session {
+    _universe: mpi::environment::Universe,
+}
+
+/// Initialises MPI. From here on a panic of any thread ends the whole launch with exit code 6, because a rank that
+/// unwinds would finalise and leave the others waiting forever.
+///
+/// # Errors
+/// If MPI was initialised before.
+pub fn initialize() -> Result<Session> {
+    abort_on_panic();
+    let started = mpi::initialize_with_threading(mpi::Threading::Funneled);
+    let (universe, _) = started.ok_or_else(|| Error::environment("MPI was initialised before".to_owned()))?;
+    // SAFETY: MPI is initialised; both handles are MPI's own constants. Communicators split off inherit the handler (MPI-3.1 8.3).
+    let code = unsafe { ffi::MPI_Comm_set_errhandler(ffi::RSMPI_COMM_WORLD, ffi::RSMPI_ERRORS_RETURN) };
+    check(code, "MPI_Comm_set_errhandler")?;
+    Ok(Session { _universe: universe })
+}
+
+/// Sets whether this process yields its processor while it waits for others, which ranks must do if there are more
+/// ranks than processors. On at start; turned off before measuring if each rank has a processor of its own. For MPICH,
+/// which has no setting for it (`yielding.c`); launchers configure Open MPI themselves.
+pub fn yield_while_waiting(yields: bool) {
+    #[cfg(not(commgauge_open_mpi))]
+    {
+        unsafe extern "C" {
+            fn commgauge_yield_while_waiting(on: c_int);
+        }
+        // SAFETY: the function stores a number, atomically.
+        unsafe { commgauge_yield_while_waiting(c_int::from(yields)) };
+    }
+    #[cfg(commgauge_open_mpi)]
+    let _ = yields;
+}
+
+/// Ends all processes of the launch with an exit code. Codes survive the launchers only through `MPI_Abort`.
+pub fn abort(exit_code: i32) -> ! {
+    if mpi::environment::is_initialized() && !mpi::environment::is_finalized() {
+        // SAFETY: MPI is initialised and not finalised; the call does not return (MPI-3.1 8.7).
+        unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, exit_code) };
+    }
+    std::process::exit(exit_code)
+}
+
+/// The library's own name and version, first line.
+pub fn library_version() -> String {
+    let text = mpi::environment::library_version().unwrap_or_else(|_| "unknown MPI".to_owned());
+    text.lines().next().unwrap_or("unknown MPI").split(", package").next().unwrap_or_default().trim().to_owned()
+}
+
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        eprintln!("commgauge: {}a broken assumption on host {host}; ending the whole launch", rank_of_this_process());
+        report(panic);
+        abort(6);
+    }));
+}
+
+/// `rank 3: `, or nothing before MPI knows.
+pub fn rank_of_this_process() -> String {
+    if !mpi::environment::is_initialized() || mpi::environment::is_finalized() {
+        return String::new();
+    }
+    let mut rank = 0;
+    // SAFETY: MPI is initialised and not finalised; `rank` is ours.
+    unsafe { ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &mut rank) };
+    format!("rank {rank}: ")
+}

@@ -1,0 +1,136 @@
+//! Prepares a run before anything is timed: collects the ranks, and checks that every case fits into memory. That the
+//! ranks belong together was checked by `launch_check` before.
+
+use super::Request;
+use crate::backend::simulated::SimulatedBackend;
+use crate::backend::{Backend, Binding};
+use crate::world::{World, agree};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::geometry::Geometry;
+use commgauge_base::units::Bytes;
+use commgauge_model::record::line::RankFacts;
+use commgauge_model::record::provenance;
+use commgauge_model::workload::Case;
+
+/// A case of the plan with its element counts, or the reason why it cannot run.
+pub(super) struct Planned<'a> {
+    pub case: &'a Case,
+    pub geometry: std::result::Result<Geometry, String>,
+    /// Hosts of the ranks, for the locality.
+    pub host_of_rank: &'a [u32],
+}
+
+/// The ranks of the launch and their hosts.
+pub(super) struct Ranks {
+    pub facts: Vec<RankFacts>,
+    pub host_of_rank: Vec<u32>,
+    pub program_sha256: String,
+}
+
+/// Collects the facts of all ranks.
+pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
+    let identity = agree(world, provenance::program_sha256())?;
+    let mut facts =
+        if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
+    // Host names are made unique by the launch check.
+    for (facts, host) in facts.iter_mut().zip(&request.launch.hosts) {
+        facts.host.clone_from(host);
+    }
+    if !backend.facts().virtual_clock {
+        provenance::number_hosts(&mut facts);
+    }
+    let host_of_rank = facts.iter().flat_map(|facts| std::iter::repeat_n(facts.node, facts.ranks as usize)).collect();
+    Ok(Ranks { facts, host_of_rank, program_sha256: identity })
+}
+
+/// One entry per simulated host.
+fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
+    let ranks_per_node = request.machine.as_ref().map_or(1, |machine| machine.ranks_per_node).max(1);
+    let here = provenance::rank_facts(0);
+    (0..request.world_size.div_ceil(ranks_per_node))
+        .map(|node| {
+            let rank = node * ranks_per_node;
+            let ranks = ranks_per_node.min(request.world_size - rank);
+            let nowhere = "simulated".to_owned();
+            RankFacts {
+                rank,
+                ranks,
+                host: SimulatedBackend::host_name(node),
+                node,
+                cores: nowhere.clone(),
+                numa_nodes: nowhere.clone(),
+                processor: nowhere,
+                ..here.clone()
+            }
+        })
+        .collect()
+}
+
+fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
+    let mine = RankFacts { device: backend.device(), ..provenance::rank_facts(backend.local_ranks().start) };
+    let text =
+        serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
+    let mut all: Vec<RankFacts> = Vec::new();
+    for bytes in world.gather(&text)? {
+        all.push(read_facts(&bytes)?);
+    }
+    // All processes need the hosts, so that all compute the same localities.
+    let mut shared =
+        serde_json::to_vec(&all).map_err(|cause| Error::environment(format!("cannot describe the ranks: {cause}")))?;
+    world.broadcast(&mut shared)?;
+    read_facts(&shared)
+}
+
+fn read_facts<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
+}
+
+/// The element counts of every case.
+pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a>> {
+    request.plan.cases.iter().map(|case| planned(request, case, &ranks.host_of_rank)).collect()
+}
+
+/// The element counts of one case, which need not be in the plan, except for its groups.
+pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [u32]) -> Planned<'a> {
+    let groups = request.plan.groups_of(case);
+    Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank }
+}
+
+/// Rejects a plan whose largest case does not fit into memory, before anything is measured.
+pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request, planned: &[Planned]) -> Result<()> {
+    if !backend.refuses_oversized_plans() {
+        return Ok(());
+    }
+    let available = backend.bytes_available();
+    let needed = |planned: &Planned| {
+        let geometry = planned.geometry.as_ref().ok()?;
+        Some((backend.bytes_needed(&binding(request, planned.case, geometry)), planned.case.name()))
+    };
+    let neediest = planned.iter().filter_map(needed).max_by_key(|(bytes, _)| *bytes);
+    let verdict = match neediest {
+        Some((Bytes(bytes), name)) if bytes > available.0 => {
+            let host = provenance::rank_facts(0).host;
+            let needed = Bytes(bytes);
+            Err(Error::usage(format!(
+                "case {name} needs {needed} of buffers on each rank; host {host} has {available} for each; choose smaller sizes"
+            )))
+        }
+        _ => Ok(()),
+    };
+    agree(world, verdict)
+}
+
+/// The binding of a case.
+pub(super) fn binding<'a>(request: &'a Request, case: &'a Case, geometry: &'a Geometry) -> Binding<'a> {
+    Binding {
+        op: &case.op,
+        placement: case.placement,
+        variant: case.variant,
+        groups: request.plan.groups_of(case),
+        groups_number: case.groups,
+        geometry,
+        seed: request.settings.seed,
+        warm_buffers: request.settings.warm_buffers,
+    }
+}

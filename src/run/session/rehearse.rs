@@ -1,0 +1,259 @@
+//! Runs a plan on simulated ranks with few calls of each case, and returns the record in memory: enough for verdicts,
+//! and fast enough to be repeated with hundreds of seeds.
+//!
+//! Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
+//! of calls; and one histogram for each node instead of each rank, only for the cases whose verdict uses them.
+
+use super::preflight::{self, Planned, Ranks};
+use super::{Request, facts};
+use crate::backend::simulated::SimulatedBackend;
+use crate::backend::{Backend, Call, Marks};
+use crate::world::SoloWorld;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::{Histogram, median, percentile, sorted};
+use commgauge_base::units::Seconds;
+use commgauge_model::layout::{Axis, Groups};
+use commgauge_model::record::line::{
+    CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Line, Outcome, PairTimes, RankHistogram, Samples,
+    StopReason,
+};
+use std::time::Duration;
+
+/// Calls of each case in each replicate.
+const CALLS: usize = 20;
+/// Nanoseconds between the last end and the next common start.
+const LEAD: u64 = 1_000_000;
+
+/// A plan that can be rehearsed repeatedly.
+pub struct Rehearsal<'a> {
+    request: &'a Request,
+    ranks: Ranks,
+}
+
+impl<'a> Rehearsal<'a> {
+    /// Prepares a plan on a simulated machine.
+    ///
+    /// # Errors
+    /// If the request names no machine, or the machine lacks the target of a fault.
+    pub fn new(request: &'a Request) -> Result<Rehearsal<'a>> {
+        let backend = backend(request, request.settings.seed)?;
+        Ok(Rehearsal { request, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
+    }
+
+    /// The lines of a record whose noise and transient faults follow from a seed, and the time that passed on the
+    /// virtual clock.
+    ///
+    /// # Errors
+    /// If the plan has calls that the simulation does not support.
+    pub fn lines(&self, seed: u64) -> Result<(Vec<Line>, Seconds)> {
+        let mut backend = backend(self.request, seed)?;
+        let planned = preflight::plan(&self.ranks, self.request);
+        let mut header = facts::header(&backend, self.request, &self.ranks);
+        header.run_id = format!("{}-{seed}", header.run_id);
+        header.seed = seed;
+        let mut lines = vec![
+            Line::Header(Box::new(header)),
+            Line::Plan(facts::plan_line(self.request, &planned)),
+            Line::Clock(clock(ClockMoment::Start)),
+        ];
+        for replicate in 0..self.request.settings.replicates {
+            for (number, groups) in self.request.plan.groups.iter().enumerate() {
+                backend.connect(number, groups)?;
+            }
+            for (index, case) in planned.iter().enumerate() {
+                let line = self.case_line(&mut backend, case, index as u32, replicate)?;
+                lines.push(Line::Case(Box::new(line)));
+            }
+            backend.disconnect()?;
+        }
+        lines.push(Line::Clock(clock(ClockMoment::End)));
+        let elapsed = Seconds::from_nanoseconds(backend.now_nanoseconds());
+        lines.push(Line::End(end(&lines, elapsed)));
+        Ok((lines, elapsed))
+    }
+
+    fn case_line(
+        &self,
+        backend: &mut SimulatedBackend,
+        planned: &Planned,
+        case: u32,
+        replicate: u32,
+    ) -> Result<CaseLine> {
+        let groups = self.request.plan.groups_of(planned.case);
+        let mut line = CaseLine {
+            case,
+            name: planned.case.name().into(),
+            replicate,
+            position: case,
+            replaces: Vec::new(),
+            outcome: Outcome::Measured { verified: false },
+            warm_up_iterations: 0,
+            calls_per_sample: 1,
+            stop: Some(StopReason::FixedCount),
+            precision_reached: None,
+            samples: Samples::default(),
+            histograms: Vec::new(),
+            pairs: None,
+            buffer_copies: 1,
+            library_estimate_seconds: None,
+            library_choice: None,
+            warnings: Vec::new(),
+        };
+        let geometry = match &planned.geometry {
+            Ok(geometry) => geometry,
+            Err(reason) => {
+                (line.outcome, line.stop) = (Outcome::Waived { reason: reason.clone() }, None);
+                return Ok(line);
+            }
+        };
+        let now = backend.now_nanoseconds();
+        let mut call = backend.bind(&preflight::binding(self.request, planned.case, geometry))?;
+        if let Some(wrong) = call.check()? {
+            let (rank, element, count) = (wrong.rank, wrong.element, wrong.count);
+            let (expected, got, when) = (wrong.expected, wrong.got, "before".to_owned());
+            line.outcome = Outcome::Corrupt { when, rank, element, expected, got, count };
+            line.stop = None;
+            return Ok(line);
+        }
+        let taken = match planned.case.cadence {
+            Cadence::Streaming => streaming(call.as_mut())?,
+            Cadence::Isolated => isolated(call.as_mut(), now)?,
+        };
+        line.samples = samples(&taken, groups, planned.case.cadence);
+        match groups.axis {
+            Axis::Pair => line.pairs = Some(Box::new(pair_times(&taken, groups))),
+            Axis::Node | Axis::Nodes => line.histograms = self.histograms(&taken, groups)?,
+            _ => {}
+        }
+        Ok(line)
+    }
+
+    /// One histogram for each node.
+    fn histograms(&self, taken: &[Taken], groups: &Groups) -> Result<Vec<RankHistogram>> {
+        let mut ranks = groups.groups.concat();
+        ranks.sort_unstable();
+        let node_of = |rank: u32| self.ranks.host_of_rank[rank as usize];
+        let of_node = |ranks: &[u32]| {
+            let mut histogram = Histogram::new();
+            for taken in taken {
+                ranks.iter().for_each(|rank| histogram.record(taken.of(*rank)));
+            }
+            Ok(RankHistogram {
+                rank: ranks[0],
+                ranks: ranks.len() as u32,
+                hdr_v2_deflate_base64: histogram.encode()?.into(),
+            })
+        };
+        ranks.chunk_by(|a, b| node_of(*a) == node_of(*b)).map(of_node).collect()
+    }
+}
+
+fn backend(request: &Request, seed: u64) -> Result<SimulatedBackend> {
+    let machine = request.machine.as_ref().ok_or_else(|| Error::usage("a rehearsal needs a machine file"))?;
+    SimulatedBackend::new(machine, request.world_size, seed)
+}
+
+/// When every rank began and ended a call.
+struct Taken {
+    begins: Vec<u64>,
+    ends: Vec<u64>,
+}
+
+impl Taken {
+    fn of(&self, rank: u32) -> u64 {
+        self.ends[rank as usize].saturating_sub(self.begins[rank as usize])
+    }
+}
+
+fn row(marks: &Marks, mark: usize) -> Vec<u64> {
+    (0..marks.local_ranks).map(|rank| marks.at(mark, rank)).collect()
+}
+
+fn streaming(call: &mut dyn Call) -> Result<Vec<Taken>> {
+    call.reserve_marks(CALLS + 1);
+    call.mark();
+    for _ in 0..CALLS {
+        call.enqueue()?;
+        call.mark();
+    }
+    let mut marks = Marks::default();
+    call.complete(Duration::from_secs(1))?;
+    call.read_marks(&mut marks);
+    Ok((0..CALLS).map(|index| Taken { begins: row(&marks, index), ends: row(&marks, index + 1) }).collect())
+}
+
+fn isolated(call: &mut dyn Call, mut now: u64) -> Result<Vec<Taken>> {
+    let mut marks = Marks::default();
+    let mut taken = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        call.reserve_marks(2);
+        call.hold_until(now.saturating_add(LEAD));
+        call.mark();
+        call.enqueue()?;
+        call.mark();
+        call.complete(Duration::from_secs(1))?;
+        call.read_marks(&mut marks);
+        now = marks.nanoseconds.iter().copied().max().unwrap_or(now);
+        taken.push(Taken { begins: row(&marks, 0), ends: row(&marks, 1) });
+    }
+    Ok(taken)
+}
+
+fn samples(taken: &[Taken], groups: &Groups, cadence: Cadence) -> Samples {
+    let mut samples = Samples::default();
+    let ranks = || groups.groups.iter().flatten().copied();
+    for taken in taken {
+        let slowest = ranks().max_by_key(|rank| taken.of(*rank)).unwrap_or(0);
+        samples.slowest_nanoseconds.push(taken.of(slowest));
+        samples.slowest_rank.push(slowest);
+        if cadence == Cadence::Isolated {
+            let begin = |rank: u32| taken.begins[rank as usize];
+            let last = ranks().max_by_key(|rank| begin(*rank)).unwrap_or(0);
+            let first = ranks().map(begin).min().unwrap_or(0);
+            let end = ranks().map(|rank| taken.ends[rank as usize]).max().unwrap_or(0);
+            samples.last_rank.push(last);
+            samples.arrival_spread_nanoseconds.push(begin(last) - first);
+            samples.transfer_nanoseconds.push(end.saturating_sub(begin(last)));
+        }
+    }
+    samples
+}
+
+fn pair_times(taken: &[Taken], groups: &Groups) -> PairTimes {
+    let mut columns = PairTimes::default();
+    for pair in &groups.groups {
+        let &[a, b] = pair.as_slice() else { continue };
+        let times = sorted(taken.iter().map(|taken| taken.of(a).max(taken.of(b)) as f64));
+        let whole = |time: Option<f64>| time.map_or(0, |time| time as u64);
+        columns.rank_a.push(a);
+        columns.rank_b.push(b);
+        columns.samples.push(times.len() as u64);
+        columns.p10_nanoseconds.push(whole(percentile(&times, 10.0)));
+        columns.median_nanoseconds.push(whole(median(&times)));
+        columns.p90_nanoseconds.push(whole(percentile(&times, 90.0)));
+    }
+    columns
+}
+
+/// One process simulates all ranks, so there is only its clock.
+fn clock(moment: ClockMoment) -> ClockLine {
+    ClockLine {
+        moment,
+        method: ClockMethod::Synchronised,
+        resolution_nanoseconds: 1,
+        residual_nanoseconds: 0,
+        worst_half_round_trip_nanoseconds: 0,
+        worst_drift_ppm: 0.0,
+    }
+}
+
+fn end(lines: &[Line], elapsed_seconds: Seconds) -> End {
+    let corrupt =
+        lines.iter().filter(|line| matches!(line, Line::Case(case) if matches!(case.outcome, Outcome::Corrupt { .. })));
+    let corrupt = corrupt.count();
+    let error = (corrupt > 0).then(|| format!("{corrupt} case lines carry wrong data"));
+    let exit_code = if corrupt > 0 { 4 } else { 0 };
+    let lines_before = Some(lines.len() as u64);
+    End { status: EndStatus::Complete, exit_code, error, elapsed_seconds, lines_before, sha256: None }
+}

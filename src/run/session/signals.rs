@@ -1,0 +1,86 @@
+//! Reasons for a run to stop early: signals, noticed between batches and agreed on between cases, and the time limit.
+
+use super::time_limit::{Begun, TimeLimit};
+use crate::world::{Located, World};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Seconds;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Signals raised in this process, and the time limit.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    raised: Arc<AtomicBool>,
+    number: Arc<AtomicUsize>,
+    limit: Option<TimeLimit>,
+}
+
+/// Work that fits into the time limit.
+pub(super) struct Work(Option<Begun>);
+
+impl Signals {
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first one requests a stop in which the measured results are
+    /// recorded.
+    ///
+    /// SIGUSR1 counts as SIGTERM: it is the one that launchers forward, and that schedulers send before the time is
+    /// over.
+    ///
+    /// # Errors
+    /// If the handlers cannot be installed.
+    pub fn catch() -> Result<Signals> {
+        use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+        let signals = Signals::default();
+        for (signal, counts_as) in [(SIGINT, SIGINT), (SIGTERM, SIGTERM), (SIGUSR1, SIGTERM)] {
+            signal_hook::flag::register(signal, Arc::clone(&signals.raised))
+                .and_then(|_| {
+                    signal_hook::flag::register_usize(signal, Arc::clone(&signals.number), counts_as as usize)
+                })
+                .map_err(|cause| Error::environment(format!("cannot catch signal {signal}: {cause}")))?;
+        }
+        Ok(signals)
+    }
+
+    /// The same with a time limit; all processes must have one or none.
+    #[must_use]
+    pub fn with_limit(self, limit: Option<TimeLimit>) -> Signals {
+        Signals { limit, ..self }
+    }
+
+    /// Set when a signal was received, which ends sampling early.
+    pub fn raised(&self) -> &AtomicBool {
+        &self.raised
+    }
+
+    /// The number of the signal received by this process, or 0, for the watchdog.
+    pub fn number(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.number)
+    }
+
+    /// The signal received by any process, or 0; the same everywhere.
+    pub(super) fn agreed(&self, world: &dyn World) -> Result<i32> {
+        let mine = self.number.load(Ordering::Relaxed) as f64;
+        let mut highest = [Located { value: mine, rank: world.process() as i32 }];
+        world.all_max(&mut highest)?;
+        Ok(highest[0].value as i32)
+    }
+
+    /// Begins work with an estimated duration if it fits into the time limit; the same on every process.
+    pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Work>> {
+        match &self.limit {
+            None => Ok(Some(Work(None))),
+            Some(limit) => Ok(limit.begin(world, estimate)?.map(|begun| Work(Some(begun)))),
+        }
+    }
+
+    /// Ends the work.
+    pub(super) fn done(&self, work: &Work) {
+        if let (Some(limit), Work(Some(begun))) = (&self.limit, work) {
+            limit.done(begun);
+        }
+    }
+
+    /// The time limit, where there is one.
+    pub(super) fn limit(&self) -> Option<Seconds> {
+        self.limit.as_ref().map(TimeLimit::limit)
+    }
+}

@@ -1,0 +1,50 @@
+//! The common clock of a run's cases: established before the first case, and recorded then and after the last one.
+
+use super::SharedJournal;
+use crate::backend::Backend;
+use crate::measure::CommonClock;
+use crate::world::World;
+use commgauge_base::error::Result;
+use commgauge_model::record::line::{ClockMethod, ClockMoment, Line};
+
+/// The clock for starting cases.
+pub(super) struct Timekeeping<'a> {
+    pub clock: CommonClock<'a>,
+    /// How isolated iterations are started together.
+    pub start: ClockMethod,
+    /// Resolution of the backend's marks, in nanoseconds.
+    pub resolution: u64,
+}
+
+/// This process's clock. A process that simulates all ranks uses the clock of its backend, which is compared with no
+/// other.
+pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
+    if backend.facts().virtual_clock { || 0 } else { commgauge_base::host_clock::now_nanoseconds }
+}
+
+impl<'a> Timekeeping<'a> {
+    /// Compares the clocks, and records their agreement.
+    pub(super) fn begin(
+        world: &dyn World,
+        backend: &dyn Backend,
+        now: &'a dyn Fn() -> u64,
+        journal: &mut SharedJournal,
+    ) -> Result<Timekeeping<'a>> {
+        let clock = CommonClock::establish(world, now)?;
+        let start = clock.method(world)?;
+        let time = Timekeeping { clock, start, resolution: backend.clock_resolution_nanoseconds() };
+        time.write(world, ClockMoment::Start, journal)?;
+        Ok(time)
+    }
+
+    /// Compares and records them again.
+    pub(super) fn end(mut self, world: &dyn World, journal: &mut SharedJournal) -> Result<()> {
+        self.clock.resynchronise(world)?;
+        self.write(world, ClockMoment::End, journal)
+    }
+
+    fn write(&self, world: &dyn World, moment: ClockMoment, journal: &mut SharedJournal) -> Result<()> {
+        let line = self.clock.line(world, moment, self.resolution)?;
+        journal.write(world, || Line::Clock(line))
+    }
+}

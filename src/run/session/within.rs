@@ -1,0 +1,266 @@
+//! A time budget for all cases together: first a short round over all of them, then rounds in which the time goes to
+//! the widest intervals.
+//!
+//! Process 0 has the times, so it decides and broadcasts the decision; [`crate::measure::divide`] divides the time.
+
+use super::SharedJournal;
+use super::steps::{CaseSlot, Steps, Tally};
+use super::timekeeping::Timekeeping;
+use crate::backend::Backend;
+use crate::measure::{CaseState, divide};
+use commgauge_base::error::Result;
+use commgauge_base::units::Seconds;
+use commgauge_model::config::RunSettings;
+use commgauge_model::record::line::{CaseLine, Outcome, StopReason};
+use std::time::Instant;
+
+/// Share of the whole time for sampling in the short round, all cases together.
+const SHORT_ROUND_SHARE: f64 = 0.25;
+/// Share of the time that is reserved for the work after the last case.
+const RESERVE: f64 = 0.02;
+/// Times per round that the remaining time is divided again, to account for visits that were shorter or longer than
+/// expected.
+const DIVISIONS: usize = 256;
+/// The assumed half width of a single sample, and the minimum for fewer samples than an interval needs.
+const SINGLE_SAMPLE_WIDTH: f64 = 0.5;
+const MIN_FEW_SAMPLES_WIDTH: f64 = 0.1;
+
+impl Steps<'_> {
+    /// Measures every case at least once, and those with the widest intervals again until the time is over.
+    pub(super) fn measure_within(
+        &self,
+        within: Seconds,
+        backend: &mut dyn Backend,
+        time: &mut Timekeeping,
+        (journal, tally): (&mut SharedJournal, &mut Tally),
+    ) -> Result<()> {
+        let settings = &self.request.settings;
+        let mut division = Division::of(self, within);
+        for round in 0..settings.replicates {
+            let order = self.order(round);
+            division.begin_round(round);
+            let mut is_connected = false;
+            for position in 0..order.len() {
+                let Some(visit) = self.broadcast_visit(division.next(&order[position..]))? else { continue };
+                if !is_connected {
+                    self.connect(backend)?;
+                    is_connected = true;
+                    division.clock.start();
+                }
+                let slot = CaseSlot { case: order[position], replicate: visit.replicate, position: position as u32 };
+                let settings = RunSettings { case_budget: visit.budget, ..settings.clone() };
+                let begun = Instant::now();
+                let mut observe =
+                    |line: &mut CaseLine, sampling| division.record(line, sampling, begun.elapsed().as_secs_f64());
+                self.measure_one(backend, time, (slot, &settings), &mut observe, (&mut *journal, &mut *tally))?;
+                if tally.is_stopped() {
+                    return Ok(());
+                }
+            }
+            if is_connected {
+                backend.disconnect()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Broadcasts the decision of process 0.
+    fn broadcast_visit(&self, mine: Option<Visit>) -> Result<Option<Visit>> {
+        let mut message = mine.map_or([0; 3], |visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64]);
+        self.world.broadcast_u64(&mut message)?;
+        let [visits, replicate, nanoseconds] = message;
+        let budget = Seconds::from_nanoseconds(nanoseconds);
+        Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget }))
+    }
+}
+
+/// A further replicate of a case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Visit {
+    replicate: u32,
+    budget: Seconds,
+}
+
+/// Time spent and results so far. Process 0 only; the others have no data about the cases.
+struct Division {
+    within: f64,
+    rounds: u32,
+    round: u32,
+    /// Planned end of the round on `clock`.
+    round_ends: f64,
+    requested: f64,
+    longest: f64,
+    clock: Clock,
+    cases: Vec<CaseHistory>,
+    budgets: Vec<Option<Seconds>>,
+    /// Visits since the time was last divided.
+    visits_since_division: usize,
+}
+
+impl Division {
+    fn of(steps: &Steps, within: Seconds) -> Division {
+        let settings = &steps.request.settings;
+        let count = steps.planned.len();
+        let mut division = Division {
+            within: within.0 * (1.0 - RESERVE),
+            rounds: settings.replicates,
+            round: 0,
+            round_ends: 0.0,
+            requested: settings.precision,
+            longest: settings.case_budget.0,
+            clock: Clock::default(),
+            cases: vec![CaseHistory::default(); count],
+            budgets: vec![None; count],
+            visits_since_division: 0,
+        };
+        // Cases measured by earlier launches count; the time they took besides sampling is not in the record.
+        for line in steps.completed.lines_of(steps.first_case..steps.first_case + count) {
+            let sampling = line.samples.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9).sum();
+            division.cases[line.case as usize - steps.first_case].record(&line, sampling, 0.0, settings.precision);
+        }
+        division
+    }
+
+    fn begin_round(&mut self, round: u32) {
+        let spent = self.clock.spent();
+        self.round = round;
+        self.round_ends = spent + (self.within - spent) / f64::from(self.rounds - round);
+        // Forces a division before the first visit.
+        self.visits_since_division = usize::MAX;
+    }
+
+    /// Decides whether the first of the remaining cases of the round is measured, and for how long.
+    fn next(&mut self, rest: &[usize]) -> Option<Visit> {
+        let case = *rest.first()?;
+        let history = &self.cases[case];
+        // The number of the round, or higher if an earlier launch went further.
+        let replicate = history.next_replicate.max(self.round);
+        let budget = if self.round == 0 {
+            let share = self.within * SHORT_ROUND_SHARE / self.cases.len() as f64;
+            // A case that an earlier launch has measured is not measured again in the short round.
+            (history.next_replicate == 0).then_some(share)
+        } else {
+            if self.visits_since_division >= rest.len().div_ceil(DIVISIONS) {
+                self.divide(rest);
+            }
+            self.visits_since_division += 1;
+            self.budgets[case].map(|budget| budget.0)
+        };
+        budget.map(|budget| Visit { replicate, budget: Seconds(budget.min(self.longest)) })
+    }
+
+    fn divide(&mut self, rest: &[usize]) {
+        let (cases, state): (Vec<usize>, Vec<CaseState>) =
+            rest.iter().filter_map(|case| Some((*case, self.cases[*case].state()?))).unzip();
+        self.budgets.fill(None);
+        let left = Seconds(self.round_ends - self.clock.spent());
+        for (case, budget) in cases.into_iter().zip(divide(left, self.requested, &state)) {
+            self.budgets[case] = budget;
+        }
+        self.visits_since_division = 0;
+    }
+
+    /// Updates the data from a line, and marks in the line which replicates it replaces.
+    fn record(&mut self, line: &mut CaseLine, sampling: Seconds, visit_seconds: f64) {
+        let visit_seconds = visit_seconds.max(sampling.0);
+        self.clock.add(visit_seconds);
+        // These steps contain all cases of the plan.
+        let history = &mut self.cases[line.case as usize];
+        line.replaces = history.replaced_by(line);
+        history.record(line, sampling.0, visit_seconds - sampling.0, self.requested);
+    }
+}
+
+/// The time since the first case, real or simulated.
+#[derive(Default)]
+struct Clock {
+    begun: Option<Instant>,
+    /// The sum of the visits: a simulated second may take less than a real one.
+    visits: f64,
+}
+
+impl Clock {
+    fn start(&mut self) {
+        self.begun.get_or_insert_with(Instant::now);
+    }
+
+    fn add(&mut self, seconds: f64) {
+        self.visits += seconds;
+    }
+
+    fn spent(&self) -> f64 {
+        self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64()).max(self.visits)
+    }
+}
+
+/// Results of a case so far.
+#[derive(Clone, Debug, Default)]
+struct CaseHistory {
+    next_replicate: u32,
+    /// Replicates that are used.
+    replicates: Vec<CountedReplicate>,
+    sampling_seconds: f64,
+    overhead_seconds: f64,
+    /// Set if further visits are pointless: the case was skipped, failed, or had wrong data.
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CountedReplicate {
+    replicate: u32,
+    reached: bool,
+    half_width: f64,
+    samples: u32,
+}
+
+impl CaseHistory {
+    fn record(&mut self, line: &CaseLine, sampling_seconds: f64, overhead_seconds: f64, requested: f64) {
+        self.next_replicate = self.next_replicate.max(line.replicate + 1);
+        self.closed |= !matches!(line.outcome, Outcome::Measured { .. });
+        self.replicates.retain(|counted| !line.replaces.contains(&counted.replicate));
+        self.replicates.push(CountedReplicate {
+            replicate: line.replicate,
+            reached: matches!(line.stop, Some(StopReason::Precision | StopReason::MaximumSamples)),
+            half_width: line
+                .precision_reached
+                .unwrap_or_else(|| width_of_few_samples(line))
+                .max(requested * f64::EPSILON),
+            samples: samples_of(line),
+        });
+        (self.sampling_seconds, self.overhead_seconds) = (sampling_seconds, overhead_seconds);
+    }
+
+    /// Replicates that ran out of time before they were precise and that have fewer samples than the new one.
+    fn replaced_by(&self, line: &CaseLine) -> Vec<u32> {
+        // A replicate that was cut short by a signal does not count, and is measured again.
+        let is_measured = matches!(line.outcome, Outcome::Measured { .. }) && !line.was_cut_short();
+        let is_replaced =
+            |counted: &&CountedReplicate| is_measured && !counted.reached && counted.samples < samples_of(line);
+        self.replicates.iter().filter(is_replaced).map(|counted| counted.replicate).collect()
+    }
+
+    fn state(&self) -> Option<CaseState> {
+        let latest = self.replicates.last().filter(|_| !self.closed)?;
+        Some(CaseState {
+            reached: self.replicates.iter().all(|counted| counted.reached),
+            half_width: self.replicates.iter().map(|counted| counted.half_width).fold(0.0, f64::max),
+            samples: latest.samples,
+            sampling_seconds: self.sampling_seconds,
+            overhead_seconds: self.overhead_seconds,
+        })
+    }
+}
+
+fn samples_of(line: &CaseLine) -> u32 {
+    line.samples.slowest_nanoseconds.len().saturating_sub(line.samples.doubtful.len()) as u32
+}
+
+/// Estimates the half width from fewer samples than an interval needs: half of their range.
+fn width_of_few_samples(line: &CaseLine) -> f64 {
+    let times = &line.samples.slowest_nanoseconds;
+    let (least, most) = (times.iter().min().copied().unwrap_or(0), times.iter().max().copied().unwrap_or(0));
+    if times.len() < 2 || least == 0 {
+        return SINGLE_SAMPLE_WIDTH;
+    }
+    ((most - least) as f64 / (most + least) as f64).max(MIN_FEW_SAMPLES_WIDTH)
+}

@@ -1,0 +1,398 @@
+//! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
+//! deadlines, queries, reports, ends the run.
+
+use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
+use super::connection::Connection;
+use super::stages::{NO_ANSWER_AFTER, Stage};
+use super::table::{Entry, RankStatus, RankTable};
+use super::{Config, print_message, process};
+use commgauge_base::shared_memory::Segments;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Interval of checking deadlines.
+const TICK: Duration = Duration::from_millis(200);
+/// Interval of reporting a host's ranks to the first collector.
+const STATES_INTERVAL: Duration = Duration::from_millis(500);
+/// With many connections each round checks all of them, so rounds are spaced out.
+const MANY_CONNECTIONS: usize = 64;
+const ROUND_PAUSE: Duration = Duration::from_millis(10);
+/// Connections without a greeting: how many besides the expected ones, and for how long each.
+const MAX_UNGREETED_PEERS: usize = 64;
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval of scanning the ranks' shared memory.
+const SEGMENT_SCAN_INTERVAL: Duration = Duration::from_secs(30);
+const MAX_ACTIVITIES: usize = 64;
+
+pub(super) struct Peer {
+    connection: Connection,
+    peer_kind: Option<PeerKind>,
+    since: Instant,
+}
+
+/// A running collector.
+pub struct Serving {
+    pub(super) config: Config,
+    token: Token,
+    listeners: Vec<TcpListener>,
+    pub(super) upstream: Option<Connection>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) table: RankTable,
+    pub(super) activities: BTreeMap<u64, String>,
+    pub(super) stage: Stage,
+    /// Set until the rank that started this process has seen all ranks connected, or is dead.
+    pub(super) accepts_ranks: bool,
+    /// Error of the first rank that ended with one.
+    pub(super) error: Option<(u32, i32, String)>,
+    pub(super) begun: Instant,
+    /// State of the record before this launch wrote to it: the end line is not ours to write if the launch only read
+    /// the record and refused to resume it.
+    record_before: Option<(u64, SystemTime)>,
+    states_sent: Instant,
+    pub(super) segments: Segments,
+    segments_scanned: Option<Instant>,
+    pub(super) printing: Option<JoinHandle<()>>,
+}
+
+/// Length and modification time of a file; none if it does not exist.
+fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.len(), file.modified().ok()?))
+}
+
+impl Serving {
+    pub(super) fn new(
+        config: Config,
+        token: Token,
+        listeners: Vec<TcpListener>,
+        upstream: Option<Connection>,
+    ) -> std::io::Result<Serving> {
+        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        let now = Instant::now();
+        let all = 0..config.node_of_rank.len() as u32;
+        let table = match config.node {
+            0 => RankTable::new(all, now),
+            _ => RankTable::new(config.local_ranks.iter().copied(), now),
+        };
+        let record_before = stamp(&config.record);
+        Ok(Serving {
+            config,
+            record_before,
+            token,
+            listeners,
+            upstream,
+            peers: Vec::new(),
+            table,
+            activities: BTreeMap::new(),
+            stage: Stage::Watching,
+            accepts_ranks: true,
+            error: None,
+            begun: now,
+            states_sent: now,
+            segments: Segments::default(),
+            segments_scanned: None,
+            printing: None,
+        })
+    }
+
+    /// Whether this launch wrote to its record.
+    pub(super) fn has_begun_its_record(&self) -> bool {
+        stamp(&self.config.record) != self.record_before
+    }
+
+    /// Runs until the ranks are gone.
+    pub fn run(&mut self) {
+        let mut last = Instant::now();
+        while self.accepts_ranks || !self.peers.is_empty() {
+            self.wait();
+            let now = Instant::now();
+            if now - last > TICK * 10 {
+                self.table.reset_heartbeats(now);
+            }
+            last = now;
+            self.accept(now);
+            self.receive_from_peers(now);
+            self.receive_from_first();
+            self.advance(now);
+            self.report_states(now);
+            self.note_segments(now);
+            self.flush(now);
+        }
+        self.report_without_query();
+        self.finish();
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        self.config.node == 0
+    }
+
+    /// Waits until there is input, or a tick has passed.
+    fn wait(&self) {
+        let stdin = std::io::stdin();
+        let mut waiting: Vec<PollFd> = self.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let flags = |connection: &Connection| {
+            if connection.has_outgoing() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
+        };
+        let connections = self.peers.iter().map(|peer| &peer.connection).chain(&self.upstream);
+        waiting.extend(connections.map(|connection| PollFd::new(connection.stream(), flags(connection))));
+        if self.accepts_ranks {
+            waiting.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        // An interruption by a signal is handled like an event.
+        let _ = poll(&mut waiting, Some(&tick));
+        if waiting.len() > MANY_CONNECTIONS {
+            std::thread::sleep(ROUND_PAUSE);
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        // All hosts may connect at the same time.
+        let most = MAX_UNGREETED_PEERS + self.config.nodes as usize + self.config.local_ranks.len();
+        for listener in &self.listeners {
+            while let Ok((stream, _)) = listener.accept() {
+                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
+                // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
+                if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
+                    self.peers.remove(oldest);
+                }
+                if let Ok(connection) = Connection::of(stream) {
+                    self.peers.push(Peer { connection, peer_kind: None, since: now });
+                }
+            }
+        }
+        if self.accepts_ranks && !input_is_open() {
+            self.accepts_ranks = false;
+        }
+    }
+
+    fn receive_from_peers(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.peers.len() {
+            let open = self.peers[at].connection.receive().is_ok();
+            let valid = self.handle_input(at, now);
+            let stranger = self.peers[at].peer_kind.is_none();
+            let too_long = stranger && now - self.peers[at].since > GREETING_TIMEOUT;
+            if open && valid && !too_long {
+                at += 1;
+                continue;
+            }
+            let peer = self.peers.swap_remove(at);
+            match peer.peer_kind {
+                None => {}
+                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+                Some(PeerKind::Host(host)) => self.lose_host(host),
+            }
+        }
+    }
+
+    /// Handles received data; false if it is malformed.
+    fn handle_input(&mut self, at: usize, now: Instant) -> bool {
+        if self.peers[at].peer_kind.is_none() {
+            match Hello::decode(self.peers[at].connection.incoming(), &self.token) {
+                Ok(Some(hello)) => {
+                    self.peers[at].connection.take(super::super::wire::HELLO_BYTES);
+                    if !self.accept_peer(at, hello, now) {
+                        return false;
+                    }
+                }
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+        loop {
+            match self.peers[at].connection.next_frame() {
+                Ok(Some(frame)) => self.take(at, frame, now),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn accept_peer(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
+        let known = self.peers.iter().any(|peer| peer.peer_kind == Some(hello.peer_kind));
+        match hello.peer_kind {
+            PeerKind::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
+                if let Some(entry) = self.table.get_mut(rank) {
+                    entry.process = (hello.pid, hello.process_start);
+                    (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);
+                    entry.state.deadline_milliseconds = u32::MAX;
+                }
+            }
+            PeerKind::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
+                // This confirms to a host that it was accepted; no answer is expected.
+                self.peers[at].connection.queue(&Frame::Query);
+            }
+            _ => return false,
+        }
+        self.peers[at].peer_kind = Some(hello.peer_kind);
+        true
+    }
+
+    fn take(&mut self, at: usize, frame: Frame, now: Instant) {
+        match frame {
+            Frame::State(state) => self.table.record_heartbeat(state, now),
+            Frame::Closed(rank) => self.table.close(rank, now),
+            Frame::Activity(number, text) => {
+                self.activities.insert(number, text);
+                while self.activities.len() > MAX_ACTIVITIES {
+                    self.activities.pop_first();
+                }
+            }
+            Frame::Detail(rank, sleeps, text) => {
+                if let Some(entry) = self.table.get_mut(rank) {
+                    (entry.detail, entry.sleeps) = (Some(text.clone().into_boxed_str()), sleeps);
+                }
+                self.send_up(&Frame::Detail(rank, sleeps, text));
+            }
+            Frame::Device(rank, text) => {
+                if let Some(entry) = self.table.get_mut(rank) {
+                    entry.device = Some(text.clone().into_boxed_str());
+                }
+                self.send_up(&Frame::Device(rank, text));
+            }
+            Frame::Left(rank, code, why) => {
+                self.table.leave(rank, code);
+                if code != 0 && self.error.is_none() {
+                    self.error = Some((rank, code, why.clone()));
+                }
+                self.send_up(&Frame::Left(rank, code, why));
+            }
+            Frame::Conclude if matches!(self.stage, Stage::Watching) => {
+                self.peers[at].connection.queue(&Frame::Concluded);
+            }
+            Frame::Conclude | Frame::Query | Frame::Abort(_) | Frame::Concluded => {}
+        }
+    }
+
+    fn lose_rank(&mut self, rank: u32, now: Instant) {
+        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.status, RankStatus::Left(_)));
+        if !left {
+            self.table.close(rank, now);
+            // Its last known state is sent first.
+            self.send_states(now, Some(rank));
+            self.send_up(&Frame::Closed(rank));
+        }
+    }
+
+    fn lose_host(&mut self, host: u32) {
+        let ranks = (0..).zip(&self.config.node_of_rank).filter(|(_, node)| **node == host).map(|(rank, _)| rank);
+        let mut lost = 0;
+        for rank in ranks.collect::<Vec<u32>>() {
+            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.status == RankStatus::Live) {
+                entry.status = RankStatus::Unwatched;
+                lost += 1;
+            }
+        }
+        if lost > 0 && matches!(self.stage, Stage::Watching) {
+            let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
+            print_message(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+        }
+    }
+
+    fn receive_from_first(&mut self) {
+        let Some(upstream) = &mut self.upstream else { return };
+        let open = upstream.receive().is_ok();
+        loop {
+            let Some(upstream) = &mut self.upstream else { return };
+            match upstream.next_frame() {
+                Ok(Some(Frame::Query)) => self.send_to_all(&Frame::Query),
+                Ok(Some(Frame::Abort(code))) => self.end_all(None, code),
+                Ok(Some(_)) => {}
+                Ok(None) if open => return,
+                // From here on this host decides for its own ranks.
+                Ok(None) | Err(_) => self.upstream = None,
+            }
+        }
+    }
+
+    fn send_up(&mut self, frame: &Frame) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.queue(frame);
+        }
+    }
+
+    pub(super) fn send_to_all(&mut self, frame: &Frame) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.peer_kind.is_some()) {
+            peer.connection.queue(frame);
+        }
+    }
+
+    /// Sends the states of a host's ranks to the first collector.
+    fn report_states(&mut self, now: Instant) {
+        if self.upstream.is_some() && now - self.states_sent >= STATES_INTERVAL {
+            self.states_sent = now;
+            self.send_states(now, None);
+        }
+    }
+
+    /// Notes shared memory segments once all ranks here have begun their cases, and periodically after that: killed
+    /// ranks can no longer be queried.
+    fn note_segments(&mut self, now: Instant) {
+        let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
+        let due =
+            self.segments_scanned.map_or_else(begun, |segments_scanned| now - segments_scanned > SEGMENT_SCAN_INTERVAL);
+        if due && matches!(self.stage, Stage::Watching) {
+            self.segments_scanned = Some(now);
+            self.note_segments_now();
+        }
+    }
+
+    pub(super) fn note_segments_now(&mut self) {
+        let pids: Vec<u32> = self.local().map(|entry| entry.process.0).collect();
+        pids.into_iter().for_each(|pid| self.segments.note(pid));
+    }
+
+    fn local(&self) -> impl Iterator<Item = &Entry> {
+        self.table.entries().iter().filter(|entry| entry.process.0 != 0)
+    }
+
+    fn send_states(&mut self, now: Instant, only: Option<u32>) {
+        let Some(upstream) = &mut self.upstream else { return };
+        for entry in self.table.entries() {
+            let wanted = only.map_or(entry.status == RankStatus::Live, |rank| rank == entry.rank);
+            if wanted {
+                let silent = now.saturating_duration_since(entry.last_heartbeat);
+                let stopped =
+                    silent > NO_ANSWER_AFTER / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
+                let silent_milliseconds = u32::try_from(silent.as_millis()).unwrap_or(u32::MAX);
+                upstream.queue(&Frame::State(RankState { silent_milliseconds, stopped, ..entry.state }));
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Instant) {
+        let mut gone = Vec::new();
+        for (at, peer) in self.peers.iter_mut().enumerate() {
+            if peer.connection.flush().is_err() {
+                gone.push(at);
+            }
+        }
+        // From the back, so that the indices of the others stay valid.
+        for at in gone.into_iter().rev() {
+            // It may have sent data before it closed.
+            let _ = self.peers[at].connection.receive();
+            self.handle_input(at, now);
+            match self.peers.swap_remove(at).peer_kind {
+                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+                Some(PeerKind::Host(host)) => self.lose_host(host),
+                None => {}
+            }
+        }
+        if self.upstream.as_mut().is_some_and(|upstream| upstream.flush().is_err()) {
+            self.upstream = None;
+        }
+    }
+}
+
+/// Whether standard input is still open: no data is sent on it, so readable means closed.
+fn input_is_open() -> bool {
+    let stdin = std::io::stdin();
+    let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut waiting, Some(&at_once)), Ok(0))
+}

@@ -1,0 +1,255 @@
+//! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
+
+use super::super::wire::Frame;
+use super::report::{RankView, hang_line, short_text, whole_text};
+use super::serve::Serving;
+use super::table::{RankStatus, Trigger};
+use super::{print_message, process, ras};
+use commgauge_base::units::Seconds;
+use commgauge_model::record::hang_line::{HangLine, HungActivity};
+use commgauge_model::record::line::{End, EndStatus};
+use commgauge_model::record::{Line, append_missing_end};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// After a death: time to distinguish it from the ranks that the launcher kills because of it.
+const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
+/// How long answers are awaited.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
+/// NCCL's service queries all its processes, and gives up silent ones after some seconds.
+const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
+/// A rank without a heartbeat for this long counts as not answering.
+pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
+/// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
+const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
+const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
+/// How long the record's writer may take to exit.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Stages of a collector.
+pub(super) enum Stage {
+    Watching,
+    /// A rank has died; others may follow.
+    Settling(Instant),
+    Querying {
+        since: Instant,
+        trigger: Trigger,
+        ras: Option<RasQuery>,
+    },
+    Ending {
+        since: Instant,
+        line: Option<Box<HangLine>>,
+        code: i32,
+    },
+}
+
+/// A pending query to NCCL's service.
+pub(super) struct RasQuery {
+    waiting: Receiver<String>,
+    answer: Option<String>,
+}
+
+impl Serving {
+    /// Advances the stage on the first collector, or on another one if the first is gone.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if let Stage::Querying { ras: Some(ras_query), .. } = &mut self.stage
+            && ras_query.answer.is_none()
+        {
+            ras_query.answer = ras_query.waiting.try_recv().ok();
+        }
+        match &self.stage {
+            Stage::Watching if self.upstream.is_some() => {}
+            Stage::Watching => match self.table.trigger(now) {
+                Some(Trigger::Death { requested: false }) => self.stage = Stage::Settling(now),
+                // A rank that was asked to stop may end; the record shows what is missing.
+                Some(Trigger::Death { requested: true }) | None => {}
+                Some(trigger) => self.query(trigger, now),
+            },
+            Stage::Settling(since) if now - *since < DEATH_SETTLING_TIME && !self.peers.is_empty() => {}
+            Stage::Settling(_) => self.query(Trigger::Death { requested: false }, now),
+            Stage::Querying { since, ras, .. } => {
+                let timeout = if ras.is_some() { RAS_TIMEOUT } else { QUERY_TIMEOUT };
+                let ras_is_done = ras.as_ref().is_none_or(|ras| ras.answer.is_some());
+                if (ras_is_done && self.all_have_answered()) || now - *since > timeout {
+                    self.report(now);
+                }
+            }
+            Stage::Ending { since, .. } => {
+                let waited = now - *since;
+                for entry in self.table.entries().iter().filter(|entry| entry.process.0 != 0) {
+                    let (pid, start) = entry.process;
+                    let stopped = waited > KILL_STOPPED_AFTER && process::is_stopped(pid, start) == Some(true);
+                    if stopped || waited > KILL_ALL_AFTER {
+                        process::kill(pid, start);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports without querying, if the launcher has ended all ranks already.
+    pub(super) fn report_without_query(&mut self) {
+        let now = Instant::now();
+        let trigger = self.table.trigger(now);
+        if let (Stage::Watching | Stage::Settling(_), true) = (&self.stage, self.upstream.is_none())
+            && let Some(trigger @ Trigger::Death { requested: false }) = trigger
+        {
+            self.stage = Stage::Querying { since: now, trigger, ras: None };
+        }
+        self.report(now);
+    }
+
+    fn query(&mut self, trigger: Trigger, now: Instant) {
+        self.table.forget_answers();
+        let ras = (self.config.backend == "nccl").then(|| {
+            let (sender, waiting) = channel();
+            std::thread::spawn(move || {
+                let address = std::env::var("NCCL_RAS_ADDR").ok();
+                let answer = ras::query(address.as_deref(), RAS_TIMEOUT - Duration::from_millis(300));
+                // After a timeout the receiver is gone.
+                let _ = sender.send(answer.unwrap_or_else(|problem| problem));
+            });
+            RasQuery { waiting, answer: None }
+        });
+        self.send_to_all(&Frame::Query);
+        self.stage = Stage::Querying { since: now, trigger, ras };
+    }
+
+    /// Whether all ranks that can answer have answered.
+    fn all_have_answered(&self) -> bool {
+        self.table.entries().iter().filter(|entry| entry.status == RankStatus::Live).all(|entry| {
+            let (pid, start) = entry.process;
+            entry.detail.is_some()
+                || entry.state.stopped
+                || (pid != 0 && process::is_stopped(pid, start) != Some(false))
+        })
+    }
+
+    fn report(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::Querying { .. }) {
+            return;
+        }
+        let Stage::Querying { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
+        if let (Trigger::Deadline(deadline), None) = (trigger, self.table.trigger(now)) {
+            // A host without free processors was not heard from in time, for which no rank is to be suspected.
+            let seconds = deadline.as_secs_f64();
+            print_message(&format!(
+                "nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"
+            ));
+            return;
+        }
+        let late = || "NCCL's RAS service did not answer in time".to_owned();
+        let ras = ras.map(|ras_query| ras_query.answer.unwrap_or_else(late));
+        let stopped: Vec<u32> = self
+            .table
+            .entries()
+            .iter()
+            .filter(|entry| is_stopped_here(entry.process))
+            .map(|entry| entry.rank)
+            .collect();
+        for rank in stopped {
+            if let Some(entry) = self.table.get_mut(rank) {
+                entry.state.stopped = true;
+            }
+        }
+        let seen: Vec<RankView> = self
+            .table
+            .entries()
+            .iter()
+            .map(|entry| {
+                let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
+                let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
+                let is_responsive = !entry.state.stopped && entry.silent(now) < NO_ANSWER_AFTER;
+                RankView {
+                    entry,
+                    host,
+                    answers: entry.status == RankStatus::Live && (entry.detail.is_some() || is_responsive),
+                }
+            })
+            .collect();
+        let activity = |number: u64| serde_json::from_str::<HungActivity>(self.activities.get(&number)?).ok();
+        let path = self.report_path();
+        let shown_path = Some(path.display().to_string());
+        let mut line = hang_line(trigger, &seen, activity, ras, shown_path);
+        let mut text = short_text(&line, &seen);
+        match write_whole(&path, &whole_text(&line, &seen)) {
+            Ok(()) => text.push_str(&format!("  every rank: {}", path.display())),
+            Err(cause) => {
+                text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.display()));
+                line.report = None;
+            }
+        }
+        // In a separate thread: the reader of the output may be stuck as well.
+        self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
+        let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
+        self.end_all(Some(Box::new(line)), code);
+    }
+
+    pub(super) fn end_all(&mut self, line: Option<Box<HangLine>>, code: i32) {
+        if matches!(self.stage, Stage::Ending { .. }) {
+            return;
+        }
+        self.note_segments_now();
+        self.send_to_all(&Frame::Abort(code));
+        self.accepts_ranks = false;
+        self.stage = Stage::Ending { since: Instant::now(), line, code };
+    }
+
+    /// Path next to the record; on a host that decides alone, with the host's name.
+    fn report_path(&self) -> PathBuf {
+        match self.is_first() {
+            true => self.config.record.with_extension("hang.txt"),
+            false => self.config.record.with_extension(format!("hang.host-{}.txt", self.config.node)),
+        }
+    }
+
+    /// Writes the remaining lines of the record when all ranks are gone.
+    pub(super) fn finish(&mut self) {
+        if let Some(printing) = self.printing.take() {
+            let deadline = Instant::now() + Duration::from_secs(1);
+            while !printing.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let ending = self.ending();
+        if ending.is_some() {
+            self.segments.remove_left();
+        }
+        if !self.is_first() || !self.has_begun_its_record() {
+            return;
+        }
+        let Some((status, exit_code, error, lines)) = ending else { return };
+        let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
+        let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
+        if let Err(cause) = append_missing_end(&self.config.record, &lines, &end, RECORD_TIMEOUT) {
+            print_message(&cause.to_string());
+        }
+    }
+
+    /// Status of the end line, if the ranks could not have written it themselves.
+    fn ending(&self) -> Option<(EndStatus, i32, String, Vec<Line>)> {
+        if let Stage::Ending { line, code, .. } = &self.stage {
+            let sentence = line.as_ref().map_or_else(String::new, |line| line.sentence());
+            let lines = line.iter().map(|line| Line::Hang(line.clone())).collect();
+            return Some((EndStatus::Failed, *code, sentence, lines));
+        }
+        if let Some((rank, code, why)) = &self.error {
+            return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}"), Vec::new()));
+        }
+        self.table.first_death()?;
+        let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
+        Some((EndStatus::Interrupted, 143, text, Vec::new()))
+    }
+}
+
+fn is_stopped_here((pid, start): (u32, u64)) -> bool {
+    pid != 0 && process::is_stopped(pid, start) == Some(true)
+}
+
+/// Writes the file atomically.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("hang.part");
+    std::fs::write(&temporary, text)?;
+    std::fs::rename(&temporary, path)
+}

@@ -1,0 +1,58 @@
+//! Default deadlines for how long a rank may stay in one operation. Pure functions.
+//!
+//! A deadline is for detecting hangs, not slowness: a rank that is ten times slower than the others must not trigger
+//! it. So it is many times the expected time, and never short.
+
+use commgauge_base::units::Seconds;
+use commgauge_model::workload::{Case, ProductShape};
+use std::time::Duration;
+
+/// Deadline before and after the cases: starting many ranks takes time.
+pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
+/// Minimum deadline of a call or a wait.
+const SHORTEST: Duration = Duration::from_secs(30);
+/// Multiple of the expected or measured time of a call.
+const FACTOR: f64 = 20.0;
+/// Pessimistic speed of a host, used before anything is measured.
+const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
+const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 1e9;
+
+/// Deadline of a case before its first measurement: filling its buffers and its first call.
+pub fn deadline_of_case(case: &Case) -> Duration {
+    of_seconds(case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND)
+}
+
+/// Deadline of a matrix product.
+pub fn deadline_of_product(shape: &ProductShape) -> Duration {
+    let operations = 2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64;
+    SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))
+}
+
+/// Deadline of a replay with this much computation per rank: other ranks may wait for all of it.
+pub fn deadline_of_replay(computing: Seconds) -> Duration {
+    of_seconds(computing.0)
+}
+
+/// Deadline once the time of a call is known.
+pub(super) fn deadline_as_measured(call: Duration) -> Duration {
+    of_seconds(call.as_secs_f64())
+}
+
+fn of_seconds(expected: f64) -> Duration {
+    SHORTEST.max(Duration::from_secs_f64((FACTOR * expected).clamp(0.0, 1e6)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_many_times_what_is_expected_and_never_short() {
+        for (milliseconds, seconds) in [(0, 30), (1, 30), (1_500, 30), (10_000, 200)] {
+            let deadline = deadline_as_measured(Duration::from_millis(milliseconds));
+            assert_eq!(deadline, Duration::from_secs(seconds));
+        }
+        assert_eq!(deadline_of_replay(Seconds(f64::INFINITY)), Duration::from_secs(1_000_000));
+        assert_eq!(deadline_of_replay(Seconds(-1.0)), SHORTEST);
+    }
+}

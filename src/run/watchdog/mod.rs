@@ -1,0 +1,111 @@
+//! Detects hangs, with a watchdog that runs outside of MPI and reports which ranks block the others.
+//!
+//! Every rank stores its progress in a cell ([`commgauge_base::progress`]). A thread of each rank reads the cell and reports to
+//! the collector of its host, a small process that outlives the ranks; the collectors report to the first one, on the
+//! host of rank 0. When a rank stays in an operation for longer than its deadline, or dies, the first collector queries
+//! all ranks, writes a report, and ends all ranks. Continue with `collector`; `start` starts the watchdog.
+
+mod activity;
+pub mod collector;
+mod deadline;
+mod reporter;
+mod start;
+mod watched;
+pub mod wire;
+
+pub use activity::Activity;
+pub use deadline::{SETUP_DEADLINE, deadline_of_case, deadline_of_product, deadline_of_replay};
+pub use start::{Setup, start};
+pub use watched::{WatchedCall, WatchedWorld};
+
+use crate::backend::Call;
+use crate::world::World;
+use commgauge_base::progress::Progress;
+use reporter::Reporter;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Set in the environment of a collector process, to the marker of the launch if there is one.
+pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
+
+/// Marks every process of a launch in its environment, except for the collectors.
+pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
+
+/// The watchdog of this process's rank; empty if it is disabled.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    reporter: Option<Arc<Reporter>>,
+    timeout: Option<Duration>,
+}
+
+impl Watch {
+    /// A disabled watchdog. The user's timeout is then used by operations that can give up by themselves.
+    pub fn disabled(timeout: Option<Duration>) -> Watch {
+        Watch { reporter: None, timeout }
+    }
+
+    fn of(reporter: Arc<Reporter>, timeout: Option<Duration>) -> Watch {
+        Watch { reporter: Some(reporter), timeout }
+    }
+
+    /// How long to wait for an operation that gives up at a deadline: if the watchdog is active, long enough that it
+    /// acts first, since it can name the missing rank.
+    pub fn local_timeout(&self, deadline: Duration) -> Duration {
+        if self.reporter.is_some() { deadline * 2 } else { deadline }
+    }
+
+    /// Starts the next activity, which is the same on every rank. Must be called outside of timed loops.
+    pub fn begin(&self, activity: impl FnOnce() -> Activity) {
+        if let Some(reporter) = &self.reporter {
+            reporter.begin(activity());
+        }
+    }
+
+    /// Wraps the control plane with progress reports.
+    pub fn world<'a>(&self, world: &'a dyn World) -> WatchedWorld<'a> {
+        WatchedWorld::new(world, self.progress())
+    }
+
+    /// Wraps a bound call with progress reports. `deadline` applies until the time of the call is known.
+    pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadline: Duration) -> Box<dyn Call + 'b> {
+        match &self.reporter {
+            Some(reporter) => {
+                let fixed = self.timeout.is_some();
+                Box::new(watched::WatchedCall::new(call, reporter.progress(), deadline, fixed))
+            }
+            None => call,
+        }
+    }
+
+    /// The progress cell, for finer steps than calls.
+    pub fn progress(&self) -> Option<Arc<Progress>> {
+        self.reporter.as_ref().map(|reporter| reporter.progress())
+    }
+
+    /// The user's deadline for everything.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Sets the name of this rank's device in reports.
+    pub fn device(&self, name: &str) {
+        if let Some(reporter) = &self.reporter {
+            reporter.device(name);
+        }
+    }
+
+    /// Called by rank 0 before it records its run as complete. Does not return if the run is being ended, so that no
+    /// normal ending can follow.
+    pub fn conclude(&self) {
+        if let Some(reporter) = &self.reporter {
+            reporter.conclude();
+        }
+    }
+
+    /// Reports that this rank ends normally with this exit code; if it is not 0, `why` gives the reason.
+    pub fn leave(&self, exit_code: i32, why: &str) {
+        if let Some(reporter) = &self.reporter {
+            reporter.leave(exit_code, why);
+        }
+    }
+}

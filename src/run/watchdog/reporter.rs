@@ -1,0 +1,379 @@
+//! The watchdog's thread in a rank: reports the rank's progress to the collector of its host, and ends the rank on
+//! request.
+
+use super::activity::Activity;
+use super::collector::print_message;
+use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
+use commgauge_base::host_clock;
+use commgauge_base::progress::{Doing, Progress, Shown};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Interval of heartbeats. All ranks of a host send theirs at the same time: each interruption delays all ranks, so
+/// they are interrupted together and not one after the other.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
+/// Maximum number of activities that wait to be sent.
+const MAX_ACTIVITIES: usize = 64;
+/// How long rank 0 waits for the permission to record its run as complete.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of ops of a replay whose names are stored.
+const MAX_OPS: usize = 4096;
+
+/// Ends the whole launch with an exit code.
+pub type EndLaunch = fn(i32) -> !;
+
+/// State shared by this thread and the measuring thread.
+pub(super) struct Reporter {
+    rank: u32,
+    progress: Arc<Progress>,
+    activities: Mutex<Activities>,
+    connection: Mutex<TcpStream>,
+    run_state: Mutex<RunState>,
+    changed: Condvar,
+    signal: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Activities {
+    begun: u64,
+    unsent: VecDeque<(u64, String)>,
+    ops: Vec<String>,
+}
+
+/// State of the run according to the first collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunState {
+    Watched,
+    /// It may be recorded as complete.
+    Concluded,
+    /// It is being ended.
+    Aborted,
+    /// The collector is gone.
+    Unwatched,
+    /// The rank has ended normally.
+    Left,
+}
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reporter of rank {}", self.rank)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every single store leaves a valid state, also if a thread panicked in between.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reporter {
+    /// Starts the thread. `signal` is the number of the received stop signal, or 0.
+    pub(super) fn start(
+        rank: u32,
+        progress: Progress,
+        connection: TcpStream,
+        signal: Arc<AtomicUsize>,
+        end_launch: EndLaunch,
+    ) -> std::io::Result<Arc<Reporter>> {
+        let incoming = connection.try_clone()?;
+        let reporter = Arc::new(Reporter {
+            rank,
+            progress: Arc::new(progress),
+            activities: Mutex::default(),
+            connection: Mutex::new(connection),
+            run_state: Mutex::new(RunState::Watched),
+            changed: Condvar::new(),
+            signal,
+        });
+        let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, end_launch);
+        std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
+        Ok(reporter)
+    }
+
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    pub(super) fn begin(&self, mut activity: Activity) {
+        let text = serde_json::to_string(&activity.facts).unwrap_or_default();
+        let mut activities = locked(&self.activities);
+        activities.begun += 1;
+        let number = activities.begun;
+        if activities.unsent.len() == MAX_ACTIVITIES {
+            activities.unsent.pop_front();
+        }
+        activities.unsent.push_back((number, text));
+        activity.ops.truncate(MAX_OPS);
+        activities.ops = activity.ops;
+        drop(activities);
+        self.progress.begin(activity.group, activity.deadline);
+    }
+
+    pub(super) fn device(&self, name: &str) {
+        // A lost collector is noticed at the next heartbeat.
+        let _ = self.send(&[Frame::Device(self.rank, name.to_owned())]);
+    }
+
+    pub(super) fn conclude(&self) {
+        if self.send(&[Frame::Conclude]).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let mut run_state = locked(&self.run_state);
+        loop {
+            match *run_state {
+                RunState::Concluded | RunState::Unwatched | RunState::Left => return,
+                // The run is being ended: this thread must not continue.
+                RunState::Aborted => loop {
+                    run_state = self.changed.wait(run_state).unwrap_or_else(PoisonError::into_inner);
+                },
+                RunState::Watched => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                print_message(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
+                return;
+            }
+            run_state = self.changed.wait_timeout(run_state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn leave(&self, exit_code: i32, why: &str) {
+        let mut run_state = locked(&self.run_state);
+        if *run_state == RunState::Watched || *run_state == RunState::Concluded {
+            *run_state = RunState::Left;
+            drop(run_state);
+            // An unreachable collector has ended already.
+            let _ = self.send(&[Frame::Left(self.rank, exit_code, why.to_owned())]);
+        }
+    }
+
+    fn set_run_state(&self, next: RunState) {
+        *locked(&self.run_state) = next;
+        self.changed.notify_all();
+    }
+
+    fn send(&self, frames: &[Frame]) -> std::io::Result<()> {
+        let mut bytes = Vec::with_capacity(256);
+        frames.iter().for_each(|frame| frame.encode(&mut bytes));
+        locked(&self.connection).write_all(&bytes)
+    }
+
+    /// Describes what the rank is doing.
+    fn detail(&self, thread: &str) -> String {
+        let shown = self.progress.shown();
+        let mut text = match Doing(shown.doing) {
+            Doing::OUTSIDE_CALLS if shown.peer.is_some() => {
+                format!("waits for a message of rank {}", shown.peer.unwrap_or_default())
+            }
+            Doing::COMPUTING => format!("computes (action {} of the replay)", shown.calls),
+            doing => match doing.replayed_op() {
+                Some((op, waits)) => {
+                    let activities = locked(&self.activities);
+                    let name = activities.ops.get(op as usize).map_or("a call", String::as_str);
+                    let does = if waits { "waits for" } else { "starts" };
+                    format!("{does} {name} (action {} of the replay)", shown.calls)
+                }
+                None => String::new(),
+            },
+        };
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(thread);
+        text
+    }
+}
+
+/// State of the watchdog thread.
+struct WatchdogThread {
+    reporter: Arc<Reporter>,
+    incoming: TcpStream,
+    received: Vec<u8>,
+    end_launch: EndLaunch,
+    last: Shown,
+    since: Instant,
+    beat: Instant,
+    /// The measuring thread's CPU time when its progress was first seen to stop; none while it makes progress.
+    main_thread: Option<MainThread>,
+}
+
+impl WatchdogThread {
+    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> WatchdogThread {
+        let (now, last) = (Instant::now(), reporter.progress.shown());
+        WatchdogThread {
+            reporter,
+            incoming,
+            received: Vec::new(),
+            end_launch,
+            last,
+            since: now,
+            beat: now,
+            main_thread: None,
+        }
+    }
+
+    fn run(&mut self) {
+        while self.send_heartbeat().is_ok() && self.listen().is_ok() {}
+        let run_state = *locked(&self.reporter.run_state);
+        if run_state == RunState::Watched {
+            let rank = self.reporter.rank;
+            print_message(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
+            self.reporter.set_run_state(RunState::Unwatched);
+        }
+    }
+
+    /// Sends a heartbeat, and all activities since the last.
+    fn send_heartbeat(&mut self) -> std::io::Result<()> {
+        let (now, shown) = (Instant::now(), self.reporter.progress.shown());
+        // A process that was suspended as a whole, for example by a scheduler, did not stop by itself.
+        let gap = now - self.beat;
+        if gap > HEARTBEAT * 5 {
+            self.since += gap;
+        }
+        self.beat = now;
+        if shown != self.last {
+            (self.last, self.since, self.main_thread) = (shown, now, None);
+        } else if self.main_thread.is_none() {
+            self.main_thread = Some(MainThread::now());
+        }
+        let mut frames: Vec<Frame> = locked(&self.reporter.activities)
+            .unsent
+            .drain(..)
+            .map(|(number, text)| Frame::Activity(number, text))
+            .collect();
+        frames.push(Frame::State(RankState {
+            rank: self.reporter.rank,
+            shown,
+            stuck_milliseconds: milliseconds(now.saturating_duration_since(self.since)),
+            deadline_milliseconds: milliseconds(self.reporter.progress.deadline()),
+            silent_milliseconds: 0,
+            signalled: self.reporter.signal.load(Ordering::Relaxed) != 0,
+            stopped: false,
+        }));
+        self.reporter.send(&frames)
+    }
+
+    /// Receives frames until the next heartbeat.
+    fn listen(&mut self) -> std::io::Result<()> {
+        let until = next_heartbeat(host_clock::now_nanoseconds());
+        loop {
+            let left = Duration::from_nanos(until.saturating_sub(host_clock::now_nanoseconds()));
+            if left.is_zero() {
+                return Ok(());
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut waiting = [PollFd::new(&self.incoming, PollFlags::IN)];
+            match poll(&mut waiting, Some(&timeout)) {
+                Ok(0) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(cause) => return Err(cause.into()),
+                Ok(_) => {}
+            }
+            let mut bytes = [0; MAX_FRAME_BYTES];
+            let count = self.incoming.read(&mut bytes)?;
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.received.extend(&bytes[..count]);
+            self.handle_frames()?;
+        }
+    }
+
+    fn handle_frames(&mut self) -> std::io::Result<()> {
+        loop {
+            match Frame::decode(&self.received) {
+                Ok(Some((frame, taken))) => {
+                    self.received.drain(..taken);
+                    match frame {
+                        Frame::Query => {
+                            self.send_heartbeat()?;
+                            let (sleeps, does) = self.main_thread.get_or_insert_with(MainThread::now).since();
+                            let text = self.reporter.detail(&does);
+                            self.reporter.send(&[Frame::Detail(self.reporter.rank, sleeps, text)])?;
+                        }
+                        Frame::Abort(code) => {
+                            self.reporter.set_run_state(RunState::Aborted);
+                            (self.end_launch)(code);
+                        }
+                        Frame::Concluded => self.reporter.set_run_state(RunState::Concluded),
+                        _ => {}
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+}
+
+/// The next multiple of the heartbeat interval, on the clock that all processes of the host share.
+fn next_heartbeat(now_nanoseconds: u64) -> u64 {
+    let period = HEARTBEAT.as_nanos() as u64;
+    (now_nanoseconds / period + 1) * period
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// CPU time of the measuring thread when its progress was first seen to stop.
+struct MainThread {
+    ticks: u64,
+    at_nanoseconds: u64,
+}
+
+impl MainThread {
+    fn now() -> MainThread {
+        MainThread { ticks: read_stat().map_or(0, |stat| stat.1), at_nanoseconds: host_clock::now_nanoseconds() }
+    }
+
+    /// Whether it has slept since then, and a description of its activity.
+    fn since(&self) -> (bool, String) {
+        let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
+        let elapsed = host_clock::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
+        // The kernel counts in hundredths of a second.
+        let busy = (ticks.saturating_sub(self.ticks) as f64 * 1e7 / elapsed * 100.0).min(100.0);
+        let words = match state {
+            'D' => format!("its thread waits inside the kernel (state D), {busy:.0} % busy"),
+            'S' => format!("its thread sleeps, {busy:.0} % busy"),
+            'R' => format!("its thread runs, {busy:.0} % busy"),
+            other => format!("its thread is in state {other}, {busy:.0} % busy"),
+        };
+        (matches!(state, 'S' | 'D') && busy < 5.0, words)
+    }
+}
+
+/// State and CPU ticks of the main thread of this process.
+fn read_stat() -> Option<(char, u64)> {
+    let pid = std::process::id();
+    parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
+}
+
+/// The program name is in parentheses, and may contain any character.
+fn parse_stat(text: &str) -> Option<(char, u64)> {
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let mut ticks = fields.skip(10).map_while(|field| field.parse::<u64>().ok());
+    Some((state, ticks.next()? + ticks.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_and_ticks_are_read_behind_whatever_the_program_is_called() {
+        let rest = "R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
+        for name in ["(a)", "(a b)", "(a) b) R )"] {
+            assert_eq!(parse_stat(&format!("7 {name} {rest}")), Some(('R', 23)), "{name}");
+        }
+        assert_eq!(parse_stat("7 (a) R 1"), None);
+        assert_eq!(parse_stat(""), None);
+        assert!(read_stat().is_some());
+    }
+}

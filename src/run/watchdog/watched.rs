@@ -1,0 +1,290 @@
+//! Wrappers of calls and of the control plane that store their progress in a cell. The wrapped implementations are
+//! unchanged.
+
+use super::deadline::{SETUP_DEADLINE, deadline_as_measured};
+use crate::backend::{Call, Marks, Mismatch};
+use crate::world::{Located, World};
+use commgauge_base::error::Result;
+use commgauge_base::progress::{Doing, Progress};
+use commgauge_base::units::Seconds;
+use commgauge_base::variant::LibraryChoice;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A call that reports its progress.
+pub struct WatchedCall<'b> {
+    call: Box<dyn Call + 'b>,
+    progress: Arc<Progress>,
+    /// Whether `enqueue` returns only after the call is done.
+    blocks: bool,
+    /// Set if the user gave a deadline, which is then not adapted.
+    fixed: bool,
+    /// Deadline of a call; filling and checking whole buffers have longer ones.
+    deadline: Duration,
+    /// Set if the next call has to restore its deadline.
+    relaxed: bool,
+    begun: Instant,
+    calls: u32,
+}
+
+impl<'b> WatchedCall<'b> {
+    /// Wraps a call with a deadline; if `fixed`, the deadline is not adapted to the measured times.
+    pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
+        let blocks = call.blocks();
+        WatchedCall { call, progress, blocks, fixed, deadline, relaxed: true, begun: Instant::now(), calls: 0 }
+    }
+
+    /// Computation may take longer on some ranks, for which the others then wait.
+    fn relax(&mut self) {
+        self.progress.set_deadline(self.deadline.max(SETUP_DEADLINE));
+        self.relaxed = true;
+    }
+}
+
+impl Call for WatchedCall<'_> {
+    fn fill(&mut self) -> Result<()> {
+        self.relax();
+        self.call.fill()
+    }
+
+    #[inline]
+    fn enqueue(&mut self) -> Result<()> {
+        if self.relaxed {
+            self.relaxed = false;
+            self.progress.set_deadline(self.deadline);
+        }
+        self.progress.enter_call();
+        self.calls += 1;
+        let done = self.call.enqueue();
+        if self.blocks {
+            self.progress.finish();
+        }
+        done
+    }
+
+    fn enqueue_once(&mut self) -> Result<()> {
+        self.relax();
+        self.progress.enter_call();
+        self.calls += 1;
+        let done = self.call.enqueue_once();
+        if self.blocks {
+            self.progress.finish();
+        }
+        done
+    }
+
+    fn reserve_marks(&mut self, marks: usize) {
+        self.call.reserve_marks(marks);
+        (self.begun, self.calls) = (Instant::now(), 0);
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        self.call.mark();
+    }
+
+    fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
+        self.call.hold_until(start_nanoseconds)
+    }
+
+    fn complete(&mut self, deadline: Duration) -> Result<()> {
+        self.call.complete(deadline)?;
+        self.progress.finish();
+        if !self.fixed && self.calls > 0 {
+            let elapsed = self.begun.elapsed();
+            // On a stream, completion is visible only for all of the work.
+            let unit = if self.blocks { elapsed / self.calls } else { elapsed };
+            self.deadline = deadline_as_measured(unit);
+            self.progress.set_deadline(self.deadline);
+        }
+        Ok(())
+    }
+
+    fn read_marks(&self, marks: &mut Marks) {
+        self.call.read_marks(marks);
+    }
+
+    fn now_nanoseconds(&self) -> u64 {
+        self.call.now_nanoseconds()
+    }
+
+    fn buffer_copies(&self) -> u32 {
+        self.call.buffer_copies()
+    }
+
+    fn check(&mut self) -> Result<Option<Mismatch>> {
+        self.relax();
+        self.call.check()
+    }
+
+    fn verifies(&self) -> bool {
+        self.call.verifies()
+    }
+
+    fn is_idle_rank(&self, local_rank: usize) -> bool {
+        self.call.is_idle_rank(local_rank)
+    }
+
+    fn library_estimate(&mut self) -> Result<Option<Seconds>> {
+        self.relax();
+        self.call.library_estimate()
+    }
+
+    fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
+        self.call.library_choice()
+    }
+
+    fn blocks(&self) -> bool {
+        self.blocks
+    }
+
+    fn abort(&mut self) {
+        self.call.abort();
+    }
+}
+
+/// The control plane, with progress reports if there is a cell.
+pub struct WatchedWorld<'a> {
+    world: &'a dyn World,
+    progress: Option<Arc<Progress>>,
+}
+
+impl<'a> WatchedWorld<'a> {
+    pub(super) fn new(world: &'a dyn World, progress: Option<Arc<Progress>>) -> Self {
+        WatchedWorld { world, progress }
+    }
+
+    #[inline]
+    fn inside<T>(&self, doing: Doing, operation: impl FnOnce() -> T) -> T {
+        let Some(progress) = &self.progress else { return operation() };
+        progress.enter(doing);
+        let done = operation();
+        progress.finish();
+        done
+    }
+
+    /// Messages between two ranks do not count as steps, because their number differs between ranks.
+    fn with_peer<T>(&self, peer: u32, operation: impl FnOnce() -> T) -> T {
+        let Some(progress) = &self.progress else { return operation() };
+        progress.wait_for(Some(peer));
+        let done = operation();
+        progress.wait_for(None);
+        done
+    }
+}
+
+impl World for WatchedWorld<'_> {
+    fn process(&self) -> u32 {
+        self.world.process()
+    }
+    fn processes(&self) -> u32 {
+        self.world.processes()
+    }
+    fn barrier(&self) -> Result<()> {
+        self.inside(Doing::BARRIER, || self.world.barrier())
+    }
+    fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        self.inside(Doing::BROADCAST, || self.world.broadcast(bytes))
+    }
+    fn broadcast_u64(&self, values: &mut [u64]) -> Result<()> {
+        self.inside(Doing::BROADCAST, || self.world.broadcast_u64(values))
+    }
+    fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.inside(Doing::GATHER, || self.world.gather(bytes))
+    }
+    fn all_max(&self, values: &mut [Located]) -> Result<()> {
+        self.inside(Doing::AGREEMENT, || self.world.all_max(values))
+    }
+    fn all_min(&self, values: &mut [Located]) -> Result<()> {
+        self.inside(Doing::AGREEMENT, || self.world.all_min(values))
+    }
+    fn send(&self, process: u32, value: u64) -> Result<()> {
+        self.with_peer(process, || self.world.send(process, value))
+    }
+    fn receive(&self, process: u32) -> Result<u64> {
+        self.with_peer(process, || self.world.receive(process))
+    }
+    fn abort(&self, exit_code: i32) -> ! {
+        self.world.abort(exit_code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::SoloWorld;
+
+    /// A call that reads the cell while it is running.
+    struct ProbingCall {
+        progress: Arc<Progress>,
+        blocks: bool,
+        seen: Vec<(u64, u64)>,
+    }
+
+    impl Call for ProbingCall {
+        fn fill(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn enqueue(&mut self) -> Result<()> {
+            let shown = self.progress.shown();
+            self.seen.push((shown.step, shown.calls));
+            Ok(())
+        }
+        fn reserve_marks(&mut self, _: usize) {}
+        fn mark(&mut self) {}
+        fn hold_until(&mut self, _: u64) -> bool {
+            true
+        }
+        fn complete(&mut self, _: Duration) -> Result<()> {
+            assert_eq!(self.progress.shown().step % 2, u64::from(!self.blocks), "a stream is inside until it is done");
+            Ok(())
+        }
+        fn read_marks(&self, marks: &mut Marks) {
+            marks.nanoseconds = self.seen.iter().map(|seen| seen.1).collect();
+        }
+        fn now_nanoseconds(&self) -> u64 {
+            0
+        }
+        fn buffer_copies(&self) -> u32 {
+            1
+        }
+        fn check(&mut self) -> Result<Option<Mismatch>> {
+            Ok(None)
+        }
+        fn verifies(&self) -> bool {
+            false
+        }
+        fn blocks(&self) -> bool {
+            self.blocks
+        }
+        fn abort(&mut self) {}
+    }
+
+    #[test]
+    fn a_call_is_entered_before_and_finished_after_and_a_stream_when_it_is_complete() {
+        for (blocks, last_step) in [(true, 6), (false, 2)] {
+            let progress = Arc::new(Progress::default());
+            progress.begin(0, Duration::from_secs(99));
+            let looking = ProbingCall { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
+            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), Duration::from_secs(99), false);
+            call.reserve_marks(2);
+            (0..3).for_each(|_| call.enqueue().unwrap());
+            call.complete(Duration::ZERO).unwrap();
+            let mut marks = Marks::default();
+            call.read_marks(&mut marks);
+            assert_eq!(marks.nanoseconds, [1, 2, 3]);
+            assert_eq!((progress.shown().step, progress.shown().calls), (last_step, 3));
+            assert_eq!(progress.deadline(), Duration::from_secs(30), "as measured, and never short");
+        }
+    }
+
+    #[test]
+    fn the_control_plane_counts_what_all_do_and_not_messages() {
+        let progress = Arc::new(Progress::default());
+        let world = WatchedWorld::new(&SoloWorld, Some(Arc::clone(&progress)));
+        world.barrier().unwrap();
+        world.broadcast_u64(&mut [1]).unwrap();
+        world.all_max(&mut []).unwrap();
+        assert_eq!(progress.shown().step, 6);
+    }
+}

@@ -1,0 +1,67 @@
+//! The control plane of a launch: number of processes, collective exchange and agreement. Never part of the timed data
+//! path.
+
+#[cfg(feature = "mpi")]
+mod mpi;
+mod solo;
+
+#[cfg(feature = "mpi")]
+pub use mpi::MpiWorld;
+pub use solo::SoloWorld;
+
+pub use commgauge_base::sample::Located;
+
+use commgauge_base::error::{Error, Result};
+
+/// The MPI that the launched programs are built for, `open-mpi` or `mpich`; none in a build without MPI.
+pub const MPI_FLAVOR: Option<&str> = option_env!("COMMGAUGE_MPI_FLAVOR");
+
+/// The processes of one launch. Every method except `rank` and `processes` must be called by all of them, in the same
+/// order, except `send` and `receive`, which pair up.
+///
+/// A process runs one rank, or, on the simulated backend, a single process simulates all of them.
+pub trait World {
+    /// Index of this process; process 0 decides, writes and prints.
+    fn process(&self) -> u32;
+    /// Number of processes.
+    fn processes(&self) -> u32;
+    /// Waits until every process has called it.
+    fn barrier(&self) -> Result<()>;
+    /// Copies process 0's bytes to all.
+    fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<()>;
+    /// Copies process 0's numbers to all; the fast form for the timed phases (same length everywhere, no allocation).
+    fn broadcast_u64(&self, values: &mut [u64]) -> Result<()>;
+    /// Collects every process's bytes on process 0, in process order; empty elsewhere.
+    fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
+    /// Replaces every element by the largest over all processes and its rank (the lower rank on a tie).
+    fn all_max(&self, values: &mut [Located]) -> Result<()>;
+    /// Replaces every element by the smallest over all processes and its rank (the lower rank on a tie).
+    fn all_min(&self, values: &mut [Located]) -> Result<()>;
+    /// Sends one number to a process.
+    fn send(&self, process: u32, value: u64) -> Result<()>;
+    /// Receives one number from a process.
+    fn receive(&self, process: u32) -> Result<u64>;
+    /// Ends all processes of the launch at once with an exit code.
+    fn abort(&self, exit_code: i32) -> !;
+}
+
+/// Turns one process's error into an error of all: `Ok` only if every process passed `Ok`, else, on every process, the
+/// error of the first process that failed, prefixed with its number.
+pub fn agree<T>(world: &dyn World, mine: Result<T>) -> Result<T> {
+    let failed = if mine.is_err() { 1.0 } else { 0.0 };
+    let mut worst = [Located { value: failed, rank: world.process() as i32 }];
+    world.all_max(&mut worst)?;
+    if worst[0].value == 0.0 {
+        return mine;
+    }
+    let text = match &mine {
+        Err(error) => format!("{} {error}", error.exit_code()),
+        Ok(_) => String::new(),
+    };
+    let mut first = world.gather(text.as_bytes())?.into_iter().nth(worst[0].rank as usize).unwrap_or_default();
+    world.broadcast(&mut first)?;
+    let report = String::from_utf8_lossy(&first).into_owned();
+    let (code, text) = report.split_once(' ').unwrap_or(("6", &report));
+    let named = if world.processes() > 1 { format!("rank {}: {text}", worst[0].rank) } else { text.to_owned() };
+    Err(Error::from_exit_code(code.parse().unwrap_or(6), named).shared())
+}
