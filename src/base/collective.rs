@@ -164,7 +164,7 @@ impl Collective {
     }
 
     /// busbw / algbw for `ranks` ranks, so that the figure can be compared with the rate of a link; `None` for
-    /// the barrier, which moves nothing. Derived in `docs/bandwidth.md`; the values of nccl-tests
+    /// the barrier, which moves nothing. Derived in `docs/method/bandwidth.md`; the values of nccl-tests
     /// (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
     pub fn bus_factor(self, ranks: u32) -> Option<f64> {
         let n = f64::from(ranks);

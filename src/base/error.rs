@@ -72,7 +72,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// The exit code of the family, stable and documented in `docs/exit-codes.md`.
+    /// The exit code of the family, stable and documented in `docs/reference/exit-codes.md`.
     pub fn exit_code(&self) -> i32 {
         match self.0.kind {
             Kind::Usage(_) => 2,

@@ -80,7 +80,7 @@ pub fn pages() -> Vec<(String, String)> {
         .chain(&["reports/examples/README.md", "scripts/gpu-bundle.d/README.md", "tests/doubles/README.md"])
         .map(PathBuf::from)
         .collect();
-    for folder in ["docs", "docs/styles"] {
+    for folder in ["docs", "docs/guide", "docs/method", "docs/reference", "docs/styles"] {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
         let names = entries.map(|entry| Path::new(folder).join(entry.expect("it can be listed").file_name()));
         found.extend(names.filter(|name| name.extension().is_some_and(|kind| kind == "md")));

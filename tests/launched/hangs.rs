@@ -126,7 +126,7 @@ fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
     assert!(last["status"] == "interrupted" || last["status"] == "failed", "{last}");
 }
 
-/// The figures of docs/hangs.md: `scripts/watchdog-trials` runs it.
+/// The figures of docs/method/hangs.md: `scripts/watchdog-trials` runs it.
 #[test]
 #[ignore = "takes minutes: 20 launches of each fault"]
 fn twenty_trials_of_each_fault() {

@@ -90,13 +90,13 @@ fn the_columns_and_metrics_that_the_how_tos_explain_are_those_that_are_written()
             text.lines().filter(|line| line.starts_with("| `")).map(|line| line.to_owned() + "\n").collect();
         rows.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
     };
-    let columns = explained("docs/howto-python.md");
+    let columns = explained("docs/guide/howto-python.md");
     for column in printed("report run.jsonl --format csv").lines().next().expect("a heading").split(',') {
-        assert!(columns.iter().any(|name| name == column), "docs/howto-python.md does not explain `{column}`");
+        assert!(columns.iter().any(|name| name == column), "docs/guide/howto-python.md does not explain `{column}`");
     }
     let written = printed("report run.jsonl --format prometheus")
         + &printed("gate base.jsonl --machine two-ranks.toml --format prometheus");
-    for metric in explained("docs/howto-nightly.md").iter().filter(|name| name.starts_with("commgauge_")) {
+    for metric in explained("docs/guide/howto-nightly.md").iter().filter(|name| name.starts_with("commgauge_")) {
         assert!(written.contains(&format!("# TYPE {metric} ")), "{metric} is explained, and not written");
     }
 }

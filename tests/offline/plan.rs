@@ -66,7 +66,7 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     let (code, stdout, stderr) = plan(folder.path(), &format!("--machine machine.toml {SMALL} --format json"));
     assert_eq!(code, Some(0), "{stderr}");
     let document: Value = serde_json::from_str(&stdout).expect("JSON");
-    let schema: Value = serde_json::from_str(include_str!("../../docs/plan.schema.json")).expect("the schema");
+    let schema: Value = serde_json::from_str(include_str!("../../docs/schemas/plan.schema.json")).expect("the schema");
     assert!(jsonschema::is_valid(&schema, &document), "{stdout}");
     // The errors of published rates are unknown; that two layouts take equally long can be decided all the same.
     let verdict = if document["order"]["relative_difference"] == 0.0 { "tie" } else { "unknown" };

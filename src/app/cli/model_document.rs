@@ -1,6 +1,6 @@
 //! The document of `commgauge model --format json`: stable, versioned, with a published JSON Schema.
 //!
-//! `docs/model.schema.json` is the output of [`schema`]; a test keeps the two equal.
+//! `docs/schemas/model.schema.json` is the output of [`schema`]; a test keeps the two equal.
 
 use super::published::published;
 use commgauge_base::element::ElementType;

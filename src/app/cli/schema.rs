@@ -125,12 +125,12 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for document in Document::value_variants() {
             let name = format!("{}.schema.json", document.to_possible_value().unwrap().get_name());
-            let published = std::fs::read_to_string(root.join("docs").join(&name)).unwrap_or_default();
+            let published = std::fs::read_to_string(root.join("docs/schemas").join(&name)).unwrap_or_default();
             let current = json(&document.schema()).unwrap();
             if published != current {
                 let new = root.join("target").join(&name);
                 std::fs::write(&new, &current).unwrap();
-                panic!("docs/{name} is not that of the types; {} is", new.display());
+                panic!("docs/schemas/{name} is not that of the types; {} is", new.display());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The published JSON Schema of one line of a record, made from the types in [`super::line`].
 //!
-//! `docs/record.schema.json` is generated from this; a test keeps the two equal.
+//! `docs/schemas/record.schema.json` is generated from this; a test keeps the two equal.
 
 use super::{FORMAT, Line, VERSION};
 use serde_json::{Value, json};
@@ -28,12 +28,12 @@ mod tests {
 
     #[test]
     fn the_published_schema_is_that_of_the_types() {
-        let published = include_str!("../../../docs/record.schema.json");
+        let published = include_str!("../../../docs/schemas/record.schema.json");
         let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
         if published != current {
             let new = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/record.schema.json");
             std::fs::write(&new, &current).unwrap();
-            panic!("docs/record.schema.json is not that of the types; {} is", new.display());
+            panic!("docs/schemas/record.schema.json is not that of the types; {} is", new.display());
         }
     }
 

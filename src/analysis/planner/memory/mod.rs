@@ -1,7 +1,7 @@
 //! How many bytes one rank of a stage needs for a training step, part by part.
 //!
 //! Counted is what the model, the optimizer and the schedule need. What a CUDA context, a communication library and a
-//! fragmented allocator take besides is not: leave room for it in the limit. The forms and their sources are in docs/memory.md.
+//! fragmented allocator take besides is not: leave room for it in the limit. The forms and their sources are in docs/method/memory.md.
 
 mod activations;
 mod explain;

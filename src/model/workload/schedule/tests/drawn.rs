@@ -18,9 +18,13 @@ fn every_schedule_is_drawn_with_one_line_per_rank() {
 
 #[test]
 fn the_documentation_shows_each_schedule_as_it_is_drawn() {
-    let page = include_str!("../../../../../docs/pipeline-schedules.md");
+    let page = include_str!("../../../../../docs/method/pipeline-schedules.md");
     for &kind in ScheduleKind::ALL {
-        assert!(page.contains(&drawn(kind)), "docs/pipeline-schedules.md does not show {kind} as:\n{}", drawn(kind));
+        assert!(
+            page.contains(&drawn(kind)),
+            "docs/method/pipeline-schedules.md does not show {kind} as:\n{}",
+            drawn(kind)
+        );
     }
 }
 
