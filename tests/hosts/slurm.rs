@@ -111,7 +111,8 @@ impl Slurm {
 fn machine(floor: &str) -> String {
     format!(
         "name = 'two'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
-         latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[[expect]]\ncollective = 'all_reduce'\n\
+         latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n\
+         [[expect]]\ncollective = 'all_reduce'\n\
          ranks = 4\nbytes = '64KiB'\nfloor = '{floor}'\nsource = 'a test'\ndate = '2026'\n"
     )
 }

@@ -136,7 +136,7 @@ fn host_files_of_any_shape_are_read_or_refused_with_their_line() {
 fn with_a_slow_node(when: &str) -> String {
     let noise =
         "[noise]\nrelative_sigma = 0.01\noutlier_probability = 0.001\noutlier_factor = 2.0\narrival_jitter = '1us'\n";
-    let expect = "[[expect]]\ncollective = 'all_reduce'\nranks = 4\nbytes = '1MiB'\nfloor = '1GB/s'\nsource = 's'\ndate = '2026'\n";
+    let expect = "[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n[[expect]]\ncollective = 'all_reduce'\nranks = 4\nbytes = '1MiB'\nfloor = '1GB/s'\nsource = 's'\ndate = '2026'\n";
     let fault = "[[faults]]\nkind = 'node'\nnode = 1\nrate_factor = 0.3\n";
     format!("{MACHINE}{noise}{expect}{}{when}", if when == "never" { "#" } else { fault })
 }

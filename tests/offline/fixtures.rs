@@ -40,6 +40,7 @@ pub fn make(name: &str, folder: &Path) {
             for (seed, name) in ["run", "last-month", "one", "two", "three"].iter().enumerate() {
                 steady(&format!("{name}.jsonl"), seed as u64 + 1);
             }
+            write("ours.toml", &machine("0.001GB/s"));
         }
         "selftest" => {
             ran(folder, "commgauge selftest --comparisons 8 --rows 10 --replicates 5 --format json > selftest.json");

@@ -146,6 +146,7 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
         .replace("rate = \"\"", "rate = \"450GB/s\"")
         .replace("rate_per_adapter = \"\"", "rate_per_adapter = \"400GB/s\"");
     filled = filled.replace("adapters_per_node = 0", "adapters_per_node = 2");
+    filled = filled.replace("backend = \"\"", "backend = \"mpi\"").replace("expectations = 0", "expectations = 3");
     fs::write(folder.at("new.toml"), filled).expect("written");
     ended(&folder.run(&["gate", "good.jsonl", "--machine", "new.toml"]), 0, "3 of 3 rows judged");
 }
@@ -154,7 +155,7 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
 fn a_wrong_machine_file_is_refused_with_place_and_remedy() {
     let folder = Folder::new();
     for (from, to, words) in [
-        ("floor =", "flor =", "m.toml:14: expect[0].flor: unknown key; did you mean `floor`?"),
+        ("floor =", "flor =", "m.toml:18: expect[0].flor: unknown key; did you mean `floor`?"),
         ("'1GB/s'", "'9000GB/s'", "is above the"),
         ("name = 'm'", "name = 'm'\nname = 'n'", "not TOML"),
         ("rate = '400GB/s'", "rate = 'fast'", "within_node.rate: found `fast`"),

@@ -57,6 +57,10 @@ relative_sigma = 0.02
 outlier_probability = 0.001
 outlier_factor = 2.0
 arrival_jitter = "1us"
+[applies_to]
+backend = "mpi"
+[coverage]
+expectations = 1
 [[faults]]
 kind = "rank"
 rank = 5

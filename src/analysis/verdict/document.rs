@@ -122,6 +122,9 @@ pub struct Coverage {
     pub replicates_measured: u64,
     /// Expectations of the machine file.
     pub expectations: u32,
+    /// Those of them by which a row was judged.
+    #[serde(default)]
+    pub expectations_judged: u32,
     /// Those of them that no row is about.
     pub expectations_without_row: u32,
 }

@@ -3,7 +3,7 @@
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
 use super::expected::{Expected, LimitCheck, check_limit};
-use super::{Allowed, Decision, LoadedRecord, Trouble, ensure_comparable, most_severe, template};
+use super::{Allowed, Decision, LoadedRecord, Trouble, ensure_comparable, most_severe, scope, template};
 use commgauge_base::error::Result;
 use commgauge_base::stats::fewest_for_bound;
 use commgauge_model::config::Machine;
@@ -28,6 +28,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let (mut cases, mut troubles) = evidence(records);
     if let Some(machine) = machine {
         flag_other_machine(records, machine, &mut cases);
+        troubles.extend(records.iter().flat_map(|loaded| scope::mismatches(loaded, machine)));
     }
     let expectations = machine.map_or(&[][..], |machine| &machine.expectations);
     let environment = records.first().map(|loaded| &loaded.record.header.environment);
@@ -35,14 +36,19 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
     let rows: Vec<Row> =
         cases.iter().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
-    let with_row: HashSet<usize> = about.into_iter().flatten().collect();
+    let judged = rows.iter().zip(&about).filter(|(row, _)| row.decision.is_some());
+    let judged: HashSet<usize> = judged.flat_map(|(_, about)| about.iter().copied()).collect();
+    let with_row: HashSet<usize> = about.iter().flatten().copied().collect();
     let coverage = Coverage {
         expectations: expectations.len() as u32,
+        expectations_judged: judged.len() as u32,
         expectations_without_row: (expectations.len() - with_row.len()) as u32,
         ..coverage(&rows, &cases)
     };
     if coverage.rows_judged == 0 {
         troubles.push(Trouble { exit_code: 3, text: nothing_expected(machine) });
+    } else if let Some(machine) = machine {
+        troubles.extend(scope::shortfalls(machine, &judged, &rows));
     }
     let template = template::of(&cases, &rows);
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));

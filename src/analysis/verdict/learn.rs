@@ -205,6 +205,8 @@ fn write(
         let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
         return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
     }
+    // A later run is to be judged by all that was learned.
+    let _ = write!(text, "\n[coverage]\nexpectations = {expectations}\n");
     // The text is parsed again, so that a gate never refuses a learned file.
     Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
     Ok(Learned { text, expectations, left_out })
@@ -224,7 +226,7 @@ fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
         "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs; its tolerance reaches to\n\
          # the worse of their 5 % quantile and of the slowest run's median, and is at least {} %.\n\
          name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
-         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}",
+         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}{}",
         records.len(),
         hosts.len(),
         rule.least_tolerance * 100.0,
@@ -238,7 +240,40 @@ fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
         between.adapters_per_node,
         rate(between.rate_per_adapter),
         assumed(between.assumed),
+        judged_runs(records),
     )
+}
+
+/// The table of the runs that the file will judge: such as these. Another tool's records name no backend of ours.
+fn judged_runs(records: &[LoadedRecord]) -> String {
+    let backends: BTreeSet<&str> = records
+        .iter()
+        .map(|loaded| loaded.record.header.backend.name.as_str())
+        .filter(|name| ["mpi", "nccl"].contains(name))
+        .collect();
+    let Some(backend) = backends.first().filter(|_| backends.len() == 1) else { return String::new() };
+    let ranks = || records.iter().flat_map(|loaded| &loaded.record.header.ranks);
+    let devices: BTreeSet<&str> = ranks().filter_map(|rank| rank.device.as_deref()).collect();
+    let mut text = format!("\n[applies_to]\nbackend = \"{backend}\"\n");
+    if !devices.is_empty() && ranks().all(|rank| rank.device.is_some()) {
+        let names: Vec<String> =
+            devices.iter().map(|name| toml::Value::String((*name).to_owned()).to_string()).collect();
+        text += &format!("devices = [{}]\n", names.join(", "));
+        let mut of_node: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+        for (run, loaded) in records.iter().enumerate() {
+            loaded
+                .record
+                .header
+                .ranks
+                .iter()
+                .for_each(|rank| *of_node.entry((run, rank.node)).or_default() += rank.ranks);
+        }
+        let sizes: BTreeSet<u32> = of_node.into_values().collect();
+        if let (Some(size), 1) = (sizes.first(), sizes.len()) {
+            text += &format!("devices_per_node = {size}\n");
+        }
+    }
+    text
 }
 
 fn source(records: &[LoadedRecord]) -> String {

@@ -17,6 +17,7 @@ pub mod history;
 mod learn;
 pub mod locate;
 mod permutation;
+mod scope;
 pub mod selftest;
 mod template;
 mod transient_slowdown;
@@ -96,6 +97,8 @@ fn percent(share: f64) -> String {
     format!("{} %", three_digits(share * 100.0))
 }
 
+#[cfg(test)]
+mod cheat_tests;
 #[cfg(test)]
 mod compare_tests;
 #[cfg(test)]

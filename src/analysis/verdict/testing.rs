@@ -96,6 +96,7 @@ pub fn machine(floor: &str) -> Machine {
     let text = format!(
         "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
          latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n\
+         [applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n\
          [[expect]]\ncollective = 'all_reduce'\nranks = 4\nbytes = ['1MiB', '1GiB']\nfloor = '{floor}'\n\
          source = 'a test'\ndate = '2026'\n"
     );

@@ -177,7 +177,7 @@ fn a_machine_that_expects_nothing_is_inconclusive_with_rows_to_fill_in() {
         assert!(verdict.troubles[0].text.contains(words), "{:?}", verdict.troubles);
         let template = verdict.template.unwrap();
         let head = "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
-                    latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n";
+                    latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n";
         let unfilled = Machine::parse(&format!("{head}{template}"), Path::new("m.toml")).unwrap_err();
         assert!(unfilled.to_string().contains("expect[0].value: found the text \"\""), "{unfilled}");
         let filled = template

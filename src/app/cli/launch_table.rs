@@ -179,6 +179,7 @@ mod tests {
         insta::assert_snapshot!(shown);
     }
 
+    #[cfg(feature = "mpi")]
     #[test]
     fn a_refusal_begins_with_the_reason_and_shows_the_table_for_several() {
         let text = refusal(&report(), 80);

@@ -62,7 +62,8 @@ pub(super) fn machine(share: f64) -> Result<Machine> {
     let ceiling = MICROSECONDS / share;
     let text = format!(
         "name = 'selftest'\nranks_per_node = {RANKS}\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
-         latency = '5us'\nadapters_per_node = 1\nrate_per_adapter = '50GB/s'\n[[expect]]\ncollective = 'all_reduce'\n\
+         latency = '5us'\nadapters_per_node = 1\nrate_per_adapter = '50GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n\
+         [[expect]]\ncollective = 'all_reduce'\n\
          ranks = {RANKS}\nbytes = ['1B', '1TiB']\nceiling = '{ceiling:.6}us'\nsource = 'selftest'\ndate = '2026'\n"
     );
     Machine::parse(&text, Path::new("selftest.toml"))

@@ -68,7 +68,15 @@ pub(super) fn ascii_controls(json: &str) -> String {
 /// The first line: the question, the answer and its exit code.
 fn headline(verdict: &Verdict) -> String {
     let what = verdict.question.name();
-    format!("{what}: {} (exit code {})", verdict.decision.name().to_uppercase(), verdict.exit_code)
+    let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
+    format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
+}
+
+/// How many limits of the machine file the verdict rests on.
+fn thresholds(verdict: &Verdict) -> String {
+    let c = &verdict.coverage;
+    let missing = c.expectations.saturating_sub(c.expectations_judged);
+    format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
 }
 
 /// The coverage, as sentences.
@@ -83,18 +91,13 @@ pub(super) fn coverage(verdict: &Verdict) -> Vec<String> {
             found - certain
         )];
     }
-    let mut sentences = vec![
+    vec![
         format!(
             "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
             c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
         ),
         format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned),
-    ];
-    if verdict.question == Question::Gate {
-        let about = c.expectations - c.expectations_without_row;
-        sentences.push(format!("expectations: {about} of {} are about a row of the record", c.expectations));
-    }
-    sentences
+    ]
 }
 
 /// A row's decision in a word.

@@ -189,6 +189,13 @@ fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
     if all.is_empty() {
         return report("expects nothing; it can bound and simulate, but gates nothing".to_owned());
     }
+    for (is_missing, table) in
+        [(machine.judged_runs.is_none(), "[applies_to]"), (machine.required_coverage.is_none(), "[coverage]")]
+    {
+        if is_missing {
+            report(format!("has no {table}, so no run passes it"));
+        }
+    }
     let oldest = today.get(..4).and_then(|year| year.parse::<i16>().ok()).unwrap_or(i16::MAX).saturating_sub(YEARS);
     let stale = |expected: &&Expectation| {
         let (year, rest) = expected.date.split_at(4);

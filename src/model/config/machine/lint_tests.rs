@@ -94,6 +94,8 @@ fn advice_counts_missing_and_outdated_expectations() {
     assert_eq!(
         texts,
         [
+            "has no [applies_to], so no run passes it",
+            "has no [coverage], so no run passes it",
             "2 of 2 expectations do not name the version of the library",
             "2 of 2 expectations do not name the element type",
             "1 of 2 expectations are older than three years",

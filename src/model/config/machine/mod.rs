@@ -9,10 +9,12 @@ mod fault;
 mod fault_text;
 mod lint;
 mod read;
+mod scope;
 
 pub use expect::{Expectation, Limit};
 pub use fault::Fault;
 pub use lint::{Finding, lint};
+pub use scope::{JudgedRuns, RequiredCoverage, Version};
 
 use crate::config::document::Place;
 use crate::config::shipped::{Shipped, read_text};
@@ -45,6 +47,10 @@ pub struct Machine {
     pub faults: Vec<Fault>,
     /// Required performance of calls. A file without any gates nothing.
     pub expectations: Vec<Expectation>,
+    /// The runs that the expectations judge. Without it no run passes.
+    pub judged_runs: Option<JudgedRuns>,
+    /// What must have been judged before a run can pass. Without it no run passes.
+    pub required_coverage: Option<RequiredCoverage>,
 }
 
 /// Links among the ranks of a node.

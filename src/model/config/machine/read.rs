@@ -2,6 +2,7 @@
 
 use super::expect::expectations;
 use super::fault::fault;
+use super::scope::{judged_runs, required_coverage};
 use super::{Machine, Network, NodeLinks, Noise};
 use crate::config::document::{Item, Table};
 use commgauge_base::error::Result;
@@ -9,8 +10,19 @@ use commgauge_base::units::{Rate, Seconds};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 9] =
-    ["name", "cloud", "ranks_per_node", "hosts_per_node", "within_node", "between_nodes", "noise", "faults", "expect"];
+const FILE_KEYS: [&str; 11] = [
+    "name",
+    "cloud",
+    "ranks_per_node",
+    "hosts_per_node",
+    "within_node",
+    "between_nodes",
+    "noise",
+    "faults",
+    "applies_to",
+    "coverage",
+    "expect",
+];
 const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
@@ -46,6 +58,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         },
         faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
         expectations: Vec::new(),
+        judged_runs: file.take("applies_to").map(|item| judged_runs(item.table()?)).transpose()?,
+        required_coverage: None,
     };
     if let Some(item) = file.take("hosts_per_node") {
         machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
@@ -57,6 +71,9 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
     for table in file.tables("expect")? {
         let read = expectations(table, &machine)?;
         machine.expectations.extend(read);
+    }
+    if let Some(item) = file.take("coverage") {
+        machine.required_coverage = Some(required_coverage(item.table()?, machine.expectations.len())?);
     }
     Ok(machine)
 }
