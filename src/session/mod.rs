@@ -272,6 +272,8 @@ fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) ->
 }
 
 #[cfg(test)]
+mod whole_run_tests;
+#[cfg(test)]
 mod within_tests;
 
 #[cfg(test)]
