@@ -4,8 +4,8 @@ use super::*;
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::{Machine, RunSettings, Suite};
 use crate::record::Record;
-use crate::record::line::SuiteFacts;
-use crate::session::run_with_replays;
+use crate::record::line::{Outcome, SuiteFacts};
+use crate::session::{Signals, run};
 use crate::units::Seconds;
 use crate::workload::{StepFacts, WorkPlan};
 use crate::world::SoloWorld;
@@ -38,6 +38,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
     let suite_facts =
         SuiteFacts { name: "test".to_owned(), path: None, sha256: String::new(), model: None, layout: None };
     let mut backend = SimulatedBackend::new(&machine, ranks, 1)?;
+    let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };
     let request = Request {
         program: "test",
         run_id: "test".to_owned(),
@@ -64,10 +65,9 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: None,
+        replay: Some(ReplayRequest { layout: suite.layouts[0].clone(), options }),
     };
-    let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };
-    let replays = [ReplayRequest { step: &steps[0], step_index: 0, options }];
-    run_with_replays(&SoloWorld, &mut backend, &request, &replays, &Signals::default())?;
+    run(&SoloWorld, &mut backend, &request, &Signals::default())?;
     Record::read(&request.record)
 }
 

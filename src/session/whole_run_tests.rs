@@ -3,13 +3,16 @@
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
-use crate::config::Suite;
+use crate::config::{Machine, Suite};
 use crate::layout::Axis;
-use crate::record::Record;
-use crate::workload::StepFacts;
+use crate::record::line::{EndStatus, SuiteFacts};
+use crate::record::{Line, Record};
+use crate::units::Seconds;
 use crate::workload::replay::ReplayOptions;
 use crate::workload::step::Step;
+use crate::workload::{Interference, StepFacts, WorkPlan};
 use crate::world::SoloWorld;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -25,7 +28,7 @@ const SUITE: &str = "[measure]\nprecision = 0.05\nminimum_samples = 5\nmaximum_s
 const STEP: &str = "[model]\npreset = 'llama-3-8b'\nlayers = 2\n[training]\nsequence = 512\nmicro_batches = 2\n\
     [[layout]]\ntp = 2\npp = 2\n";
 
-/// What the run to be tested is about to do, and how it came out.
+/// Inputs of a run, and the folder of its record.
 struct Trial {
     folder: tempfile::TempDir,
     suite: Suite,
@@ -76,6 +79,7 @@ impl Trial {
         let steps = Step::all_of(&self.step.layouts[0], RANKS).unwrap();
         let mut plan = WorkPlan::from_suite(&self.suite, RANKS).unwrap();
         plan.steps = steps.iter().map(StepFacts::of).collect();
+        let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(1e-3) };
         let request = Request {
             program: "test",
             run_id: "test".to_owned(),
@@ -94,11 +98,10 @@ impl Trial {
             listener,
             labels: BTreeMap::new(),
             interference: Some(Interference::of(&steps[0], 0, [Axis::Tp, Axis::Pp], |_| true).unwrap()),
+            replay: Some(ReplayRequest { layout: self.step.layouts[0].clone(), options }),
         };
-        let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(1e-3) };
-        let replays = [ReplayRequest { step: &steps[0], step_index: 0, options }];
         let mut backend = SimulatedBackend::new(&self.machine, RANKS, 1).unwrap();
-        let end = run_with_replays(&SoloWorld, &mut backend, &request, &replays, &signals).unwrap();
+        let end = run(&SoloWorld, &mut backend, &request, &signals).unwrap();
         let lines = std::mem::take(&mut *lines.lock().unwrap());
         (lines, end)
     }

@@ -3,7 +3,10 @@
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
 use crate::config::Suite;
+use crate::config::{Machine, RunSettings};
+use crate::record::line::SuiteFacts;
 use crate::record::{Line, Record};
+use crate::units::Seconds;
 use crate::workload::WorkPlan;
 use crate::world::SoloWorld;
 use std::collections::BTreeMap;
@@ -36,6 +39,7 @@ fn request(within: f64, precision: f64, folder: &Path) -> Request {
         listener: Default::default(),
         labels: BTreeMap::new(),
         interference: None,
+        replay: None,
     }
 }
 

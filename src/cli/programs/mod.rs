@@ -17,11 +17,11 @@ pub use sweep::Sweep;
 
 use super::LaunchedArguments;
 use super::help;
-use crate::config::{LayoutTable, RunSettings};
+use crate::config::RunSettings;
 use crate::error::Result;
 use crate::layout::Nodes;
 use crate::record::line::SuiteFacts;
-use crate::workload::replay::ReplayOptions;
+use crate::session::ReplayRequest;
 use crate::workload::{Interference, WorkPlan};
 use clap::CommandFactory;
 
@@ -73,7 +73,7 @@ pub trait Work {
         Ok(None)
     }
     /// The layout whose step is also replayed as a whole, with options.
-    fn replay(&self, _world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    fn replay(&self, _world_size: u32) -> Result<Option<ReplayRequest>> {
         Ok(None)
     }
 }

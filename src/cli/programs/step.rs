@@ -3,11 +3,11 @@
 use super::super::LaunchedArguments;
 use super::super::step::StepArguments;
 use super::Work;
-use crate::config::{LayoutTable, RunSettings};
+use crate::config::RunSettings;
 use crate::error::Result;
 use crate::record::line::SuiteFacts;
 use crate::record::provenance::PROGRAM_VERSION;
-use crate::workload::replay::ReplayOptions;
+use crate::session::ReplayRequest;
 use crate::workload::{Interference, WorkPlan};
 use clap::Parser;
 
@@ -36,7 +36,7 @@ impl Work for StepRun {
         self.step.interference(world_size)
     }
 
-    fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
         self.step.replay(world_size)
     }
 }

@@ -9,11 +9,10 @@ use crate::cli::pairs::PairsArguments;
 use crate::cli::places;
 use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
-use crate::config::LayoutTable;
 use crate::error::{Error, Result};
 use crate::layout::Nodes;
+use crate::session::ReplayRequest;
 use crate::workload::Interference;
-use crate::workload::replay::ReplayOptions;
 use clap::Parser;
 
 /// The program that measures it.
@@ -44,7 +43,7 @@ pub(super) struct PlannedWork {
     /// Two calls to be measured concurrently, in addition.
     pub interference: Option<Interference>,
     /// The layout whose step is also replayed as a whole.
-    pub replay: Option<(LayoutTable, ReplayOptions)>,
+    pub replay: Option<ReplayRequest>,
 }
 
 /// Plans the work of the launched program, so that errors are reported before anything is started.

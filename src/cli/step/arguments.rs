@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Axis;
 use crate::record::line::SuiteFacts;
 use crate::sample::Cadence;
+use crate::session::ReplayRequest;
 use crate::stats::MIN_FOR_INTERVAL;
 use crate::units::{Seconds, parse_seconds};
 use crate::workload::replay::ReplayOptions;
@@ -79,7 +80,8 @@ impl StepArguments {
                 self.cadence,
                 self.solo,
                 self.interfere,
-                self.replay(world_size)?
+                // As a pair, so that hashes stay those of earlier records.
+                self.replay(world_size)?.map(|replay| (replay.layout, replay.options))
             )),
             model: plan.model.clone(),
             layout: plan.layout.clone(),
@@ -112,7 +114,7 @@ impl StepArguments {
     ///
     /// # Errors
     /// As [`StepArguments::work`].
-    pub fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    pub fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
         if !self.replay {
             return Ok(None);
         }
@@ -121,7 +123,7 @@ impl StepArguments {
             warm_up: 2,
             forward_seconds_per_layer: self.forward_per_layer.unwrap_or(Seconds(0.0)),
         };
-        Ok(Some((self.table(world_size)?, options)))
+        Ok(Some(ReplayRequest { layout: self.table(world_size)?, options }))
     }
 
     /// The layout with the requested styles.
