@@ -9,7 +9,7 @@ use commgauge::config::{RunSettings, Suite};
 use commgauge::error::Result;
 use commgauge::mpi_call;
 use commgauge::record::line::SuiteFacts;
-use commgauge::session::{ReplayRequest, Request, Signals, run_with_replays};
+use commgauge::session::{self, ReplayRequest, Request, Signals};
 use commgauge::units::Seconds;
 use commgauge::workload::replay::ReplayOptions;
 use commgauge::workload::step::Step;
@@ -157,6 +157,11 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         model: None,
         layout: None,
     };
+    let options = ReplayOptions {
+        repetitions: REPETITIONS,
+        warm_up: 1,
+        forward_seconds_per_layer: Seconds(FORWARD_SECONDS_PER_LAYER),
+    };
     let request = Request {
         program: "launched_replay",
         run_id: "test".to_owned(),
@@ -175,13 +180,8 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: None,
+        replay: Some(ReplayRequest { layout: suite.layouts[0].clone(), options }),
     };
-    let options = ReplayOptions {
-        repetitions: REPETITIONS,
-        warm_up: 1,
-        forward_seconds_per_layer: Seconds(FORWARD_SECONDS_PER_LAYER),
-    };
-    let replays = [ReplayRequest { step: &steps[0], step_index: 0, options }];
     let mut backend = MpiBackend::new(world.processes())?;
-    Ok(run_with_replays(&world, &mut backend, &request, &replays, &Signals::default())?.exit_code)
+    Ok(session::run(&world, &mut backend, &request, &Signals::default())?.exit_code)
 }

@@ -19,7 +19,7 @@ mod launch_table;
 pub mod launched;
 mod launched_arguments;
 #[cfg(feature = "mpi")]
-mod launched_check;
+mod launched_request;
 pub mod layout;
 mod like;
 pub mod list;

@@ -23,7 +23,6 @@ pub(crate) use resume::{command as resume_command, exit_code_if_complete, state}
 
 use super::live::write_above;
 use super::places;
-use super::step::replays_of;
 use super::suite::{SuiteWork, plan_text};
 use super::table_or_json::print_on;
 use crate::launch::{self, Allocation, GRACE};
@@ -36,7 +35,6 @@ use commgauge_model::layout::Nodes;
 use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_model::record::{Line, Record};
-use commgauge_model::workload::step::Step;
 use commgauge_run::backend::simulated::SimulatedBackend;
 use commgauge_run::session::{self, Resume, TimeLimit};
 use commgauge_run::world::SoloWorld;
@@ -143,20 +141,14 @@ fn run_in_process(
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: wanted.interference,
+        replay: wanted.replay,
         machine: Some(machine.clone()),
         settings,
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, Instant::now()));
     let signals = session::Signals::catch()?.with_limit(limit);
-    let end = match &wanted.replay {
-        None => session::run(&SoloWorld, &mut backend, &request, &signals)?,
-        Some((table, options)) => {
-            let steps = Step::all_of(table, arguments.ranks)?;
-            let replays = replays_of(&steps, *options);
-            session::run_with_replays(&SoloWorld, &mut backend, &request, &replays, &signals)?
-        }
-    };
+    let end = session::run(&SoloWorld, &mut backend, &request, &signals)?;
     if let Some(error) = &end.error {
         eprintln!("commgauge: {error}");
     }

@@ -132,6 +132,7 @@ impl SimulateCommand {
             listener: Default::default(),
             labels: std::collections::BTreeMap::new(),
             interference: None,
+            replay: None,
         })
     }
 }

@@ -1,7 +1,9 @@
 //! Reads the size of the launch from the launcher's environment variables: ranks and hosts, the ranks on this host,
-//! this rank's number.
+//! this rank's number; and whether the launcher has joined its copies at all.
 //!
 //! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
+
+use commgauge_base::error::{Error, Result};
 
 /// Numbers found in the environment, each with the name of its variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +58,25 @@ fn slurm_ranks_here(environment: &dyn Fn(&str) -> Option<String>) -> Option<u32>
         }
     }
     None
+}
+
+/// Detects copies that srun started without connecting them, before MPI starts: some MPIs let each continue alone,
+/// others end with a page of advice and code 1.
+///
+/// # Errors
+/// A usage error on every copy.
+pub fn ensure_joined(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+    let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
+    // Variables that PMIx, PMI-1 and PMI-2, mpirun and mpiexec set for ranks that they connect.
+    let joined = ["PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_SIZE"];
+    if tasks < 2 || joined.iter().any(|name| environment(name).is_some()) {
+        return Ok(());
+    }
+    let kind = environment("SLURM_MPI_TYPE").unwrap_or_else(|| "none".to_owned());
+    Err(Error::usage(format!(
+        "srun started {tasks} copies with nothing to join them by (--mpi={kind}): each would believe that it is alone; start \
+         them with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or through `commgauge run`, which asks for the right one"
+    )))
 }
 
 impl LauncherEnv {
@@ -124,5 +145,23 @@ mod tests {
         {
             assert_eq!(node(number, counts), None, "{number} {counts}");
         }
+    }
+
+    #[test]
+    fn copies_that_srun_did_not_join_are_caught_before_mpi_starts() {
+        let step = |more: &'static [(&str, &str)]| {
+            move |name: &str| {
+                let all = [("SLURM_STEP_NUM_TASKS", "4")].into_iter().chain(more.iter().copied());
+                all.clone().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+            }
+        };
+        let error = ensure_joined(&step(&[("SLURM_MPI_TYPE", "none")])).expect_err("alone");
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("srun started 4 copies") && text.contains("(--mpi=none)"), "{text}");
+        for joined in [&[("PMIX_RANK", "0")], &[("PMI_FD", "9")], &[("OMPI_COMM_WORLD_SIZE", "4")]] {
+            assert!(ensure_joined(&step(joined)).is_ok(), "{joined:?}");
+        }
+        assert!(ensure_joined(&|_| None).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! Records the devices of the ranks, and whether their state changed while a case was measured. Does nothing if the
 //! backend has no devices to read.
 
-use super::SharedJournal;
+use super::work_loop::Run;
 use crate::backend::{Backend, DeviceIdentity, DeviceState};
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
@@ -23,15 +23,15 @@ struct DeviceReport {
 }
 
 /// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
-pub(super) fn record_devices(world: &dyn World, backend: &mut dyn Backend, journal: &mut SharedJournal) -> Result<()> {
+pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
     let mine = DeviceReport {
         source: reader.source(),
         identity: reader.identity(),
         nvlinks_active: reader.read().and_then(|state| state.nvlinks_active),
     };
-    let all: Vec<DeviceReport> = gather(world, &mine)?;
-    journal.write(world, || Line::Devices(Box::new(devices_line(all))))
+    let all: Vec<DeviceReport> = gather(run.world, &mine)?;
+    run.journal.write(|| Line::Devices(Box::new(devices_line(all))))
 }
 
 fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
@@ -55,20 +55,20 @@ pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
 
 /// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
 pub(super) fn record_changes(
-    world: &dyn World,
+    run: &mut Run,
     backend: &mut dyn Backend,
     before: Option<DeviceState>,
-    (case, replicate): (u32, u32),
-    journal: &mut SharedJournal,
+    case: u32,
+    replicate: u32,
 ) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
     let mine = before.zip(reader.read());
-    let all: Vec<Option<(DeviceState, DeviceState)>> = gather(world, &mine)?;
-    if world.process() == 0 && all.iter().all(Option::is_none) {
+    let all: Vec<Option<(DeviceState, DeviceState)>> = gather(run.world, &mine)?;
+    if run.world.process() == 0 && all.iter().all(Option::is_none) {
         // The line with the devices gives the reason; the other processes wait here until it is written.
-        return agree(world, Ok(()));
+        return agree(run.world, Ok(()));
     }
-    journal.write(world, || Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
+    run.journal.write(|| Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
 }
 
 fn readings(all: &[Option<(DeviceState, DeviceState)>], case: u32, replicate: u32) -> DeviceReadingsLine {

@@ -1,7 +1,7 @@
 //! Converts the internal types of a run to the lines of its record.
 
-use super::Request;
 use super::preflight::{Planned, Ranks};
+use super::request::Request;
 use crate::backend::Backend;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::Locality;

@@ -1,11 +1,10 @@
 //! Two concurrent calls, in every replicate: each alone, then each while the other is running.
 
-use super::resume::CompletedWork;
-use super::{Request, SharedJournal, Signals, replay};
+use super::completed::CompletedWork;
+use super::replay;
+use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, ReplayBinding};
-use crate::measure::{Repetitions, ReplayContext, TogetherTimes, measure_together};
-use crate::session::steps::Tally;
-use crate::world::{World, agree};
+use crate::measure::{TogetherTimes, measure_together};
 use commgauge_base::error::Result;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
@@ -13,104 +12,86 @@ use commgauge_model::record::interference_line::{InterferenceLine, InterferingCa
 use commgauge_model::record::line::{Line, Outcome};
 use commgauge_model::workload::Interference;
 
-/// Default number of repetitions of each program.
-const REPETITIONS: u32 = 50;
-
 /// Times of a program, or the reason why there are none.
 type Times = std::result::Result<TogetherTimes, Outcome>;
 
-/// Inputs of measuring the programs.
-pub(super) struct Pairs<'a> {
-    pub world: &'a dyn World,
-    pub request: &'a Request,
-    pub pair: &'a Interference,
-    pub completed: &'a CompletedWork,
-    pub signals: &'a Signals,
+/// Writes two lines in every replicate, one with each of the two as the timed call.
+pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    let Some(pair) = &run.request.interference else { return Ok(()) };
+    let replicates = 0..run.request.settings.replicates;
+    run.carry_out_all(backend, replicates.map(|replicate| PairWork { pair, replicate }))
 }
 
-impl Pairs<'_> {
-    /// Writes two lines in every replicate, one with each of the two as the timed call.
-    pub(super) fn measure_all(
-        &self,
-        backend: &mut dyn Backend,
-        journal: &mut SharedJournal,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        for replicate in 0..self.request.settings.replicates {
-            let missing: Vec<usize> =
-                (0..2).filter(|timed| !self.completed.has_interference(replicate, *timed)).collect();
-            if tally.is_stopped() || missing.is_empty() {
-                continue;
-            }
-            // Each call alone, and each with the other one running concurrently.
-            let budget = self.request.settings.case_budget.0 * (2 + missing.len()) as f64;
-            let Some(work) = self.signals.begin(self.world, Seconds(budget))? else {
-                tally.out_of_time = true;
-                return Ok(());
-            };
-            for (number, groups) in self.pair.groups.iter().enumerate() {
-                backend.connect(number, groups)?;
-            }
-            let alone = [self.times(backend, 0, 0)?, self.times(backend, 1, 0)?];
-            let typical = [typical(&alone[0]), typical(&alone[1])];
-            for timed in missing {
-                let calls = self.pair.calls_beside(timed, typical);
-                let together = self.times(backend, timed, calls)?;
-                let line = self.line(replicate, timed, calls, (&alone, together));
-                tally.signal = self.signals.agreed(self.world)?;
-                if tally.signal != 0 {
-                    // It was interrupted, and the record cannot express a partial result; a resumed run measures it
-                    // again.
-                    return Ok(());
-                }
-                tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
-                tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
-                journal.write(self.world, || Line::Interference(Box::new(line)))?;
-            }
-            backend.disconnect()?;
-            self.signals.done(&work);
+/// Both calls of a replicate, each as the timed one, since they share the times of each call alone.
+struct PairWork<'a> {
+    pair: &'a Interference,
+    replicate: u32,
+}
+
+impl WorkItem for PairWork<'_> {
+    fn is_completed(&self, completed: &CompletedWork) -> bool {
+        self.missing(completed).is_empty()
+    }
+
+    /// Each call alone, and each with the other one running concurrently.
+    fn estimate(&self, run: &Run) -> Seconds {
+        Seconds(run.request.settings.case_budget.0 * (2 + self.missing(&run.completed).len()) as f64)
+    }
+
+    fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+        for (number, groups) in self.pair.groups.iter().enumerate() {
+            backend.connect(number, groups)?;
         }
-        Ok(())
+        let alone = [self.times(run, backend, 0, 0)?, self.times(run, backend, 1, 0)?];
+        let typical = [typical(&alone[0]), typical(&alone[1])];
+        for timed in self.missing(&run.completed) {
+            let calls = self.pair.calls_beside(timed, typical);
+            let measured = Measured { alone: &alone, together: self.times(run, backend, timed, calls)? };
+            run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, measured))))?;
+            if run.tally.is_stopped() {
+                return Ok(());
+            }
+        }
+        backend.disconnect()
+    }
+}
+
+/// Times of both calls alone, and of the timed one beside the other.
+struct Measured<'a> {
+    alone: &'a [Times; 2],
+    together: Times,
+}
+
+impl PairWork<'_> {
+    /// The calls that earlier launches have not timed.
+    fn missing(&self, completed: &CompletedWork) -> Vec<usize> {
+        (0..2).filter(|timed| !completed.has_interference(self.replicate, *timed)).collect()
     }
 
     /// Times of one call with `beside` concurrent instances of the other.
-    fn times(&self, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
-        let settings = &self.request.settings;
+    fn times(&self, run: &Run, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
         let plan = self.pair.program(timed, beside);
-        let context = ReplayContext {
-            world: self.world,
-            local_ranks: backend.local_ranks(),
-            verify: settings.verify,
-            interrupted: self.signals.raised(),
+        let context = run.replay_context(backend);
+        let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: run.request.settings.seed };
+        let watch = &run.request.watch;
+        replay::begin(watch, "two calls at once", &plan, run.world.process());
+        let mut replayer = match run.bound(backend.bind_replay(&binding))? {
+            Ok(replayer) => replay::watched(watch, replayer),
+            Err(failed) => return Ok(Err(failed)),
         };
-        let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: settings.seed };
-        replay::begin(&self.request.watch, "two calls at once", &plan, self.world.process());
-        // Nothing starts before all ranks have their buffers: the others would wait for a rank that failed to allocate.
-        let mut replayer = match agree(self.world, backend.bind_replay(&binding)) {
-            Ok(replayer) => replay::watched(&self.request.watch, replayer),
-            Err(error) if error.is_shared() => return Ok(Err(Outcome::Failed { reason: error.to_string() })),
-            Err(error) => return Err(error),
-        };
-        let most = settings.fixed_iterations.unwrap_or(REPETITIONS);
-        let repetitions = Repetitions { most, budget: settings.case_budget };
-        measure_together(&context, replayer.as_mut(), timed, repetitions)
+        measure_together(&context, replayer.as_mut(), timed, run.repetitions())
     }
 
-    fn line(
-        &self,
-        replicate: u32,
-        timed: usize,
-        calls_beside: u32,
-        (alone, together): (&[Times; 2], Times),
-    ) -> InterferenceLine {
+    fn line(&self, run: &Run, timed: usize, calls_beside: u32, measured: Measured) -> InterferenceLine {
+        let Measured { alone, together } = measured;
         let bad = alone.iter().chain([&together]).find_map(|times| times.as_ref().err().cloned());
-        let outcome = bad.unwrap_or(Outcome::Measured { verified: self.request.settings.verify });
-        let measured = matches!(outcome, Outcome::Measured { .. });
-        let numbers = |times: &Times| times.clone().ok().filter(|_| measured).unwrap_or_default();
+        let outcome = bad.unwrap_or(Outcome::Measured { verified: run.request.settings.verify });
+        let is_measured = matches!(outcome, Outcome::Measured { .. });
+        let numbers = |times: &Times| times.clone().ok().filter(|_| is_measured).unwrap_or_default();
         let together = numbers(&together);
         InterferenceLine {
             step: self.pair.step,
-            replicate,
+            replicate: self.replicate,
             timed: InterferingCall::of(&self.pair.ops[timed]),
             beside: InterferingCall::of(&self.pair.ops[1 - timed]),
             outcome,

@@ -1,7 +1,7 @@
 //! Prepares a run before anything is timed: collects the ranks, and checks that every case fits into memory. That the
 //! ranks belong together was checked by `launch_check` before.
 
-use super::Request;
+use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
 use crate::backend::{Backend, Binding};
 use crate::world::{World, agree};

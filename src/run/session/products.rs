@@ -1,28 +1,17 @@
 //! The matrix products of a run, in every replicate: each on all ranks at the same time.
 
-use super::resume::CompletedWork;
-use super::{Request, SharedJournal, Signals};
+use super::completed::CompletedWork;
+use super::request::Request;
+use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, product_bytes};
-use crate::measure::{Repetitions, ReplayContext, WARM_UP_PRODUCTS, measure_product};
-use crate::session::steps::Tally;
+use crate::measure::{WARM_UP_PRODUCTS, measure_product};
 use crate::watchdog::{Activity, deadline_of_product};
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome, RankFacts};
 use commgauge_model::record::product_line::{ProductFacts, ProductLine};
 use commgauge_model::workload::ProductShape;
-
-/// Default number of repetitions of each product.
-const REPETITIONS: u32 = 50;
-
-/// Inputs of measuring the products.
-pub(super) struct Products<'a> {
-    pub world: &'a dyn World,
-    pub request: &'a Request,
-    pub ranks: &'a [RankFacts],
-    pub completed: &'a CompletedWork,
-    pub signals: &'a Signals,
-}
 
 /// Rejects products whose matrices do not fit into memory, before anything is measured.
 pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
@@ -44,46 +33,47 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
     agree(world, verdict)
 }
 
-impl Products<'_> {
-    /// Writes one line for each product and replicate.
-    pub(super) fn measure_all(
-        &self,
-        backend: &mut dyn Backend,
-        journal: &mut SharedJournal,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        for replicate in 0..self.request.settings.replicates {
-            for (index, shape) in self.request.plan.products.iter().enumerate() {
-                if tally.is_stopped() || self.completed.has_product(index, replicate) {
-                    continue;
-                }
-                let Some(work) = self.signals.begin(self.world, self.request.settings.case_budget)? else {
-                    tally.out_of_time = true;
-                    return Ok(());
-                };
-                let line = self.line(backend, shape, replicate)?;
-                tally.signal = self.signals.agreed(self.world)?;
-                if tally.signal != 0 {
-                    // It was interrupted, and the record cannot express a partial result; a resumed run measures it
-                    // again.
-                    return Ok(());
-                }
-                tally.corrupt += u64::from(matches!(line.outcome, Outcome::Corrupt { .. }));
-                tally.failed += u64::from(matches!(line.outcome, Outcome::Failed { .. }));
-                journal.write(self.world, || Line::Product(Box::new(line)))?;
-                self.signals.done(&work);
-            }
-        }
-        Ok(())
+/// Writes one line for each product and replicate.
+pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    for replicate in 0..run.request.settings.replicates {
+        let shapes = run.request.plan.products.iter().enumerate();
+        run.carry_out_all(backend, shapes.map(|(index, shape)| ProductWork { index, shape, replicate }))?;
+    }
+    Ok(())
+}
+
+/// A product of a replicate.
+struct ProductWork<'a> {
+    /// Its index in the plan.
+    index: usize,
+    shape: &'a ProductShape,
+    replicate: u32,
+}
+
+impl WorkItem for ProductWork<'_> {
+    fn is_completed(&self, completed: &CompletedWork) -> bool {
+        completed.has_product(self.index, self.replicate)
     }
 
-    fn line(&self, backend: &mut dyn Backend, shape: &ProductShape, replicate: u32) -> Result<ProductLine> {
-        let settings = &self.request.settings;
+    fn estimate(&self, run: &Run) -> Seconds {
+        run.request.settings.case_budget
+    }
+
+    fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+        let line = self.line(run, backend)?;
+        run.record_if_whole(Line::Product(Box::new(line)))
+    }
+}
+
+impl ProductWork<'_> {
+    fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<ProductLine> {
+        let ProductWork { shape, replicate, .. } = *self;
+        let settings = &run.request.settings;
         let mut line = ProductLine {
             product: ProductFacts::of(shape),
             replicate,
             library: backend.product_library().to_owned(),
-            ranks_per_host: self.ranks_per_host(),
+            ranks_per_host: ranks_per_host(&run.ranks.facts),
             threads_per_rank: 1,
             outcome: Outcome::Measured { verified: settings.verify },
             warm_up_products: WARM_UP_PRODUCTS,
@@ -95,27 +85,14 @@ impl Products<'_> {
             line.outcome = Outcome::Waived { reason };
             return Ok(line);
         }
-        let deadline = self.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
+        let deadline = run.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
         let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
-        self.request.watch.begin(|| Activity::named(named(), deadline));
-        // Nothing is computed before all ranks have their matrices: the others would wait for a rank that failed to
-        // allocate.
-        let mut product = match agree(self.world, backend.bind_product(shape)) {
+        run.request.watch.begin(|| Activity::named(named(), deadline));
+        let mut product = match run.bound(backend.bind_product(shape))? {
             Ok(product) => product,
-            Err(error) if error.is_shared() => {
-                line.outcome = Outcome::Failed { reason: error.to_string() };
-                return Ok(line);
-            }
-            Err(error) => return Err(error),
+            Err(failed) => return Ok(ProductLine { outcome: failed, ..line }),
         };
-        let context = ReplayContext {
-            world: self.world,
-            local_ranks: backend.local_ranks(),
-            verify: settings.verify,
-            interrupted: self.signals.raised(),
-        };
-        let most = settings.fixed_iterations.unwrap_or(REPETITIONS);
-        match measure_product(&context, product.as_mut(), Repetitions { most, budget: settings.case_budget })? {
+        match measure_product(&run.replay_context(backend), product.as_mut(), run.repetitions())? {
             Ok(times) => {
                 line.slowest_nanoseconds = times.slowest_nanoseconds;
                 line.slowest_rank = times.slowest_rank;
@@ -124,10 +101,10 @@ impl Products<'_> {
         }
         Ok(line)
     }
+}
 
-    fn ranks_per_host(&self) -> u32 {
-        let nodes = self.ranks.iter().map(|facts| facts.node).max().unwrap_or(0);
-        let on = |node: u32| self.ranks.iter().filter(|facts| facts.node == node).map(|facts| facts.ranks).sum::<u32>();
-        (0..=nodes).map(on).max().unwrap_or(1)
-    }
+fn ranks_per_host(ranks: &[RankFacts]) -> u32 {
+    let nodes = ranks.iter().map(|facts| facts.node).max().unwrap_or(0);
+    let on = |node: u32| ranks.iter().filter(|facts| facts.node == node).map(|facts| facts.ranks).sum::<u32>();
+    (0..=nodes).map(on).max().unwrap_or(1)
 }

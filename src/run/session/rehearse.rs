@@ -4,8 +4,9 @@
 //! Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
 //! of calls; and one histogram for each node instead of each rank, only for the cases whose verdict uses them.
 
+use super::facts;
 use super::preflight::{self, Planned, Ranks};
-use super::{Request, facts};
+use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
 use crate::backend::{Backend, Call, Marks};
 use crate::world::SoloWorld;

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
-use crate::session::run_with_replays;
+use crate::session::{Signals, run};
 use crate::world::SoloWorld;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::{Machine, RunSettings, Suite};
 use commgauge_model::record::Record;
-use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::record::line::{Outcome, SuiteFacts};
 use commgauge_model::workload::{StepFacts, WorkPlan};
 use std::path::Path;
 
@@ -38,6 +38,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
     let suite_facts =
         SuiteFacts { name: "test".to_owned(), path: None, sha256: String::new(), model: None, layout: None };
     let mut backend = SimulatedBackend::new(&machine, ranks, 1)?;
+    let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };
     let request = Request {
         program: "test",
         run_id: "test".to_owned(),
@@ -64,10 +65,9 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: None,
+        replay: Some(ReplayRequest { layout: suite.layouts[0].clone(), options }),
     };
-    let options = ReplayOptions { repetitions: 3, warm_up: 1, forward_seconds_per_layer: Seconds(forward_seconds) };
-    let replays = [ReplayRequest { step: &steps[0], step_index: 0, options }];
-    run_with_replays(&SoloWorld, &mut backend, &request, &replays, &Signals::default())?;
+    run(&SoloWorld, &mut backend, &request, &Signals::default())?;
     Record::read(&request.record)
 }
 

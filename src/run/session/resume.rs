@@ -2,157 +2,63 @@
 //!
 //! Process 0 reads the record and broadcasts what the others need, before anything is measured.
 
+use super::completed::CompletedWork;
+use super::facts;
+use super::journal::SharedJournal;
 use super::preflight::{Planned, Ranks};
-use super::{Request, SharedJournal, facts};
+use super::request::{Request, Resume};
 use crate::backend::Backend;
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
-use commgauge_model::record::calibration_line::{CalibratedCurve, CalibrationEnd, PlanGrowth};
-use commgauge_model::record::interference_line::InterferingCall;
-use commgauge_model::record::line::{CaseLine, Header, Line, Outcome, Plan, RankFacts};
-use commgauge_model::record::product_line::ProductFacts;
+use commgauge_model::record::line::{Header, Line, Plan, RankFacts};
 use commgauge_model::record::resume_line::{Change, ResumeLine};
-use commgauge_model::record::{Journal, Record, Reopened, changes, ensure_same_plan, reopen, table_of_changes};
+use commgauge_model::record::{Journal, Reopened, changes, ensure_same_plan, reopen, table_of_changes};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// Rows in the table of changes.
 const MAX_CHANGES: usize = 20;
 
-/// Options for resuming a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resume {
-    /// Whether hosts, binary, versions and environment may differ from the record; the differences are then recorded.
-    pub allow_changed: bool,
+/// The first two lines that this launch would write to a record of its own.
+struct FirstLines {
+    header: Header,
+    plan: Plan,
 }
 
-/// Work completed by earlier launches; empty for a new run.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct CompletedWork {
-    /// Case and replicate.
-    cases: BTreeSet<(u32, u32)>,
-    /// Index of the product in the plan, and replicate.
-    products: BTreeSet<(usize, u32)>,
-    /// Replicate, and which of the two calls was timed.
-    interference: BTreeSet<(u32, usize)>,
-    /// Index of the step.
-    replays: BTreeSet<u32>,
-    /// Whether choosing sizes was completed.
-    pub calibrated: bool,
-    /// Lines with wrong data.
-    pub corrupt: u64,
-    /// Lines that failed.
-    pub failed: u64,
-    /// The case lines, on process 0.
-    #[serde(skip)]
-    lines: Vec<CaseLine>,
-    /// Cases that were added to the plan; on process 0 only.
-    #[serde(skip)]
-    growths: Vec<PlanGrowth>,
-}
-
-impl CompletedWork {
-    pub(super) fn has_case(&self, case: usize, replicate: u32) -> bool {
-        self.cases.contains(&(case as u32, replicate))
-    }
-
-    pub(super) fn has_product(&self, index: usize, replicate: u32) -> bool {
-        self.products.contains(&(index, replicate))
-    }
-
-    pub(super) fn has_interference(&self, replicate: u32, timed: usize) -> bool {
-        self.interference.contains(&(replicate, timed))
-    }
-
-    pub(super) fn has_replay(&self, step: u32) -> bool {
-        self.replays.contains(&step)
-    }
-
-    /// The lines of some cases of the plan; empty except on process 0.
-    pub(super) fn lines_of(&self, cases: std::ops::Range<usize>) -> Vec<CaseLine> {
-        self.lines.iter().filter(|line| cases.contains(&(line.case as usize))).cloned().collect()
-    }
-
-    /// Seconds spent on sampling the cases from this one on; 0 except on process 0.
-    pub(super) fn sampling_seconds_from(&self, first_case: usize) -> f64 {
-        let lines = self.lines.iter().filter(|line| line.case as usize >= first_case);
-        lines.flat_map(|line| &line.samples.slowest_nanoseconds).map(|time| *time as f64 * 1e-9).sum()
-    }
-
-    /// A round that was added to the plan, counted from 1; none except on process 0.
-    pub(super) fn growth(&self, round: u32) -> Option<&PlanGrowth> {
-        self.growths.iter().find(|growth| growth.round == round)
-    }
-
-    fn of(reopened: &Reopened, request: &Request) -> CompletedWork {
-        let record = &reopened.record;
-        let lines: Vec<CaseLine> = record.cases.iter().filter(|line| !line.was_cut_short()).cloned().collect();
-        let (corrupt, failed) = tally(record, &lines);
-        let ended = |curve: &CalibratedCurve| curve.outcome != CalibrationEnd::Interrupted;
-        let calibration = record.calibration.as_ref();
-        let cases: BTreeSet<(u32, u32)> = lines.iter().map(|line| (line.case, line.replicate)).collect();
-        let all_measured = cases.len() as u64 == record.plan.case_lines;
-        CompletedWork {
-            cases,
-            products: products(record, request),
-            interference: interference(record, request),
-            replays: record.replays.iter().map(|replay| replay.step).collect(),
-            calibrated: all_measured && calibration.is_some_and(|line| line.curves.iter().all(ended)),
-            corrupt,
-            failed,
-            lines,
-            growths: reopened.growths.clone(),
-        }
-    }
-}
-
-fn products(record: &Record, request: &Request) -> BTreeSet<(usize, u32)> {
-    let shapes: Vec<ProductFacts> = request.plan.products.iter().map(ProductFacts::of).collect();
-    let index = |facts: &ProductFacts| shapes.iter().position(|shape| shape == facts);
-    record.products.iter().filter_map(|line| Some((index(&line.product)?, line.replicate))).collect()
-}
-
-fn interference(record: &Record, request: &Request) -> BTreeSet<(u32, usize)> {
-    let Some(pair) = &request.interference else { return BTreeSet::new() };
-    let calls: Vec<InterferingCall> = pair.ops.iter().map(InterferingCall::of).collect();
-    let timed = |call: &InterferingCall| calls.iter().position(|own| own == call);
-    record.interference.iter().filter_map(|line| Some((line.replicate, timed(&line.timed)?))).collect()
-}
-
-fn tally(record: &Record, lines: &[CaseLine]) -> (u64, u64) {
-    let outcomes = || {
-        (lines.iter().map(|line| &line.outcome))
-            .chain(record.products.iter().map(|line| &line.outcome))
-            .chain(record.interference.iter().map(|line| &line.outcome))
-            .chain(record.replays.iter().map(|line| &line.outcome))
-    };
-    let corrupt = outcomes().filter(|outcome| matches!(outcome, Outcome::Corrupt { .. })).count();
-    let failed = outcomes().filter(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
-    (corrupt as u64, failed as u64)
+/// What process 0 found in the record.
+struct Found {
+    completed: CompletedWork,
+    /// The line for the record; on process 0 only.
+    line: Option<ResumeLine>,
+    /// Whether the record was cut off before the plan.
+    lacks_plan: bool,
 }
 
 /// Opens the record of the request, new or resumed, and writes the lines before the first measurement.
-pub(super) fn open(
-    world: &dyn World,
+pub(super) fn open<'a>(
+    world: &'a dyn World,
     backend: &dyn Backend,
     request: &Request,
-    (ranks, planned): (&Ranks, &[Planned]),
-) -> Result<(SharedJournal, CompletedWork)> {
+    ranks: &Ranks,
+    planned: &[Planned],
+) -> Result<(SharedJournal<'a>, CompletedWork)> {
     let header = || facts::header(backend, request, ranks);
     let plan = || facts::plan_line(request, planned);
+    let is_first = world.process() == 0;
     let Some(resume) = request.resume else {
-        let mut journal = super::open(world, &request.listener, || Journal::create(&request.record))?;
-        journal.write(world, || Line::Header(Box::new(header())))?;
-        journal.write(world, || Line::Plan(plan()))?;
+        let mine = is_first.then(|| Journal::create(&request.record)).transpose();
+        let mut journal = SharedJournal::new(world, agree(world, mine)?, &request.listener);
+        journal.write(|| Line::Header(Box::new(header())))?;
+        journal.write(|| Line::Plan(plan()))?;
         return Ok((journal, CompletedWork::default()));
     };
     let mut mine = None;
-    let checked = if world.process() == 0 {
-        let (header, plan) = (header(), plan());
-        checked(request, resume, (&header, &plan)).map(|(reopened, changes)| {
-            let line = resume_line(&header, &reopened, changes);
-            mine = Some((CompletedWork::of(&reopened, request), line, reopened.plan.is_none()));
+    let checked = if is_first {
+        let now = FirstLines { header: header(), plan: plan() };
+        checked(request, resume, &now).map(|(reopened, changes)| {
+            let line = Some(resume_line(&now.header, &reopened, changes));
+            let completed = CompletedWork::of(&reopened, request);
+            mine = Some(Found { completed, line, lacks_plan: reopened.plan.is_none() });
             Some(reopened)
         })
     } else {
@@ -161,45 +67,40 @@ pub(super) fn open(
     let reopened = agree(world, checked)?;
     // The file is not changed before this point: the launch matches.
     let journal = agree(world, reopened.map(Reopened::resume).transpose())?;
-    let mut journal = SharedJournal { journal, listener: request.listener.clone() };
-    let (completed, line, lacks_plan) = broadcast(world, mine)?;
-    journal.write_all(world, || {
-        let line = line.map(|line| Line::Resume(Box::new(line)));
-        line.into_iter().chain(lacks_plan.then(|| Line::Plan(plan()))).collect()
+    let mut journal = SharedJournal::new(world, journal, &request.listener);
+    let found = broadcast(world, mine)?;
+    journal.write_all(|| {
+        let line = found.line.map(|line| Line::Resume(Box::new(line)));
+        line.into_iter().chain(found.lacks_plan.then(|| Line::Plan(plan()))).collect()
     })?;
-    Ok((journal, completed))
+    Ok((journal, found.completed))
 }
 
-/// Broadcasts the completed work from process 0; the line stays on process 0.
-fn broadcast(
-    world: &dyn World,
-    mine: Option<(CompletedWork, ResumeLine, bool)>,
-) -> Result<(CompletedWork, Option<ResumeLine>, bool)> {
+/// Broadcasts what process 0 found, but for the line.
+fn broadcast(world: &dyn World, mine: Option<Found>) -> Result<Found> {
     let unserialisable =
         |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
     let mut bytes = match &mine {
-        Some((completed, _, lacks_plan)) => serde_json::to_vec(&(completed, lacks_plan)).map_err(unserialisable)?,
+        Some(found) => serde_json::to_vec(&(&found.completed, found.lacks_plan)).map_err(unserialisable)?,
         None => Vec::new(),
     };
     world.broadcast(&mut bytes)?;
-    match mine {
-        Some((completed, line, lacks_plan)) => Ok((completed, Some(line), lacks_plan)),
-        None => {
-            let (completed, lacks_plan) = serde_json::from_slice(&bytes).map_err(unserialisable)?;
-            Ok((completed, None, lacks_plan))
-        }
+    if let Some(found) = mine {
+        return Ok(found);
     }
+    let (completed, lacks_plan) = serde_json::from_slice(&bytes).map_err(unserialisable)?;
+    Ok(Found { completed, line: None, lacks_plan })
 }
 
 /// Opens the record if this launch may resume it, and lists the differences.
-fn checked(request: &Request, resume: Resume, now: (&Header, &Plan)) -> Result<(Reopened, Vec<Change>)> {
+fn checked(request: &Request, resume: Resume, now: &FirstLines) -> Result<(Reopened, Vec<Change>)> {
     let reopened = reopen(&request.record)?;
     let name = request.record.display();
     if reopened.record.is_finished() {
         return Err(Error::usage(format!("{name} is complete: nothing is left to measure")));
     }
     // Serialised and parsed, so that rounding does not count as a difference.
-    let (header, plan): (Header, Plan) = (as_read(now.0)?, as_read(now.1)?);
+    let (header, plan): (Header, Plan) = (as_read(&now.header)?, as_read(&now.plan)?);
     let changes = changes(&reopened.record.header, &header);
     let other_plan = reopened.plan.as_ref().and_then(|before| ensure_same_plan(before, &plan).err());
     let table =

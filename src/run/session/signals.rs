@@ -15,8 +15,8 @@ pub struct Signals {
     limit: Option<TimeLimit>,
 }
 
-/// Work that fits into the time limit.
-pub(super) struct Work(Option<Begun>);
+/// Work in progress, which fits into the time limit.
+pub(super) struct BegunWork(Option<Begun>);
 
 impl Signals {
     /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first one requests a stop in which the measured results are
@@ -65,16 +65,16 @@ impl Signals {
     }
 
     /// Begins work with an estimated duration if it fits into the time limit; the same on every process.
-    pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<Work>> {
+    pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<BegunWork>> {
         match &self.limit {
-            None => Ok(Some(Work(None))),
-            Some(limit) => Ok(limit.begin(world, estimate)?.map(|begun| Work(Some(begun)))),
+            None => Ok(Some(BegunWork(None))),
+            Some(limit) => Ok(limit.begin(world, estimate)?.map(|begun| BegunWork(Some(begun)))),
         }
     }
 
     /// Ends the work.
-    pub(super) fn done(&self, work: &Work) {
-        if let (Some(limit), Work(Some(begun))) = (&self.limit, work) {
+    pub(super) fn done(&self, work: &BegunWork) {
+        if let (Some(limit), BegunWork(Some(begun))) = (&self.limit, work) {
             limit.done(begun);
         }
     }

@@ -56,6 +56,12 @@ impl TimeLimit {
         self.slowness.fetch_max((ratio.clamp(1.0, 1000.0) * 1000.0) as u64, Ordering::Relaxed);
     }
 
+    /// Leaves no time for any work that is expected to take time.
+    #[cfg(test)]
+    pub(super) fn expire(&self) {
+        self.slowness.store(u64::MAX, Ordering::Relaxed);
+    }
+
     fn has_time_for(&self, estimate: Seconds, now: Instant) -> bool {
         let slowness = self.slowness.load(Ordering::Relaxed) as f64 / 1000.0;
         self.deadline.saturating_duration_since(now).as_secs_f64() > estimate.0.max(0.0) * slowness

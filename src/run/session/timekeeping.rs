@@ -1,9 +1,8 @@
 //! The common clock of a run's cases: established before the first case, and recorded then and after the last one.
 
-use super::SharedJournal;
+use super::work_loop::Run;
 use crate::backend::Backend;
 use crate::measure::CommonClock;
-use crate::world::World;
 use commgauge_base::error::Result;
 use commgauge_model::record::line::{ClockMethod, ClockMoment, Line};
 
@@ -24,27 +23,22 @@ pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
 
 impl<'a> Timekeeping<'a> {
     /// Compares the clocks, and records their agreement.
-    pub(super) fn begin(
-        world: &dyn World,
-        backend: &dyn Backend,
-        now: &'a dyn Fn() -> u64,
-        journal: &mut SharedJournal,
-    ) -> Result<Timekeeping<'a>> {
-        let clock = CommonClock::establish(world, now)?;
-        let start = clock.method(world)?;
+    pub(super) fn begin(run: &mut Run, backend: &dyn Backend, now: &'a dyn Fn() -> u64) -> Result<Timekeeping<'a>> {
+        let clock = CommonClock::establish(run.world, now)?;
+        let start = clock.method(run.world)?;
         let time = Timekeeping { clock, start, resolution: backend.clock_resolution_nanoseconds() };
-        time.write(world, ClockMoment::Start, journal)?;
+        time.write(run, ClockMoment::Start)?;
         Ok(time)
     }
 
     /// Compares and records them again.
-    pub(super) fn end(mut self, world: &dyn World, journal: &mut SharedJournal) -> Result<()> {
-        self.clock.resynchronise(world)?;
-        self.write(world, ClockMoment::End, journal)
+    pub(super) fn end(mut self, run: &mut Run) -> Result<()> {
+        self.clock.resynchronise(run.world)?;
+        self.write(run, ClockMoment::End)
     }
 
-    fn write(&self, world: &dyn World, moment: ClockMoment, journal: &mut SharedJournal) -> Result<()> {
-        let line = self.clock.line(world, moment, self.resolution)?;
-        journal.write(world, || Line::Clock(line))
+    fn write(&self, run: &mut Run, moment: ClockMoment) -> Result<()> {
+        let line = self.clock.line(run.world, moment, self.resolution)?;
+        run.journal.write(|| Line::Clock(line))
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! Process 0 has the times, so it decides and broadcasts the decision; [`crate::measure::divide`] divides the time.
 
-use super::SharedJournal;
-use super::steps::{CaseSlot, Steps, Tally};
+use super::case::CaseWork;
+use super::case_set::{CaseSet, CaseSlot};
 use super::timekeeping::Timekeeping;
+use super::work_loop::Run;
 use crate::backend::Backend;
 use crate::measure::{CaseState, divide};
+use crate::world::World;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
@@ -25,53 +27,51 @@ const DIVISIONS: usize = 256;
 const SINGLE_SAMPLE_WIDTH: f64 = 0.5;
 const MIN_FEW_SAMPLES_WIDTH: f64 = 0.1;
 
-impl Steps<'_> {
-    /// Measures every case at least once, and those with the widest intervals again until the time is over.
-    pub(super) fn measure_within(
-        &self,
-        within: Seconds,
-        backend: &mut dyn Backend,
-        time: &mut Timekeeping,
-        (journal, tally): (&mut SharedJournal, &mut Tally),
-    ) -> Result<()> {
-        let settings = &self.request.settings;
-        let mut division = Division::of(self, within);
-        for round in 0..settings.replicates {
-            let order = self.order(round);
-            division.begin_round(round);
-            let mut is_connected = false;
-            for position in 0..order.len() {
-                let Some(visit) = self.broadcast_visit(division.next(&order[position..]))? else { continue };
-                if !is_connected {
-                    self.connect(backend)?;
-                    is_connected = true;
-                    division.clock.start();
-                }
-                let slot = CaseSlot { case: order[position], replicate: visit.replicate, position: position as u32 };
-                let settings = RunSettings { case_budget: visit.budget, ..settings.clone() };
-                let begun = Instant::now();
-                let mut observe =
-                    |line: &mut CaseLine, sampling| division.record(line, sampling, begun.elapsed().as_secs_f64());
-                self.measure_one(backend, time, (slot, &settings), &mut observe, (&mut *journal, &mut *tally))?;
-                if tally.is_stopped() {
-                    return Ok(());
-                }
+/// Measures every case at least once, and those with the widest intervals again until the time is over.
+pub(super) fn measure_all(
+    run: &mut Run,
+    backend: &mut dyn Backend,
+    time: &mut Timekeeping,
+    cases: CaseSet,
+    within: Seconds,
+) -> Result<()> {
+    let settings = &run.request.settings;
+    let mut division = Division::of(run, cases, within);
+    for round in 0..settings.replicates {
+        let order = cases.order(settings, round);
+        division.begin_round(round);
+        let mut is_connected = false;
+        for position in 0..order.len() {
+            let Some(visit) = broadcast_visit(run.world, division.next(&order[position..]))? else { continue };
+            if !is_connected {
+                cases.connect(run.request, backend)?;
+                is_connected = true;
+                division.clock.start();
             }
-            if is_connected {
-                backend.disconnect()?;
+            let slot = CaseSlot { case: order[position], replicate: visit.replicate, position: position as u32 };
+            let settings = RunSettings { case_budget: visit.budget, ..settings.clone() };
+            let begun = Instant::now();
+            let mut observe =
+                |line: &mut CaseLine, sampling| division.record(line, sampling, begun.elapsed().as_secs_f64());
+            CaseWork { cases, slot, settings: &settings, time, observe: &mut observe }.measure(run, backend)?;
+            if run.tally.is_stopped() {
+                return Ok(());
             }
         }
-        Ok(())
+        if is_connected {
+            backend.disconnect()?;
+        }
     }
+    Ok(())
+}
 
-    /// Broadcasts the decision of process 0.
-    fn broadcast_visit(&self, mine: Option<Visit>) -> Result<Option<Visit>> {
-        let mut message = mine.map_or([0; 3], |visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64]);
-        self.world.broadcast_u64(&mut message)?;
-        let [visits, replicate, nanoseconds] = message;
-        let budget = Seconds::from_nanoseconds(nanoseconds);
-        Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget }))
-    }
+/// Broadcasts the decision of process 0.
+fn broadcast_visit(world: &dyn World, mine: Option<Visit>) -> Result<Option<Visit>> {
+    let mut message = mine.map_or([0; 3], |visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64]);
+    world.broadcast_u64(&mut message)?;
+    let [visits, replicate, nanoseconds] = message;
+    let budget = Seconds::from_nanoseconds(nanoseconds);
+    Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget }))
 }
 
 /// A further replicate of a case.
@@ -98,9 +98,9 @@ struct Division {
 }
 
 impl Division {
-    fn of(steps: &Steps, within: Seconds) -> Division {
-        let settings = &steps.request.settings;
-        let count = steps.planned.len();
+    fn of(run: &Run, cases: CaseSet, within: Seconds) -> Division {
+        let settings = &run.request.settings;
+        let count = cases.planned.len();
         let mut division = Division {
             within: within.0 * (1.0 - RESERVE),
             rounds: settings.replicates,
@@ -114,9 +114,9 @@ impl Division {
             visits_since_division: 0,
         };
         // Cases measured by earlier launches count; the time they took besides sampling is not in the record.
-        for line in steps.completed.lines_of(steps.first_case..steps.first_case + count) {
+        for line in run.completed.lines_of(cases.indices()) {
             let sampling = line.samples.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9).sum();
-            division.cases[line.case as usize - steps.first_case].record(&line, sampling, 0.0, settings.precision);
+            division.cases[line.case as usize - cases.first_case].record(&line, sampling, 0.0, settings.precision);
         }
         division
     }
@@ -164,7 +164,7 @@ impl Division {
     fn record(&mut self, line: &mut CaseLine, sampling: Seconds, visit_seconds: f64) {
         let visit_seconds = visit_seconds.max(sampling.0);
         self.clock.add(visit_seconds);
-        // These steps contain all cases of the plan.
+        // The set contains all cases of the plan.
         let history = &mut self.cases[line.case as usize];
         line.replaces = history.replaced_by(line);
         history.record(line, sampling.0, visit_seconds - sampling.0, self.requested);

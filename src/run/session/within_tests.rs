@@ -3,7 +3,10 @@
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
 use crate::world::SoloWorld;
+use commgauge_base::units::Seconds;
 use commgauge_model::config::Suite;
+use commgauge_model::config::{Machine, RunSettings};
+use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::record::{Line, Record};
 use commgauge_model::workload::WorkPlan;
 use std::collections::BTreeMap;
@@ -36,6 +39,7 @@ fn request(within: f64, precision: f64, folder: &Path) -> Request {
         listener: Default::default(),
         labels: BTreeMap::new(),
         interference: None,
+        replay: None,
     }
 }
 

@@ -19,11 +19,11 @@ use super::LaunchedArguments;
 use super::help;
 use clap::CommandFactory;
 use commgauge_base::error::Result;
-use commgauge_model::config::{LayoutTable, RunSettings};
+use commgauge_model::config::RunSettings;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::line::SuiteFacts;
-use commgauge_model::workload::replay::ReplayOptions;
 use commgauge_model::workload::{Interference, WorkPlan};
+use commgauge_run::session::ReplayRequest;
 
 /// A program of ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -73,7 +73,7 @@ pub trait Work {
         Ok(None)
     }
     /// The layout whose step is also replayed as a whole, with options.
-    fn replay(&self, _world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    fn replay(&self, _world_size: u32) -> Result<Option<ReplayRequest>> {
         Ok(None)
     }
 }

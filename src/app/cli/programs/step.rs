@@ -5,11 +5,11 @@ use super::super::step::StepArguments;
 use super::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
-use commgauge_model::config::{LayoutTable, RunSettings};
+use commgauge_model::config::RunSettings;
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::record::provenance::program_version;
-use commgauge_model::workload::replay::ReplayOptions;
 use commgauge_model::workload::{Interference, WorkPlan};
+use commgauge_run::session::ReplayRequest;
 
 /// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
 ///
@@ -36,7 +36,7 @@ impl Work for StepRun {
         self.step.interference(world_size)
     }
 
-    fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
         self.step.replay(world_size)
     }
 }

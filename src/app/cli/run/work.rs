@@ -11,10 +11,9 @@ use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
-use commgauge_model::config::LayoutTable;
 use commgauge_model::layout::Nodes;
 use commgauge_model::workload::Interference;
-use commgauge_model::workload::replay::ReplayOptions;
+use commgauge_run::session::ReplayRequest;
 
 /// The program that measures it.
 pub(super) fn program(arguments: &RunArguments) -> &'static str {
@@ -44,7 +43,7 @@ pub(super) struct PlannedWork {
     /// Two calls to be measured concurrently, in addition.
     pub interference: Option<Interference>,
     /// The layout whose step is also replayed as a whole.
-    pub replay: Option<(LayoutTable, ReplayOptions)>,
+    pub replay: Option<ReplayRequest>,
 }
 
 /// Plans the work of the launched program, so that errors are reported before anything is started.

@@ -15,6 +15,7 @@ use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::replay::ReplayOptions;
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Interference, Style, WorkPlan};
+use commgauge_run::session::ReplayRequest;
 
 /// The calls of a step, measured op by op.
 #[derive(Clone, Debug, Default, Args)]
@@ -79,7 +80,8 @@ impl StepArguments {
                 self.cadence,
                 self.solo,
                 self.interfere,
-                self.replay(world_size)?
+                // As a pair, so that hashes stay those of earlier records.
+                self.replay(world_size)?.map(|replay| (replay.layout, replay.options))
             )),
             model: plan.model.clone(),
             layout: plan.layout.clone(),
@@ -112,7 +114,7 @@ impl StepArguments {
     ///
     /// # Errors
     /// As [`StepArguments::work`].
-    pub fn replay(&self, world_size: u32) -> Result<Option<(LayoutTable, ReplayOptions)>> {
+    pub fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
         if !self.replay {
             return Ok(None);
         }
@@ -121,7 +123,7 @@ impl StepArguments {
             warm_up: 2,
             forward_seconds_per_layer: self.forward_per_layer.unwrap_or(Seconds(0.0)),
         };
-        Ok(Some((self.table(world_size)?, options)))
+        Ok(Some(ReplayRequest { layout: self.table(world_size)?, options }))
     }
 
     /// The layout with the requested styles.

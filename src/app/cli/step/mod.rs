@@ -8,14 +8,6 @@ pub use arguments::StepArguments;
 pub use flags::StepFlags;
 
 use commgauge_model::workload::Style;
-use commgauge_model::workload::replay::ReplayOptions;
-use commgauge_model::workload::step::Step;
-use commgauge_run::session::ReplayRequest;
-
-/// Replay requests for every step of a layout.
-pub(crate) fn replays_of<'a>(steps: &'a [Step<'a>], options: ReplayOptions) -> Vec<ReplayRequest<'a>> {
-    (0..).zip(steps).map(|(step_index, step)| ReplayRequest { step, step_index, options }).collect()
-}
 
 /// Parses the name of a style of a model's step.
 pub(super) fn parse_style(text: &str) -> std::result::Result<Style, String> {

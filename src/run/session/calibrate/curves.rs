@@ -1,9 +1,9 @@
 //! State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the last ones
 //! were predicted.
 
-use super::super::Request;
 use super::super::facts::case_facts;
 use super::super::preflight;
+use super::super::request::Request;
 use commgauge_analysis::cost::curve::combined;
 use commgauge_analysis::cost::next_point::{Gap, gaps, interpolated, next_point};
 use commgauge_analysis::cost::seconds_of_call;
@@ -38,6 +38,17 @@ struct CurveState {
     tried: BTreeSet<u64>,
     /// Errors of the predictions of added sizes, in the order of adding.
     errors: Vec<f64>,
+}
+
+/// Why a run that would add further sizes does not.
+#[derive(Clone, Copy)]
+pub(super) struct Stopped {
+    /// Its time for sizes is spent.
+    pub is_spent: bool,
+    /// The plan has as many cases as it may.
+    pub is_full: bool,
+    /// The run was stopped.
+    pub is_interrupted: bool,
 }
 
 /// The next size of a curve.
@@ -132,9 +143,8 @@ impl Curves {
         Ok(chosen)
     }
 
-    /// The line of the record, given whether the time was spent, whether the plan is full, and whether the run was
-    /// stopped.
-    pub(super) fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: (bool, bool, bool)) -> CalibrationLine {
+    /// The line of the record.
+    pub(super) fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: Stopped) -> CalibrationLine {
         let curves = self.curves.iter().map(|curve| curve.summary(calibrate, stopped)).collect();
         CalibrationLine { until_error: calibrate.until_error, rounds, curves }
     }
@@ -188,7 +198,7 @@ impl CurveState {
         op.geometry(self.facts.group_size).ok().map(|geometry| geometry.bytes_total.0)
     }
 
-    fn summary(&self, calibrate: &Calibrate, (spent, full, interrupted): (bool, bool, bool)) -> CalibratedCurve {
+    fn summary(&self, calibrate: &Calibrate, stopped: Stopped) -> CalibratedCurve {
         let (points, expected_error) = (self.points(), self.expected_error());
         let last_error = self.errors.last().copied();
         let within = |error: Option<f64>| error.is_some_and(|error| error <= calibrate.until_error);
@@ -198,8 +208,8 @@ impl CurveState {
             () if within(expected_error) && within(last_error) => CalibrationEnd::Sure,
             () if !may_grow => CalibrationEnd::MostSizes,
             () if self.next(0, calibrate).is_none() => CalibrationEnd::NoSizeBetween,
-            () if interrupted => CalibrationEnd::Interrupted,
-            () if full && !spent => CalibrationEnd::MostCases,
+            () if stopped.is_interrupted => CalibrationEnd::Interrupted,
+            () if stopped.is_full && !stopped.is_spent => CalibrationEnd::MostCases,
             () => CalibrationEnd::Budget,
         };
         CalibratedCurve {

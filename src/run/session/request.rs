@@ -1,0 +1,79 @@
+//! What a run is asked for, checked and as plain data.
+
+use super::listener::Listener;
+use crate::measure::InjectedDelay;
+use crate::watchdog::Watch;
+use commgauge_model::config::{LayoutTable, Machine, RunSettings};
+use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::workload::replay::ReplayOptions;
+use commgauge_model::workload::{Interference, WorkPlan};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Inputs of a run.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Name of the measuring program.
+    pub program: &'static str,
+    /// Unique name of the run.
+    pub run_id: String,
+    /// The suite, or the sweep that replaces it.
+    pub suite: SuiteFacts,
+    /// The cases and matrix products to run.
+    pub plan: WorkPlan,
+    /// How samples are taken.
+    pub settings: RunSettings,
+    /// Machine from which bounds are derived; when simulated, also the times.
+    pub machine: Option<Machine>,
+    /// Number of ranks.
+    pub world_size: u32,
+    /// The record to write or to resume.
+    pub record: PathBuf,
+    /// Options for resuming the record of an earlier launch.
+    pub resume: Option<Resume>,
+    /// Result of the launch check; empty for a run without launch.
+    pub launch: LaunchFacts,
+    /// The launch command, where `commgauge run` built it.
+    pub launch_command: Option<Vec<String>>,
+    /// A rank to delay in every isolated iteration, to verify that it is reported.
+    pub injected_delay: Option<InjectedDelay>,
+    /// A rank to panic at its first case, to verify that the launch ends and names it.
+    pub injected_panic: Option<u32>,
+    /// Labels that distinguish all cases of this run from the same cases of others, such as a forced algorithm.
+    pub labels: BTreeMap<String, String>,
+    /// Two calls to be measured concurrently, after the cases.
+    pub interference: Option<Interference>,
+    /// Steps to be replayed as a whole, at last.
+    pub replay: Option<ReplayRequest>,
+    /// The watchdog of this rank; disabled by default.
+    pub watch: Watch,
+    /// Receives the lines of the record as they are written; empty by default.
+    pub listener: Listener,
+}
+
+/// Options for resuming a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resume {
+    /// Whether hosts, binary, versions and environment may differ from the record; the differences are then recorded.
+    pub allow_changed: bool,
+}
+
+/// A layout whose steps are replayed as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayRequest {
+    /// The layout, of as many ranks as the run has; its steps have the indices of those of the plan.
+    pub layout: LayoutTable,
+    /// How the steps are replayed.
+    pub options: ReplayOptions,
+}
+
+/// Results of the launch check that the run needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchFacts {
+    /// A unique name for the host of every rank; empty for a run without launch.
+    pub hosts: Vec<String>,
+    /// Warnings for the record that make its numbers unreliable; on process 0 only.
+    pub warnings: Vec<String>,
+    /// Notes for the record that do not affect its numbers; on process 0 only.
+    pub notes: Vec<String>,
+}
