@@ -4,16 +4,17 @@
 //! program starts it, and the computing stream waits for the call where the program does. Durations are read from
 //! events afterwards; the whole is timed by the host's clock.
 
-use super::NcclBackend;
 use super::abi;
-use super::channels::Route;
+use super::channel::Route;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::environment::QUEUES;
 use super::prepared::{Prepared, result_offset};
 use super::replay_times::{Intervals, Span};
+use super::state::NcclBackend;
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
+use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::collective::{Collective, Placement};
 use crate::error::{Error, Result};
@@ -69,21 +70,6 @@ pub(super) fn placement(collective: Collective) -> Placement {
     if collective == Collective::AllToAll { Placement::OutOfPlace } else { placement_of(collective) }
 }
 
-/// The group and place of a rank in the groups of a plan.
-pub(super) fn place_in<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
-    let groups = &binding.plan.groups;
-    move |index| {
-        let of = groups.get(index)?;
-        of.place_of(rank).map(|(group, me)| (of.groups[group].as_slice(), me))
-    }
-}
-
-/// The program of a rank.
-pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
-    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
-    binding.plan.program_of_rank(rank).ok_or_else(missing)
-}
-
 /// The driver's default, used when ranks share GPUs.
 const USUAL_QUEUES: usize = 8;
 
@@ -118,7 +104,7 @@ impl<'b> NcclReplayer<'b> {
     ) -> Result<NcclReplayer<'b>> {
         let rank = backend.world.rank();
         let program = program_of(binding, rank)?;
-        let place = place_in(binding, rank);
+        let place = place(binding, rank);
         let events = events_of(program);
         if events > MOST_EVENTS {
             return Err(Error::usage(format!(
