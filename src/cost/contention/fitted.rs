@@ -3,11 +3,11 @@
 use super::super::coefficient::{Coefficient, middle_95, pick};
 use super::super::curve::{Cleaned, Envelope, combined};
 use super::super::errors::Errors;
-use super::super::labels::Labels;
 use super::super::sharing::{Observation, Sharing};
 use super::super::{CurveKey, FitOptions, Measured, Measurements};
 use super::{Contention, ErrorsFrom, load};
 use crate::collective::Collective;
+use crate::cost::curve_key::Labels;
 use crate::element::ElementType;
 use crate::sample::Cadence;
 use rand::SeedableRng;

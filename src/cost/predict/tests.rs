@@ -1,8 +1,11 @@
 //! Predictions from a fit, and their basis.
 
 use super::*;
+use crate::collective::Collective;
 use crate::cost::{CurveKey, FamilyKey, FitOptions, Labels, Measurements, Place, fit};
+use crate::element::ElementType;
 use crate::layout::Locality;
+use crate::sample::Cadence;
 
 const ONE_NODE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };
 const TWO_NODES: Place = Place { nodes_spanned: 2, concurrent_groups_per_node: 8, stride: 8 };
