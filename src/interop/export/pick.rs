@@ -1,6 +1,6 @@
 //! Picking curves out of a fit for an export: by call, group size and place, exactly or not at all.
 
-use super::ExportOptions;
+use super::options::ExportOptions;
 use crate::collective::Collective;
 use crate::cost::{CurveFit, FamilyFit, Fit, Place, PlaceQuery, Predictor, Status};
 use crate::element::ElementType;

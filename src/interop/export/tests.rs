@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::collective::Collective;
-use crate::cost::{CurveKey, FamilyKey, FitOptions, Measurements, fit};
+use crate::cost::{CurveKey, FamilyKey, FitOptions, Measurements, Place, fit};
+use crate::element::ElementType;
 use crate::interop::{read_csv, record_lines};
 use crate::record::Record;
 use crate::sample::Cadence;
+use serde_json::Value;
 
 const INSIDE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };
 /// Bytes of 256 MiB, at which bus bandwidths are read.
