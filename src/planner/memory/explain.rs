@@ -1,6 +1,7 @@
 //! Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
 
-use super::{MemoryChoices, MemoryUse, in_flight, state};
+use super::parts::{MemoryChoices, MemoryUse};
+use super::{in_flight, state};
 use crate::config::step::{DataStyle, Recompute};
 use crate::units::Bytes;
 use crate::workload::step::TrainingStep;

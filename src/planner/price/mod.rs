@@ -12,12 +12,14 @@ mod passes;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod unpriced;
 
 pub use calls::PreparedStep;
 pub(in crate::planner) use calls::{FirstStage, LayerLoads};
 pub use exposed::Exposed;
 pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
+pub use unpriced::Unpriced;
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
@@ -26,7 +28,6 @@ use calls::Answers;
 use passes::Passes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use timeline::{Pipeline, Schedules, Span};
 
 /// What a step takes.
@@ -52,21 +53,6 @@ pub struct StepPrice {
     pub untrusted: Vec<String>,
 }
 
-/// Why a step has no price: the call without a predicted time, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unpriced {
-    /// The call, in words.
-    pub call: String,
-    /// Why there is no answer.
-    pub reason: String,
-}
-
-impl fmt::Display for Unpriced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.reason)
-    }
-}
-
 /// The price of a step on nodes of this many ranks each, neighbours in world rank.
 ///
 /// # Errors
@@ -78,6 +64,22 @@ pub fn price(
     ranks_per_node: u32,
 ) -> Result<StepPrice, Unpriced> {
     PreparedStep::new(step)?.price(step, compute, rates, ranks_per_node)
+}
+
+impl PreparedStep {
+    /// The price of the step; see [`price`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn price(
+        &self,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<StepPrice, Unpriced> {
+        Pricer::default().price(self, step, compute, rates, ranks_per_node)
+    }
 }
 
 /// Prices steps, and caches the schedules that several of them share.

@@ -5,7 +5,7 @@ use crate::collective::Collective;
 use crate::config::step::Recompute;
 use crate::config::{Machine, Model, Table, Training};
 use crate::cost::Prediction;
-use crate::layout::{Axis, DEFAULT_ORDER, Layout};
+use crate::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
 use crate::planner::compute::Compute;
 use crate::planner::memory::most_loaded;
 use crate::planner::price::price;
