@@ -2,8 +2,9 @@
 
 use super::testing::{lines, loaded};
 use super::*;
-use crate::record::Line;
+use crate::error::Error;
 use crate::record::line::Outcome;
+use crate::record::{Line, Record};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -2,8 +2,9 @@
 //!
 //! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
+use super::Trouble;
+use super::loaded_record::LoadedRecord;
 use super::transient_slowdown::TransientSlowdown;
-use super::{LoadedRecord, Trouble};
 use crate::collective::Collective;
 use crate::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, Outcome};
 use crate::record::{Record, Seal};

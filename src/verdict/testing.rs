@@ -1,6 +1,6 @@
 //! Complete and valid records for tests: a few cases of the sample record with synthetic times.
 
-use super::LoadedRecord;
+use super::loaded_record::LoadedRecord;
 use crate::collective::Collective;
 use crate::config::Machine;
 use crate::record::line::{CaseLine, EndStatus, Outcome, Samples};

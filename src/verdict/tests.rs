@@ -6,6 +6,7 @@ use crate::config::Machine;
 use crate::record::Line;
 use crate::record::line::{CaseLine, ClockMethod, EndStatus, Outcome};
 use crate::sample::ExclusionReason;
+use std::path::Path;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
 

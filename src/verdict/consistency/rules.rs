@@ -1,12 +1,13 @@
 //! The rules: which calls are compared with which. Significance is left to the caller.
 
-use super::{Check, Guideline, Timed};
+use super::check::{Check, Timed};
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::element::ElementType;
 use crate::layout::{Axis, Locality};
 use crate::record::line::CaseFacts;
 use crate::sample::Cadence;
 use crate::units::three_digits;
+use crate::verdict::finding::Guideline;
 use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
 use std::collections::{BTreeMap, HashMap};
 

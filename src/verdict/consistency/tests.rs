@@ -4,6 +4,7 @@ use super::super::testing::{lines, loaded};
 use super::*;
 use crate::collective::Collective;
 use crate::record::Line;
+use crate::verdict::Guideline;
 
 /// All_reduces of 1, 2, 4 ... MiB with these times in microseconds, so many replicates that differ by 0.1 %.
 fn curve(times: &[f64], replicates: usize) -> Vec<Line> {

@@ -2,7 +2,7 @@
 //!
 //! Values are natural logarithms of the time of a message: 0.1 more is about 10 % slower.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use super::places::Places;
 use crate::collective::Collective;
 use crate::record::line::{CaseFacts, CaseLine, Outcome};

@@ -1,6 +1,6 @@
 //! Where ranks are: nodes by number with their hosts, local ranks, and leaf switches, from the records.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use crate::error::{Error, Result};
 use crate::record::line::RankFacts;
 

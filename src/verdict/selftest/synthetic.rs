@@ -1,6 +1,6 @@
 //! Synthetic records for the self-test: complete, verified and reliable, so that only their times decide.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use crate::collective::{Collective, Placement, ReduceOp};
 use crate::config::Machine;
 use crate::element::ElementType;
