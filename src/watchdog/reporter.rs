@@ -2,7 +2,7 @@
 //! request.
 
 use super::activity::Activity;
-use super::collector::print_message;
+use super::message::print_message;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use crate::host_clock;
 use crate::progress::{Doing, Progress, Shown};
