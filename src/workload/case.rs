@@ -8,6 +8,9 @@ use crate::sample::Cadence;
 use crate::units::Bytes;
 use crate::variant::Variant;
 
+/// Most cases in one run; more are a slip in a suite and would run for days.
+pub const MOST_CASES: usize = 10_000;
+
 /// What is measured as one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {

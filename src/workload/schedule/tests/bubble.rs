@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::units::Seconds;
-use crate::workload::schedule::{Event, PassCosts};
+use crate::workload::schedule::PassCosts;
+use crate::workload::schedule::event::Event;
 
 const SIZES: [(u32, u32); 6] = [(2, 4), (2, 12), (4, 8), (4, 32), (6, 24), (8, 64)];
 

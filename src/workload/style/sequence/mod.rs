@@ -8,8 +8,8 @@
 mod tests;
 
 use super::product::product;
+use super::recompute::repeats_forward;
 use super::replicated;
-use super::tensor::repeats_forward;
 use crate::collective::Collective;
 use crate::error::Result;
 use crate::layout::Axis;
