@@ -1,6 +1,7 @@
 //! `commgauge import --from commgauge`: converts records to the current version, one file for each.
 
-use super::{ImportCommand, bad_line_text, unreadable};
+use super::arguments::ImportCommand;
+use super::bad_lines::{bad_line_text, unreadable};
 use crate::error::{Error, Result};
 use crate::interop::{Renewed, read_commgauge};
 use crate::record::{Journal, Line, Record};

@@ -1,7 +1,7 @@
 //! The flags of `commgauge-pairs`, and the requested work. `launched` runs it.
 
 use super::super::{LaunchedArguments, PairsArguments};
-use super::Work;
+use super::work::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
 use crate::record::line::SuiteFacts;

@@ -2,7 +2,7 @@
 
 use super::super::LaunchedArguments;
 use super::super::step::StepArguments;
-use super::Work;
+use super::work::Work;
 use crate::config::{LayoutTable, RunSettings};
 use crate::error::Result;
 use crate::record::line::SuiteFacts;

@@ -3,7 +3,7 @@
 use super::super::LaunchedArguments;
 use super::super::launched_arguments::parse_time_limit;
 use super::super::suite::suite_work;
-use super::Work;
+use super::work::Work;
 use crate::config::RunSettings;
 use crate::error::Result;
 use crate::layout::Nodes;

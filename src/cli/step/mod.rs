@@ -3,24 +3,16 @@
 
 mod arguments;
 mod flags;
+pub(super) mod style_name;
 
 pub use arguments::StepArguments;
 pub use flags::StepFlags;
 
 use crate::session::ReplayRequest;
-use crate::workload::Style;
 use crate::workload::replay::ReplayOptions;
 use crate::workload::step::Step;
 
 /// Replay requests for every step of a layout.
 pub(crate) fn replays_of<'a>(steps: &'a [Step<'a>], options: ReplayOptions) -> Vec<ReplayRequest<'a>> {
     (0..).zip(steps).map(|(step_index, step)| ReplayRequest { step, step_index, options }).collect()
-}
-
-/// Parses the name of a style of a model's step.
-pub(super) fn parse_style(text: &str) -> std::result::Result<Style, String> {
-    Style::OF_A_STEP.into_iter().find(|style| style.name() == text).ok_or_else(|| {
-        let names: Vec<_> = Style::OF_A_STEP.iter().map(|style| style.name()).collect();
-        format!("accepted: {}", names.join(", "))
-    })
 }
