@@ -11,7 +11,7 @@ use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::environment::QUEUES;
 use super::prepared::{Prepared, result_offset};
-use super::replay_times::{Intervals, Span};
+use super::replay_times::{EventSpan, Intervals};
 use super::state::NcclBackend;
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::replay_place::{place, program_of};
@@ -43,7 +43,7 @@ pub(super) struct NcclReplayer<'b> {
     communicators: Vec<Rc<Communicator>>,
     /// By slot: the event at the end of its active call.
     done: Vec<Option<CUevent>>,
-    spans: Vec<Span>,
+    spans: Vec<EventSpan>,
     intervals: Intervals,
     counted: Vec<Counted>,
     deadline: Duration,
@@ -185,7 +185,7 @@ impl<'b> NcclReplayer<'b> {
                     driver::record(begin, main)?;
                     self.backend.kernels.occupy(nanoseconds, main)?;
                     driver::record(end, main)?;
-                    self.spans.push(Span::computing(begin, end));
+                    self.spans.push(EventSpan::computing(begin, end));
                 }
                 Action::Start { slot } => {
                     let (ready, begin, end) = (event(self.backend), event(self.backend), event(self.backend));
@@ -197,7 +197,7 @@ impl<'b> NcclReplayer<'b> {
                     let call = &self.slots[slot as usize];
                     driver::record(end, call.stream)?;
                     self.done[slot as usize] = Some(end);
-                    self.spans.push(Span::under_way(call.axis, begin, end));
+                    self.spans.push(EventSpan::under_way(call.axis, begin, end));
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);
                     }
@@ -208,7 +208,7 @@ impl<'b> NcclReplayer<'b> {
                     driver::record(begin, main)?;
                     driver::wait_for(main, done)?;
                     driver::record(end, main)?;
-                    self.spans.push(Span::waiting(self.slots[slot as usize].axis, begin, end));
+                    self.spans.push(EventSpan::waiting(self.slots[slot as usize].axis, begin, end));
                 }
             }
         }

@@ -28,7 +28,7 @@ use calls::Answers;
 use passes::Passes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use timeline::{Pipeline, Schedules, Span};
+use timeline::{Pipeline, Schedules, StageTimes};
 
 /// What a step takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -159,7 +159,7 @@ impl Pricer {
 }
 
 /// The parts, seen from the stage that works most. `quiet` is the span where messages cost nothing.
-fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> StepPrice {
+fn sum_up(stages: &[&Passes], micro_batches: f64, span: &StageTimes, quiet: f64) -> StepPrice {
     let busy = |stage: &Passes| stage.forward() + stage.backward();
     let Some(busiest) = stages.iter().copied().max_by(|a, b| busy(a).total_cmp(&busy(b))) else {
         return StepPrice::default();
@@ -186,13 +186,13 @@ fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> St
 }
 
 /// Time before the first forward pass, of the stage that is delayed most by it: a stage that starts later has slack.
-fn before(stages: &[&Passes], span: &Span) -> Exposed {
+fn before(stages: &[&Passes], span: &StageTimes) -> Exposed {
     let waits = stages.iter().zip(&span.starts).map(|(stage, start)| beyond(stage.before, *start));
     waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
 }
 
 /// Time after the last backward pass, of the stage that finishes it last: a stage that ends early has slack.
-fn after(stages: &[&Passes], span: &Span) -> Exposed {
+fn after(stages: &[&Passes], span: &StageTimes) -> Exposed {
     let waits = stages.iter().zip(&span.ends).map(|(stage, end)| beyond(stage.after, span.makespan - end));
     waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
 }

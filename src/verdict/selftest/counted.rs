@@ -25,5 +25,5 @@ pub struct Counted {
 /// A count with its interval.
 pub(super) fn counted(count: u64, of: u64) -> Counted {
     let interval = (of > 0).then(|| proportion_interval(count, of, CONFIDENCE));
-    Counted { count, of, lower_bound: interval.map(|(low, _)| low), upper_bound: interval.map(|(_, high)| high) }
+    Counted { count, of, lower_bound: interval.map(|share| share.low), upper_bound: interval.map(|share| share.high) }
 }
