@@ -39,6 +39,6 @@ impl PointShape {
     }
 }
 
-pub(super) fn polygon(path: &mut Path, x: f64, y: f64, corners: &[(f64, f64)]) {
+fn polygon(path: &mut Path, x: f64, y: f64, corners: &[(f64, f64)]) {
     path.polygon(corners.iter().map(|(dx, dy)| (x + dx, y + dy)));
 }

@@ -12,7 +12,7 @@ pub(super) fn read_cadences(item: Item) -> Result<Vec<Cadence>> {
     item.items()?.iter().map(|item| item.parsed(parse_cadence)).collect()
 }
 
-pub(super) fn parse_cadence(text: &str) -> std::result::Result<Cadence, String> {
+fn parse_cadence(text: &str) -> std::result::Result<Cadence, String> {
     BOTH_CADENCES
         .into_iter()
         .find(|cadence| cadence.name() == text)

@@ -7,7 +7,7 @@ use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 /// Device name of the stand-ins for tests, so that their results are never mistaken for real ones.
-pub(super) const DOUBLE: &str = "commgauge double";
+const DOUBLE: &str = "commgauge double";
 
 /// `CUresult`: any number, as newer drivers have newer ones.
 type Code = c_int;

@@ -97,6 +97,6 @@ pub(super) fn prepare(
 }
 
 /// Groups differ in their data, so that a message that strays is found.
-pub(super) fn seed_of(seed: u64, first_rank: u32) -> u64 {
+fn seed_of(seed: u64, first_rank: u32) -> u64 {
     seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::variant::Variant;
 
 /// Graphs contain the addresses of buffers, so rotating through many copies takes many graphs; this is the maximum.
-pub(super) const MOST_GRAPHS: u64 = 64;
+const MOST_GRAPHS: u64 = 64;
 
 /// Rotation through copies of the buffers that together exceed the cache, limited by the number of graphs of a case.
 /// One copy serves all calls of a group.

@@ -78,7 +78,7 @@ pub struct NcclBackend {
 }
 
 /// Between two looks at what happened in the background while waiting.
-pub(super) const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
+const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 
 impl NcclBackend {
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.

@@ -5,7 +5,7 @@ use crate::interop::BadLine;
 use std::path::Path;
 
 /// Maximum number of bad lines that an error lists.
-pub(super) const NAMED_LINES: usize = 20;
+const NAMED_LINES: usize = 20;
 
 /// The error about lines that cannot be parsed, with a list of the first ones.
 pub(super) fn unreadable(bad: &[String], all: usize) -> Error {

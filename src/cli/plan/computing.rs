@@ -185,7 +185,7 @@ impl Computing {
     }
 }
 
-pub(super) fn positive(text: &str) -> std::result::Result<f64, String> {
+fn positive(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("found `{text}`; accepted: a number above 0");
     text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
 }

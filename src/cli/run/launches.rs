@@ -70,7 +70,7 @@ pub(super) fn resume_launch(
 }
 
 /// Result of a supervised launch.
-pub(super) struct LaunchResult {
+struct LaunchResult {
     exit_code: i32,
     /// Whether there is a record to show.
     has_header: bool,
@@ -79,7 +79,7 @@ pub(super) struct LaunchResult {
 }
 
 /// Runs a launch to its end and reports its progress.
-pub(super) fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Result<LaunchResult> {
+fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Result<LaunchResult> {
     eprintln!("+ {}", commands.shown.for_shell());
     let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
     let (record_state, live) = progress.finish();
@@ -94,12 +94,7 @@ pub(super) fn follow((commands, record): (&Commands, &Path), mut progress: Progr
 }
 
 /// Prints the results of a launch's record, and returns its exit code.
-pub(super) fn print_result(
-    arguments: &RunArguments,
-    record: &Path,
-    result: LaunchResult,
-    out: &mut dyn Write,
-) -> Result<i32> {
+fn print_result(arguments: &RunArguments, record: &Path, result: LaunchResult, out: &mut dyn Write) -> Result<i32> {
     let exit_code = result.exit_code;
     match result {
         LaunchResult { has_header: false, .. } => {}

@@ -17,10 +17,10 @@ pub(super) struct ResumedLaunch {
 }
 
 /// Launched programs that write records.
-pub(super) const LAUNCHED: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
+const LAUNCHED: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
 
 /// Flags that apply to one launch only, and whether a value follows.
-pub(super) const LAUNCH_ONLY_FLAGS: [(&str, bool); 8] = [
+const LAUNCH_ONLY_FLAGS: [(&str, bool); 8] = [
     ("--record", true),
     ("--resume", true),
     ("--launch-command", true),

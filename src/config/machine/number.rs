@@ -6,7 +6,7 @@ use crate::units::{Rate, Seconds};
 use std::ops::RangeInclusive;
 
 /// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
-pub(super) const LONGEST: Seconds = Seconds(1.0);
+const LONGEST: Seconds = Seconds(1.0);
 
 /// A rate of nothing would be a call without end.
 pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;

@@ -25,7 +25,7 @@ pub(super) fn activations(step: &ServingStep) -> Result<(u64, String)> {
 }
 
 /// Formula of the tokens of a micro-batch, with numbers.
-pub(super) fn tokens_formula(step: &ServingStep) -> String {
+fn tokens_formula(step: &ServingStep) -> String {
     match step.phase {
         Phase::Prefill => format!("({} requests*{} tokens)", requests(step), step.serving.prompt_tokens),
         Phase::Decode => format!("({} requests*1 token)", requests(step)),
