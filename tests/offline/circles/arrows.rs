@@ -42,7 +42,7 @@ pub fn arrows(sources: &Sources) -> Arrows {
             let Some((defining, name)) = modules.resolve(target, 0) else { continue };
             if defining.path != file.path && defining.path != "src/lib.rs" {
                 let names = arrows.entry(file.path.clone()).or_default().entry(defining.path.clone()).or_default();
-                names.insert(name.to_owned());
+                names.insert(name);
             }
         }
     }
@@ -77,15 +77,14 @@ impl Modules {
     }
 
     /// The file that defines what a path names, and the name.
-    fn resolve<'a>(&'a self, path: &'a [String], depth: usize) -> Option<(&'a File, &'a str)> {
+    fn resolve(&self, path: &[String], depth: usize) -> Option<(&File, String)> {
         let length = (0..=path.len()).rev().find(|length| self.0.contains_key(&path[..*length]))?;
         let file = &self.0[&path[..length]];
-        let Some(name) = path.get(length) else { return Some((file, "the module")) };
+        let Some(name) = path.get(length) else { return Some((file, "the module".to_owned())) };
         let binding = file.bindings.iter().find(|binding| binding.name == *name);
         match binding.filter(|_| depth < 8 && !defines(&file.code, name)) {
-            // Beyond this file; a name of another package stays with the file that imports it.
-            Some(binding) => self.resolve(&binding.target, depth + 1).or(Some((file, name))),
-            None => Some((file, name)),
+            Some(binding) => self.resolve(&[binding.target.as_slice(), &path[length + 1..]].concat(), depth + 1),
+            None => Some((file, name.clone())),
         }
     }
 }
@@ -95,14 +94,15 @@ impl File {
         let mut file = File { path: path.to_owned(), code: code.to_owned(), bindings: Vec::new(), paths: Vec::new() };
         let (mut rest, mut imports) = (code.to_owned(), Vec::new());
         for at in occurrences(code, "use") {
-            let Some(length) = code[at..].find(';') else { continue };
+            // `use<'a>` is a bound.
+            let Some(length) = code[at..].find(';').filter(|_| !code[at + 3..].starts_with('<')) else { continue };
             imports.push((is_public(&code[..at]), &code[at + 3..at + length]));
             rest.replace_range(at..at + length, &" ".repeat(length));
         }
         for (public, tree) in imports {
             for leaf in leaves(tree.trim_start().trim_start_matches("::")) {
                 let Some(mut target) = absolute(&leaf.path, module, children) else { continue };
-                target.pop_if(|last| last == "self");
+                target.pop_if(|last| *last == "self");
                 let Some(name) = leaf.alias.or_else(|| target.last().cloned()) else { continue };
                 let below = target.len() > module.len() && target.starts_with(module);
                 let handed_on =
