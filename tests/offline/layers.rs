@@ -2,7 +2,7 @@
 //! may be. The tables below are the rule; ARCHITECTURE.md explains it. That crates import in one direction, and that only
 //! one of them may contain `unsafe`, the compiler checks.
 
-mod scan;
+pub mod scan;
 
 use scan::{blank, is_gated, line_of, occurrences, paths_below};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates in `src`, in the order in which they may use each other.
-const CRATES: [&str; 5] = ["base", "model", "analysis", "run", "app"];
+pub const CRATES: [&str; 5] = ["base", "model", "analysis", "run", "app"];
 
 /// Floors from the ground up: a room imports only rooms of lower floors.
 const FLOORS: [(u32, &[&str]); 10] = [
@@ -86,7 +86,7 @@ const LAUNCHED_PROGRAMS: [&str; 4] = [
 const LONGEST_FILE_LINES: usize = 450;
 
 /// Sources by their path from the repository.
-type Sources = BTreeMap<String, String>;
+pub type Sources = BTreeMap<String, String>;
 
 fn check(sources: &Sources) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -220,7 +220,7 @@ impl ToStrings for &[&str] {
 }
 
 /// The path below the folder of its crate.
-fn inside_crate(path: &str) -> &str {
+pub fn inside_crate(path: &str) -> &str {
     let inside = path.trim_start_matches("src/");
     inside.split_once('/').filter(|(first, _)| CRATES.contains(first)).map_or(inside, |(_, rest)| rest)
 }
@@ -234,7 +234,7 @@ fn floor_of(room: &str) -> Option<u32> {
     FLOORS.iter().find(|(_, rooms)| rooms.contains(&room)).map(|(floor, _)| *floor)
 }
 
-fn read_sources(folder: &Path, sources: &mut Sources) {
+pub fn read_sources(folder: &Path, sources: &mut Sources) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {

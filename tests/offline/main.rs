@@ -12,6 +12,7 @@ mod offline;
 mod records;
 
 mod calibrate_figures;
+mod circles;
 mod cost;
 mod cost_figures;
 mod cost_labels;

@@ -2,7 +2,7 @@
 
 use super::document::FamilyFit;
 use super::errors::Errors;
-use super::fit::Fitted;
+use super::fitted_curve::Fitted;
 use super::transfer::{self, Scaling};
 use super::{CurveKey, FamilyKey};
 use std::collections::BTreeMap;

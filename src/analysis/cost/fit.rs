@@ -4,6 +4,7 @@ use super::bootstrap::Intervals;
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
 use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
+use super::fitted_curve::{Fitted, Pair};
 use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, overlap};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
@@ -69,18 +70,6 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         held_out,
         warnings,
     })
-}
-
-/// A size that was left out: bytes, seconds as predicted, seconds as measured.
-type Pair = (f64, f64, f64);
-
-/// A fitted curve with its intermediate results.
-pub(super) struct Fitted {
-    pub document: CurveFit,
-    pub curve: Curve,
-    /// Raw points, not cleaned: bytes and seconds.
-    pub points: Vec<(f64, f64)>,
-    left_out: Vec<Pair>,
 }
 
 fn fit_curves(keyed: &[(&CurveKey, &Measured)], options: FitOptions) -> Vec<Option<Fitted>> {

@@ -1,13 +1,11 @@
 //! Labels that distinguish measurements of the same call beyond its type, place and cadence: algorithm, protocol, statistic,
 //! placement of the buffers. Measurements with different labels never share a curve.
 
+use super::curve_key::Labels;
 use super::{CurveKey, Measured};
 use commgauge_base::collective::Collective;
 use commgauge_model::record::line::CaseFacts;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Values by column name; ordered, so that keys are canonical.
-pub type Labels = BTreeMap<String, String>;
 
 /// Whether the result replaces the input.
 const PLACEMENT: &str = "placement";

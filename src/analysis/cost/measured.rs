@@ -1,53 +1,18 @@
 //! Measured times of records, grouped by curve. Nothing is fitted here.
 
-use super::Place;
 use super::both_ways::{self, Exchanged};
+use super::call_seconds::seconds;
+use super::curve_key::{CurveKey, FamilyKey, Measured};
 use super::document::Source;
 use super::interference::{self, Ratios};
-use super::labels::{self, Labels};
 use super::overlap::{self, Replayed};
-use commgauge_base::collective::Collective;
-use commgauge_base::element::ElementType;
+use super::{Place, labels};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
-use commgauge_base::sample::Cadence;
-use commgauge_base::stats::{median, sorted};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
-use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use commgauge_model::record::line::{CaseFacts, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Curves that differ only in the size of the group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct FamilyKey {
-    /// The call.
-    pub collective: Collective,
-    /// Type of the elements; absent where the call only moves bytes, of whatever type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub element_type: Option<ElementType>,
-    /// What was timed.
-    pub cadence: Cadence,
-    /// How the groups lie on the hosts.
-    pub place: Place,
-    /// What else tells it from other curves of the same call (`algorithm`, `statistic`, `placement` ...), where the records
-    /// hold several of a kind.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: Labels,
-}
-
-/// One curve: time against bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CurveKey {
-    /// Everything but the group size.
-    pub family: FamilyKey,
-    /// Ranks of a group.
-    pub ranks: u32,
-}
-
-/// The measurements of one curve: for every `bytes_total`, the seconds of a call in each replicate.
-pub type Measured = BTreeMap<u64, Vec<f64>>;
 
 /// All measurements of some records.
 #[derive(Clone, Debug, Default)]
@@ -173,18 +138,6 @@ fn key(facts: &CaseFacts) -> CurveKey {
         labels: labels::of_case(facts),
     };
     CurveKey { family, ranks: facts.group_size }
-}
-
-/// Median over the valid samples of the time of a call (of one way for round trips).
-pub fn seconds(facts: &CaseFacts, line: &CaseLine) -> Option<f64> {
-    if !matches!(line.outcome, Outcome::Measured { .. }) {
-        return None;
-    }
-    let doubtful: BTreeSet<u32> = line.samples.doubtful.iter().map(|(index, _)| *index).collect();
-    let counted = (0u32..).zip(&line.samples.slowest_nanoseconds).filter(|(index, _)| !doubtful.contains(index));
-    let nanoseconds = median(&sorted(counted.map(|(_, nanoseconds)| *nanoseconds as f64)))?;
-    let calls = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
-    (nanoseconds > 0.0).then(|| nanoseconds * 1e-9 / calls)
 }
 
 #[cfg(test)]

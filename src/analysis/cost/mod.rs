@@ -5,13 +5,16 @@
 
 mod bootstrap;
 mod both_ways;
+mod call_seconds;
 mod coefficient;
 mod contention;
 pub mod curve;
+mod curve_key;
 mod document;
 mod errors;
 mod family;
 mod fit;
+mod fitted_curve;
 mod interference;
 mod labels;
 mod measured;
@@ -23,15 +26,15 @@ mod sharing;
 pub mod transfer;
 
 pub use both_ways::BothWays;
+pub use call_seconds::seconds as seconds_of_call;
 pub use coefficient::Coefficient;
 pub use contention::{Contention, ErrorsFrom, SlowdownFactor, contention};
+pub use curve_key::{CurveKey, FamilyKey, Labels, Measured};
 pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, PointFit, Source, VERSION};
 pub use errors::{Errors, Regime};
 pub use fit::{FitOptions, fit};
 pub use interference::{AtOnce, Interference};
-pub use labels::Labels;
-pub use measured::seconds as seconds_of_call;
-pub use measured::{CurveKey, FamilyKey, Measured, Measurements};
+pub use measured::Measurements;
 pub use overlap::Overlap;
 pub use place::{Place, PlaceQuery};
 pub use predict::{Prediction, Predictor, Query, Status};

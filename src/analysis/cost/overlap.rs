@@ -3,6 +3,7 @@
 //!
 //! A replay emulates computing by waiting on the clock, so the slowdown of the computing is unknown.
 
+use super::call_seconds;
 use super::coefficient::Coefficient;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
@@ -78,7 +79,7 @@ pub(super) fn times(record: &Record) -> BTreeMap<u32, f64> {
     let mut by_case: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for line in &record.cases {
         let facts = record.plan.cases.get(line.case as usize);
-        let seconds = facts.and_then(|facts| super::measured::seconds(facts, line));
+        let seconds = facts.and_then(|facts| call_seconds::seconds(facts, line));
         by_case.entry(line.case).or_default().extend(seconds);
     }
     let withheld = |line: &&CaseLine| matches!(line.outcome, Outcome::Corrupt { .. });

@@ -5,104 +5,18 @@
 use super::Labels;
 use super::contention::{Contention, SlowdownFactor};
 use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Range};
-use super::document::{CurveFit, FamilyFit, Fit};
+use super::document::{CurveFit, Fit};
 use super::errors::Regime;
-use super::place::PlaceQuery;
 use super::transfer::{self, Scaling};
 use choose::Chosen;
-use commgauge_base::collective::Collective;
-use commgauge_base::element::ElementType;
-use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
-use schemars::JsonSchema;
-use serde::Serialize;
+pub use families::Predictor;
+use families::{Family, NOT_A_CALL};
+pub use prediction::{Prediction, Query, Status};
 
 mod choose;
-
-const NOT_A_CALL: &str = "a call needs at least 2 ranks and 1 byte";
-
-/// A call whose time is requested.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Query {
-    /// The call.
-    pub collective: Collective,
-    /// Ranks of the group.
-    pub ranks: u32,
-    /// The size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
-    /// Type of the elements; not needed where only one was measured, or where the call only moves bytes.
-    pub element_type: Option<ElementType>,
-    /// Locality of the group; not needed where only one place was measured.
-    pub locality: Option<PlaceQuery>,
-    /// Cadence; defaults to streaming where both were measured.
-    pub cadence: Option<Cadence>,
-}
-
-/// On what ground a prediction stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// The group size was measured, and sizes on both sides.
-    Interpolated,
-    /// Outside the measured sizes or group sizes.
-    Extrapolated,
-    /// Between measured group sizes.
-    Transferred,
-    /// Not answered.
-    Refused,
-}
-
-impl Status {
-    /// The name in files and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Status::Interpolated => "interpolated",
-            Status::Extrapolated => "extrapolated",
-            Status::Transferred => "transferred",
-            Status::Refused => "refused",
-        }
-    }
-}
-
-/// A predicted time and its basis.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
-    /// Time of the call; absent where refused.
-    pub seconds: Option<Seconds>,
-    /// Lower end of the interval that covers 95 % of the held-out errors of this kind; absent where nothing could be left out.
-    pub low: Option<Seconds>,
-    /// Upper end of that interval.
-    pub high: Option<Seconds>,
-    /// Basis of the prediction.
-    pub status: Status,
-    /// Why it was refused, or which place it was scaled from.
-    pub reason: Option<String>,
-    /// True where the held-out error of its curve is over 10 %.
-    pub untrusted: bool,
-}
-
-impl Prediction {
-    /// A refused prediction with its reason.
-    pub fn refused(reason: String) -> Prediction {
-        let status = Status::Refused;
-        Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }
-    }
-}
-
-/// A fit, ready to answer many queries.
-#[derive(Clone, Debug)]
-pub struct Predictor<'a> {
-    families: Vec<Family<'a>>,
-    contention: &'a [Contention],
-    labels: Labels,
-}
-
-#[derive(Clone, Debug)]
-struct Family<'a> {
-    fit: &'a FamilyFit,
-    ranks: Vec<u32>,
-    curves: Vec<Curve>,
-}
+mod families;
+mod prediction;
 
 impl<'a> Predictor<'a> {
     /// A predictor of a fit. Curves that an edited file has made unusable (fewer than two points, no line) are left out.

@@ -8,17 +8,19 @@ mod alpa;
 mod astra_sim;
 mod calculon;
 mod comma_separated;
+mod files;
 mod galvatron;
+mod options;
 mod pick;
 mod simai;
 #[cfg(test)]
 mod tests;
 
-use crate::cost::{Fit, Place, PlaceQuery};
-use commgauge_base::element::ElementType;
+use crate::cost::Fit;
 use commgauge_base::error::{Error, Result};
+pub use files::Export;
+pub use options::{AxisPlace, ExportOptions};
 use pick::Curves;
-use serde_json::Value;
 
 /// The planner that reads the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,45 +39,6 @@ pub enum Target {
     AiConfigurator,
     /// The columns that `commgauge import --from csv` reads.
     Csv,
-}
-
-/// Information that a planner needs and the fit does not contain.
-#[derive(Clone, Debug, Default)]
-pub struct ExportOptions {
-    /// Nodes of the machine that is planned on.
-    pub nodes: u32,
-    /// Ranks on each.
-    pub ranks_per_node: Option<u32>,
-    /// Placement of groups whose records do not contain it.
-    pub unknown: Option<PlaceQuery>,
-    /// Type of the elements of calls that reduce, if several were fitted.
-    pub element_type: Option<ElementType>,
-    /// The planner's own system file, whose other parts are copied unchanged.
-    pub base: Option<Value>,
-    /// Ranks and place of the groups of the axes `tp`, `dp`, `ep` and `pp`.
-    pub axes: Vec<AxisPlace>,
-}
-
-/// The groups of one axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AxisPlace {
-    /// `tp`, `dp`, `ep` or `pp`.
-    pub axis: String,
-    /// Ranks of a group.
-    pub ranks: u32,
-    /// Placement of the groups.
-    pub place: Place,
-}
-
-/// The files, and what is not in them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Export {
-    /// Name and text of each.
-    pub files: Vec<(String, String)>,
-    /// Values that the planner needs and the fit does not contain, as sentences.
-    pub gaps: Vec<String>,
-    /// Remarks on the numbers, as sentences.
-    pub notes: Vec<String>,
 }
 
 impl Target {
@@ -104,18 +67,4 @@ pub fn export(fit: &Fit, target: Target, options: &ExportOptions) -> Result<Expo
         (false, _) => Ok(done),
         (true, gaps) => Err(Error::mismatch(format!("the fit holds nothing of what is needed:\n{}", gaps.join("\n")))),
     }
-}
-
-/// Ranks of a node, which formats that build a machine need.
-fn ranks_per_node(options: &ExportOptions) -> Result<u32> {
-    let missing =
-        "--ranks-per-node is missing; the format describes a machine, and a fit does not say how many ranks a node has";
-    options.ranks_per_node.filter(|ranks| *ranks > 0).ok_or_else(|| Error::usage(missing))
-}
-
-/// A JSON text with four spaces, a line feed at its end.
-fn pretty(value: &Value) -> Result<String> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|cause| Error::environment(format!("cannot write the export as JSON: {cause}")))?;
-    Ok(text + "\n")
 }

@@ -7,37 +7,24 @@
 mod draws;
 mod moves;
 mod order;
+mod priced;
 #[cfg(test)]
 mod tests;
 
 pub use moves::{Change, Move, Moves};
 pub use order::{Order, OrderPlace, Rule, TIE};
+pub use priced::RankOptions;
 
-use super::communication::{AxisCost, OpCost, localities, span};
+use super::communication::{AxisCost, OpCost, localities};
 use super::rates::{RatedCall, Rates};
 use commgauge_base::error::Result;
 use commgauge_base::stats::Span;
-use commgauge_model::layout::{Axis, Layout, Locality};
+use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::when::When;
 use commgauge_model::workload::{Crossing, Family, Measure, Op, Spending, crossing};
 use draws::Draws;
-use std::collections::BTreeMap;
-
-/// Number of resamples for the probability of an order, and their seed.
-#[derive(Clone, Copy, Debug)]
-pub struct RankOptions {
-    /// Resamples; at least 1.
-    pub resamples: u32,
-    /// The same seed gives the same result.
-    pub seed: u64,
-}
-
-impl Default for RankOptions {
-    fn default() -> Self {
-        RankOptions { resamples: 2000, seed: 1 }
-    }
-}
+use priced::{Priced, priced};
 
 /// The parallelisms of a step in a layout, ranked.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,14 +59,6 @@ pub struct Flip {
     pub measure: Measure,
     /// The crossing.
     pub crossing: Crossing,
-}
-
-/// An op with its price, and what of it the ranking needs.
-#[derive(Clone, Debug)]
-struct Priced<'o> {
-    op: &'o Op,
-    cost: OpCost,
-    locality: Locality,
 }
 
 /// Ranks the parallelisms of a step on nodes of this many ranks, neighbours in world rank.
@@ -128,21 +107,6 @@ pub fn orders_of(calls: &[PlacedCall], rates: &dyn Rates, options: RankOptions) 
     Ok(Measure::ALL.into_iter().map(|measure| Order::of(measure, &priced, &mut draws)).collect())
 }
 
-fn priced<'o>(
-    step: &Step,
-    ops: &'o [Op],
-    localities: &BTreeMap<Axis, Locality>,
-    rates: &dyn Rates,
-) -> Result<Vec<Priced<'o>>> {
-    let known = ops.iter().filter_map(|op| Some((op, localities.get(&op.axis)?)));
-    known
-        .map(|(op, locality)| {
-            let cost = OpCost::of(op, step.group_size(op.axis), locality, step.micro_batches(), rates)?;
-            Ok(Priced { op, cost, locality: locality.clone() })
-        })
-        .collect()
-}
-
 fn axis_cost(priced: &[&Priced], axis: Axis) -> AxisCost {
     let (ranks, locality) = priced.first().map_or((1, Locality::UNKNOWN), |op| (op.cost.ranks, op.locality.clone()));
     let mut cost = AxisCost::nothing(axis, ranks, locality);
@@ -154,24 +118,6 @@ fn ground(priced: &[&Priced], rates: &dyn Rates) -> String {
     let seconds = |op: &&Priced| op.cost.time().map_or(0.0, |time| time.middle);
     let costliest = priced.iter().copied().max_by(|a, b| seconds(a).total_cmp(&seconds(b)));
     costliest.map_or_else(String::new, |op| rates.ground(&RatedCall::of(op.op, op.cost.ranks, &op.locality)))
-}
-
-impl Priced<'_> {
-    /// Amount by a measure; none if it has no time.
-    fn amount(&self, measure: Measure) -> Option<Span> {
-        match measure {
-            Measure::PayloadBytes => Some(Span::exact(self.cost.payload_bytes.0 as f64)),
-            Measure::WireBytes => Some(Span::exact(self.cost.wire_bytes.0 as f64)),
-            Measure::Time => self.cost.time(),
-            Measure::ExposedTime if self.op.overlap.is_exposed() => self.cost.time(),
-            Measure::ExposedTime => Some(Span::exact(0.0)),
-        }
-    }
-
-    /// Seconds of one call with their ends.
-    fn call(&self) -> Option<Span> {
-        span(&self.cost.call)
-    }
 }
 
 fn flips(step: &Step, priced: &[Priced]) -> Vec<Flip> {
@@ -218,9 +164,4 @@ fn grows(step: &Step, op: &Op, measure: Measure) -> bool {
         },
         _ => true,
     }
-}
-
-/// Whether a group of the axis is on one node.
-fn is_inside(layout: &Layout, axis: Axis, ranks_per_node: u32) -> bool {
-    localities(layout, &[axis], ranks_per_node).get(&axis).is_some_and(|locality| locality.nodes_spanned == 1)
 }

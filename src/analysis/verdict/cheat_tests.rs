@@ -7,6 +7,7 @@ use super::*;
 use commgauge_model::config::Machine;
 use commgauge_model::record::Line;
 use commgauge_model::record::line::{Header, Plan};
+use std::path::Path;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
 

@@ -1,10 +1,9 @@
 //! Differences between two runs that a comparison would mistake for a change of speed.
 
-use super::LoadedRecord;
+use super::loaded_record::LoadedRecord;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::line::{Header, RankFacts};
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What may differ between two runs, if the user says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -186,4 +185,23 @@ fn rows(loaded: &LoadedRecord) -> String {
     let cases = &loaded.record.plan.cases;
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     format!("{} rows ({})", cases.len(), &commgauge_base::digest::sha256(names.join("\n"))[..12])
+}
+
+/// Checks that records can be replicates of each other: no run is given twice, and the runs are comparable.
+///
+/// # Errors
+/// A usage error that names the records, and the `--allow` flag that would accept them.
+pub fn ensure_comparable(records: &[&LoadedRecord], allowed: &[Allowed]) -> Result<()> {
+    let Some((first, others)) = records.split_first() else { return Err(Error::usage("name at least one record")) };
+    for (index, other) in records.iter().enumerate() {
+        let id = &other.record.header.run_id;
+        if let Some(twin) = records[..index].iter().find(|twin| twin.record.header.run_id == *id) {
+            let (a, b) = (twin.path.display(), other.path.display());
+            return Err(Error::usage(format!("{a} and {b} are the same run ({id}); it counts once")));
+        }
+    }
+    for other in others {
+        ensure_alike(first, other, allowed)?;
+    }
+    Ok(())
 }

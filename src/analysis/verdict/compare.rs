@@ -1,11 +1,15 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
-use super::curves::{self, CurveChange, CurvePart, Series};
+use super::comparability::ensure_comparable;
+use super::curve_change::{CurveChange, CurvePart};
+use super::curves::{self, Series};
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
 use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
+use super::loaded_record::LoadedRecord;
+use super::percent::percent;
 use super::permutation::{Corrected, corrected, ways};
-use super::{Allowed, Decision, LoadedRecord, Trouble, differences, ensure_comparable, most_severe, percent};
+use super::{Allowed, Decision, Trouble, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_base::units::three_digits;

@@ -2,8 +2,9 @@
 
 use super::testing::{lines, loaded};
 use super::*;
-use commgauge_model::record::Line;
+use commgauge_base::error::Error;
 use commgauge_model::record::line::Outcome;
+use commgauge_model::record::{Line, Record};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -3,12 +3,11 @@
 //! Alpha and beta of a curve are fitted for each replicate, starting from the lines of all replicates together, and go into
 //! the same test as the rows.
 
+use super::curve_change::{CurveChange, CurvePart};
 use super::evidence::Evidence;
 use crate::cost::curve::Envelope;
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_model::record::line::CaseFacts;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Minimum number of sizes of a curve.
@@ -17,53 +16,6 @@ const MIN_SIZES: usize = 3;
 const MAX_SIZES: usize = 64;
 /// Alpha (or beta) is tested only where it makes up at least this share of the time at the outermost size.
 const SEEN: f64 = 0.5;
-
-/// A part of a curve's cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CurvePart {
-    /// Alpha: what a call costs however small it is, in seconds.
-    Latency,
-    /// Beta: what a further byte costs however large the call is, in seconds.
-    Bandwidth,
-}
-
-impl CurvePart {
-    /// The name in files and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            CurvePart::Latency => "latency",
-            CurvePart::Bandwidth => "bandwidth",
-        }
-    }
-}
-
-/// A part of a curve's cost, before and after. A slow-down of 0.05 is 5 % more alpha, or 5 % more beta.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CurveChange {
-    /// The calls, as the names of their cases have in common.
-    pub name: String,
-    /// Cases on the curve.
-    pub cases: u32,
-    /// Which part.
-    pub part: CurvePart,
-    /// Median of the base: alpha in seconds, beta in seconds for a byte.
-    pub base: f64,
-    /// Median of the new.
-    pub new: f64,
-    /// Share by which the new costs more, the middle of all pairs of replicates.
-    pub slowdown: f64,
-    /// Its lower confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowdown_lower_bound: Option<f64>,
-    /// Its upper confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowdown_upper_bound: Option<f64>,
-    /// Probability of as much by chance, corrected for all rows and curves.
-    pub p_corrected: f64,
-    /// True where it got worse by what matters, and chance is ruled out.
-    pub worse: bool,
-}
 
 /// One part of a curve (alpha or beta) per replicate: first the base, then the new run.
 pub(super) struct Series {

@@ -3,8 +3,8 @@
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
 
 use super::Decision;
-use super::consistency::Finding;
-use super::curves::CurveChange;
+use super::curve_change::CurveChange;
+use super::finding::Finding;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;

@@ -2,8 +2,9 @@
 //!
 //! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
+use super::Trouble;
+use super::loaded_record::LoadedRecord;
 use super::transient_slowdown::TransientSlowdown;
-use super::{LoadedRecord, Trouble};
 use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};

@@ -1,9 +1,11 @@
 //! Does a machine meet its expectations? Every row with an expectation passes, fails, or is inconclusive.
 
+use super::comparability::ensure_comparable;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
 use super::expected::{Expected, LimitCheck, check_limit};
-use super::{Allowed, Decision, LoadedRecord, Trouble, ensure_comparable, most_severe, scope, template};
+use super::loaded_record::LoadedRecord;
+use super::{Allowed, Decision, Trouble, most_severe, scope, template};
 use commgauge_base::error::Result;
 use commgauge_base::stats::fewest_for_bound;
 use commgauge_model::config::Machine;

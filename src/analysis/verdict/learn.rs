@@ -4,8 +4,10 @@
 //! lower of their 5 % quantile and of the slowest run's own median, so that the slowest healthy node passes, and is never
 //! below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
 
+use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, evidence};
-use super::{Allowed, LoadedRecord, Trouble, ensure_comparable};
+use super::loaded_record::LoadedRecord;
+use super::{Allowed, Trouble};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;

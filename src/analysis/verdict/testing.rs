@@ -1,6 +1,6 @@
 //! Complete and valid records for tests: a few cases of the sample record with synthetic times.
 
-use super::LoadedRecord;
+use super::loaded_record::LoadedRecord;
 use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;

@@ -6,6 +6,7 @@ use commgauge_base::sample::ExclusionReason;
 use commgauge_model::config::Machine;
 use commgauge_model::record::Line;
 use commgauge_model::record::line::{CaseLine, ClockMethod, EndStatus, Outcome};
+use std::path::Path;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
 

@@ -24,6 +24,8 @@ mod frame;
 mod heat_map;
 mod histogram;
 mod plot;
+mod point_shape;
+mod style;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -32,8 +34,7 @@ pub use axis::{Axis, Spacing, Unit};
 pub use bars::{Bar, Bars};
 pub use heat_map::{Cell, HeatMap};
 pub use histogram::{Histogram, HistogramRow, Mark};
-pub use plot::{Change, Line, LineKind, Plot, Point, PointShape, Series, Shade};
+pub use plot::{Change, Line, LineKind, Plot, Point, Series, Shade};
+pub use point_shape::PointShape;
+pub use style::STYLE;
 pub use write::Svg;
-
-/// The style sheet that inline charts need; standalone ones carry it.
-pub const STYLE: &str = include_str!("chart.css");

@@ -1,5 +1,6 @@
 //! SVG as text: escaping, portable number formatting, and the elements of charts. No layout.
 
+use super::style::STYLE;
 use std::fmt::Write;
 
 /// Width of a character of the small type, on average and to be safe.
@@ -15,7 +16,7 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// For a page whose style sheet has [`super::STYLE`].
+    /// For a page whose style sheet has [`STYLE`].
     pub fn inline(&self) -> String {
         format!("{}>{}</svg>", self.open, self.body)
     }
@@ -31,7 +32,7 @@ impl Svg {
 
     /// A file of its own, with its style sheet.
     pub fn standalone(&self) -> String {
-        let (open, body, style) = (&self.open, &self.body, super::STYLE);
+        let (open, body, style) = (&self.open, &self.body, STYLE);
         let paper = r#"<rect class="cg-paper" width="100%" height="100%"/>"#;
         format!("{open} xmlns=\"http://www.w3.org/2000/svg\">\n<style>\n{style}</style>\n{paper}{body}</svg>\n")
     }

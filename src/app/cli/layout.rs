@@ -8,7 +8,6 @@ mod overview;
 mod picture;
 mod table;
 
-pub use super::ranks_file::{parse_ranks, read_ranks};
 pub use document::schema;
 
 use super::TableOrJson;

@@ -5,6 +5,7 @@
 mod document;
 mod facts;
 mod gather;
+mod kind;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ pub(super) use document::schema;
 use super::table_or_json::AnswerArguments;
 use commgauge_base::error::Result;
 use document::ListDocument;
+pub use kind::Kind;
 
 /// List what there is to name in files and flags, one line each; without an argument how many there are of each kind
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -30,33 +32,10 @@ pub struct ListCommand {
     pub shown: AnswerArguments,
 }
 
-/// A kind of things that have names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
-    /// Communication calls, as in `collectives` of a [[sweep]]
-    Collectives,
-    /// Dimensions of a layout, whose groups communicate
-    Axes,
-    /// Parallel styles, as in `styles` of a [[layout]]
-    Styles,
-    /// Pipeline schedules, as in `schedule` of [training]
-    Schedules,
-    /// Shipped suites, for `commgauge run`
-    Suites,
-    /// Shipped models, for --model and `preset`
-    Models,
-    /// Shipped machine files, for --machine
-    Machines,
-    /// Formats that are written and read, and by which commands
-    Formats,
-    /// Who can carry calls out, for --backend
-    Backends,
-}
-
 impl ListCommand {
-    /// Collects the entries and prints them.
-    pub fn execute(&self) -> Result<i32> {
-        let document = ListDocument::of(self.kind);
+    /// Collects the entries and prints them; the formats are those of the flags of these programs.
+    pub fn execute(&self, programs: &[clap::Command]) -> Result<i32> {
+        let document = ListDocument::of(self.kind, programs);
         self.shown.show(&document, |width| table::text(&document, self.kind, width))?;
         Ok(0)
     }

@@ -57,18 +57,18 @@ pub struct ManCommand {
 }
 
 impl CompletionsCommand {
-    /// Prints the script.
-    pub fn execute(&self) -> Result<i32> {
-        print(&completions(self.program, self.shell)?)?;
+    /// Prints the script, for the program of this definition.
+    pub fn execute(&self, definition: Command) -> Result<i32> {
+        print(&completions(definition, self.shell)?)?;
         Ok(0)
     }
 }
 
 impl ManCommand {
     /// Prints the page of one program, or writes the pages of all.
-    pub fn execute(&self) -> Result<i32> {
+    pub fn execute(&self, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
         let Some(folder) = &self.output else {
-            let (_, page) = page(&self.program.unwrap_or_default().definition())?;
+            let (_, page) = page(&definition_of(self.program.unwrap_or_default()))?;
             print(&page)?;
             return Ok(0);
         };
@@ -76,7 +76,7 @@ impl ManCommand {
             return Err(Error::usage(format!("--output {}: there is no such folder; make it first", folder.display())));
         }
         let programs = self.program.as_ref().map_or(ProgramName::value_variants(), std::slice::from_ref);
-        let pages = programs.iter().map(|program| pages(*program)).collect::<Result<Vec<_>>>()?.concat();
+        let pages = programs.iter().map(|program| pages(definition_of(*program))).collect::<Result<Vec<_>>>()?.concat();
         for (name, text) in &pages {
             replace(&folder.join(name), text)?;
         }
@@ -86,8 +86,7 @@ impl ManCommand {
 }
 
 /// The script by which a shell completes a program.
-fn completions(program: ProgramName, shell: Shell) -> Result<String> {
-    let mut definition = program.definition();
+fn completions(mut definition: Command, shell: Shell) -> Result<String> {
     let (shell, name) = match shell {
         Shell::Bash => (clap_complete::Shell::Bash, definition.get_name().to_owned()),
         Shell::Zsh => (clap_complete::Shell::Zsh, definition.get_name().to_owned()),
@@ -122,8 +121,8 @@ fn with_names(definition: Command) -> Command {
 }
 
 /// The pages of a program and its commands, by file name.
-fn pages(program: ProgramName) -> Result<Vec<(String, String)>> {
-    let mut definition = program.definition().disable_help_subcommand(true);
+fn pages(definition: Command) -> Result<Vec<(String, String)>> {
+    let mut definition = definition.disable_help_subcommand(true);
     definition.build();
     let mut pages = Vec::new();
     collect(&definition, &mut pages)?;
@@ -156,7 +155,7 @@ mod tests {
     #[test]
     fn every_program_and_command_has_a_page_of_its_own() {
         let all: Vec<(String, String)> =
-            ProgramName::value_variants().iter().flat_map(|program| pages(*program).unwrap()).collect();
+            ProgramName::value_variants().iter().flat_map(|program| pages(program.definition()).unwrap()).collect();
         let names: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names.len(), all.len(), "two pages of one name would overwrite each other: {names:?}");
         for wanted in
@@ -177,7 +176,7 @@ mod tests {
     fn completions_name_the_program_its_commands_and_its_flags() {
         for program in ProgramName::value_variants() {
             for shell in Shell::value_variants() {
-                let script = completions(*program, *shell).unwrap();
+                let script = completions(program.definition(), *shell).unwrap();
                 let definition = program.definition();
                 assert!(script.contains(definition.get_name()), "{program:?} {shell:?}");
                 for command in definition.get_subcommands() {
@@ -191,7 +190,7 @@ mod tests {
 
     #[test]
     fn bash_completes_shipped_names() {
-        let script = completions(ProgramName::Commgauge, Shell::Bash).unwrap();
+        let script = completions(ProgramName::Commgauge.definition(), Shell::Bash).unwrap();
         for name in ["llama-3-8b", "h100-nvswitch-ndr", "quick"] {
             assert!(script.contains(name), "{name}");
         }
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_refused() {
         let command = ManCommand { output: Some("/nowhere/man1".into()), ..ManCommand::default() };
-        let error = command.execute().unwrap_err();
+        let error = command.execute(ProgramName::definition).unwrap_err();
         assert!(error.exit_code() == 2 && error.to_string().contains("make it first"), "{error}");
     }
 }

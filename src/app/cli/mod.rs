@@ -40,7 +40,7 @@ pub mod predict;
 pub mod programs;
 mod published;
 pub mod rank;
-mod ranks_file;
+pub mod ranks_file;
 pub mod rates;
 pub mod report;
 pub mod run;

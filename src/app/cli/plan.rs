@@ -109,11 +109,6 @@ fn bytes(text: &str) -> std::result::Result<Bytes, String> {
     }
 }
 
-fn positive(text: &str) -> std::result::Result<f64, String> {
-    let wrong = || format!("found `{text}`; accepted: a number above 0");
-    text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
-}
-
 impl PlanCommand {
     /// Searches for layouts and prints them.
     pub fn execute(&self) -> Result<i32> {

@@ -192,13 +192,13 @@ fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds
     .concat();
     let count = |which: fn(&Found) -> bool| found.iter().filter(|found| which(found)).count() as u64;
     let right = count(|found| found.right());
-    let (right_share_low, right_share_high) = proportion_interval(right, seeds, 0.95);
+    let right_share = proportion_interval(right, seeds, 0.95);
     Ok(Power {
         seeds,
         planted,
         right,
-        right_share_low,
-        right_share_high,
+        right_share_low: right_share.low,
+        right_share_high: right_share.high,
         all_named: count(|found| found.all_named),
         others_accused: count(|found| found.others_suspected),
     })

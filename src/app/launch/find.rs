@@ -3,7 +3,7 @@
 //! A launcher of another MPI is never substituted; the error names it.
 
 use super::family::{Family, Flavor, Launcher, parse_version};
-use super::installed::only_flavor;
+use super::packaged::only_flavor;
 use commgauge_base::error::{Error, Result};
 use std::process::{Command, Stdio};
 

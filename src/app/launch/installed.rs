@@ -5,6 +5,7 @@
 
 use super::family::{Family, Flavor};
 use super::find::{LauncherContext, find, probe};
+use super::packaged::{only_flavor, own, packaged};
 use commgauge_base::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -14,11 +15,6 @@ use std::path::{Path, PathBuf};
 /// If it is not installed, or if srun is to start it and its MPI cannot be determined.
 pub fn program(name: &str, family: Family) -> Result<PathBuf> {
     program_from(&own()?, name, family, &flavor)
-}
-
-/// The MPI of the launched programs, if it is unambiguous; `None` for a package with several.
-pub(super) fn only_flavor() -> Option<Flavor> {
-    only_flavor_from(own().ok().as_deref())
 }
 
 /// The MPI of the launched programs: in a package, the one that matches the first launcher on PATH, else the one of
@@ -34,28 +30,6 @@ pub fn flavor() -> Option<Flavor> {
 pub fn folder() -> Option<PathBuf> {
     let own = own().ok()?;
     flavor().and_then(|flavor| packaged(&own, flavor)).or_else(|| own.parent().map(Path::to_owned))
-}
-
-fn own() -> Result<PathBuf> {
-    std::env::current_exe()
-        .map_err(|cause| Error::environment(format!("the path of commgauge itself is unknown: {cause}")))
-}
-
-/// The folder of the programs for one MPI: next to commgauge itself, or `PREFIX/lib/commgauge` of a package.
-fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
-    let prefix = own.ancestors().nth(2).unwrap_or(own);
-    let folders = [own.with_file_name(""), prefix.join("lib/commgauge")].map(|parent| parent.join(flavor.folder()));
-    folders.into_iter().find(|folder| folder.is_dir())
-}
-
-fn only_flavor_from(own: Option<&Path>) -> Option<Flavor> {
-    let has = |flavor| own.is_some_and(|own| packaged(own, flavor).is_some());
-    match (has(Flavor::OpenMpi), has(Flavor::Mpich)) {
-        (true, true) => None,
-        (true, false) => Some(Flavor::OpenMpi),
-        (false, true) => Some(Flavor::Mpich),
-        (false, false) => Flavor::of_this_build(),
-    }
 }
 
 fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Option<Flavor>) -> Result<PathBuf> {
@@ -85,6 +59,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
 
 #[cfg(test)]
 mod tests {
+    use super::super::packaged::only_flavor_from;
     use super::*;
 
     fn folder_with(files: &[&str]) -> tempfile::TempDir {

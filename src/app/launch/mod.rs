@@ -16,6 +16,7 @@ mod host_file;
 mod hostlist;
 mod installed;
 mod leftovers;
+mod packaged;
 mod quote;
 mod ready_hosts;
 mod relaunch;

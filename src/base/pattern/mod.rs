@@ -13,6 +13,7 @@ pub mod segments;
 mod table;
 
 pub use segments::{Buffer, Segment, Source};
+pub use table::multiplier;
 
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
@@ -110,12 +111,6 @@ impl Pattern {
         let column = all(table);
         visitor.visit(|index| column[table_index(salt, first + index, length)])
     }
-}
-
-/// The number by which a group rank multiplies what it contributes to [`ReduceOp::PreMulSum`]: neighbours have different ones, and the
-/// product is exact in every type.
-pub fn multiplier(group_rank: u32) -> u32 {
-    2 - group_rank % 2
 }
 
 /// Processes the bits of every element; the low bits are used if the element is narrower.

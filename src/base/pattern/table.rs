@@ -1,6 +1,6 @@
 //! The small whole numbers that ranks contribute to a reduction, and what they reduce to.
 
-use super::{encode, multiplier};
+use super::encode;
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
 
@@ -82,6 +82,12 @@ impl Table {
             _ => encode::bits(self.element, whole as f64),
         }
     }
+}
+
+/// The number by which a group rank multiplies what it contributes to [`ReduceOp::PreMulSum`]: neighbours have different ones, and the
+/// product is exact in every type.
+pub fn multiplier(group_rank: u32) -> u32 {
+    2 - group_rank % 2
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The confidence interval of a proportion from a number of hits and trials.
 
+use super::interval::Interval;
+
 /// The interval of C. J. Clopper and E. S. Pearson (1934), which covers the true share with at least `confidence`.
-pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64) {
+pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> Interval {
     let tail = (1.0 - confidence) / 2.0;
     // Both bounds are found by bisection, since the tail is monotonic in the share.
     let search = |is_below: &dyn Fn(f64) -> bool| {
@@ -14,7 +16,7 @@ pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64
     };
     let low = if hits == 0 { 0.0 } else { search(&|share| 1.0 - at_most(hits - 1, trials, share) < tail) };
     let high = if hits >= trials { 1.0 } else { search(&|share| at_most(hits, trials, share) > tail) };
-    (low, high)
+    Interval { low, high }
 }
 
 /// P(B <= `most`), B binomial over `trials` with `share`.
@@ -43,12 +45,12 @@ mod tests {
     #[test]
     fn intervals_are_those_of_the_tables() {
         // Known in closed form: without any hit the upper bound is 1 - (tail)^(1/n); with all, by symmetry.
-        let (low, high) = proportion_interval(0, 10, 0.95);
+        let Interval { low, high } = proportion_interval(0, 10, 0.95);
         assert!(low == 0.0 && (high - 0.308_497).abs() < 1e-6, "{high}");
-        let (low, high) = proportion_interval(10, 10, 0.95);
+        let Interval { low, high } = proportion_interval(10, 10, 0.95);
         assert!(high == 1.0 && (low - 0.691_503).abs() < 1e-6, "{low}");
         // R: binom.test(5, 100)$conf.int is 0.01643, 0.11284.
-        let (low, high) = proportion_interval(5, 100, 0.95);
+        let Interval { low, high } = proportion_interval(5, 100, 0.95);
         assert!((low - 0.016_432).abs() < 1e-5 && (high - 0.112_835).abs() < 1e-5, "{low} {high}");
     }
 }

@@ -9,6 +9,7 @@ use super::shipped::{Shipped, read_text};
 use super::step::LayoutTable;
 use super::suite_calibrate::Calibrate;
 use super::suite_compute::ComputeTable;
+use super::suite_hash::add_to_hash;
 use super::suite_measure::read_measure;
 use super::suite_pairs::PairsTable;
 use super::suite_sweep::Sweep;
@@ -107,12 +108,6 @@ impl Suite {
         }
         Ok(suite)
     }
-}
-
-/// The length comes first, so that no two lists of files can give the same bytes.
-pub(super) fn add_to_hash(hash: &mut Sha256, text: &str) {
-    hash.update((text.len() as u64).to_le_bytes());
-    hash.update(text);
 }
 
 #[cfg(test)]

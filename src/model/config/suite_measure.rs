@@ -1,12 +1,10 @@
 //! Reads a suite's `[measure]` table: sampling settings and cadences.
 
 use super::RunSettings;
-use super::document::{Item, Table};
+use super::document::Table;
+use super::suite_cadences::{BOTH_CADENCES, read_cadences};
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
-
-/// Both cadences: the default everywhere.
-pub const BOTH_CADENCES: [Cadence; 2] = [Cadence::Streaming, Cadence::Isolated];
 
 /// Most independent repetitions of a case; more would be a suite of its own.
 pub const MOST_REPLICATES: u32 = 1000;
@@ -58,16 +56,4 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
     }
     table.finish()?;
     Ok((settings, cadences))
-}
-
-/// Reads one cadence or a list of them.
-pub(super) fn read_cadences(item: Item) -> Result<Vec<Cadence>> {
-    item.items()?.iter().map(|item| item.parsed(parse_cadence)).collect()
-}
-
-fn parse_cadence(text: &str) -> std::result::Result<Cadence, String> {
-    BOTH_CADENCES
-        .into_iter()
-        .find(|cadence| cadence.name() == text)
-        .ok_or_else(|| format!("found `{text}`; accepted: streaming, isolated"))
 }

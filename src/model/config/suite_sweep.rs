@@ -1,7 +1,7 @@
 //! A sweep: collectives over sizes, from a suite's `[[sweep]]` table or, built by hand, from flags.
 
 use super::document::{Item, Place, Table};
-use super::suite_measure::read_cadences;
+use super::suite_cadences::read_cadences;
 use super::suite_splits::read_splits;
 use commgauge_base::collective::{Collective, Collectives, Placement, ReduceOp};
 use commgauge_base::element::ElementType;

@@ -6,7 +6,7 @@ use super::document::{Item, Place, Table};
 use super::model::find::{name_of, preset_file};
 use super::shipped::read_text;
 use super::step::{LayoutTable, ModelWork, Serving, Training};
-use super::suite::add_to_hash;
+use super::suite_hash::add_to_hash;
 use commgauge_base::error::Result;
 use sha2::Sha256;
 use std::path::Path;

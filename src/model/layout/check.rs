@@ -2,7 +2,7 @@
 //! would satisfy it.
 
 use super::degrees::{either, nearest_divisors};
-use super::plan::Grid;
+use super::grid::Grid;
 use super::{Axis, DEFAULT_ORDER, Degrees, MOST_RANKS};
 use commgauge_base::error::{Error, Result};
 

@@ -3,6 +3,7 @@
 mod axes;
 mod check;
 mod degrees;
+mod grid;
 mod locality;
 mod nodes;
 mod plan;
@@ -10,6 +11,7 @@ mod regular;
 
 pub use axes::{Axis, Groups};
 pub use degrees::{Degrees, either, nearest_divisors};
+pub use grid::DEFAULT_ORDER;
 pub use locality::Locality;
 pub use nodes::Nodes;
-pub use plan::{DEFAULT_ORDER, Layout, MOST_RANKS};
+pub use plan::{Layout, MOST_RANKS};

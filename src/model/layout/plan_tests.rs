@@ -1,7 +1,7 @@
 //! The groups of every axis: the published examples, the expert grid, and properties for any degrees.
 
 use super::*;
-use crate::layout::Locality;
+use crate::layout::{DEFAULT_ORDER, Locality};
 use proptest::strategy::{Just, Strategy};
 
 const PP_BEFORE_DP: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp, Axis::Dp];

@@ -4,7 +4,7 @@
 //! so that a planner can compute it for thousands of layouts. If nodes cut the grid unevenly, the groups are listed
 //! after all.
 
-use super::plan::Grid;
+use super::grid::Grid;
 use super::{Axis, Groups, Layout, Locality};
 
 /// An axis of a grid: its degree, and the distance of neighbours along it.

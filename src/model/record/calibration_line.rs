@@ -1,6 +1,6 @@
 //! The lines of a calibration run, which chooses its own sizes: the cases that each round adds and why, and the final state.
 
-use super::line::CaseFacts;
+use super::case_facts::CaseFacts;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

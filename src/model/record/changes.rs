@@ -2,7 +2,8 @@
 //!
 //! Facts that differ in every run (times, process ids, the job id) are not compared.
 
-use super::line::{Header, Plan, RankFacts, Settings};
+use super::line::{Header, Plan, Settings};
+use super::rank_facts::RankFacts;
 use super::resume_line::{Change, shortened};
 use commgauge_base::units::Rate;
 

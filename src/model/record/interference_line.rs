@@ -1,6 +1,6 @@
 //! The interference line: a call measured alone, and the same call while calls of another axis are in flight.
 
-use super::line::Outcome;
+use super::outcome::Outcome;
 use crate::layout::Axis;
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;

@@ -4,24 +4,21 @@
 
 pub use super::backend_line::BackendLine;
 use super::calibration_line::{CalibrationLine, PlanGrowth};
+pub use super::case_facts::{CaseFacts, StepUse};
 use super::device_line::{DeviceReadingsLine, DevicesLine};
 pub use super::end_line::{End, EndStatus};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
+pub use super::outcome::Outcome;
 pub use super::pair_times::PairTimes;
 use super::product_line::ProductLine;
+pub use super::rank_facts::RankFacts;
 use super::replay_line::ReplayLine;
 use super::resume_line::ResumeLine;
 pub use super::samples_line::{RankHistogram, Samples};
 pub use super::settings_line::Settings;
-use crate::layout::{Axis, Locality};
-use crate::workload::when::When;
-use crate::workload::{RankedStep, StepFacts, Style};
-use commgauge_base::collective::{Collective, Placement, ReduceOp};
-use commgauge_base::element::ElementType;
-use commgauge_base::geometry::Splits;
-use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use crate::workload::{RankedStep, StepFacts};
+use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,32 +126,6 @@ pub struct SuiteFacts {
     pub layout: Option<String>,
 }
 
-/// A rank and where it runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RankFacts {
-    /// World rank.
-    pub rank: u32,
-    /// Ranks that this entry stands for, from `rank` on (1 but when simulated).
-    pub ranks: u32,
-    /// Host name, as the host gives it.
-    pub host: String,
-    /// Number of the host in order of first appearance.
-    pub node: u32,
-    /// Process id.
-    pub pid: u32,
-    /// Processors that the rank may run on, as a list of ranges.
-    pub cores: String,
-    /// NUMA nodes of those processors, as a list of ranges.
-    pub numa_nodes: String,
-    /// Processor name.
-    pub processor: String,
-    /// Operating system kernel.
-    pub kernel: String,
-    /// Device, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-}
-
 /// What will be measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
@@ -177,95 +148,6 @@ pub struct Plan {
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-/// A case, as planned.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CaseFacts {
-    /// Name built from the parts below.
-    pub name: String,
-    /// Who asks for it.
-    pub style: Style,
-    /// Axis whose groups carry it out, all at once.
-    pub axis: Axis,
-    /// Ranks in each group.
-    pub group_size: u32,
-    /// Groups at work at the same time.
-    pub groups: u32,
-    /// How a group lies on the hosts; all zeros where that is not known.
-    pub locality: Locality,
-    /// The call.
-    pub collective: Collective,
-    /// Type of the elements.
-    pub element_type: ElementType,
-    /// How elements are combined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reduce_op: Option<ReduceOp>,
-    /// Special rank of the group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root: Option<u32>,
-    /// The size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
-    /// Bytes that bandwidth is computed from; differs from `bytes_total` for uneven all_to_all_v only.
-    pub bytes_accounted: Bytes,
-    /// What one rank contributes (the busiest, where they differ).
-    pub bytes_per_rank: Bytes,
-    /// How the vector forms divide their elements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub splits: Option<Splits>,
-    /// Whether the result replaces the input.
-    pub placement: Placement,
-    /// What is timed.
-    pub cadence: Cadence,
-    /// One-way messages in one call: latency is the time of a call divided by it.
-    pub transfers_per_call: u32,
-    /// busbw / algbw; absent for the barrier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bus_factor: Option<f64>,
-    /// Highest bus bandwidth that the machine file allows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound_bytes_per_second: Option<Rate>,
-    /// The steps that perform it; none for sweeps.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub uses: Vec<StepUse>,
-    /// Index of the same case on all groups at once, where one group is at work alone here and the others stand aside.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub solo_of: Option<u32>,
-    /// What sets it apart from the same call otherwise: the variant in which it was handed over (`buffers`, `submit`, `aggregate`,
-    /// `max_ctas`), what flags forced (`algorithm`, `protocol`, `min_ctas`), and of imported records what another tool said, by the
-    /// name of its column.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-}
-
-impl CaseFacts {
-    /// Calls per step: all uses in the first step that performs the call. `None` for sweeps.
-    pub fn count_per_step(&self) -> Option<u64> {
-        let first = self.uses.first()?.step;
-        Some(self.uses.iter().filter(|used| used.step == first).map(|used| used.count_per_step).sum())
-    }
-}
-
-/// A step that performs the call of a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StepUse {
-    /// Index in the plan's `steps`.
-    pub step: u32,
-    /// Who asks for it there.
-    pub style: Style,
-    /// Where in the step it stands.
-    pub when: When,
-    /// Calls in a step, on the rank that the axis loads most.
-    pub count_per_step: u64,
-    /// What that rank sends in a step.
-    pub wire_bytes_per_step: Bytes,
-    /// Whether all wait for it.
-    pub exposed: bool,
-    /// What hides it, where something does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlaps_with: Option<String>,
-    /// Where the bytes come from.
-    pub why: String,
 }
 
 /// Agreement of the clocks.
@@ -361,42 +243,6 @@ impl CaseLine {
     pub fn was_cut_short(&self) -> bool {
         self.stop == Some(StopReason::Interrupted)
     }
-}
-
-/// What came of a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Outcome {
-    /// Timed; data right before and after, where it was checked.
-    Measured {
-        /// False for the barrier, for synthetic results, and where checking was switched off.
-        verified: bool,
-    },
-    /// Cannot be run here; not failed and not passed.
-    Waived {
-        /// Why.
-        reason: String,
-    },
-    /// Data arrived wrong; the numbers are withheld.
-    Corrupt {
-        /// `before` or `after` timing.
-        when: String,
-        /// World rank that holds the first wrong element.
-        rank: u32,
-        /// Index of the element in the receive buffer.
-        element: u64,
-        /// What it should be.
-        expected: String,
-        /// What it is.
-        got: String,
-        /// Wrong elements in that rank's buffer.
-        count: u64,
-    },
-    /// Could not be run to its end; what failed.
-    Failed {
-        /// The error, with rank, host and call.
-        reason: String,
-    },
 }
 
 /// Why sampling ended.

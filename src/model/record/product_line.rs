@@ -1,6 +1,6 @@
 //! The line of a matrix product that all ranks computed at the same time, each its own, in one replicate.
 
-use super::line::Outcome;
+use super::outcome::Outcome;
 use crate::workload::ProductShape;
 use commgauge_base::element::ElementType;
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
 //! Times of matrix products, merged over the replicates of each.
 
 use super::Record;
-use super::line::Outcome;
+use super::outcome::Outcome;
 use super::product_line::ProductFacts;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::Seconds;

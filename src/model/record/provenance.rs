@@ -1,6 +1,6 @@
 //! Where the numbers come from: host, process, processors and the allowed part of the environment.
 
-use super::line::RankFacts;
+use super::rank_facts::RankFacts;
 use commgauge_base::digest;
 use commgauge_base::error::{Error, Result};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The line of a replay: a whole training step, carried out in the order of its schedule on all ranks at once.
 
-use super::line::Outcome;
+use super::outcome::Outcome;
 use crate::layout::Axis;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! The line that resumes a run which had ended early: the facts of this launch, and what has changed since.
 
-use super::line::RankFacts;
+use super::rank_facts::RankFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

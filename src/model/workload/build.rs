@@ -1,6 +1,6 @@
 //! Makes the plan of a run: checked files and a number of ranks -> groups and cases.
 
-use super::case::Use;
+use super::case::{MOST_CASES, Use};
 use super::pairs::{cases_of, cases_of_a_round, pair_rounds};
 use super::step::{Step, layout_on, ranks_of};
 use super::{Case, Op, RankedStep, StepFacts, WorkPlan, products, sweep};
@@ -12,9 +12,6 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Variant;
 use std::collections::HashMap;
-
-/// Most cases in one run; more are a slip in a suite and would run for days.
-pub const MOST_CASES: usize = 10_000;
 
 impl WorkPlan {
     /// The plan of a suite on `world_size` ranks of one node: see [`WorkPlan::from_suite_on`].

@@ -8,6 +8,9 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Variant;
 
+/// Most cases in one run; more are a slip in a suite and would run for days.
+pub const MOST_CASES: usize = 10_000;
+
 /// What is measured as one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {

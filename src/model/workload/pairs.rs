@@ -2,7 +2,7 @@
 //!
 //! `report` combines the results of the rounds.
 
-use super::build::MOST_CASES;
+use super::case::MOST_CASES;
 use super::{Case, Op, Style, WorkPlan};
 use crate::config::LARGEST_MESSAGE;
 use crate::layout::{Axis, Groups};

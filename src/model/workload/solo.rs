@@ -1,6 +1,6 @@
 //! One group alone compared with all groups at once: cases that show contention between the groups of an axis.
 
-use super::build::MOST_CASES;
+use super::case::MOST_CASES;
 use super::{Case, WorkPlan};
 use crate::layout::Groups;
 use commgauge_base::error::{Error, Result};

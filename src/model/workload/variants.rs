@@ -1,6 +1,6 @@
 //! A whole plan in several variants, from flags that apply to every case of a launch.
 
-use super::build::MOST_CASES;
+use super::case::MOST_CASES;
 use super::{Case, WorkPlan};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;

@@ -5,6 +5,7 @@
 //! a GPU both go onto a stream and the mark is an event. The simulated backend advances virtual clocks. Buffers are
 //! filled and checked in place, in the memory that the call uses.
 
+use super::mismatch::Mismatch;
 use super::{DeviceReader, Product};
 use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
@@ -86,21 +87,6 @@ impl<'a> Binding<'a> {
         let elements = all.map(|(send, receive)| send.max(receive)).max().unwrap_or(0);
         elements * self.geometry.element_bytes
     }
-}
-
-/// The first wrong element of a checked buffer, and how many were wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// World rank that owns the buffer.
-    pub rank: u32,
-    /// Index of the first wrong element in the receive buffer.
-    pub element: u64,
-    /// The expected value, as a number of the element type (hexadecimal bits if data is only moved).
-    pub expected: String,
-    /// The value found.
-    pub got: String,
-    /// Wrong elements in this buffer.
-    pub count: u64,
 }
 
 /// The times of enqueued marks, for every rank that this process plays.

@@ -1,6 +1,7 @@
 //! Queries cuBLAS: its version, and whether it has the required function. No function is called that starts work.
 
-use super::{CublasAnswer, load};
+use super::answer::CublasAnswer;
+use super::load::load;
 use std::ffi::{OsString, c_int};
 use std::path::Path;
 

@@ -1,8 +1,13 @@
 //! Queries the CUDA driver. Section numbers are those of the CUDA driver API.
 
-use super::{CudaAnswer, DOUBLE, Device, advice, load};
+use super::advice;
+use super::answer::{CudaAnswer, Device};
+use super::load::load;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint};
+
+/// Device name of the stand-ins for tests, so that their results are never mistaken for real ones.
+const DOUBLE: &str = "commgauge double";
 
 /// `CUresult`: any number, as newer drivers have newer ones.
 type Code = c_int;

@@ -1,6 +1,8 @@
 //! Queries NCCL: its version, the CUDA that it was built with, and which functions it has. No communicator is created.
 
-use super::{NcclAnswer, load, nccl_files};
+use super::answer::NcclAnswer;
+use super::load::load;
+use super::nccl_files;
 use memchr::memmem;
 use std::ffi::c_int;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Queries NVML for the current state of each device. Nothing is changed.
 
-use super::{NvmlAnswer, NvmlDevice};
+use super::answer::{NvmlAnswer, NvmlDevice};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold};
 use nvml_wrapper::{Device, Nvml};

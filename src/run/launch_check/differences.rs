@@ -1,8 +1,9 @@
 //! Finds the differences between ranks from the hashes of all and the texts of one rank for each value.
 
-use super::fact::{Fact, Severity};
+use super::fact::Fact;
 use super::rank_profile::Compact;
 use super::report::{Difference, Shared, Value};
+use super::severity::Severity;
 use commgauge_base::rank_list::{self, named};
 use std::collections::{BTreeMap, HashMap};
 

@@ -13,6 +13,7 @@ mod limits;
 mod place;
 mod rank_profile;
 mod report;
+mod severity;
 mod variables;
 
 pub use fact::Fact;

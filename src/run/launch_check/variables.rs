@@ -1,6 +1,6 @@
 //! Selects the environment variables that must be equal on all ranks, without those that a launcher sets per process.
 
-use super::fact::Severity;
+use super::severity::Severity;
 use commgauge_model::record::provenance;
 
 /// Prefixes of variables that affect the measurements.

@@ -8,6 +8,7 @@
 mod activity;
 pub mod collector;
 mod deadline;
+mod message;
 mod reporter;
 mod start;
 mod watched;

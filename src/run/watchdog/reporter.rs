@@ -2,7 +2,7 @@
 //! request.
 
 use super::activity::Activity;
-use super::collector::print_message;
+use super::message::print_message;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use commgauge_base::host_clock;
 use commgauge_base::progress::{Doing, Progress, Shown};

@@ -77,16 +77,27 @@ pub fn paths_below(clean: &str, root: &str) -> Vec<(usize, Vec<String>)> {
     for at in occurrences(clean, root) {
         let rest = clean[at + root.len()..].trim_start();
         if let Some(tree) = rest.strip_prefix("::") {
-            let mut paths = Vec::new();
-            walk(tree, &mut Vec::new(), &mut paths);
-            found.extend(paths.into_iter().map(|path| (at, path)));
+            found.extend(leaves(tree).into_iter().map(|leaf| (at, leaf.path)));
         }
     }
     found
 }
 
+/// One path of the tree of a `use`, and the name that it gets by `as`.
+pub struct Leaf {
+    pub path: Vec<String>,
+    pub alias: Option<String>,
+}
+
+/// Every path of the tree of a `use`, or the one path that stands at the beginning of a text.
+pub fn leaves(tree: &str) -> Vec<Leaf> {
+    let mut leaves = Vec::new();
+    walk(tree, &mut Vec::new(), &mut leaves);
+    leaves
+}
+
 /// Walks one tree of a `use`, with its braces, and returns what is left behind it.
-fn walk<'a>(text: &'a str, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>>) -> &'a str {
+fn walk<'a>(text: &'a str, prefix: &mut Vec<String>, leaves: &mut Vec<Leaf>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut inside) = text.strip_prefix('{') {
         loop {
@@ -94,23 +105,25 @@ fn walk<'a>(text: &'a str, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>
             if let Some(rest) = inside.strip_prefix('}') {
                 return rest;
             }
-            let rest = walk(inside, prefix, paths);
-            // `as` names and anything unexpected are passed over up to the next item.
+            let rest = walk(inside, prefix, leaves);
+            // Anything unexpected is passed over up to the next item.
             let Some(next) = rest.find([',', '}']) else { return "" };
             inside = if rest[next..].starts_with(',') { &rest[next + 1..] } else { &rest[next..] };
         }
     }
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     if end == 0 {
-        paths.push(prefix.clone());
+        leaves.push(Leaf { path: prefix.clone(), alias: None });
         return text;
     }
     prefix.push(text[..end].to_owned());
     let rest = text[end..].trim_start();
     let rest = match rest.strip_prefix("::") {
-        Some(tree) => walk(tree, prefix, paths),
+        Some(tree) => walk(tree, prefix, leaves),
         None => {
-            paths.push(prefix.clone());
+            let alias = rest.strip_prefix("as ").map(|name| name.trim_start());
+            let alias = alias.and_then(|name| name.split(|c: char| !c.is_alphanumeric() && c != '_').next());
+            leaves.push(Leaf { path: prefix.clone(), alias: alias.map(str::to_owned) });
             rest
         }
     };

@@ -3,10 +3,10 @@
 use super::super::coefficient::{Coefficient, middle_95, pick};
 use super::super::curve::{Cleaned, Envelope, combined};
 use super::super::errors::Errors;
-use super::super::labels::Labels;
 use super::super::sharing::{Observation, Sharing};
 use super::super::{CurveKey, FitOptions, Measured, Measurements};
 use super::{Contention, ErrorsFrom, load};
+use crate::cost::curve_key::Labels;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;

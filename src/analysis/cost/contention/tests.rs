@@ -1,8 +1,8 @@
 //! The exponents behind synthetic times are recovered, and places in between are predicted.
 
-use super::super::labels::Labels;
 use super::super::sharing::Observation;
 use super::*;
+use crate::cost::curve_key::Labels;
 use crate::cost::{CurveKey, FamilyKey, Fit, FitOptions, Measured, Measurements, Place, Predictor, Query, Status, fit};
 use commgauge_base::units::Bytes;
 

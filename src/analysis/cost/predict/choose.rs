@@ -2,7 +2,8 @@
 //! contention.
 
 use super::super::labels::USUAL;
-use super::{Family, NOT_A_CALL, Prediction, Predictor, Query, Status};
+use super::families::{Family, NOT_A_CALL, Predictor};
+use super::prediction::{Prediction, Query, Status};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Seconds;
 

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::cost::{CurveKey, FamilyKey, FitOptions, Labels, Measurements, Place, fit};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::sample::Cadence;
 use commgauge_model::layout::Locality;
 
 const ONE_NODE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };

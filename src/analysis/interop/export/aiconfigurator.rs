@@ -4,7 +4,7 @@
 //! `nccl_dtype` is `half` or `int8`, and all_to_all is `alltoall`. It scales what crosses nodes by itself, so only groups inside a
 //! node are given.
 
-use super::Export;
+use super::files::Export;
 use super::pick::{Curves, Wanted};
 use commgauge_base::collective::Collective;
 use commgauge_base::comma_separated::CommaSeparated;

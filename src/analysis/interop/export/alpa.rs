@@ -4,8 +4,9 @@
 //! For every call a list of groups, type and points, each a number of elements and seconds. Elements are counted as
 //! Alpa does: the whole buffer; for all_to_all the buffers of all ranks together.
 
+use super::files::{Export, pretty};
+use super::options::{ExportOptions, ranks_per_node};
 use super::pick::{Curves, Wanted};
-use super::{Export, ExportOptions, pretty, ranks_per_node};
 use crate::cost::Place;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;

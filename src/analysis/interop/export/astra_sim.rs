@@ -4,8 +4,9 @@
 //! 2^30 bytes, latency that of a link in ns (`bw_GBps_to_Bpns`, astra-network-analytical). A ring all_reduce has 2 (n-1) steps, and
 //! a message through a switch passes two links: latency = alpha / (2 (n-1)) / 2.
 
+use super::files::{Export, pretty};
+use super::options::{ExportOptions, ranks_per_node};
 use super::pick::{Curves, Found, Wanted};
-use super::{Export, ExportOptions, pretty, ranks_per_node};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use serde_json::json;

@@ -5,8 +5,9 @@
 //! `collective_minus1_scalar`, newer ones `ops: [scalar, offset]`: the form of the given file is used. Processor and
 //! memory are not in a fit, so that file is required.
 
+use super::files::{Export, pretty};
+use super::options::{ExportOptions, ranks_per_node};
 use super::pick::{Curves, Found, Wanted};
-use super::{Export, ExportOptions, pretty, ranks_per_node};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use serde_json::{Map, Value, json};

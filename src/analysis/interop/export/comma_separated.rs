@@ -1,6 +1,6 @@
 //! The measured points of a fit in the columns that `commgauge import --from csv` reads: another fit of them is the same.
 
-use super::Export;
+use super::files::Export;
 use super::pick::Curves;
 use commgauge_base::comma_separated::CommaSeparated;
 use commgauge_base::error::Result;

@@ -6,8 +6,9 @@
 //! `all2all_size_N_SMB_time` in milliseconds. Its search divides megabytes of 2^20 bytes by the bandwidths to get milliseconds
 //! (`utils/config_utils.py`, `core/cost_model`), so they are given in 2^20 bytes per millisecond.
 
+use super::files::{Export, pretty};
+use super::options::{ExportOptions, ranks_per_node};
 use super::pick::{Curves, Wanted};
-use super::{Export, ExportOptions, pretty, ranks_per_node};
 use crate::cost::Place;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};

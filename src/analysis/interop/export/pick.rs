@@ -1,6 +1,6 @@
 //! Picking curves out of a fit for an export: by call, group size and place, exactly or not at all.
 
-use super::ExportOptions;
+use super::options::ExportOptions;
 use crate::cost::{CurveFit, FamilyFit, Fit, Place, PlaceQuery, Predictor, Status};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;

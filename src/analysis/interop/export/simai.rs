@@ -4,8 +4,9 @@
 //! of a call, and reads `null` as unknown. It computes times with `GBps` = 1/1024^3 (`Common.hh`): a GB is 2^30 bytes.
 //! It has no latency.
 
+use super::files::Export;
+use super::options::ExportOptions;
 use super::pick::{Curves, Wanted};
-use super::{Export, ExportOptions};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use std::fmt::Write;

@@ -1,11 +1,13 @@
 //! Every format against numbers worked out by hand in the planner's own units; gaps are named; synthetic fits are marked.
 
 use super::*;
-use crate::cost::{CurveKey, FamilyKey, FitOptions, Measurements, fit};
+use crate::cost::{CurveKey, FamilyKey, FitOptions, Measurements, Place, fit};
 use crate::interop::{read_csv, record_lines};
 use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_model::record::Record;
+use serde_json::Value;
 
 const INSIDE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };
 /// Bytes of 256 MiB, at which bus bandwidths are read.

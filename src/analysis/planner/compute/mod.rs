@@ -4,88 +4,24 @@
 
 mod efficiency;
 mod measured;
+mod product;
+mod speed;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub use efficiency::{Efficiency, MeasuredProduct, MeasuredProducts, Saturation};
-pub use work::{Product, Work};
+pub use product::Product;
+pub use speed::{ChunkCompute, Compute, StageCompute};
+pub use work::Work;
 
 use crate::planner::memory::optimizer_bytes;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::workload::step::TrainingStep;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// Adam reads and writes its state of each parameter, reads the gradient and writes the parameter: 30 bytes for the 12
 /// bytes of state in 16-bit training.
 const OPTIMIZER_MOVES: f64 = 2.5;
-
-/// Computing speed of one GPU (or host rank).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Compute {
-    /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
-    pub peak_flops_per_second: f64,
-    /// Share of the peak that products reach.
-    pub efficiency: Efficiency,
-    /// Rate of kernels that only move data, reading and writing together.
-    pub memory_rate: Rate,
-    /// Host time of one kernel: a pass is never faster than its kernels can be started.
-    pub seconds_per_kernel: Seconds,
-    /// Attention in one kernel that stores no matrix of tokens by tokens; it skips what a causal mask hides.
-    pub fused_attention: bool,
-}
-
-/// The passes of one micro-batch through one chunk of a stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ChunkCompute {
-    /// Forward.
-    pub forward: Seconds,
-    /// What is computed again for the backward pass.
-    pub recompute: Seconds,
-    /// Gradients of inputs, and of everything that is no linear layer.
-    pub input_gradient: Seconds,
-    /// Gradients of weights.
-    pub weight_gradient: Seconds,
-}
-
-impl ChunkCompute {
-    /// The whole backward pass, recomputation included.
-    pub fn backward(&self) -> Seconds {
-        Seconds(self.recompute.0 + self.input_gradient.0 + self.weight_gradient.0)
-    }
-}
-
-/// What a rank of a stage computes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StageCompute {
-    /// The passes of a micro-batch, chunk by chunk of the stage.
-    pub chunks: Vec<ChunkCompute>,
-    /// The optimizer's update of what the rank keeps, once in a step.
-    pub optimizer: Seconds,
-}
-
-impl StageCompute {
-    /// All chunks of the stage together.
-    pub fn passes(&self) -> ChunkCompute {
-        self.chunks.iter().fold(ChunkCompute::default(), |sum, chunk| ChunkCompute {
-            forward: Seconds(sum.forward.0 + chunk.forward.0),
-            recompute: Seconds(sum.recompute.0 + chunk.recompute.0),
-            input_gradient: Seconds(sum.input_gradient.0 + chunk.input_gradient.0),
-            weight_gradient: Seconds(sum.weight_gradient.0 + chunk.weight_gradient.0),
-        })
-    }
-
-    /// Forward of all chunks, seconds for one micro-batch.
-    pub fn forward_seconds(&self) -> f64 {
-        self.passes().forward.0
-    }
-
-    /// Backward of all chunks, recomputation included, seconds for one micro-batch.
-    pub fn backward_seconds(&self) -> f64 {
-        self.passes().backward().0
-    }
-}
 
 impl Compute {
     /// All products at one share of the peak, and everything else included in that share, as set by `--peak-tflops`
@@ -143,16 +79,5 @@ impl Compute {
     fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
         let own = optimizer_bytes(step, stage).0 as f64;
         Seconds(OPTIMIZER_MOVES * own / self.memory_rate.0)
-    }
-}
-
-impl ChunkCompute {
-    fn and(self, other: ChunkCompute) -> ChunkCompute {
-        ChunkCompute {
-            forward: Seconds(self.forward.0 + other.forward.0),
-            recompute: Seconds(self.recompute.0 + other.recompute.0),
-            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
-            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
-        }
     }
 }

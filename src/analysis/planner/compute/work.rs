@@ -3,39 +3,12 @@
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, h, f, t as everywhere. A product of m x k by k x n is 2mnk operations;
 //! the backward pass has two of the same for each linear layer (arXiv 2104.04473, appendix).
 
-use super::{ChunkCompute, Compute};
+use super::product::Product;
+use super::speed::{ChunkCompute, Compute};
 use commgauge_base::units::Seconds;
 use commgauge_model::config::step::Recompute;
 use commgauge_model::config::{Family, LatentAttention, Model};
 use commgauge_model::workload::step::TrainingStep;
-
-/// Matrix products of one kind.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Product {
-    /// Rows of the result.
-    pub m: u64,
-    /// Columns of the result.
-    pub n: u64,
-    /// Terms of each sum.
-    pub k: u64,
-    /// Number of equal products: heads, experts.
-    pub count: f64,
-    /// Whether one operand are weights, whose gradient is a separate product.
-    pub has_weights: bool,
-    /// Whether it is recomputed under selective recomputation.
-    pub in_attention: bool,
-}
-
-impl Product {
-    fn linear(m: u64, n: u64, k: u64) -> Product {
-        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false }
-    }
-
-    /// Floating-point operations of all of them.
-    pub fn flops(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.count
-    }
-}
 
 /// Forward pass of a micro-batch through a part of the model.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
 //! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
 
-use super::bytes;
+use super::parts::bytes;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::config::{Family, LatentAttention, Model};

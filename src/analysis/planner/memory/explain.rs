@@ -1,6 +1,7 @@
 //! Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
 
-use super::{MemoryChoices, MemoryUse, in_flight, state};
+use super::parts::{MemoryChoices, MemoryUse};
+use super::{in_flight, state};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{DataStyle, Recompute};
 use commgauge_model::workload::step::TrainingStep;

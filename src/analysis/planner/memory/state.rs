@@ -1,6 +1,6 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
-use super::{MemoryUse, bytes};
+use super::parts::{MemoryUse, bytes};
 use commgauge_model::config::step::{DataChoices, DataStyle};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};

@@ -1,7 +1,7 @@
 //! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
 
 use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
-use super::{Pricer, StepPrice, Unpriced};
+use super::unpriced::Unpriced;
 use crate::cost::{Coefficient, Status};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
@@ -82,20 +82,6 @@ impl PreparedStep {
             prepared.kind_of_stage.push(kind);
         }
         Ok(prepared)
-    }
-
-    /// The price of the step; see [`super::price`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn price(
-        &self,
-        step: &TrainingStep,
-        compute: &Compute,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-    ) -> Result<StepPrice, Unpriced> {
-        Pricer::default().price(self, step, compute, rates, ranks_per_node)
     }
 
     fn add(&mut self, stage: u32, ops: Vec<Op>) {

@@ -12,12 +12,14 @@ mod passes;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod unpriced;
 
 pub use calls::PreparedStep;
 pub(in crate::planner) use calls::{FirstStage, LayerLoads};
 pub use exposed::Exposed;
 pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
+pub use unpriced::Unpriced;
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
@@ -26,8 +28,7 @@ use commgauge_model::workload::step::TrainingStep;
 use passes::Passes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use timeline::{Pipeline, Schedules, Span};
+use timeline::{Pipeline, Schedules, StageTimes};
 
 /// What a step takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,21 +53,6 @@ pub struct StepPrice {
     pub untrusted: Vec<String>,
 }
 
-/// Why a step has no price: the call without a predicted time, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unpriced {
-    /// The call, in words.
-    pub call: String,
-    /// Why there is no answer.
-    pub reason: String,
-}
-
-impl fmt::Display for Unpriced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.reason)
-    }
-}
-
 /// The price of a step on nodes of this many ranks each, neighbours in world rank.
 ///
 /// # Errors
@@ -78,6 +64,22 @@ pub fn price(
     ranks_per_node: u32,
 ) -> Result<StepPrice, Unpriced> {
     PreparedStep::new(step)?.price(step, compute, rates, ranks_per_node)
+}
+
+impl PreparedStep {
+    /// The price of the step; see [`price`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn price(
+        &self,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<StepPrice, Unpriced> {
+        Pricer::default().price(self, step, compute, rates, ranks_per_node)
+    }
 }
 
 /// Prices steps, and caches the schedules that several of them share.
@@ -157,7 +159,7 @@ impl Pricer {
 }
 
 /// The parts, seen from the stage that works most. `quiet` is the span where messages cost nothing.
-fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> StepPrice {
+fn sum_up(stages: &[&Passes], micro_batches: f64, span: &StageTimes, quiet: f64) -> StepPrice {
     let busy = |stage: &Passes| stage.forward() + stage.backward();
     let Some(busiest) = stages.iter().copied().max_by(|a, b| busy(a).total_cmp(&busy(b))) else {
         return StepPrice::default();
@@ -184,13 +186,13 @@ fn sum_up(stages: &[&Passes], micro_batches: f64, span: &Span, quiet: f64) -> St
 }
 
 /// Time before the first forward pass, of the stage that is delayed most by it: a stage that starts later has slack.
-fn before(stages: &[&Passes], span: &Span) -> Exposed {
+fn before(stages: &[&Passes], span: &StageTimes) -> Exposed {
     let waits = stages.iter().zip(&span.starts).map(|(stage, start)| beyond(stage.before, *start));
     waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
 }
 
 /// Time after the last backward pass, of the stage that finishes it last: a stage that ends early has slack.
-fn after(stages: &[&Passes], span: &Span) -> Exposed {
+fn after(stages: &[&Passes], span: &StageTimes) -> Exposed {
     let waits = stages.iter().zip(&span.ends).map(|(stage, end)| beyond(stage.after, span.makespan - end));
     waits.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
 }

@@ -4,7 +4,8 @@
 //! two orders the steps do. So each is computed once.
 
 use super::calls::{Answers, PreparedStep, StageWork};
-use super::{Pricer, StepInputs, Unpriced};
+use super::unpriced::Unpriced;
+use super::{Pricer, StepInputs};
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
 use commgauge_model::workload::step::TrainingStep;

@@ -55,7 +55,7 @@ pub(super) struct Pipeline<'a> {
 
 /// When the stages run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Span {
+pub(super) struct StageTimes {
     /// From the start to the last end.
     pub makespan: f64,
     /// When each stage begins its first pass.
@@ -69,13 +69,13 @@ impl Pipeline<'_> {
     ///
     /// # Errors
     /// The rule of the schedule that is broken.
-    pub fn span(&self, schedules: &Schedules) -> Result<Span, String> {
+    pub fn span(&self, schedules: &Schedules) -> Result<StageTimes, String> {
         let p = self.stages.len() as u32;
         let m = self.micro_batches;
         if p == 1 {
             let each: f64 = self.stages.iter().map(|stage| stage.forward() + stage.backward()).sum();
             let end = m as f64 * each;
-            return Ok(Span { makespan: end, starts: vec![0.0], ends: vec![end] });
+            return Ok(StageTimes { makespan: end, starts: vec![0.0], ends: vec![end] });
         }
         let round = u64::from(p);
         let rounds = ROUNDS.max(FEWEST_MICRO_BATCHES.div_ceil(round));
@@ -92,7 +92,7 @@ impl Pipeline<'_> {
         Ok(span)
     }
 
-    pub(super) fn run(&self, schedules: &Schedules, micro_batches: u32) -> Result<Span, String> {
+    pub(super) fn run(&self, schedules: &Schedules, micro_batches: u32) -> Result<StageTimes, String> {
         let schedule = schedules.get(self.kind, self.stages.len() as u32, self.virtual_stages, micro_batches)?;
         let timeline = simulate(&schedule, self)?;
         let first = |rank: &Vec<_>| {
@@ -101,7 +101,7 @@ impl Pipeline<'_> {
         let last = |rank: &Vec<_>| {
             rank.last().map_or(0.0, |event: &commgauge_model::workload::schedule::TimedEvent| event.finish.0)
         };
-        Ok(Span {
+        Ok(StageTimes {
             makespan: timeline.makespan().0,
             starts: timeline.events.iter().map(first).collect(),
             ends: timeline.events.iter().map(last).collect(),

@@ -4,7 +4,7 @@
 //! two sides if they differ. Calls of one kind on one axis in one place are read from the same curve, so they are
 //! drawn together, all too slow or all too fast. Others are drawn independently.
 
-use super::{Priced, RankOptions};
+use super::priced::{Priced, RankOptions};
 use commgauge_base::collective::Collective;
 use commgauge_base::random::normal;
 use commgauge_model::layout::{Axis, Locality};

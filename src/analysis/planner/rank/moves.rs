@@ -4,7 +4,7 @@
 //! axis, the one whose calls take the least time together is reported.
 
 use super::draws::{Draws, share};
-use super::{Priced, is_inside, priced};
+use super::priced::{Priced, is_inside, priced};
 use crate::planner::communication::localities;
 use crate::planner::rates::Rates;
 use commgauge_base::error::Result;

@@ -1,7 +1,7 @@
 //! The order of the parallelisms by one measure, how sure it is, and what becomes of the rule TP > DP > PP.
 
-use super::Priced;
 use super::draws::{Draws, share};
+use super::priced::Priced;
 use commgauge_base::stats::Span;
 use commgauge_model::workload::{Family, Measure};
 

@@ -1,6 +1,6 @@
 //! The probability that one layout is faster than another.
 
-use super::Planned;
+use super::planned::Planned;
 use super::question::Question;
 use crate::planner::price::{PreparedStep, Pricer};
 use commgauge_base::error::{Error, Result};

@@ -3,8 +3,9 @@
 //! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on
 //! recomputation, so each is computed once and every pair is a sum.
 
+use super::choices::Choices;
 use super::question::Question;
-use super::space::{Choices, Shape, Space, divisors};
+use super::space::{Shape, Space, divisors};
 use super::trainings::Trainings;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
 use commgauge_model::config::step::Recompute;

@@ -7,8 +7,10 @@
 
 mod bound;
 mod certainty;
+mod choices;
 mod composition;
 mod fitting;
+mod planned;
 mod prices;
 mod question;
 mod space;
@@ -17,54 +19,20 @@ mod tests;
 mod trainings;
 
 pub use certainty::probability_faster;
+pub use planned::{Planned, Priced};
 pub use question::{Only, Question};
 
-use crate::planner::price::{Once, StepPrice};
+use crate::planner::price::Once;
 use bound::Bounds;
+use choices::Choices;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::Recompute;
-use commgauge_model::layout::Degrees;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Unit};
-use prices::Prices;
-use space::{Choices, Space};
+use prices::{Candidate, Prices};
+use space::Space;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trainings::Trainings;
-
-/// A layout, completely.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
-    /// Its degrees.
-    pub degrees: Degrees,
-    /// Chunks on each rank.
-    pub virtual_stages: u32,
-    /// 0 to 3; 3 is FSDP.
-    pub zero_stage: u8,
-    /// Samples of a micro-batch.
-    pub micro_batch: u64,
-    /// Micro-batches of a replica in a step.
-    pub micro_batches: u64,
-    /// What is computed again.
-    pub recompute: Recompute,
-    /// Axes, the fastest varying first, such as `tp-cp-ep-dp-pp`.
-    pub order: String,
-    /// Orders of the axes that take just as long, this one included.
-    pub orders_alike: u64,
-    /// Memory in use on the fullest GPU.
-    pub memory: Bytes,
-    /// Whether that is within the limit.
-    pub fits: bool,
-}
-
-/// A layout and the price of its step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Priced {
-    /// The layout.
-    pub layout: Planned,
-    /// Its price.
-    pub price: StepPrice,
-}
 
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
@@ -156,7 +124,7 @@ impl Search<'_> {
             match next.stage {
                 Stage::Computes => self.add_waits(next, &mut bounds, &mut queue),
                 Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
-                Stage::Counted => match prices.seconds(self, next) {
+                Stage::Counted => match self.seconds(&mut prices, next) {
                     Ok(seconds) => {
                         found.priced += 1;
                         queue.push(Reverse(next.at(seconds, Stage::Priced)));
@@ -170,7 +138,8 @@ impl Search<'_> {
                     Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
                     None if results.len() >= wanted => {}
                     None => {
-                        let Some(price) = prices.price(self, next) else { continue };
+                        let Some(step) = self.step(next) else { continue };
+                        let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
                         found.best.push(Priced { layout: self.layout(next), price });
                         results.push(next);
                     }
@@ -236,6 +205,11 @@ impl Search<'_> {
         self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
     }
 
+    fn seconds(&self, prices: &mut Prices, next: Waiting) -> Result<f64, String> {
+        let step = self.step(next).ok_or("a micro-batch that divides no batch")?;
+        prices.seconds(self.question, next.candidate(), &step)
+    }
+
     fn step(&self, next: Waiting) -> Option<TrainingStep<'_>> {
         let unit = &self.units[next.unit as usize];
         let training = self.trainings.get(self.choices(unit, next.zero_stage))?;
@@ -271,6 +245,10 @@ impl Search<'_> {
 }
 
 impl Waiting {
+    fn candidate(self) -> Candidate {
+        Candidate { unit: self.unit, zero_stage: self.zero_stage }
+    }
+
     /// Whether both are one layout that takes equally long in either order of its axes.
     fn differs_in_order_only(self, other: Waiting) -> bool {
         (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)

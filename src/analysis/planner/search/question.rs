@@ -1,12 +1,12 @@
 //! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
-use super::Planned;
-use super::space::Choices;
+use super::choices::Choices;
+use super::planned::Planned;
 use crate::planner::compute::{Compute, Product};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{Recompute, parse_order};
+use commgauge_model::config::step::{DataStyle, PipelineChoices, Recompute, ScheduleKind, parse_order};
 use commgauge_model::config::{Model, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
@@ -62,6 +62,41 @@ impl Question<'_> {
     /// A layout that does not fit the question.
     pub fn products(&self, planned: &Planned) -> Result<Vec<Product>> {
         self.with_step(planned, |step| Ok(self.compute.products(step)))
+    }
+
+    /// Sequence parallelism wherever it divides evenly: it never needs more memory, and experts require it.
+    pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
+        let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
+        let s = self.base.sequence;
+        tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
+    }
+
+    /// Chunks on each rank that the layers could be cut into.
+    pub(super) fn virtual_stages(&self, pp: u32) -> Vec<u32> {
+        let most = if pp == 1 { 1 } else { self.model.layers / pp.max(1) };
+        (1..=most).filter(|v| self.only.virtual_stages.is_none_or(|only| only == *v)).collect()
+    }
+
+    /// The pipeline with this many chunks on each rank.
+    pub(super) fn pipeline(&self, virtual_stages: u32) -> PipelineChoices {
+        let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        PipelineChoices { schedule, virtual_stages, ..self.base.pipeline.clone() }
+    }
+
+    /// The training with these choices.
+    pub(super) fn training(&self, choices: Choices) -> Training {
+        let mut training = self.base.clone();
+        training.micro_batch = choices.micro_batch;
+        training.tensor.recompute = choices.recompute;
+        training.tensor.sequence_parallel = choices.sequence_parallel;
+        training.pipeline = self.pipeline(choices.virtual_stages);
+        training.data.style = match choices.zero_stage {
+            0 => DataStyle::Ddp,
+            1 => DataStyle::Zero1,
+            2 => DataStyle::Zero2,
+            _ => DataStyle::Fsdp,
+        };
+        training
     }
 }
 

@@ -3,9 +3,9 @@
 //! `workload::step` and `layout` decide what is legal, so that a planned layout is one that every other command
 //! accepts.
 
+use super::choices::Choices;
 use super::question::Question;
-use commgauge_model::config::Training;
-use commgauge_model::config::step::{DataStyle, Recompute, ScheduleKind};
+use commgauge_model::config::step::Recompute;
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use std::collections::btree_map::Entry;
@@ -60,16 +60,6 @@ pub(super) struct Places {
 
 /// The axes of [`Places`].
 pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
-
-/// Division of a step, apart from the degrees. The key of a training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Choices {
-    pub zero_stage: u8,
-    pub virtual_stages: u32,
-    pub micro_batch: u64,
-    pub recompute: Recompute,
-    pub sequence_parallel: bool,
-}
 
 /// Layers of the stages for pp and virtual stages, if they can be distributed.
 pub(super) type StagesOf = BTreeMap<(u32, u32), Stages>;
@@ -178,41 +168,6 @@ impl Question<'_> {
                 TrainingStep::without_messages(self.model, &training, layout, &training.place).map(|_| ())
             })
             .is_ok()
-    }
-
-    /// Sequence parallelism wherever it divides evenly: it never needs more memory, and experts require it.
-    pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
-        let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
-        let s = self.base.sequence;
-        tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
-    }
-
-    /// Chunks on each rank that the layers could be cut into.
-    pub(super) fn virtual_stages(&self, pp: u32) -> Vec<u32> {
-        let most = if pp == 1 { 1 } else { self.model.layers / pp.max(1) };
-        (1..=most).filter(|v| self.only.virtual_stages.is_none_or(|only| only == *v)).collect()
-    }
-
-    /// The pipeline with this many chunks on each rank.
-    pub(super) fn pipeline(&self, virtual_stages: u32) -> commgauge_model::config::step::PipelineChoices {
-        let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
-        commgauge_model::config::step::PipelineChoices { schedule, virtual_stages, ..self.base.pipeline.clone() }
-    }
-
-    /// The training with these choices.
-    pub(super) fn training(&self, choices: Choices) -> Training {
-        let mut training = self.base.clone();
-        training.micro_batch = choices.micro_batch;
-        training.tensor.recompute = choices.recompute;
-        training.tensor.sequence_parallel = choices.sequence_parallel;
-        training.pipeline = self.pipeline(choices.virtual_stages);
-        training.data.style = match choices.zero_stage {
-            0 => DataStyle::Ddp,
-            1 => DataStyle::Zero1,
-            2 => DataStyle::Zero2,
-            _ => DataStyle::Fsdp,
-        };
-        training
     }
 }
 

@@ -10,7 +10,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::step::Recompute;
 use commgauge_model::config::{Machine, Model, Table, Training};
-use commgauge_model::layout::{Axis, DEFAULT_ORDER, Layout};
+use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! One training for each set of choices, created once and cached.
 
+use super::choices::Choices;
 use super::question::Question;
-use super::space::{Choices, Space, divisors};
+use super::space::{Space, divisors};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::Recompute;
 use std::collections::HashMap;

@@ -4,75 +4,20 @@
 //! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010),
 //! and hold for every library: whatever breaks one could be fixed in the library, or by choosing another algorithm.
 
+mod check;
 mod rules;
 
+use super::comparability::ensure_comparable;
 use super::document::{Coverage, FalseAlarms};
 use super::evidence::{Evidence, evidence};
-use super::{
-    Decision, FORMAT, LoadedRecord, Question, Row, Trouble, VERSION, Verdict, ensure_comparable, gate, most_severe,
-    percent,
-};
+use super::finding::Finding;
+use super::loaded_record::LoadedRecord;
+use super::percent::percent;
+use super::{Decision, FORMAT, Question, Row, Trouble, VERSION, Verdict, gate, most_severe};
+use check::Check;
+pub use check::Timed;
 use commgauge_base::error::Result;
 use commgauge_base::stats::{RankSums, median, sorted};
-use commgauge_model::record::line::CaseFacts;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// A case and the median time, in seconds, of each of its replicates that counts.
-#[derive(Clone, Debug)]
-pub struct Timed<'a> {
-    /// The case.
-    pub facts: &'a CaseFacts,
-    /// Median seconds by replicate number.
-    pub seconds: BTreeMap<usize, f64>,
-}
-
-/// Which rule a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Guideline {
-    /// A call of k times the bytes takes longer than k calls.
-    SplitIsFaster,
-    /// A call takes longer than the same call of more bytes.
-    MoreBytesAreFaster,
-    /// A call takes longer than other calls that together do the same.
-    OthersTogetherAreFaster,
-    /// The bandwidth at one size is below that at both its neighbours.
-    Dip,
-}
-
-impl Guideline {
-    /// The name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Guideline::SplitIsFaster => "split_is_faster",
-            Guideline::MoreBytesAreFaster => "more_bytes_are_faster",
-            Guideline::OthersTogetherAreFaster => "others_together_are_faster",
-            Guideline::Dip => "dip",
-        }
-    }
-}
-
-/// Calls that break a rule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
-    /// The rule.
-    pub guideline: Guideline,
-    /// The cases: the slow one, then those that it is compared with.
-    pub cases: Vec<String>,
-    /// Median time over the longest that the rule allows: 1.2 is 20 % more.
-    pub times_allowed: f64,
-    /// Its lower confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times_allowed_lower_bound: Option<f64>,
-    /// Exact rank-sum probability of as much by chance, corrected for the number of rules that were looked at.
-    pub p_corrected: f64,
-    /// True where chance is ruled out.
-    pub certain: bool,
-    /// The same as a sentence.
-    pub text: String,
-}
 
 /// Thresholds of a finding.
 #[derive(Clone, Copy, Debug)]
@@ -122,15 +67,6 @@ impl Consistency {
         }
         sentences
     }
-}
-
-/// One comparison under a rule.
-struct Check<'a> {
-    guideline: Guideline,
-    slow: &'a CaseFacts,
-    against: Vec<&'a CaseFacts>,
-    /// Times of the slow call, and the longest that the rule allows, replicate by replicate.
-    times: Vec<(f64, f64)>,
 }
 
 fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut RankSums) -> Option<Finding> {

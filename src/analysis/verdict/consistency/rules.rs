@@ -1,6 +1,7 @@
 //! The rules: which calls are compared with which. Significance is left to the caller.
 
-use super::{Check, Guideline, Timed};
+use super::check::{Check, Timed};
+use crate::verdict::finding::Guideline;
 use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;

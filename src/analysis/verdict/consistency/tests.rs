@@ -2,6 +2,7 @@
 
 use super::super::testing::{lines, loaded};
 use super::*;
+use crate::verdict::Guideline;
 use commgauge_base::collective::Collective;
 use commgauge_model::record::Line;
 

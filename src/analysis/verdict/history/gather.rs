@@ -3,9 +3,10 @@
 //! Versions and environment may change within a lineage, since their effect is what a history shows; suite, hosts, devices,
 //! ranks, settings and labels may not.
 
+use super::super::Allowed;
 use super::super::comparability::{Facts, differences_between, facts};
 use super::super::evidence::evidence;
-use super::super::{Allowed, LoadedRecord};
+use super::super::loaded_record::LoadedRecord;
 use super::document::{LeftOut, Lineage, Series, SeriesRun};
 use commgauge_base::error::Result;
 use commgauge_base::stats::median;

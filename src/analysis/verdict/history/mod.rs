@@ -10,7 +10,8 @@ mod gather;
 pub use document::{Change, Event, FORMAT, History, LeftOut, Lineage, Series, SeriesRun, VERSION};
 pub use gather::HistoryInput;
 
-use super::{most_severe, percent};
+use super::most_severe;
+use super::percent::percent;
 
 /// Thresholds of a change.
 #[derive(Clone, Copy, Debug)]

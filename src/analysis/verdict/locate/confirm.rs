@@ -8,7 +8,7 @@ use super::document::SuspectKind;
 use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, nearly_all, percent};
 use super::pair_matrix::Measure;
 use super::places::Places;
-use super::wording::name;
+use super::suspect_name::name;
 
 /// With fewer nodes than this one measure alone makes no suspect.
 pub(super) const FEW_NODES: usize = 8;

@@ -1,6 +1,6 @@
 //! Times of groups of nodes, each node by itself and growing groups, from the histograms of their ranks.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use super::document::SuspectKind;
 use super::explain::{Finding, MIN_MEMBERS, percent, rule};
 use super::places::Places;

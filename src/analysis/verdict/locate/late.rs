@@ -1,6 +1,6 @@
 //! The late rank: the one that arrived last in a clear majority of the samples of isolated cases.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use super::document::SuspectKind;
 use super::explain::Finding;
 use super::places::Places;

@@ -1,6 +1,6 @@
 //! What was examined, and what the data therefore cannot determine.
 
-use super::Analysis;
+use super::analysis::Analysis;
 use super::document::Examined;
 use super::explain::{MIN_LEAVES, MIN_MEMBERS};
 

@@ -2,6 +2,7 @@
 //!
 //! Only slowness is searched for here; wrong data and failed runs are reported as troubles. Rendering is in `report`.
 
+mod analysis;
 mod confirm;
 mod document;
 mod explain;
@@ -12,6 +13,7 @@ mod late;
 mod limits;
 mod pair_matrix;
 mod places;
+mod suspect_name;
 #[cfg(test)]
 mod tests;
 mod wording;
@@ -19,12 +21,11 @@ mod wording;
 pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, SuspectKind, Suspects};
 pub use injected::{Found, expected_suspects};
 
-use super::evidence;
-use super::{LoadedRecord, Trouble, most_severe};
+use super::loaded_record::LoadedRecord;
+use super::{Trouble, evidence, most_severe};
+use analysis::Analysis;
 use commgauge_base::error::Result;
 use explain::{Finding, Search};
-use groups::Growth;
-use late::Arrivals;
 use pair_matrix::PairMatrices;
 use places::Places;
 
@@ -33,24 +34,6 @@ use places::Places;
 pub struct LocateOptions {
     /// Nodes behind each leaf switch, counted from node 0; `None` takes the value from the records.
     pub nodes_per_leaf: Option<u32>,
-}
-
-/// All data and intermediate results of a search.
-struct Analysis {
-    places: Places,
-    pair_matrices: PairMatrices,
-    growths: Vec<Growth>,
-    /// Histograms covered ranks of several nodes.
-    coarse: bool,
-    arrivals: Arrivals,
-    nodes_inside: u32,
-    /// True where groups of every size could be checked.
-    all_sizes: bool,
-    /// Pairs that were slow in a single replicate and are no suspects.
-    slow_once: usize,
-    /// Findings of a single measure on few nodes, as sentences. They make no suspect, but the machine is not called
-    /// good either.
-    unconfirmed: Vec<String>,
 }
 
 /// Finds the suspects of the records, the strongest evidence first.

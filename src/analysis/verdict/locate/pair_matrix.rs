@@ -2,7 +2,7 @@
 //!
 //! Values are natural logarithms of the time of a message: 0.1 more is about 10 % slower.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use super::places::Places;
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::low_median;

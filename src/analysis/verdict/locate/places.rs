@@ -1,6 +1,6 @@
 //! Where ranks are: nodes by number with their hosts, local ranks, and leaf switches, from the records.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::line::RankFacts;
 

@@ -1,11 +1,13 @@
 //! Texts about suspects: names, next steps, the answer, and the rule.
 
+use super::analysis::Analysis;
 use super::confirm::FEW_NODES;
 use super::document::{Suspect, SuspectKind};
 use super::explain::{FALSE_ALARM_PROBABILITY, Finding, MIN_MEMBERS};
+use super::limits;
 use super::pair_matrix::Measure;
 use super::places::Places;
-use super::{Analysis, limits};
+use super::suspect_name::name;
 
 /// One suspect for each kind and location, with all evidence for it.
 pub(super) fn suspects(findings: &[Finding], analysis: &Analysis) -> Vec<Suspect> {
@@ -38,27 +40,6 @@ pub(super) fn suspects(findings: &[Finding], analysis: &Analysis) -> Vec<Suspect
         });
     }
     suspects
-}
-
-pub(super) fn name(suspect: &SuspectKind, places: &Places) -> String {
-    let of = |node: u32| places.name(node as usize);
-    match suspect {
-        SuspectKind::Node { node } => of(*node),
-        SuspectKind::Link { nodes: [a, b], local_rank: None } => format!("link between {} and {}", of(*a), of(*b)),
-        SuspectKind::Link { nodes: [a, b], local_rank: Some(local) } => {
-            format!("path of local rank {local} between {} and {}", of(*a), of(*b))
-        }
-        SuspectKind::Adapter { node, local_rank } => format!("adapter of local rank {local_rank} of {}", of(*node)),
-        SuspectKind::Rail { local_rank } => {
-            format!("rail {local_rank}, the adapters of local rank {local_rank} on all nodes")
-        }
-        SuspectKind::Leaf { leaf, nodes } => match (nodes.first(), nodes.last()) {
-            (Some(first), Some(last)) => format!("leaf {leaf}, nodes {first} to {last}"),
-            _ => format!("leaf {leaf}"),
-        },
-        SuspectKind::OnlyAtScale { from_nodes } => format!("only at scale, from {from_nodes} nodes on"),
-        SuspectKind::LateRank { rank, node } => format!("rank {rank} on {}", of(*node)),
-    }
 }
 
 /// The command that confirms the suspect or narrows it down.

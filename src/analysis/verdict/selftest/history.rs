@@ -3,8 +3,9 @@
 //! Splits follow time: each run against the next one like it, and the first half of a run's replicates against the second.
 //! Random splits would show nothing, since the test is exact for them by construction.
 
-use super::super::{CompareRule, LoadedRecord, compare, differences};
-use super::{Counted, counted};
+use super::super::loaded_record::LoadedRecord;
+use super::super::{CompareRule, compare, differences};
+use super::counted::{Counted, counted};
 use commgauge_model::record::{Line, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,16 +2,19 @@
 //!
 //! Seeds are fixed: the same request gives the same result on every machine. Rendering is in `cli` and `report`.
 
+mod counted;
 mod history;
 mod noise;
 mod synthetic;
 
+pub use counted::Counted;
 pub use history::History;
 pub use noise::Noise;
 
-use super::{CompareRule, Decision, GateRule, LoadedRecord, compare, gate};
+use super::loaded_record::LoadedRecord;
+use super::{CompareRule, Decision, GateRule, compare, gate};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::proportion_interval;
+use counted::{CONFIDENCE, counted};
 use noise::Noise as Kind;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -24,8 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SELFTEST_FORMAT: &str = "commgauge-selftest";
 /// The version of the format.
 pub const SELFTEST_VERSION: u32 = 1;
-/// Confidence of the intervals around measured shares.
-const CONFIDENCE: f64 = 0.95;
+
 /// The slowdown that must be found, and the share of comparisons in which it must be found.
 const SLOWDOWN: f64 = 0.05;
 const FOUND: f64 = 0.9;
@@ -94,21 +96,6 @@ pub enum TrialKind {
     GateFalseFail,
     /// `gate` fails a row whose true median is 5 % beyond its limit.
     GatePower,
-}
-
-/// A share that was counted, with its interval.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Counted {
-    /// How often it came about.
-    pub count: u64,
-    /// Of how many.
-    pub of: u64,
-    /// Lower bound of the true share; absent where nothing was tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lower_bound: Option<f64>,
-    /// Its upper bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upper_bound: Option<f64>,
 }
 
 /// One kind of trial.
@@ -263,12 +250,6 @@ fn decide(asked: TrialKind, counted: &Counted, promised: f64) -> Decision {
         false if low > promised => Decision::Fail,
         _ => Decision::Inconclusive,
     }
-}
-
-/// A count with its interval.
-pub(super) fn counted(count: u64, of: u64) -> Counted {
-    let interval = (of > 0).then(|| proportion_interval(count, of, CONFIDENCE));
-    Counted { count, of, lower_bound: interval.map(|(low, _)| low), upper_bound: interval.map(|(_, high)| high) }
 }
 
 /// One comparison, or one gated row: true where the counted event occurred.

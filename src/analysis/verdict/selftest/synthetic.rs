@@ -1,6 +1,6 @@
 //! Synthetic records for the self-test: complete, verified and reliable, so that only their times decide.
 
-use super::super::LoadedRecord;
+use super::super::loaded_record::LoadedRecord;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;

@@ -1,6 +1,7 @@
 //! `commgauge import --from commgauge`: converts records to the current version, one file for each.
 
-use super::{ImportCommand, bad_line_text, unreadable};
+use super::arguments::ImportCommand;
+use super::bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{Renewed, read_commgauge};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::{Journal, Line, Record};

@@ -1,8 +1,8 @@
 //! The document of `commgauge list --format json`: stable, versioned, with a published JSON Schema.
 
-use super::Kind;
 use super::facts::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
 use super::gather;
+use super::kind::Kind;
 use crate::cli::published::published;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -50,8 +50,8 @@ pub struct ListDocument {
 }
 
 impl ListDocument {
-    /// The entries of a kind, or of all kinds.
-    pub(super) fn of(kind: Option<Kind>) -> ListDocument {
+    /// The entries of a kind, or of all kinds; formats are those of the flags of these programs.
+    pub(super) fn of(kind: Option<Kind>, programs: &[clap::Command]) -> ListDocument {
         let wanted = |this: Kind| kind.is_none_or(|kind| kind == this);
         ListDocument {
             format: FORMAT.to_owned(),
@@ -63,7 +63,7 @@ impl ListDocument {
             suites: wanted(Kind::Suites).then(gather::suites),
             models: wanted(Kind::Models).then(gather::models),
             machines: wanted(Kind::Machines).then(gather::machines),
-            formats: wanted(Kind::Formats).then(gather::formats),
+            formats: wanted(Kind::Formats).then(|| gather::formats(programs)),
             backends: wanted(Kind::Backends).then(gather::backends),
         }
     }

@@ -3,7 +3,6 @@
 
 use super::facts::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
 use crate::cli::backend_name::Backend;
-use crate::cli::programs::ProgramName;
 use clap::ValueEnum;
 use commgauge_base::collective::Collective;
 use commgauge_model::config::step::ScheduleKind;
@@ -162,12 +161,11 @@ fn one_line(text: &str) -> String {
 }
 
 /// Every value of a format flag, of every command of every program. The launched programs share one set of them.
-pub(super) fn formats() -> Vec<FormatFacts> {
+pub(super) fn formats(programs: &[clap::Command]) -> Vec<FormatFacts> {
     let mut found: Vec<FormatFacts> = Vec::new();
-    for program in ProgramName::value_variants() {
-        let definition = program.definition();
+    for definition in programs {
         let name = definition.get_name().to_owned();
-        add_formats(&definition, &name, &mut found);
+        add_formats(definition, &name, &mut found);
         for command in definition.get_subcommands() {
             add_formats(command, &format!("{name} {}", command.get_name()), &mut found);
         }

@@ -1,8 +1,8 @@
 //! The tables of `commgauge list`: a line for each name, with the description cut to the width.
 
-use super::Kind;
 use super::document::ListDocument;
 use super::facts::Named;
+use super::kind::Kind;
 use crate::cli::plain_table::{Column, table};
 use crate::report::visible;
 use clap::ValueEnum;

@@ -2,12 +2,18 @@
 
 use super::document::ListDocument;
 use super::facts::Named;
-use super::{Kind, table};
+use super::kind::Kind;
+use super::table;
+use crate::cli::programs::definitions;
 use clap::ValueEnum;
+
+fn listed(kind: Option<Kind>) -> ListDocument {
+    ListDocument::of(kind, &definitions())
+}
 
 #[test]
 fn every_name_has_a_description_and_no_shipped_file_is_broken() {
-    let all = ListDocument::of(None);
+    let all = listed(None);
     for list in [&all.collectives, &all.axes, &all.styles, &all.schedules, &all.backends] {
         let list: &Vec<Named> = list.as_ref().unwrap();
         assert!(list.len() >= 3, "{list:?}");
@@ -27,7 +33,7 @@ fn every_name_has_a_description_and_no_shipped_file_is_broken() {
 
 #[test]
 fn suites_say_how_many_ranks_they_need() {
-    let all = ListDocument::of(Some(Kind::Suites)).suites.unwrap();
+    let all = listed(Some(Kind::Suites)).suites.unwrap();
     // From suites/README.md.
     for (name, exactly, multiple) in [
         ("quick", None, Some(2)),
@@ -46,7 +52,7 @@ fn suites_say_how_many_ranks_they_need() {
 
 #[test]
 fn formats_come_from_the_flags_of_the_commands() {
-    let all = ListDocument::of(Some(Kind::Formats)).formats.unwrap();
+    let all = listed(Some(Kind::Formats)).formats.unwrap();
     for (name, command) in [
         ("nccl-tests", "commgauge import --from"),
         ("junit", "commgauge gate --format"),
@@ -62,7 +68,7 @@ fn formats_come_from_the_flags_of_the_commands() {
 #[test]
 fn tables_keep_to_their_width_with_a_line_for_each_name() {
     for kind in Kind::value_variants() {
-        let document = ListDocument::of(Some(*kind));
+        let document = listed(Some(*kind));
         for width in [80, 140] {
             let text = table::text(&document, Some(*kind), width);
             // The sentence about omitted columns is a separate paragraph.
@@ -79,6 +85,6 @@ fn the_tables_of_80_columns() {
         let name = kind
             .and_then(|kind: Kind| kind.to_possible_value())
             .map_or("overview".to_owned(), |kind| kind.get_name().to_owned());
-        insta::assert_snapshot!(format!("{name}_80"), table::text(&ListDocument::of(kind), kind, 80));
+        insta::assert_snapshot!(format!("{name}_80"), table::text(&listed(kind), kind, 80));
     }
 }

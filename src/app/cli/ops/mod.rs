@@ -8,7 +8,8 @@ mod text;
 pub use document::{OpsDocument, schema};
 
 use super::places::report_resolved_file;
-use super::step::{StepFlags, parse_style};
+use super::step::StepFlags;
+use super::step::style_name::parse_style;
 use super::table_or_json::AnswerArguments;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Shipped;

@@ -21,7 +21,7 @@ const MAX_SHAPES: usize = 12;
 pub(super) struct ComputingFlags {
     /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: 989, an H100 in bfloat16; with
     /// --efficiency measured the fastest product that was measured]
-    #[arg(long, value_name = "TFLOPS", value_parser = super::positive)]
+    #[arg(long, value_name = "TFLOPS", value_parser = positive)]
     peak_tflops: Option<f64>,
 
     /// Share of the peak that computing reaches, or `measured` for that of the products of --products [default: 0.5]
@@ -61,7 +61,7 @@ fn share(text: &str) -> std::result::Result<Share, String> {
         return Ok(Share::Measured);
     }
     let wrong = || format!("found `{text}`; accepted: a share of the peak, above 0 and up to 1, or `measured`");
-    super::positive(text).ok().filter(|share| *share <= 1.0).map(Share::Of).ok_or_else(wrong)
+    positive(text).ok().filter(|share| *share <= 1.0).map(Share::Of).ok_or_else(wrong)
 }
 
 impl ComputingFlags {
@@ -183,4 +183,9 @@ impl Computing {
             shapes.len()
         ))
     }
+}
+
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    let wrong = || format!("found `{text}`; accepted: a number above 0");
+    text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
 }

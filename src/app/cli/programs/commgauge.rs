@@ -18,14 +18,13 @@ use super::super::plan::PlanCommand;
 use super::super::predict::PredictCommand;
 use super::super::rank::RankCommand;
 use super::super::report::ReportCommand;
-use super::super::run::{self, RunArguments};
+use super::super::run::RunArguments;
 use super::super::schema::SchemaCommand;
 use super::super::selftest::SelfTestCommand;
 use super::super::show::ShowCommand;
 use super::super::simulate::SimulateCommand;
 use super::super::validate::ValidateCommand;
 use clap::{Parser, Subcommand};
-use commgauge_base::error::Result;
 use commgauge_model::record::provenance::program_version;
 
 /// Further reading.
@@ -93,40 +92,4 @@ pub enum Command {
     Completions(CompletionsCommand),
     /// Print or write man pages
     Man(ManCommand),
-}
-
-impl Commgauge {
-    /// Runs the requested command; its output goes to stdout.
-    ///
-    /// # Errors
-    /// Those of the command.
-    pub fn execute(self) -> Result<i32> {
-        match self.command {
-            Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
-            Command::Ops(command) => command.execute(),
-            Command::Gate(command) => command.execute(),
-            Command::Compare(command) => command.execute(),
-            Command::History(command) => command.execute(),
-            Command::Expect(command) => command.execute(),
-            Command::Locate(command) => command.execute(),
-            Command::Report(command) => command.execute(),
-            Command::Model(command) => command.execute(),
-            Command::Layout(command) => command.execute(),
-            Command::Import(command) => command.execute(),
-            Command::Fit(command) => command.execute(),
-            Command::Export(command) => command.execute(),
-            Command::Predict(command) => command.execute(),
-            Command::Rank(command) => command.execute(),
-            Command::Plan(command) => command.execute(),
-            Command::Validate(command) => command.execute(),
-            Command::Selftest(command) => command.execute(),
-            Command::Simulate(command) => command.execute(),
-            Command::Schema(command) => command.execute(),
-            Command::List(command) => command.execute(),
-            Command::Show(command) => command.execute(),
-            Command::Doctor(command) => command.execute(),
-            Command::Completions(command) => command.execute(),
-            Command::Man(command) => command.execute(),
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The flags of `commgauge-pairs`, and the requested work. `launched` runs it.
 
 use super::super::{LaunchedArguments, PairsArguments};
-use super::Work;
+use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
 use commgauge_model::config::RunSettings;

@@ -2,7 +2,7 @@
 
 use super::super::LaunchedArguments;
 use super::super::step::StepArguments;
-use super::Work;
+use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
 use commgauge_model::config::RunSettings;

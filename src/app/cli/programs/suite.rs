@@ -3,7 +3,7 @@
 use super::super::LaunchedArguments;
 use super::super::launched_arguments::parse_time_limit;
 use super::super::suite::suite_work;
-use super::Work;
+use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;

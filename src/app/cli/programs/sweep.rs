@@ -1,9 +1,8 @@
 //! The flags of `commgauge-sweep`, and the requested work. `launched` runs it.
 
-use super::super::LaunchedArguments;
-use super::super::SweepArguments;
 use super::super::like::ToolDefaults;
-use super::Work;
+use super::super::{LaunchedArguments, SweepArguments};
+use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
 use commgauge_model::config::RunSettings;

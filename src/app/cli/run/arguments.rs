@@ -6,6 +6,7 @@ use crate::cli::backend_name::Backend;
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
 use crate::cli::like::ToolDefaults;
 use crate::cli::nccl_arguments::{Algorithm, Protocol};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -118,6 +119,24 @@ pub struct RunArguments {
     pub(crate) tool_defaults: ToolDefaults,
 }
 
+impl RunArguments {
+    /// Rejects flags of a sweep without `--sweep`. (Clap does not enforce a requirement of a flag that conflicts with
+    /// another given one.)
+    ///
+    /// # Errors
+    /// A usage error that names them.
+    pub(super) fn check_sweep_flags(&self) -> Result<()> {
+        let SweepFlags(words) = &self.sweep_flags;
+        if self.sweep.is_some() || words.is_empty() {
+            return Ok(());
+        }
+        let given = words.join(" ");
+        Err(Error::usage(format!(
+            "found `{given}` without --sweep; a suite and --pairs and --step say themselves what is measured"
+        )))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +148,7 @@ mod tests {
         run: RunArguments,
     }
 
-    fn parse(line: &str) -> Result<RunArguments, String> {
+    fn parse(line: &str) -> std::result::Result<RunArguments, String> {
         let words = std::iter::once("run").chain(line.split_whitespace());
         Program::try_parse_from(words).map(|program| program.run).map_err(|error| error.to_string())
     }

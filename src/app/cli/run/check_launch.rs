@@ -1,12 +1,13 @@
 //! `commgauge run --check-launch`: the same launch as for a run, whose ranks report and measure nothing.
 
 use super::super::table_or_json::print_on;
+use super::arguments::RunArguments;
 use super::commands::Launched;
+use super::outcome;
 use super::progress::Progress;
-use super::{RunArguments, outcome, places};
-use crate::cli::launch_table;
 use crate::cli::table_or_json::json;
 use crate::cli::terminal::columns_of;
+use crate::cli::{launch_table, places};
 use crate::launch::{self, GRACE};
 use crate::report::Format;
 use commgauge_base::error::{Error, Result};

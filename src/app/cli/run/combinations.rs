@@ -4,7 +4,9 @@
 use super::super::nccl_arguments::{Algorithm, Protocol};
 use super::super::places;
 use super::super::table_or_json::print_on;
-use super::{Backend, RunArguments, launch_one};
+use super::arguments::RunArguments;
+use super::launches::launch_one;
+use crate::cli::backend_name::Backend;
 use crate::report::{Combination, Format, View, combinations_text};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::Record;

@@ -2,7 +2,7 @@
 
 use super::super::places;
 use super::arguments::RunArguments;
-use super::resume::ResumedLaunch;
+use super::resumed_launch::ResumedLaunch;
 use super::{allocation, work};
 use crate::cli::backend_name::Backend;
 use crate::launch::{self, LaunchCommand, Launcher, LauncherContext, Request};

@@ -3,7 +3,7 @@
 //! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
 //! success.
 
-use super::RecordState;
+use super::record_state::RecordState;
 use crate::launch::{Cause, Death, Ending, advice, deaths};
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 

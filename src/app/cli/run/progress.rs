@@ -1,6 +1,6 @@
 //! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
-use super::RecordState;
+use super::record_state::RecordState;
 use crate::cli::live::{new_bar, write_above};
 use crate::launch::{Watch, first_exit, host};
 use crate::report::LiveRows;

@@ -2,11 +2,9 @@
 //!
 //! They are defined once, in `cli::sweep`: each is looked up there and converted back into arguments.
 
-use super::RunArguments;
 use crate::cli::SweepArguments;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use commgauge_base::error::Error;
 
 /// Flags of a sweep, as arguments of `commgauge-sweep`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,22 +62,6 @@ fn words(flag: &Arg, matches: &ArgMatches) -> Vec<String> {
     vec![name, values.join(&flag.get_value_delimiter().unwrap_or(',').to_string())]
 }
 
-/// Rejects flags of a sweep without `--sweep`. (Clap does not enforce a requirement of a flag that conflicts with
-/// another given one.)
-///
-/// # Errors
-/// A usage error that names them.
-pub(super) fn check(arguments: &RunArguments) -> Result<(), Error> {
-    let SweepFlags(words) = &arguments.sweep_flags;
-    if arguments.sweep.is_some() || words.is_empty() {
-        return Ok(());
-    }
-    let given = words.join(" ");
-    Err(Error::usage(format!(
-        "found `{given}` without --sweep; a suite and --pairs and --step say themselves what is measured"
-    )))
-}
-
 /// The collectives of `--sweep`, which may be given in one argument.
 pub(super) fn collectives(text: &str) -> Vec<String> {
     text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -87,6 +69,7 @@ pub(super) fn collectives(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments::RunArguments;
     use super::*;
     use crate::report::Format;
     use clap::Parser;
@@ -154,7 +137,7 @@ mod tests {
             &["--sweep", "all_reduce", "-b", "8", "-b", "9"],
             &["--sweep", "all_reduce", "-b", "eight"],
         ] {
-            let found = parse(words).and_then(|run| check(&run).map_err(|error| error.to_string()));
+            let found = parse(words).and_then(|run| run.check_sweep_flags().map_err(|error| error.to_string()));
             assert!(found.is_err(), "{words:?}");
         }
     }

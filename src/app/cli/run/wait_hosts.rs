@@ -1,6 +1,6 @@
 //! `commgauge run --wait-for-hosts`: the hosts to wait for, and the messages.
 
-use super::RunArguments;
+use super::arguments::RunArguments;
 use crate::launch::{self, LauncherContext};
 use commgauge_base::error::{Error, Result};
 use std::path::Path;

@@ -1,14 +1,13 @@
 //! The launched work: a suite, a sweep, the step of a model or all pairs of ranks; flags of the last two follow `--`.
 
-use super::RunArguments;
+use super::arguments::RunArguments;
 use super::sweep_flags::collectives;
-use crate::cli::SweepArguments;
 use crate::cli::launched_arguments::LaunchedArguments;
 use crate::cli::like::ToolDefaults;
 use crate::cli::pairs::PairsArguments;
-use crate::cli::places;
 use crate::cli::step::StepArguments;
 use crate::cli::suite::{SuiteWork, suite_work};
+use crate::cli::{SweepArguments, places};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::Nodes;

@@ -1,6 +1,7 @@
 //! The flags of `commgauge-step`, and the resulting plan.
 
-use super::{StepFlags, parse_style};
+use super::StepFlags;
+use super::style_name::parse_style;
 use crate::cli::sampling::SamplingArguments;
 use crate::cli::suite::SuiteWork;
 use clap::Args;

@@ -22,7 +22,7 @@
 //!
 //! Switches that reduce or copy by themselves (NVLS, SHARP) move fewer bytes and may exceed these bounds.
 
-use super::Machine;
+use super::description::Machine;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Rate;
 

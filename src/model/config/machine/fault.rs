@@ -1,7 +1,7 @@
 //! Injected faults of a simulated machine, from `[[faults]]` of a machine file. The syntax of the command line is in
 //! `fault_text`; the simulated backend applies the faults to times.
 
-use super::read::{ANY_INDEX, SMALLEST_RATE_FACTOR, count, number, positive, rate_factor};
+use super::number::{ANY_INDEX, SMALLEST_RATE_FACTOR, count, number, positive, rate_factor};
 use crate::config::document::Table;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;

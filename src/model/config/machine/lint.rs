@@ -1,7 +1,8 @@
 //! Problems in the expectations of machine files: contradictions, figures that no link allows, and missing
 //! information. Whether a machine satisfies them is decided in `verdict`.
 
-use super::{Expectation, Limit, Machine};
+use super::description::Machine;
+use super::{Expectation, Limit};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 
 /// Tolerance, as a share: limits of equal rows that differ by more disagree, and a larger message may be faster by at

@@ -1,13 +1,12 @@
 //! From the text of a machine file to a checked machine.
 
+use super::description::{Machine, Network, NodeLinks, Noise};
 use super::expect::expectations;
 use super::fault::fault;
+use super::number::{count, positive, rate, short};
 use super::scope::{judged_runs, required_coverage};
-use super::{Machine, Network, NodeLinks, Noise};
-use crate::config::document::{Item, Table};
+use crate::config::document::Table;
 use commgauge_base::error::Result;
-use commgauge_base::units::{Rate, Seconds};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 const FILE_KEYS: [&str; 11] = [
@@ -27,16 +26,10 @@ const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
 
-/// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
-const LONGEST: Seconds = Seconds(1.0);
-/// A rate of nothing would be a call without end.
-pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;
 /// More than any node has, of ranks or of adapters.
 const MOST_PER_NODE: u32 = 4096;
 /// More ports than any switch has.
 const MOST_NODES_PER_LEAF: u32 = 65_536;
-/// Whether a rank or node exists is checked once the number of ranks is known.
-pub(super) const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
     let mut file = Table::parse(path, text)?;
@@ -126,43 +119,16 @@ fn table(file: &mut Table, key: &'static str, keys: &[&str]) -> Result<Table> {
     Ok(table)
 }
 
-pub(super) fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
-    let accepted = format!("a whole number from {} to {}", range.start(), range.end());
-    table.require(key, &accepted)?.count_within(range)
-}
-
-pub(super) fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
-    let accepted = format!("a number from {} to {}", range.start(), range.end());
-    table.require(key, &accepted)?.number_within(range)
-}
-
-pub(super) fn rate_factor(table: &mut Table) -> Result<f64> {
-    number(table, "rate_factor", SMALLEST_RATE_FACTOR..=1.0)
-}
-
-fn rate(table: &mut Table, key: &'static str) -> Result<Rate> {
-    table.require(key, "a rate such as \"25GB/s\"")?.rate()
-}
-
 fn assumed(table: &mut Table) -> Result<bool> {
     table.take("assumed").map_or(Ok(false), |item| item.truth())
-}
-
-pub(super) fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
-    let item = table.require(key, "a time such as \"2us\"")?;
-    let seconds = short(&item)?;
-    if seconds.0 >= 1e-9 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at least 1ns"))) }
-}
-
-fn short(item: &Item) -> Result<Seconds> {
-    let seconds = item.seconds()?;
-    if seconds.0 <= LONGEST.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at most 1s"))) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Fault;
     use super::*;
+    use commgauge_base::units::Rate;
+    use commgauge_base::units::Seconds;
     use std::path::PathBuf;
 
     const GOOD: &str = r#"

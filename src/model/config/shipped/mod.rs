@@ -4,19 +4,17 @@
 //! An embedded file has a path such as `embedded:suites/quick.toml`, which distinguishes it from a file on disk
 //! wherever a path is shown, and which is accepted wherever a path is.
 
+mod embedded;
 mod text;
 
 pub use text::read_text;
 
 use commgauge_base::error::{Error, Result};
-use include_dir::{Dir, include_dir};
+pub use embedded::is_embedded;
+use embedded::{EMBEDDED, EMBEDDED_ROOT, embedded_text};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// `suites/` of the source tree, as it was when the program was built.
-static EMBEDDED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../suites");
-/// Prefix of the path of an embedded file.
-const EMBEDDED_ROOT: &str = "embedded:suites";
 /// A model's file, as Hugging Face has it.
 pub(super) const CONFIG: &str = "config.json";
 /// Names less similar to the requested one are not suggested.
@@ -151,15 +149,6 @@ impl Shipped {
 pub fn published(file: &str) -> Result<&'static str> {
     let embedded = EMBEDDED.get_file(Path::new("published").join(file)).and_then(|file| file.contents_utf8());
     embedded.ok_or_else(|| Error::environment(format!("this program was built without suites/published/{file}")))
-}
-
-/// Whether a path, as records and messages have it, is that of an embedded file.
-pub fn is_embedded(path: &str) -> bool {
-    path.starts_with(EMBEDDED_ROOT)
-}
-
-fn embedded_text(path: &Path) -> Option<&'static str> {
-    EMBEDDED.get_file(path.strip_prefix(EMBEDDED_ROOT).ok()?)?.contents_utf8()
 }
 
 /// A word that can only be a name: no folder before it, and no ending of a file.

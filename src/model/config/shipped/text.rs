@@ -1,6 +1,6 @@
 //! The text of a file that a user named, on a disk or embedded.
 
-use super::embedded_text;
+use super::embedded::embedded_text;
 use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
 use std::fs::File;

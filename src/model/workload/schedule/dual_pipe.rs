@@ -1,6 +1,6 @@
 //! DualPipe and DualPipeV: micro-batches that enter from both ends, over two copies of the model or over the two arms of a V.
 
-use super::{Event, Pass};
+use super::event::{Event, Pass};
 
 /// DualPipe (arXiv 2412.19437 figure 5): half of the micro-batches enter at rank 0 (chunk 0), half at the last rank
 /// (chunk 1). Rank i and rank p - 1 - i do the same with the directions exchanged.

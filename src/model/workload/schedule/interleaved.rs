@@ -1,7 +1,7 @@
 //! Interleaved 1F1B: v chunks per rank, visited in groups of p micro-batches.
 
+use super::event::{Event, Pass};
 use super::single_chunk::in_turn;
-use super::{Event, Pass};
 
 /// Warm-up of 2(p - rank - 1) + (v - 1)p chunk forwards, then one forward and one backward in turn (arXiv 2104.04473
 /// section 2.2.2; Megatron-LM megatron/core/pipeline_parallel/schedules.py, `get_pp_rank_microbatches`).

@@ -6,8 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::event::{Event, Pass};
+use super::event_lists::Schedule;
 use super::simulate::{PassCosts, StageCosts, simulate};
-use super::{Event, Pass, Schedule};
 
 /// Costs and memory to which a searched order is fitted.
 #[derive(Debug, Clone, Copy, PartialEq)]

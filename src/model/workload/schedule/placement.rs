@@ -1,6 +1,8 @@
 //! The part of the model in each chunk of a rank, and the dependencies between events.
 
-use super::{Event, Pass, Schedule, ScheduleKind};
+use super::event::{Event, Pass};
+use super::event_lists::Schedule;
+use super::kind::ScheduleKind;
 
 impl Schedule {
     /// Which of the model's chunks, counted from the embedding, a rank's local chunk is.

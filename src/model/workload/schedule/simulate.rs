@@ -3,7 +3,8 @@
 //! Each rank runs its list in order. An event starts when its rank is free and its input has arrived; a message costs its
 //! receiver time, not its sender, and messages do not disturb each other.
 
-use super::{Event, Pass, Schedule};
+use super::event::{Event, Pass};
+use super::event_lists::Schedule;
 use commgauge_base::units::Seconds;
 
 /// Durations of passes and messages: finite, 0 or more.

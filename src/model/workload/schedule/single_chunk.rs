@@ -1,6 +1,6 @@
 //! The schedules with one chunk per rank and whole backwards: naive, GPipe and 1F1B.
 
-use super::{Event, Pass};
+use super::event::{Event, Pass};
 
 /// One micro-batch at a time, forward and backward.
 pub(super) fn naive(stages: u32, micro_batches: u32) -> Vec<Vec<Event>> {

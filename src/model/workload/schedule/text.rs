@@ -1,6 +1,7 @@
 //! A timeline drawn as text: one line per rank, time to the right.
 
-use super::{Pass, TimedEvent, Timeline};
+use super::event::Pass;
+use super::{TimedEvent, Timeline};
 
 /// Wider drawings are useless, and very short events among long ones would need them.
 const MOST_COLUMNS: usize = 10_000;

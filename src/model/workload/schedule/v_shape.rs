@@ -1,7 +1,9 @@
 //! The schedules of two chunks per rank in a V: ZB-V, V-Half and V-Min.
 
+use super::event::{Event, Pass};
+use super::event_lists::Schedule;
+use super::kind::ScheduleKind;
 use super::list_scheduler::{self, Fitting, Search};
-use super::{Event, Pass, Schedule, ScheduleKind};
 
 /// The best order found within the memory limit of the kind.
 pub(super) fn events(schedule: &Schedule, fitting: &Fitting) -> Result<Vec<Vec<Event>>, String> {

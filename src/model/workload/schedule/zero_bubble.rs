@@ -1,8 +1,10 @@
 //! The zero-bubble schedules of one chunk per rank: ZB-H1 and ZB-H2 by hand, ZB-1p and ZB-2p searched.
 
+use super::StageCosts;
+use super::event::{Event, Pass};
+use super::event_lists::Schedule;
 use super::list_scheduler::{self, Fitting, Search};
 use super::single_chunk::in_turn;
-use super::{Event, Pass, Schedule, StageCosts};
 
 /// 1F1B with more warm-up and late weight gradients (arXiv 2401.10241 figure 3): `memory` 1 is ZB-H1, 2 is ZB-H2.
 ///

@@ -1,5 +1,6 @@
 //! Whether a layout fits a model: each violated rule is reported with the numbers and the nearest valid ones.
 
+use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
 use crate::config::step::Linears;
 use crate::config::{Model, Place};
@@ -147,16 +148,4 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
         ));
     }
     experts::shape(model, degrees)
-}
-
-/// The sentence for a degree that does not divide, with the nearest that do.
-pub fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str, model: &str) -> String {
-    let divides = |degree: &u64| number.is_multiple_of(*degree);
-    let below = (1..degree.min(number + 1)).rev().find(divides);
-    let above = (degree + 1..=number).find(divides);
-    let nearest: Vec<_> = below.into_iter().chain(above).map(|degree| degree.to_string()).collect();
-    format!(
-        "{axis} = {degree} does not divide the {number} {what} of {model} ({field}); nearest that do: {}",
-        nearest.join(", ")
-    )
 }

@@ -1,7 +1,7 @@
 //! Whether experts fit the layout and the choices of their style; the other rules are in `check`.
 
 use super::TrainingStep;
-use super::check::must_divide;
+use super::divisibility::must_divide;
 use crate::config::step::{Dispatcher, Routing};
 use crate::config::{Mixture, Model, Training};
 use crate::layout::Degrees;

@@ -3,9 +3,12 @@
 mod check;
 mod check_context;
 mod check_data;
+mod checked;
+mod divisibility;
 mod experts;
 mod layers_only;
 mod messages;
+mod one_step;
 mod place;
 mod rank_parameters;
 mod serving;
@@ -13,128 +16,14 @@ mod stages;
 mod totals;
 mod training;
 
-pub use check::must_divide;
+pub use divisibility::must_divide;
 pub(super) use experts::routed;
 pub use layers_only::wire_bytes_of_layers;
 pub use messages::Messages;
+pub use one_step::Step;
 pub use place::{layout_on, ranks_of};
 pub use rank_parameters::RankParameters;
 pub use serving::{Phase, ServingStep};
 pub use stages::Stages;
 pub use totals::{AxisTotals, StepOps};
 pub use training::TrainingStep;
-
-use super::style;
-use super::{Op, Style};
-use crate::config::{LayoutTable, Model};
-use crate::layout::{Axis, Layout};
-use commgauge_base::error::Result;
-
-/// One step, of either kind.
-#[derive(Clone, Debug)]
-pub enum Step<'a> {
-    /// An optimizer step.
-    Training(TrainingStep<'a>),
-    /// A forward pass over requests.
-    Serving(ServingStep<'a>),
-}
-
-impl<'a> Step<'a> {
-    /// All steps of a layout on this many ranks: training first, then prefill, then decode. Empty if it names no
-    /// model.
-    ///
-    /// # Errors
-    /// Inconsistent settings, at the place where they were written.
-    pub fn all_of(table: &'a LayoutTable, ranks: u32) -> Result<Vec<Step<'a>>> {
-        let layout = layout_on(table, ranks)?;
-        let Some(work) = &table.work else { return Ok(Vec::new()) };
-        let mut steps = Vec::new();
-        if let Some(training) = &work.training {
-            let step = TrainingStep::new(&work.model, training, layout.clone(), &table.place)?;
-            steps.push(Step::Training(step));
-        }
-        if let Some(serving) = &work.serving {
-            for (wanted, phase) in [(serving.prefill, Phase::Prefill), (serving.decode, Phase::Decode)] {
-                if wanted {
-                    let step = ServingStep::new(&work.model, serving, phase, layout.clone(), &table.place)?;
-                    steps.push(Step::Serving(step));
-                }
-            }
-        }
-        Ok(steps)
-    }
-
-    /// The model.
-    pub fn model(&self) -> &'a Model {
-        match self {
-            Step::Training(step) => step.model,
-            Step::Serving(step) => step.model,
-        }
-    }
-
-    /// The layout.
-    pub fn layout(&self) -> &Layout {
-        match self {
-            Step::Training(step) => &step.layout,
-            Step::Serving(step) => &step.layout,
-        }
-    }
-
-    /// The layers of every stage.
-    pub fn stages(&self) -> &Stages {
-        match self {
-            Step::Training(step) => &step.stages,
-            Step::Serving(step) => &step.stages,
-        }
-    }
-
-    /// `training`, `prefill` or `decode`.
-    pub fn phase_name(&self) -> &'static str {
-        match self {
-            Step::Training(_) => "training",
-            Step::Serving(step) => step.phase.name(),
-        }
-    }
-
-    /// Micro-batches of one replica in a step: m.
-    pub fn micro_batches(&self) -> u64 {
-        match self {
-            Step::Training(step) => step.micro_batches,
-            Step::Serving(step) => step.serving.micro_batches,
-        }
-    }
-
-    /// Tokens of a replica in a step.
-    pub fn tokens_per_replica(&self) -> u64 {
-        match self {
-            Step::Training(step) => step.tokens_per_replica(),
-            Step::Serving(step) => step.tokens_per_micro_batch() * step.serving.micro_batches,
-        }
-    }
-
-    /// The calls of one rank of a stage in a step, style by style. Calls on groups of one rank are none.
-    ///
-    /// # Errors
-    /// What cannot be generated, such as counts that pass 64 bits.
-    pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
-        let mut ops = match self {
-            Step::Training(step) => return step.ops_of_stage(stage),
-            Step::Serving(step) => style::serving_ops(step, stage)?,
-        };
-        ops.retain(|op| self.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches()) != Some(0));
-        Ok(ops)
-    }
-
-    /// Ranks in each group of an axis.
-    pub fn group_size(&self, axis: Axis) -> u32 {
-        self.layout().group_size(axis)
-    }
-
-    /// The ops of the wanted styles, each axis seen from the rank that it loads most, with their totals.
-    ///
-    /// # Errors
-    /// As [`Step::ops_of_stage`], and totals that pass 64 bits.
-    pub fn ops(&self, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
-        StepOps::busiest(self, wanted)
-    }
-}

@@ -2,12 +2,10 @@
 //!
 //! `context_tokens` is part of the step for computing memory and attention; no message of a pass depends on it.
 
-use super::check;
 use super::stages::Stages;
-use crate::config::step::{PipelineChoices, ScheduleKind, Serving};
-use crate::config::{Model, Place};
+use crate::config::Model;
+use crate::config::step::Serving;
 use crate::layout::Layout;
-use commgauge_base::error::Result;
 
 /// The phase of serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,32 +41,7 @@ pub struct ServingStep<'a> {
     pub stages: Stages,
 }
 
-impl<'a> ServingStep<'a> {
-    /// `place` is the place of the layout.
-    ///
-    /// # Errors
-    /// The violated rule, with the numbers and what would satisfy it.
-    pub fn new(
-        model: &'a Model,
-        serving: &'a Serving,
-        phase: Phase,
-        layout: Layout,
-        place: &Place,
-    ) -> Result<ServingStep<'a>> {
-        let choices = PipelineChoices {
-            schedule: ScheduleKind::GPipe,
-            virtual_stages: 1,
-            place: place.clone(),
-            stage_layers: None,
-            scatter_gather: false,
-        };
-        let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
-            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
-        let step = ServingStep { model, serving, phase, layout, stages };
-        check::serving(&step, place)?;
-        Ok(step)
-    }
-
+impl ServingStep<'_> {
     /// Tokens of one micro-batch that a rank works on.
     pub fn tokens_per_micro_batch(&self) -> u64 {
         let requests = self.serving.batch / self.serving.micro_batches;

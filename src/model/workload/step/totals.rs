@@ -1,6 +1,6 @@
 //! Payload and wire bytes of a step, axis by axis, on the rank that each axis loads most.
 
-use super::Step;
+use super::one_step::Step;
 use crate::layout::Axis;
 use crate::workload::{Op, Style};
 use commgauge_base::error::{Error, Result};
@@ -104,5 +104,15 @@ impl AxisTotals {
                 if op.overlap.is_exposed() { op.wire_bytes(ranks, count) } else { Some(0) }
             })?,
         })
+    }
+}
+
+impl Step<'_> {
+    /// The ops of the wanted styles, each axis seen from the rank that it loads most, with their totals.
+    ///
+    /// # Errors
+    /// As [`Step::ops_of_stage`], and totals that pass 64 bits.
+    pub fn ops(&self, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
+        StepOps::busiest(self, wanted)
     }
 }

@@ -6,6 +6,7 @@ mod data;
 mod expert;
 mod pipeline;
 mod product;
+mod recompute;
 mod replicated;
 mod sequence;
 mod serving;

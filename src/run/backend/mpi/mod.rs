@@ -6,11 +6,13 @@ pub(super) mod host;
 mod idle;
 mod replay;
 mod replay_data;
+mod replay_slot;
 
 pub use arena::Rotation;
 pub use call::{MpiCall, Parts};
 
 use super::{Backend, BackendFacts, Binding, Call, Product, ReplayBinding, Replayer, product};
+use crate::backend::replay_place::{place, program_of};
 use crate::mpi_call::{self, Communicator};
 use arena::Arena;
 use commgauge_base::collective::Collective;
@@ -77,7 +79,7 @@ impl MpiBackend {
     /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
-        Regions::of(replay::program_of(binding, rank)?, replay::place(binding, rank))
+        Regions::of(program_of(binding, rank)?, place(binding, rank))
     }
 
     /// The buffer rotation for a binding. It is the same on all ranks of a group, so that their data start at the same

@@ -4,18 +4,18 @@
 //! requests every few microseconds, as a progress thread of the library would.
 
 use super::arena::Arena;
-use super::replay_data::SlotData;
-use crate::backend::counted::{CallBytes, Counted, by_axis};
+use super::replay_data::Offsets;
+use super::replay_slot::{Divide, SlotCall, SlotKind, prepare};
+use crate::backend::counted::{Counted, by_axis};
+use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
-use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request};
-use commgauge_base::collective::ReduceOp;
+use crate::mpi_call::Communicator;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::encode;
-use commgauge_base::pattern::segments::View;
 use commgauge_base::progress::{Doing, Progress};
 use commgauge_model::layout::Axis;
-use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
+use commgauge_model::workload::replay::{Action, Regions, ReplayProgram};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
 
 /// A bound step.
 pub(super) struct MpiReplayer<'b> {
-    pub(super) rank: u32,
+    rank: u32,
     program: &'b ReplayProgram,
-    pub(super) slots: Vec<SlotCall>,
-    pub(super) send: &'b mut Arena,
-    pub(super) receive: &'b mut Arena,
+    slots: Vec<SlotCall>,
+    send: &'b mut Arena,
+    receive: &'b mut Arena,
     /// Active slots that have not been seen complete.
     under_way: Vec<u32>,
     /// By axis: number of active calls, and since when there is at least one.
@@ -38,52 +38,6 @@ pub(super) struct MpiReplayer<'b> {
     counted: Vec<Counted>,
     progress: Arc<Progress>,
     times: [RankTimes; 1],
-}
-
-/// A slot, ready to be started.
-pub(super) struct SlotCall {
-    pub kind: SlotKind,
-    pub data: SlotData,
-    request: Request,
-    send_offset: usize,
-    receive_offset: usize,
-    op: usize,
-    axis: usize,
-    bytes: CallBytes,
-    divide: Option<Divide>,
-    /// A collective that is waited for at once wherever it is started.
-    at_once: bool,
-}
-
-pub(super) enum SlotKind {
-    Together(Prepared),
-    Send(Message),
-    Receive(Message),
-}
-
-/// The second half of an average.
-#[derive(Clone, Copy)]
-struct Divide {
-    element: commgauge_base::element::ElementType,
-    ranks: u32,
-    bytes: usize,
-}
-
-/// The group and place of this rank in the groups of a plan.
-pub(super) fn place<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
-    let places: Vec<Option<(&'a [u32], u32)>> = binding
-        .plan
-        .groups
-        .iter()
-        .map(|groups| groups.place_of(rank).map(|(group, me)| (groups.groups[group].as_slice(), me)))
-        .collect();
-    move |groups| places.get(groups).copied().flatten()
-}
-
-/// The program of this rank.
-pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
-    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
-    binding.plan.program_of_rank(rank).ok_or_else(missing)
 }
 
 impl<'b> MpiReplayer<'b> {
@@ -111,8 +65,8 @@ impl<'b> MpiReplayer<'b> {
             let (group, me) = place(groups).ok_or_else(unconnected)?;
             let mut call = prepare(program, slot, communicator, (group, me), binding.seed)?;
             call.at_once = at_once[index];
-            call.send_offset = regions.send[index].offset as usize;
-            call.receive_offset = regions.receive[index].offset as usize;
+            let (send, receive) = (regions.send[index].offset as usize, regions.receive[index].offset as usize);
+            call.offsets = Offsets { send, receive };
             slots.push(call);
         }
         Ok(MpiReplayer {
@@ -133,10 +87,10 @@ impl<'b> MpiReplayer<'b> {
 
     /// Starts a slot; one that is waited for at once is carried out by the call that blocks.
     #[inline]
-    pub(super) fn start(&mut self, slot: u32) -> Result<()> {
+    fn start(&mut self, slot: u32) -> Result<()> {
         let call = &mut self.slots[slot as usize];
-        let send = self.send.address().wrapping_add(call.send_offset);
-        let receive = self.receive.address_mut().wrapping_add(call.receive_offset);
+        let send = self.send.address().wrapping_add(call.offsets.send);
+        let receive = self.receive.address_mut().wrapping_add(call.offsets.receive);
         let busy = &mut self.busy[call.axis];
         let begin = host_clock::now_nanoseconds();
         if busy.0 == 0 {
@@ -170,7 +124,7 @@ impl<'b> MpiReplayer<'b> {
 
     /// Waits for a slot.
     #[inline]
-    pub(super) fn wait(&mut self, slot: u32) -> Result<()> {
+    fn wait(&mut self, slot: u32) -> Result<()> {
         let Some(place) = self.under_way.iter().position(|other| *other == slot) else { return Ok(()) };
         self.under_way.swap_remove(place);
         let begin = host_clock::now_nanoseconds();
@@ -193,7 +147,7 @@ impl<'b> MpiReplayer<'b> {
         }
         let call = &self.slots[slot as usize];
         if let Some(Divide { element, ranks, bytes }) = call.divide {
-            let result = &mut self.receive.bytes_mut()[call.receive_offset..call.receive_offset + bytes];
+            let result = &mut self.receive.bytes_mut()[call.offsets.receive..call.offsets.receive + bytes];
             encode::divide_all(element, result, ranks);
         }
     }
@@ -231,83 +185,30 @@ impl<'b> MpiReplayer<'b> {
         }
         Ok(())
     }
-}
 
-fn prepare(
-    program: &ReplayProgram,
-    slot: &Slot,
-    communicator: &Communicator,
-    (group, me): (&[u32], u32),
-    seed: u64,
-) -> Result<SlotCall> {
-    let op = program.op_of(slot);
-    let geometry = &program.geometries[slot.op as usize];
-    let elements = geometry.bytes_total.0 / geometry.element_bytes;
-    let message = |peer, stream| Message::new(elements, Datatype::of(op.element), peer, stream, communicator);
-    let seed = seed_of(seed, group[0]);
-    let (kind, data, divide) = match slot.movement {
-        Movement::Send { to, stream } => (
-            SlotKind::Send(message(to, stream)?),
-            SlotData::message(op.element, elements, group[me as usize], stream),
-            None,
-        ),
-        Movement::Receive { from, stream } => {
-            let data = SlotData::message(op.element, elements, group[from as usize], stream);
-            (SlotKind::Receive(message(from, stream)?), data, None)
-        }
-        Movement::Together => {
-            let placement = placement_of(op.collective);
-            let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
-            let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
-            let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
-            let prepared = Prepared::new(&view, communicator, Datatype::of(op.element), operation)?;
-            let own = geometry.blocks[me as usize] * geometry.element_bytes;
-            let divide = (reduce_op == Some(ReduceOp::Avg)).then_some(Divide {
-                element: op.element,
-                ranks: group.len() as u32,
-                bytes: own as usize,
-            });
-            (SlotKind::Together(prepared), SlotData::collective(op.element, reduce_op, &view, seed), divide)
-        }
-    };
-    let (named, crossing) = match &kind {
-        SlotKind::Together(prepared) => {
-            let crossing = prepared.elements_exchanged_with_others(me);
-            // Dropped tokens are part of the nominal size but are not sent, so no count that MPI sees includes them.
-            let named = crossing.map_or_else(|| prepared.elements_named(group.len() as u32), |_| elements);
-            (named, crossing.unwrap_or(0))
-        }
-        SlotKind::Send(message) | SlotKind::Receive(message) => (message.elements(), 0),
-    };
-    let of = |elements: u64| elements * geometry.element_bytes;
-    Ok(SlotCall {
-        kind,
-        data,
-        request: Request::none(),
-        send_offset: 0,
-        receive_offset: 0,
-        op: slot.op as usize,
-        axis: program.groups[slot.op as usize],
-        bytes: CallBytes { payload: of(named), crossing: of(crossing) },
-        divide,
-        at_once: false,
-    })
-}
-
-/// Groups differ in their data, so that a message that strays is found.
-fn seed_of(seed: u64, first_rank: u32) -> u64 {
-    seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
-}
-
-impl SlotCall {
-    pub(super) fn offsets(&self) -> (usize, usize) {
-        (self.send_offset, self.receive_offset)
+    /// Carries a slot out once, alone, and checks what it left.
+    fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
+        let call = &self.slots[slot];
+        call.data.write(call.offsets, self.send.bytes_mut(), self.receive.bytes_mut());
+        self.start(slot as u32)?;
+        self.wait(slot as u32)?;
+        let call = &self.slots[slot];
+        Ok(call.data.first_wrong(call.offsets, self.receive.bytes(), self.rank))
     }
 }
 
 impl Replayer for MpiReplayer<'_> {
+    /// Every slot once, alone; then the buffers are cleared.
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        self.check_all(self.program)
+        let mut first_wrong = None;
+        for slot in self.program.slots_to_check() {
+            let wrong = self.check_slot(slot)?;
+            first_wrong = first_wrong.or(wrong);
+        }
+        // Sums of sums would soon be infinite.
+        self.send.bytes_mut().fill(0);
+        self.receive.bytes_mut().fill(0);
+        Ok(first_wrong)
     }
 
     fn verifies(&self) -> bool {

@@ -1,14 +1,18 @@
 //! The data by which the calls of a replay are checked, each once, before anything is timed.
 
-use super::replay::{MpiReplayer, SlotKind};
 use crate::backend::Mismatch;
 use commgauge_base::collective::ReduceOp;
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, Pattern, Segment, Source};
-use commgauge_model::workload::replay::ReplayProgram;
 use std::ops::Range;
+
+/// Where the buffers of a slot begin within the arenas, in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Offsets {
+    pub send: usize,
+    pub receive: usize,
+}
 
 /// The expected content of a slot's buffers before and after its call.
 pub(super) struct SlotData {
@@ -29,16 +33,48 @@ impl SlotData {
         }
     }
 
-    /// A message of a world rank's data.
-    pub(super) fn message(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
-        let source = Source::Moved { rank: sender, first: 0 };
-        let segment = |buffer| vec![Segment { buffer, offset: 0, elements, source }];
+    /// A message that this rank sends: known data is written, and nothing arrives.
+    pub(super) fn sent(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
+        let inputs = vec![message(Buffer::Send, elements, sender)];
+        SlotData { inputs, ..SlotData::of_message(element, stream) }
+    }
+
+    /// A message that this rank receives: nothing is written, and the sender's data arrives.
+    pub(super) fn received(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
+        let outputs = vec![message(Buffer::Receive, elements, sender)];
+        SlotData { outputs, ..SlotData::of_message(element, stream) }
+    }
+
+    fn of_message(element: ElementType, stream: u32) -> SlotData {
         SlotData {
             pattern: Pattern::new(element, None, 2, u64::from(stream)),
-            inputs: segment(Buffer::Send),
-            outputs: segment(Buffer::Receive),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
             element_bytes: element.size(),
         }
+    }
+
+    /// Poisons where the call writes, then writes what it reads; in this order, as in place both are one buffer.
+    pub(super) fn write(&self, places: Offsets, send: &mut [u8], receive: &mut [u8]) {
+        for segment in &self.outputs {
+            self.pattern.poison(segment.source, &mut receive[self.range(segment, places.receive)]);
+        }
+        for segment in &self.inputs {
+            let (bytes, offset) = match segment.buffer {
+                Buffer::Send => (&mut *send, places.send),
+                Buffer::Receive => (&mut *receive, places.receive),
+            };
+            self.pattern.write(segment.source, &mut bytes[self.range(segment, offset)]);
+        }
+    }
+
+    /// The first element of this rank that the call left wrong.
+    pub(super) fn first_wrong(&self, places: Offsets, receive: &[u8], rank: u32) -> Option<Mismatch> {
+        let (element, wrong) = self.outputs.iter().find_map(|segment| {
+            let bytes = &receive[self.range(segment, places.receive)];
+            self.pattern.check(segment.source, bytes).map(|wrong| (segment.offset + wrong.first, wrong))
+        })?;
+        Some(Mismatch { rank, element, expected: wrong.expected, got: wrong.got, count: wrong.count })
     }
 
     fn range(&self, segment: &Segment, offset: usize) -> Range<usize> {
@@ -47,54 +83,7 @@ impl SlotData {
     }
 }
 
-impl MpiReplayer<'_> {
-    /// Every slot once, alone. Then the buffers are cleared, as sums of sums would soon be infinite.
-    pub(super) fn check_all(&mut self, program: &ReplayProgram) -> Result<Option<Mismatch>> {
-        let mut first_wrong = None;
-        for slot in program.slots_to_check() {
-            let wrong = self.check_slot(slot)?;
-            first_wrong = first_wrong.or(wrong);
-        }
-        self.send.bytes_mut().fill(0);
-        self.receive.bytes_mut().fill(0);
-        Ok(first_wrong)
-    }
-
-    fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
-        let call = &self.slots[slot];
-        let (send, receive) = call.offsets();
-        let data = &call.data;
-        if !matches!(call.kind, SlotKind::Send(_)) {
-            for segment in &data.outputs {
-                let range = data.range(segment, receive);
-                data.pattern.poison(segment.source, &mut self.receive.bytes_mut()[range]);
-            }
-        }
-        if !matches!(call.kind, SlotKind::Receive(_)) {
-            for segment in &data.inputs {
-                let (arena, offset) = match segment.buffer {
-                    Buffer::Send => (&mut *self.send, send),
-                    Buffer::Receive => (&mut *self.receive, receive),
-                };
-                data.pattern.write(segment.source, &mut arena.bytes_mut()[data.range(segment, offset)]);
-            }
-        }
-        self.start(slot as u32)?;
-        self.wait(slot as u32)?;
-        let call = &self.slots[slot];
-        if matches!(call.kind, SlotKind::Send(_)) {
-            return Ok(None);
-        }
-        let wrong = call.data.outputs.iter().find_map(|segment| {
-            let bytes = &self.receive.bytes()[call.data.range(segment, receive)];
-            call.data.pattern.check(segment.source, bytes).map(|wrong| (segment.offset + wrong.first, wrong))
-        });
-        Ok(wrong.map(|(element, wrong)| Mismatch {
-            rank: self.rank,
-            element,
-            expected: wrong.expected,
-            got: wrong.got,
-            count: wrong.count,
-        }))
-    }
+/// The only segment of a message of a world rank's data.
+fn message(buffer: Buffer, elements: u64, sender: u32) -> Segment {
+    Segment { buffer, offset: 0, elements, source: Source::Moved { rank: sender, first: 0 } }
 }

@@ -1,86 +1,33 @@
 //! A bound call on device memory: its buffers, its rotation, its marks, its deadline.
 
-use super::NcclBackend;
 use super::abi;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
-use super::driver::{self, CUevent, CUstream};
+use super::driver::{self, CUevent};
 use super::graph::Graph;
+use super::graphs::Graphs;
 use super::log::Log;
 use super::multiplied::Multiplied;
 use super::prepared::{Prepared, result_offset};
+use super::state::NcclBackend;
 use crate::backend::mpi::Rotation;
 use crate::backend::{Binding, Call, Marks, Mismatch};
 use commgauge_base::collective::{Collective, ReduceOp};
-use commgauge_base::error::{Error, Kind, Result};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::multiplier;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Seconds;
-use commgauge_base::variant::{LibraryChoice, Variant};
+use commgauge_base::variant::LibraryChoice;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Between two looks at what happened in the background while waiting.
-const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 /// Time limit for writing and poisoning whole buffers, equal to that of the watchdog.
 const FILLING: Duration = Duration::from_secs(120);
 
 /// Buffers start at multiples of a cache line.
 const CACHE_LINE: u64 = 64;
-/// Graphs contain the addresses of buffers, so rotating through many copies takes many graphs; this is the maximum.
-const MOST_GRAPHS: u64 = 64;
-
-/// Rotation through copies of the buffers that together exceed the cache, limited by the number of graphs of a case.
-/// One copy serves all calls of a group.
-pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> Rotation {
-    let stride_bytes = Rotation::new(buffer_bytes, 0).stride_bytes;
-    let copy_bytes = stride_bytes.saturating_mul(u64::from(variant.aggregate));
-    let most_copies = variant.calls_in_a_graph().map_or(u64::MAX, |calls| MOST_GRAPHS * u64::from(calls));
-    Rotation::new(copy_bytes, cold_bytes.min(copy_bytes.saturating_mul(most_copies)))
-}
-
-/// The captured graphs of a call.
-struct Graphs {
-    /// Calls, or groups of them, in each.
-    calls: u32,
-    /// Number of graphs needed to go through all copies of the buffers.
-    wanted: usize,
-    /// The graphs of the timed loop, each with the last copy that it uses.
-    captured: Vec<(Graph, u64)>,
-    next: usize,
-    /// The one whose data are checked.
-    once: Option<Graph>,
-    last_copy: u64,
-    /// The call was made outside of a capture.
-    is_connected: bool,
-}
-
-impl Graphs {
-    fn of(calls: u32, copies: u64) -> Graphs {
-        let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
-        Graphs {
-            calls,
-            wanted,
-            captured: Vec::with_capacity(wanted),
-            next: 0,
-            once: None,
-            last_copy: 0,
-            is_connected: false,
-        }
-    }
-
-    #[inline]
-    fn launch(&mut self, stream: CUstream) -> Result<()> {
-        let Some((graph, last_copy)) = self.captured.get(self.next) else {
-            return Err(Error::environment("a graph is launched before marks were reserved"));
-        };
-        self.last_copy = *last_copy;
-        self.next = if self.next + 1 == self.captured.len() { 0 } else { self.next + 1 };
-        graph.launch(stream)
-    }
-}
 
 /// A call that NCCL carries out on a stream.
 pub(super) struct NcclCall<'b> {
@@ -257,38 +204,6 @@ impl<'b> NcclCall<'b> {
 
     fn events(&self) -> &[CUevent] {
         &self.backend.events[..self.marked]
-    }
-}
-
-impl NcclBackend {
-    /// Waits until streams are done, at most for a deadline, and looks at what happens to the communicators meanwhile.
-    pub(super) fn wait_for(
-        &self,
-        streams: &[CUstream],
-        communicators: &[Rc<Communicator>],
-        deadline: Duration,
-    ) -> Result<()> {
-        let begun = host_clock::now_nanoseconds();
-        let end = begun.saturating_add(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
-        let mut next_poll = begun + NANOSECONDS_BETWEEN_POLLS;
-        let look = || communicators.iter().try_for_each(|communicator| communicator.asynchronous_error());
-        for stream in streams {
-            while !driver::is_done(*stream)? {
-                let now = host_clock::now_nanoseconds();
-                if now >= next_poll {
-                    next_poll = now + NANOSECONDS_BETWEEN_POLLS;
-                    look()?;
-                    if now >= end {
-                        let seconds = deadline.as_secs_f64();
-                        return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
-                    }
-                }
-                // Times are read from events, so that nothing is lost by giving way to threads of the libraries.
-                std::thread::yield_now();
-            }
-        }
-        // An error may have left the stream idle, with the correct result of an earlier call in the buffer.
-        look()
     }
 }
 

@@ -4,31 +4,15 @@
 //! On a single stream a send would block a later receive, and two ranks that both send first would deadlock. With
 //! separate channels, messages start when the program starts them, as they do over MPI.
 
-use super::NcclBackend;
-use super::communicator::Communicator;
-use super::connect::read_id;
-use super::driver::{self, CUstream};
+use super::channel::{Channel, Route};
+use super::driver;
 use super::memory::Arena;
 use super::prepared::Prepared;
+use super::state::NcclBackend;
+use super::unique_id::read_id;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-
-/// Key of a channel: world ranks, and the number that identifies the message stream within a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Route {
-    pub from: u32,
-    pub to: u32,
-    pub stream: u32,
-}
-
-/// An open channel, as one of its two ends has it.
-#[derive(Clone)]
-pub(super) struct Channel {
-    pub communicator: Rc<Communicator>,
-    pub stream: CUstream,
-}
 
 impl NcclBackend {
     /// Opens the channels of all ranks that are not open yet. Called by all ranks, each with the routes on which it sends.

@@ -1,8 +1,8 @@
 //! The communicators of groups: one over all ranks in every replicate, from which those of each set of groups are split off.
 
-use super::NcclBackend;
-use super::abi::UniqueId;
 use super::communicator::Communicator;
+use super::state::NcclBackend;
+use super::unique_id::read_id;
 use crate::backend::Binding;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::Groups;
@@ -91,10 +91,4 @@ impl NcclBackend {
         }
         self.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))
     }
-}
-
-/// Decodes an id received over MPI.
-pub(super) fn read_id(bytes: &[u8]) -> Result<UniqueId> {
-    let broken = |_| Error::environment(format!("a unique id of NCCL came with {} bytes instead of 128", bytes.len()));
-    bytes.try_into().map(UniqueId).map_err(broken)
 }

@@ -5,6 +5,7 @@
 
 mod abi;
 mod call;
+mod channel;
 mod channels;
 mod clock;
 mod communicator;
@@ -15,6 +16,7 @@ mod device;
 mod driver;
 mod environment;
 mod graph;
+mod graphs;
 mod hold;
 mod kernels;
 mod library;
@@ -29,6 +31,9 @@ mod registration;
 mod replay;
 mod replay_times;
 mod skip;
+mod state;
+mod unique_id;
+mod window_check;
 mod windows;
 
 pub use device::Placing;
@@ -36,119 +41,40 @@ pub use environment::Environment;
 pub use library::Library;
 pub use log::Log;
 pub use open::{Deadlines, DeviceFacts, Opened, Options};
+pub use state::NcclBackend;
 
 use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, Product, ReplayBinding, Replayer};
-use crate::mpi_call;
+use crate::backend::replay_place::{place, program_of};
 use call::NcclCall;
-use channels::{Channel, Route};
-use clock::{DeviceClock, EVENT_RESOLUTION_NANOSECONDS};
+use clock::EVENT_RESOLUTION_NANOSECONDS;
 use commgauge_base::collective::Collective;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::host_clock;
 use commgauge_base::pattern::segments::View;
-use commgauge_base::sample::Located;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
-use commgauge_model::layout::{Axis, Groups};
+use commgauge_model::layout::Groups;
 use commgauge_model::workload::ProductShape;
 use commgauge_model::workload::replay::Regions;
-use communicator::{Communicator, Maker};
+use communicator::Maker;
 use cublas::Cublas;
-use data::Scratch;
-use driver::{CUevent, CUstream};
-use environment::ForcedCtas;
-use hold::Hold;
-use kernels::Kernels;
-use memory::Arena;
 use product::{DeviceProduct, ProductContext};
-use readings::NvmlReader;
 use registration::Registration;
-use replay::NcclReplayer;
+use replay::{NcclReplayer, placement};
 use skip::Capabilities;
-use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
-use std::rc::Rc;
-use std::time::Duration;
-use windows::Windows;
 
 /// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
 /// more than a gibibyte of eighty, and never less than this.
 const HEADROOM_BYTES: u64 = 256 << 20;
 const HEADROOM_DIVISOR: u64 = 32;
 
-/// Carries ops out with NCCL on the memory of a GPU.
-pub struct NcclBackend {
-    world: mpi_call::Communicator,
-    maker: Maker,
-    /// All ranks, from which groups are split off; made anew in every replicate.
-    base: Option<Communicator>,
-    /// By number; `None` where this rank is in none of the groups.
-    communicators: HashMap<usize, Option<Rc<Communicator>>>,
-    /// The same with a limit to thread blocks, by number and limit.
-    limited: HashMap<(usize, u32), Option<Rc<Communicator>>>,
-    kernels: Kernels,
-    stream: CUstream,
-    send: Arena,
-    receive: Arena,
-    scratch: Scratch,
-    /// Registration of the case that was bound last.
-    registration: Option<Registration>,
-    forced_ctas: ForcedCtas,
-    windows: Windows,
-    /// The host of each rank.
-    hosts: Vec<String>,
-    events: Vec<CUevent>,
-    /// One for each of the groups of a replay.
-    axis_streams: Vec<CUstream>,
-    /// Stream for the computing of a replay.
-    computing_stream: Option<CUstream>,
-    /// For the messages of replays.
-    channels: HashMap<Route, Channel>,
-    clock: DeviceClock,
-    hold: Hold,
-    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
-    replay_deadline: Option<Duration>,
-    /// Ranks that have this rank's device, this one with them.
-    ranks_on_device: u32,
-    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
-    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
-    /// all ranks.
-    cold_bytes: u64,
-    /// The newest CUDA version that the driver supports.
-    driver: (i32, i32),
-    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
-    yields_while_waiting: bool,
-    facts: BackendFacts,
-    reader: NvmlReader,
-    /// The log of NCCL's choices, if requested.
-    log: Option<Log>,
-    /// cuBLAS: the file if one was named, and the library after its first use.
-    cublas: (Option<PathBuf>, Option<&'static Cublas>),
-}
-
 impl NcclBackend {
-    /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
-    fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let cold = if binding.warm_buffers { 0 } else { self.cold_bytes };
-        call::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
-    }
-
-    /// The communicator of this rank's group, with a limit to thread blocks or without.
-    fn communicator(&self, number: usize, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
-        let connected = match max_ctas {
-            Some(blocks) if !self.maker.limits_to(blocks) => self.limited.get(&(number, blocks)),
-            _ => self.communicators.get(&number),
-        };
-        let connected = connected.and_then(Option::as_ref).cloned();
-        connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
-    }
-
     /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
-        Regions::placed(replay::program_of(binding, rank)?, replay::place_in(binding, rank), replay::placement)
+        Regions::placed(program_of(binding, rank)?, place(binding, rank), placement)
     }
 
     /// Reserves the buffers of a case; nothing on ranks that are in none of its groups.
@@ -178,13 +104,6 @@ impl NcclBackend {
         Ok(Some((view, rotation)))
     }
 
-    /// Whether a step succeeded on all ranks. Called by all of them.
-    fn all_succeeded(&self, mine: bool) -> Result<bool> {
-        let mut worst = [Located { value: if mine { 0.0 } else { 1.0 }, rank: self.world.rank() as i32 }];
-        self.world.all_max(&mut worst)?;
-        Ok(worst[0].value == 0.0)
-    }
-
     /// Registers the first bytes of the buffers with NCCL.
     fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
         let communicator = self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
@@ -194,11 +113,6 @@ impl NcclBackend {
             self.windows.use_two((binding.groups_number, binding.variant.max_ctas), bytes);
         }
         Ok(())
-    }
-
-    /// Ends the registration of the buffers of the last case.
-    fn end_registration(&mut self) -> Result<()> {
-        self.registration.take().map_or(Ok(()), Registration::end)
     }
 
     /// cuBLAS, loaded when it is first requested.

@@ -4,16 +4,17 @@
 //! program starts it, and the computing stream waits for the call where the program does. Durations are read from
 //! events afterwards; the whole is timed by the host's clock.
 
-use super::NcclBackend;
 use super::abi;
-use super::channels::Route;
+use super::channel::Route;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::environment::QUEUES;
 use super::prepared::{Prepared, result_offset};
-use super::replay_times::{Intervals, Span};
+use super::replay_times::{EventSpan, Intervals};
+use super::state::NcclBackend;
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
+use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
@@ -42,7 +43,7 @@ pub(super) struct NcclReplayer<'b> {
     communicators: Vec<Rc<Communicator>>,
     /// By slot: the event at the end of its active call.
     done: Vec<Option<CUevent>>,
-    spans: Vec<Span>,
+    spans: Vec<EventSpan>,
     intervals: Intervals,
     counted: Vec<Counted>,
     deadline: Duration,
@@ -67,21 +68,6 @@ struct SlotCall {
 /// Placement of a collective in a replay: in place if NCCL supports that.
 pub(super) fn placement(collective: Collective) -> Placement {
     if collective == Collective::AllToAll { Placement::OutOfPlace } else { placement_of(collective) }
-}
-
-/// The group and place of a rank in the groups of a plan.
-pub(super) fn place_in<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
-    let groups = &binding.plan.groups;
-    move |index| {
-        let of = groups.get(index)?;
-        of.place_of(rank).map(|(group, me)| (of.groups[group].as_slice(), me))
-    }
-}
-
-/// The program of a rank.
-pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
-    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
-    binding.plan.program_of_rank(rank).ok_or_else(missing)
 }
 
 /// The driver's default, used when ranks share GPUs.
@@ -118,7 +104,7 @@ impl<'b> NcclReplayer<'b> {
     ) -> Result<NcclReplayer<'b>> {
         let rank = backend.world.rank();
         let program = program_of(binding, rank)?;
-        let place = place_in(binding, rank);
+        let place = place(binding, rank);
         let events = events_of(program);
         if events > MOST_EVENTS {
             return Err(Error::usage(format!(
@@ -199,7 +185,7 @@ impl<'b> NcclReplayer<'b> {
                     driver::record(begin, main)?;
                     self.backend.kernels.occupy(nanoseconds, main)?;
                     driver::record(end, main)?;
-                    self.spans.push(Span::computing(begin, end));
+                    self.spans.push(EventSpan::computing(begin, end));
                 }
                 Action::Start { slot } => {
                     let (ready, begin, end) = (event(self.backend), event(self.backend), event(self.backend));
@@ -211,7 +197,7 @@ impl<'b> NcclReplayer<'b> {
                     let call = &self.slots[slot as usize];
                     driver::record(end, call.stream)?;
                     self.done[slot as usize] = Some(end);
-                    self.spans.push(Span::under_way(call.axis, begin, end));
+                    self.spans.push(EventSpan::under_way(call.axis, begin, end));
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);
                     }
@@ -222,7 +208,7 @@ impl<'b> NcclReplayer<'b> {
                     driver::record(begin, main)?;
                     driver::wait_for(main, done)?;
                     driver::record(end, main)?;
-                    self.spans.push(Span::waiting(self.slots[slot as usize].axis, begin, end));
+                    self.spans.push(EventSpan::waiting(self.slots[slot as usize].axis, begin, end));
                 }
             }
         }

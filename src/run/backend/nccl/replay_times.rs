@@ -7,7 +7,7 @@ use commgauge_model::layout::Axis;
 
 /// The interval between two events, and its kind.
 #[derive(Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct EventSpan {
     kind: SpanKind,
     begin: CUevent,
     end: CUevent,
@@ -20,17 +20,17 @@ enum SpanKind {
     UnderWay { axis: usize },
 }
 
-impl Span {
-    pub fn computing(begin: CUevent, end: CUevent) -> Span {
-        Span { kind: SpanKind::Computing, begin, end }
+impl EventSpan {
+    pub fn computing(begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::Computing, begin, end }
     }
 
-    pub fn waiting(axis: usize, begin: CUevent, end: CUevent) -> Span {
-        Span { kind: SpanKind::Waiting { axis }, begin, end }
+    pub fn waiting(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::Waiting { axis }, begin, end }
     }
 
-    pub fn under_way(axis: usize, begin: CUevent, end: CUevent) -> Span {
-        Span { kind: SpanKind::UnderWay { axis }, begin, end }
+    pub fn under_way(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::UnderWay { axis }, begin, end }
     }
 }
 
@@ -43,7 +43,7 @@ impl Intervals {
     }
 
     /// Adds all spans up; those of one axis that overlap count once. `first` is the event with which the replay began.
-    pub fn sum_up(&mut self, first: CUevent, spans: &[Span], times: &mut RankTimes) -> Result<()> {
+    pub fn sum_up(&mut self, first: CUevent, spans: &[EventSpan], times: &mut RankTimes) -> Result<()> {
         self.0.clear();
         for span in spans {
             let took = || driver::nanoseconds_between(span.begin, span.end).map(|took| took as u64);

@@ -35,8 +35,10 @@ impl Placed {
             Some(*end)
         }));
         let node_of_slot: Vec<u32> = rank_of_slot.iter().map(|rank| fleet.node_of(*rank)).collect();
-        let spans: Vec<Span> =
-            group_starts.array_windows().map(|[start, end]| Span::of(&rank_of_slot[*start..*end], fleet)).collect();
+        let spans: Vec<TouchedNodes> = group_starts
+            .array_windows()
+            .map(|[start, end]| TouchedNodes::of(&rank_of_slot[*start..*end], fleet))
+            .collect();
         // Every rank of a group that spans nodes uses the network; those of other groups leave it alone.
         let mut ranks_at_work = vec![0; fleet.nodes() as usize];
         for span in spans.iter().filter(|span| span.nodes.len() > 1) {
@@ -88,7 +90,7 @@ fn check_disjoint(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
 }
 
 /// The nodes that a group touches.
-struct Span {
+struct TouchedNodes {
     /// In ascending order.
     nodes: Vec<u32>,
     /// Ranks of the group on each.
@@ -97,13 +99,13 @@ struct Span {
     adapter_factors: Vec<f64>,
 }
 
-impl Span {
-    fn of(members: &[u32], fleet: &Fleet) -> Span {
+impl TouchedNodes {
+    fn of(members: &[u32], fleet: &Fleet) -> TouchedNodes {
         let mut sorted: Vec<(u32, f64)> =
             members.iter().map(|rank| (fleet.node_of(*rank), fleet.adapter_factor(*rank))).collect();
         sorted.sort_unstable_by_key(|(node, _)| *node);
         let runs = || sorted.chunk_by(|a, b| a.0 == b.0);
-        Span {
+        TouchedNodes {
             nodes: runs().map(|run| run[0].0).collect(),
             ranks: runs().map(|run| run.len() as u32).collect(),
             adapter_factors: runs().map(|run| run.iter().map(|(_, factor)| *factor).fold(1.0, f64::min)).collect(),

@@ -6,53 +6,35 @@
 //! entry point is [`main`]; the loop is in `serve`.
 
 mod addresses;
+mod config;
 mod connection;
 mod process;
 mod ras;
 mod report;
+mod run;
 mod serve;
+mod stage;
 mod stages;
 mod table;
 
+pub use config::Config;
 pub use process::process_start;
 pub use report::{BlockedRanks, RankView, hang_line, whole_text};
 pub use table::{RankStatus, RankTable, Trigger};
 
+use super::message::print_message;
 use super::wire::{Frame, Hello, PeerKind, Token};
 use connection::Connection;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
 use std::io::{BufRead, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Timeout for connecting to one address of the first collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum listen backlog besides the connections of hosts.
 const MIN_BACKLOG: i32 = 128;
-
-/// Configuration of a collector on its standard input; not on its command line, which every user of the host could
-/// read.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Config {
-    /// The secret of this run.
-    pub token: Token,
-    /// Index of this host.
-    pub node: u32,
-    /// Number of hosts.
-    pub nodes: u32,
-    /// The host of every rank, by index; on the first collector only.
-    pub node_of_rank: Vec<u32>,
-    /// Names of all hosts on the first collector, of its own host elsewhere.
-    pub hosts: Vec<String>,
-    /// The ranks on this host.
-    pub local_ranks: Vec<u32>,
-    /// The record of the run.
-    pub record: PathBuf,
-    /// The backend, by name.
-    pub backend: String,
-}
 
 /// Ports and addresses of a collector.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -94,11 +76,6 @@ pub fn main() -> i32 {
             6
         }
     }
-}
-
-/// Prints to standard error, which may be closed already.
-pub(super) fn print_message(text: &str) {
-    let _ = writeln!(std::io::stderr(), "commgauge: {text}");
 }
 
 fn begin() -> Result<Serving, Box<dyn std::error::Error>> {

@@ -1,11 +1,13 @@
 //! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
 //! deadlines, queries, reports, ends the run.
 
+use super::super::message::print_message;
 use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
+use super::config::Config;
 use super::connection::Connection;
-use super::stages::{NO_ANSWER_AFTER, Stage};
+use super::process;
+use super::stage::{NO_ANSWER_AFTER, Stage};
 use super::table::{Entry, RankStatus, RankTable};
-use super::{Config, print_message, process};
 use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Interval of checking deadlines.
-const TICK: Duration = Duration::from_millis(200);
+pub(super) const TICK: Duration = Duration::from_millis(200);
 /// Interval of reporting a host's ranks to the first collector.
 const STATES_INTERVAL: Duration = Duration::from_millis(500);
 /// With many connections each round checks all of them, so rounds are spaced out.
@@ -104,34 +106,12 @@ impl Serving {
         stamp(&self.config.record) != self.record_before
     }
 
-    /// Runs until the ranks are gone.
-    pub fn run(&mut self) {
-        let mut last = Instant::now();
-        while self.accepts_ranks || !self.peers.is_empty() {
-            self.wait();
-            let now = Instant::now();
-            if now - last > TICK * 10 {
-                self.table.reset_heartbeats(now);
-            }
-            last = now;
-            self.accept(now);
-            self.receive_from_peers(now);
-            self.receive_from_first();
-            self.advance(now);
-            self.report_states(now);
-            self.note_segments(now);
-            self.flush(now);
-        }
-        self.report_without_query();
-        self.finish();
-    }
-
     pub(super) fn is_first(&self) -> bool {
         self.config.node == 0
     }
 
     /// Waits until there is input, or a tick has passed.
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         let stdin = std::io::stdin();
         let mut waiting: Vec<PollFd> = self.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let flags = |connection: &Connection| {
@@ -150,7 +130,7 @@ impl Serving {
         }
     }
 
-    fn accept(&mut self, now: Instant) {
+    pub(super) fn accept(&mut self, now: Instant) {
         // All hosts may connect at the same time.
         let most = MAX_UNGREETED_PEERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.listeners {
@@ -170,7 +150,7 @@ impl Serving {
         }
     }
 
-    fn receive_from_peers(&mut self, now: Instant) {
+    pub(super) fn receive_from_peers(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.peers.len() {
             let open = self.peers[at].connection.receive().is_ok();
@@ -294,7 +274,7 @@ impl Serving {
         }
     }
 
-    fn receive_from_first(&mut self) {
+    pub(super) fn receive_from_first(&mut self) {
         let Some(upstream) = &mut self.upstream else { return };
         let open = upstream.receive().is_ok();
         loop {
@@ -323,7 +303,7 @@ impl Serving {
     }
 
     /// Sends the states of a host's ranks to the first collector.
-    fn report_states(&mut self, now: Instant) {
+    pub(super) fn report_states(&mut self, now: Instant) {
         if self.upstream.is_some() && now - self.states_sent >= STATES_INTERVAL {
             self.states_sent = now;
             self.send_states(now, None);
@@ -332,7 +312,7 @@ impl Serving {
 
     /// Notes shared memory segments once all ranks here have begun their cases, and periodically after that: killed
     /// ranks can no longer be queried.
-    fn note_segments(&mut self, now: Instant) {
+    pub(super) fn note_segments(&mut self, now: Instant) {
         let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
         let due =
             self.segments_scanned.map_or_else(begun, |segments_scanned| now - segments_scanned > SEGMENT_SCAN_INTERVAL);
@@ -365,7 +345,7 @@ impl Serving {
         }
     }
 
-    fn flush(&mut self, now: Instant) {
+    pub(super) fn flush(&mut self, now: Instant) {
         let mut gone = Vec::new();
         for (at, peer) in self.peers.iter_mut().enumerate() {
             if peer.connection.flush().is_err() {

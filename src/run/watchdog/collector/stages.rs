@@ -1,16 +1,18 @@
 //! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
+use super::super::message::print_message;
 use super::super::wire::Frame;
 use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::Serving;
+use super::stage::{NO_ANSWER_AFTER, RasQuery, Stage};
 use super::table::{RankStatus, Trigger};
-use super::{print_message, process, ras};
+use super::{process, ras};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::hang_line::{HangLine, HungActivity};
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, append_missing_end};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// After a death: time to distinguish it from the ranks that the launcher kills because of it.
@@ -19,36 +21,12 @@ const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
 const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// NCCL's service queries all its processes, and gives up silent ones after some seconds.
 const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
-/// A rank without a heartbeat for this long counts as not answering.
-pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
+
 /// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
 const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
 const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
 /// How long the record's writer may take to exit.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Stages of a collector.
-pub(super) enum Stage {
-    Watching,
-    /// A rank has died; others may follow.
-    Settling(Instant),
-    Querying {
-        since: Instant,
-        trigger: Trigger,
-        ras: Option<RasQuery>,
-    },
-    Ending {
-        since: Instant,
-        line: Option<Box<HangLine>>,
-        code: i32,
-    },
-}
-
-/// A pending query to NCCL's service.
-pub(super) struct RasQuery {
-    waiting: Receiver<String>,
-    answer: Option<String>,
-}
 
 impl Serving {
     /// Advances the stage on the first collector, or on another one if the first is gone.

@@ -1,7 +1,8 @@
 //! The closed forms of the bubble, where messages cost nothing.
 
 use super::*;
-use crate::workload::schedule::{Event, PassCosts};
+use crate::workload::schedule::PassCosts;
+use crate::workload::schedule::event::Event;
 use commgauge_base::units::Seconds;
 
 const SIZES: [(u32, u32); 6] = [(2, 4), (2, 12), (4, 8), (4, 32), (6, 24), (8, 64)];

@@ -8,7 +8,8 @@ mod refusals;
 mod zero_bubble_paper;
 
 use super::ScheduleKind::{self, *};
-use super::{Pass, Schedule, StageCosts, Timeline, simulate};
+use super::event::Pass;
+use super::{Schedule, StageCosts, Timeline, simulate};
 
 /// The virtual stages of the tests: 2 where a kind needs them.
 fn virtual_stages(kind: ScheduleKind) -> u32 {

@@ -2,7 +2,7 @@
 //!
 //! `zero` has the calls for each bucket.
 
-use super::Part;
+use super::parts::Part;
 use super::tensors::{Order, Tensor, of_chunk};
 use crate::config::step::{BucketRule, DataStyle};
 use crate::workload::step::TrainingStep;

@@ -4,7 +4,7 @@
 //! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), arXiv 2304.11277 (FSDP; HSDP in section 3.2.2), arXiv 2104.07857 section
 //! 4.1 (recomputation gathers once more).
 
-use super::{Part, parts};
+use super::parts::{Part, parts};
 use crate::config::step::{DataStyle, Recompute};
 use crate::layout::Axis;
 use crate::workload::step::{RankParameters, TrainingStep};

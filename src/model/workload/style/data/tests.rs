@@ -1,8 +1,8 @@
 //! Traffic of data parallelism: known answers by style, the counter-examples to "TP > DP > PP", buckets, and refusals.
 
 use super::buckets::{self, Run};
+use super::parts::{Part, parts};
 use super::tensors::{Order, of_chunk};
-use super::{Part, parts};
 use crate::config::Suite;
 use crate::layout::Axis;
 use crate::workload::step::{Step, TrainingStep};

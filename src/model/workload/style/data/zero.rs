@@ -4,7 +4,7 @@
 //! DeepSpeed runtime/zero/stage_1_and_2.py.
 
 use super::buckets::{self, Buckets, Run};
-use super::{Part, parts};
+use super::parts::{Part, parts};
 use crate::config::step::DataStyle;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;

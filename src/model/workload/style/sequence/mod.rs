@@ -8,8 +8,8 @@
 mod tests;
 
 use super::product::product;
+use super::recompute::repeats_forward;
 use super::replicated;
-use super::tensor::repeats_forward;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};

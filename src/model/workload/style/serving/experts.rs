@@ -2,7 +2,7 @@
 //!
 //! Ranks of tp have the same tokens. Each sends its share of them to their experts, and the results are gathered.
 
-use super::{activations, in_layers};
+use super::layers::{activations, in_layers};
 use crate::layout::Axis;
 use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;

@@ -5,6 +5,7 @@
 //! attention over them sends nothing. The exchanges of experts are in `experts`.
 
 mod experts;
+mod layers;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
+use layers::{activations, in_layers, requests};
 
 /// The calls of one rank of a stage in a forward pass.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
@@ -37,38 +39,6 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         ops.push(sampled_tokens(step)?);
     }
     Ok(ops)
-}
-
-/// Calls in every layer of a kind of a stage, in one forward pass of every micro-batch.
-fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_per_layer: u64) -> When {
-    let is_of_kind = |layer: &u32| match kind {
-        LayerKind::Any => true,
-        LayerKind::Dense => !step.model.has_experts_in(*layer),
-        LayerKind::Experts => step.model.has_experts_in(*layer),
-    };
-    let layers = step.stages.layers_passed(stage).filter(is_of_kind).count() as u64;
-    When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers }
-}
-
-/// Requests of a micro-batch: r.
-fn requests(step: &ServingStep) -> u64 {
-    step.serving.batch / step.serving.micro_batches
-}
-
-/// Formula of the tokens of a micro-batch, with numbers.
-fn tokens_formula(step: &ServingStep) -> String {
-    match step.phase {
-        Phase::Prefill => format!("({} requests*{} tokens)", requests(step), step.serving.prompt_tokens),
-        Phase::Decode => format!("({} requests*1 token)", requests(step)),
-    }
-}
-
-/// Bytes of the activations of a micro-batch, E tokens h, and the formula with its numbers.
-fn activations(step: &ServingStep) -> Result<(u64, String)> {
-    let (element, tokens, h) =
-        (step.serving.activation_element_type.size(), step.tokens_per_micro_batch(), step.model.hidden);
-    let bytes = product("activations", &[element, tokens, h])?;
-    Ok((bytes, format!("E*tokens*h = {element} B*{}*{h} = {bytes} B", tokens_formula(step))))
 }
 
 fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {

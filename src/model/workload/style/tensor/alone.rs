@@ -4,11 +4,11 @@
 //! complete input itself (`input_is_parallel=False`) and reduces its output. The difference to these is what the
 //! Megatron pair saves.
 
-use super::repeats_forward;
 use crate::config::Model;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::style::product::product;
+use crate::workload::style::recompute::repeats_forward;
 use crate::workload::when::{LayerKind, Overlap, Pass};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;

@@ -8,8 +8,9 @@ mod alone;
 #[cfg(test)]
 mod tests;
 
+use super::recompute::repeats_forward;
 use super::replicated;
-use crate::config::step::{Linears, Recompute};
+use crate::config::step::Linears;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};
@@ -59,10 +60,4 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
     let gradients = "input gradients of the column-parallel linears (QKV, fc1), backward, beside the weight gradients";
     ops.push(op(Pass::Backward, 2, Overlap::WeightGradient, gradients));
     ops
-}
-
-/// Full recomputation repeats what a layer sends on the way forward. Selective recomputation repeats the core attention,
-/// which sends nothing.
-pub(super) fn repeats_forward(step: &TrainingStep) -> bool {
-    step.training.tensor.recompute == Recompute::Full
 }

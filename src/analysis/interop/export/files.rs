@@ -1,0 +1,22 @@
+//! The files of an export, and what is not in them.
+
+use commgauge_base::error::{Error, Result};
+use serde_json::Value;
+
+/// The files, and what is not in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Export {
+    /// Name and text of each.
+    pub files: Vec<(String, String)>,
+    /// Values that the planner needs and the fit does not contain, as sentences.
+    pub gaps: Vec<String>,
+    /// Remarks on the numbers, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// A JSON text with four spaces, a line feed at its end.
+pub(super) fn pretty(value: &Value) -> Result<String> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|cause| Error::environment(format!("cannot write the export as JSON: {cause}")))?;
+    Ok(text + "\n")
+}

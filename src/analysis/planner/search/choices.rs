@@ -1,0 +1,13 @@
+//! What divides a step beside its degrees.
+
+use commgauge_model::config::step::Recompute;
+
+/// Division of a step, apart from the degrees. The key of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Choices {
+    pub zero_stage: u8,
+    pub virtual_stages: u32,
+    pub micro_batch: u64,
+    pub recompute: Recompute,
+    pub sequence_parallel: bool,
+}

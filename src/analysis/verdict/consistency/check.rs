@@ -1,0 +1,23 @@
+//! The cases that a rule compares, each with its times.
+
+use crate::verdict::finding::Guideline;
+use commgauge_model::record::line::CaseFacts;
+use std::collections::BTreeMap;
+
+/// A case and the median time, in seconds, of each of its replicates that counts.
+#[derive(Clone, Debug)]
+pub struct Timed<'a> {
+    /// The case.
+    pub facts: &'a CaseFacts,
+    /// Median seconds by replicate number.
+    pub seconds: BTreeMap<usize, f64>,
+}
+
+/// One comparison under a rule.
+pub(super) struct Check<'a> {
+    pub(super) guideline: Guideline,
+    pub(super) slow: &'a CaseFacts,
+    pub(super) against: Vec<&'a CaseFacts>,
+    /// Times of the slow call, and the longest that the rule allows, replicate by replicate.
+    pub(super) times: Vec<(f64, f64)>,
+}

@@ -1,0 +1,24 @@
+//! All data and intermediate results of a search for suspects.
+
+use super::groups::Growth;
+use super::late::Arrivals;
+use super::pair_matrix::PairMatrices;
+use super::places::Places;
+
+/// All data and intermediate results of a search.
+pub(super) struct Analysis {
+    pub(super) places: Places,
+    pub(super) pair_matrices: PairMatrices,
+    pub(super) growths: Vec<Growth>,
+    /// Histograms covered ranks of several nodes.
+    pub(super) coarse: bool,
+    pub(super) arrivals: Arrivals,
+    pub(super) nodes_inside: u32,
+    /// True where groups of every size could be checked.
+    pub(super) all_sizes: bool,
+    /// Pairs that were slow in a single replicate and are no suspects.
+    pub(super) slow_once: usize,
+    /// Findings of a single measure on few nodes, as sentences. They make no suspect, but the machine is not called
+    /// good either.
+    pub(super) unconfirmed: Vec<String>,
+}

@@ -1,0 +1,44 @@
+//! How the points of a plot are drawn: by series, and by whether they are in doubt.
+
+use super::write::{Canvas, Path};
+
+/// The shapes of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointShape {
+    /// Filled, in the shape of the series.
+    Filled,
+    /// A cross.
+    Crossed,
+}
+
+impl PointShape {
+    /// Draws points of a series at these places.
+    pub(super) fn draw(self, canvas: &mut Canvas, color: usize, places: &[(f64, f64)]) {
+        let mut path = Path::default();
+        for (x, y) in places.iter().copied() {
+            match (self, color) {
+                (PointShape::Crossed, _) => {
+                    path.line((x - 3.5, y - 3.5), (x + 3.5, y + 3.5));
+                    path.line((x - 3.5, y + 3.5), (x + 3.5, y - 3.5));
+                }
+                (PointShape::Filled, 1) => path.rectangle(x - 2.9, y - 2.9, 5.8, 5.8),
+                (PointShape::Filled, 2) => polygon(&mut path, x, y, &[(0.0, -4.0), (3.8, 3.0), (-3.8, 3.0)]),
+                (PointShape::Filled, 3) => {
+                    polygon(&mut path, x, y, &[(0.0, -4.2), (4.2, 0.0), (0.0, 4.2), (-4.2, 0.0)])
+                }
+                (PointShape::Filled, 4) => polygon(&mut path, x, y, &[(0.0, 4.0), (3.8, -3.0), (-3.8, -3.0)]),
+                (PointShape::Filled, _) => path.circle(x, y, 3.2),
+            }
+        }
+        let class = match (self, color) {
+            (PointShape::Crossed, _) => format!("cg-cross cg-s{color}"),
+            (PointShape::Filled, 5) => format!("cg-hollow cg-s{color}"),
+            (PointShape::Filled, _) => format!("cg-f{color}"),
+        };
+        canvas.path(&class, &path);
+    }
+}
+
+fn polygon(path: &mut Path, x: f64, y: f64, corners: &[(f64, f64)]) {
+    path.polygon(corners.iter().map(|(dx, dy)| (x + dx, y + dy)));
+}

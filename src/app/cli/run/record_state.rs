@@ -1,0 +1,60 @@
+//! What is known of a record while its run writes it.
+
+use commgauge_model::record::hang_line::HangReason;
+use commgauge_model::record::line::{End, EndStatus, RankFacts};
+use commgauge_model::record::{Line, Record};
+
+/// State collected from the record while it grew.
+#[derive(Debug, Default)]
+pub(super) struct RecordState {
+    /// The rank map, once the header is there.
+    pub(super) header: Option<Vec<RankFacts>>,
+    /// Lines of cases and products that a complete record has.
+    pub(super) planned: Option<u64>,
+    /// The newest round of a run that chooses its own sizes, and how many cases it added.
+    pub(super) round: Option<(u32, usize)>,
+    /// Lines of cases and products so far.
+    pub(super) cases: u64,
+    /// The end line, if there is one yet.
+    pub(super) end: Option<End>,
+    /// Whether the launch resumes a record; its resume line then contains the rank map.
+    pub(super) resumed: bool,
+    /// This host, and how many of its processes the OOM killer has ended since the launch began.
+    pub(super) out_of_memory_kills: (String, u64),
+    /// Processes of this host's ranks that exited first; several if their order is unknown.
+    pub(super) first_exit: Vec<u32>,
+    /// The single rank whose death the watchdog reported.
+    pub(super) died: Option<u32>,
+}
+
+impl RecordState {
+    /// The state of a record before a launch resumes it.
+    pub(super) fn before(record: &Record) -> RecordState {
+        let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
+        let planned = (!record.plan.cases.is_empty() || planned > 0).then_some(planned);
+        RecordState { planned, cases: record.measured_lines(), resumed: true, ..RecordState::default() }
+    }
+
+    /// Whether the run was begun, so that it can be resumed.
+    pub(super) fn can_be_resumed(&self) -> bool {
+        let ended = self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
+        self.header.is_some() && self.planned.is_some() && !ended
+    }
+
+    pub(super) fn take(&mut self, line: Line) {
+        match line {
+            Line::Header(header) => self.header = Some(header.ranks),
+            Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
+            Line::Case(_) | Line::Product(_) => self.cases += 1,
+            Line::Hang(hang) if hang.reason == HangReason::Death => self.died = hang.suspects.parse().ok(),
+            Line::Resume(resume) => self.header = Some(resume.ranks),
+            Line::End(end) => self.end = Some(end),
+            Line::PlanGrowth(growth) => {
+                self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
+                self.round = Some((growth.round, growth.cases.len()));
+            }
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) | Line::Hang(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) => {}
+        }
+    }
+}

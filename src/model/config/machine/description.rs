@@ -1,0 +1,85 @@
+//! A machine as its file describes it.
+
+use super::expectation::Expectation;
+use super::fault::Fault;
+use super::scope::{JudgedRuns, RequiredCoverage};
+use commgauge_base::units::{Rate, Seconds};
+use std::path::PathBuf;
+
+/// A machine as its file describes it, checked.
+///
+/// Every tier of the machine has its own table; further tiers, such as racks, become further tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The file, for messages.
+    pub path: PathBuf,
+    /// The name by which records and reports call it.
+    pub name: String,
+    /// Provider and instance name, for a rented machine.
+    pub cloud: Option<String>,
+    /// Ranks on each node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// Hosts that the links within a node join to one: 18 where a rack of 18 hosts is one NVLink domain, else 1.
+    pub hosts_per_node: u32,
+    /// Links among the ranks of a node.
+    pub within_node: NodeLinks,
+    /// Links between nodes.
+    pub between_nodes: Network,
+    /// Variation of simulated times. Without the table there is none.
+    pub noise: Noise,
+    /// Injected faults.
+    pub faults: Vec<Fault>,
+    /// Required performance of calls. A file without any gates nothing.
+    pub expectations: Vec<Expectation>,
+    /// The runs that the expectations judge. Without it no run passes.
+    pub judged_runs: Option<JudgedRuns>,
+    /// What must have been judged before a run can pass. Without it no run passes.
+    pub required_coverage: Option<RequiredCoverage>,
+}
+
+/// Links among the ranks of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeLinks {
+    /// Time of a message without bytes.
+    pub latency: Seconds,
+    /// Bytes per second that one rank can send, and at the same time receive.
+    pub rate: Rate,
+    /// Rate of the link to any one other rank, if each pair has a separate link instead of a switch.
+    pub rate_per_peer: Option<Rate>,
+    /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
+    pub assumed: bool,
+}
+
+/// Links between nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Time of a message without bytes.
+    pub latency: Seconds,
+    /// Network adapters of each node, shared by its ranks.
+    pub adapters_per_node: u32,
+    /// Nodes behind each leaf switch, neighbours in number; absent if there is one switch for all, or if unknown.
+    pub nodes_per_leaf: Option<u32>,
+    /// Bytes per second that one adapter can send, and at the same time receive.
+    pub rate_per_adapter: Rate,
+    /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
+    pub assumed: bool,
+}
+
+/// Variation of simulated times from call to call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    /// Standard deviation of the logarithm of a call's time: 0.01 is about 1 %.
+    pub relative_sigma: f64,
+    /// Share of calls that take `outlier_factor` times as long.
+    pub outlier_probability: f64,
+    /// See `outlier_probability`.
+    pub outlier_factor: f64,
+    /// Ranks reach an agreed start up to this much late, uniformly distributed.
+    pub arrival_jitter: Seconds,
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Noise { relative_sigma: 0.0, outlier_probability: 0.0, outlier_factor: 1.0, arrival_jitter: Seconds(0.0) }
+    }
+}

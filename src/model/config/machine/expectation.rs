@@ -1,0 +1,68 @@
+//! What is expected of a machine: the performance of a call, and by how much it may be missed.
+
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::element::ElementType;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Rate, Seconds};
+
+/// Required performance of one kind of call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expectation {
+    /// File, line and key of the expectation, for messages and reports.
+    pub place: String,
+    /// The call.
+    pub collective: Collective,
+    /// Smallest and largest size argument, in the sense of nccl-tests, ends included.
+    pub bytes: (Bytes, Bytes),
+    /// Ranks in each group.
+    pub ranks: u32,
+    /// Most ranks of a group on one node.
+    pub ranks_per_node: u32,
+    /// Nodes that a group spans.
+    pub nodes: u32,
+    /// Groups that have ranks on the same node and are at work at the same time.
+    pub groups_per_node: u32,
+    /// What is timed.
+    pub cadence: Cadence,
+    /// Whether the result replaces the input; both if absent.
+    pub placement: Option<Placement>,
+    /// Type of the elements; any if absent.
+    pub element_type: Option<ElementType>,
+    /// What must be met.
+    pub limit: Limit,
+    /// Value and tolerance from which the limit was computed, if given so.
+    pub tolerance: Option<f64>,
+    /// Origin of the figure: a publication or a measurement.
+    pub source: String,
+    /// When: `2026`, `2026-03` or `2026-03-14`.
+    pub date: String,
+    /// True if switches reduce or copy by themselves, so that the links are no bound.
+    pub in_network: bool,
+    /// Algorithm that the figure was reached with. A run that forces another one is not compared with it.
+    pub algorithm: Option<String>,
+    /// Library and version that the figure was reached with.
+    pub version: Option<String>,
+    /// Further remarks.
+    pub note: Option<String>,
+}
+
+/// The pass limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// The least bus bandwidth.
+    BusBandwidthFloor(Rate),
+    /// The longest time of a call (of one way where a call has several).
+    LatencyCeiling(Seconds),
+}
+
+impl Expectation {
+    /// The figure itself: the limit without the tolerance, where it has one. A bus bandwidth in bytes per second or a time
+    /// in seconds, as the limit is.
+    pub fn figure(&self) -> f64 {
+        let tolerance = self.tolerance.unwrap_or(0.0);
+        match self.limit {
+            Limit::BusBandwidthFloor(rate) => rate.0 / (1.0 - tolerance),
+            Limit::LatencyCeiling(time) => time.0 / (1.0 + tolerance),
+        }
+    }
+}

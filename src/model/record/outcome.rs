@@ -1,0 +1,40 @@
+//! What became of a measured piece of work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Timed; data right before and after, where it was checked.
+    Measured {
+        /// False for the barrier, for synthetic results, and where checking was switched off.
+        verified: bool,
+    },
+    /// Cannot be run here; not failed and not passed.
+    Waived {
+        /// Why.
+        reason: String,
+    },
+    /// Data arrived wrong; the numbers are withheld.
+    Corrupt {
+        /// `before` or `after` timing.
+        when: String,
+        /// World rank that holds the first wrong element.
+        rank: u32,
+        /// Index of the element in the receive buffer.
+        element: u64,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        got: String,
+        /// Wrong elements in that rank's buffer.
+        count: u64,
+    },
+    /// Could not be run to its end; what failed.
+    Failed {
+        /// The error, with rank, host and call.
+        reason: String,
+    },
+}

@@ -1,0 +1,100 @@
+//! Steps whose model, choices and layout were checked against each other.
+
+use super::check;
+use super::messages::Messages;
+use super::serving::{Phase, ServingStep};
+use super::stages::Stages;
+use super::training::TrainingStep;
+use crate::config::step::{Batch, PipelineChoices, ScheduleKind, Serving, Training};
+use crate::config::{Model, Place};
+use crate::layout::Layout;
+use commgauge_base::error::Result;
+
+impl<'a> TrainingStep<'a> {
+    /// `place` is the place of the layout.
+    ///
+    /// # Errors
+    /// The violated rule, with the numbers and what would satisfy it, at the place of the layout, the batch or the
+    /// choice.
+    pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
+        let mut step = TrainingStep::without_messages(model, training, layout, place)?;
+        step.messages = Messages::of_stages(&training.pipeline, &step.stages, step.micro_batches)
+            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+        Ok(step)
+    }
+
+    /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but
+    /// its messages are not counted; every stage has one each way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn without_messages(
+        model: &'a Model,
+        training: &'a Training,
+        layout: Layout,
+        place: &Place,
+    ) -> Result<TrainingStep<'a>> {
+        let data = &training.data;
+        let layout = layout
+            .with_replicas_of_shards(data.replicas_of_shards)
+            .map_err(|problem| data.replicas_place.wrong(problem))?;
+        let context = &training.context;
+        let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
+        let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
+            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
+        let micro_batches = micro_batches(training, layout.degrees.dp)?;
+        Messages::check(&training.pipeline, &stages, micro_batches)
+            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+        let messages = vec![Messages::ONE_EACH; stages.count() as usize];
+        let step = TrainingStep { model, training, layout, stages, micro_batches, messages };
+        check::training(&step, place)?;
+        Ok(step)
+    }
+}
+
+impl<'a> ServingStep<'a> {
+    /// `place` is the place of the layout.
+    ///
+    /// # Errors
+    /// The violated rule, with the numbers and what would satisfy it.
+    pub fn new(
+        model: &'a Model,
+        serving: &'a Serving,
+        phase: Phase,
+        layout: Layout,
+        place: &Place,
+    ) -> Result<ServingStep<'a>> {
+        let choices = PipelineChoices {
+            schedule: ScheduleKind::GPipe,
+            virtual_stages: 1,
+            place: place.clone(),
+            stage_layers: None,
+            scatter_gather: false,
+        };
+        let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
+            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
+        let step = ServingStep { model, serving, phase, layout, stages };
+        check::serving(&step, place)?;
+        Ok(step)
+    }
+}
+
+/// m = global batch / (micro-batch x replicas).
+fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
+    match &training.batch {
+        Batch::MicroBatches(count) => Ok(*count),
+        Batch::Global(global, place) => {
+            let (b, d) = (training.micro_batch, u64::from(replicas));
+            let together = b * d;
+            if global.is_multiple_of(together) {
+                return Ok(global / together);
+            }
+            let up = global.next_multiple_of(together);
+            let down = up.saturating_sub(together);
+            let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
+            Err(place.wrong(format!(
+                "{global} samples are no multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
+            )))
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The parts of a model whose gradients different groups reduce.
+
+use crate::layout::Axis;
+use crate::workload::step::TrainingStep;
+
+/// Parameters whose gradients the same groups reduce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The groups that reduce, or that the parameters are sharded over.
+    pub(super) axis: Axis,
+    /// Ranks in each.
+    pub(super) ranks: u64,
+    /// Number of groups with the same shards, if there are several.
+    pub(super) replicas: u64,
+    /// Whether dense parameters are among them, and whether those of experts are.
+    pub(super) dense: bool,
+    pub(super) experts: bool,
+}
+
+/// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same
+/// parameters and gradients of other tokens), and experts over the ranks with the same ones (Megatron-LM
+/// core/parallel_state.py). With replicated shards there is no expert parallelism, and experts are part of the rest.
+pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
+    let layout = &step.layout;
+    let ranks = |axis: Axis| u64::from(layout.group_size(axis));
+    let replicas = ranks(Axis::DpReplicate);
+    let mixture = step.model.mixture.is_some();
+    if replicas > 1 {
+        let ranks = ranks(Axis::DpShard);
+        return vec![Part { axis: Axis::DpShard, ranks, replicas, dense: true, experts: mixture }];
+    }
+    let axis = if layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
+    let dense = Part { axis, ranks: ranks(axis), replicas: 1, dense: true, experts: false };
+    let experts = Part { axis: Axis::Edp, ranks: ranks(Axis::Edp), replicas: 1, dense: false, experts: true };
+    std::iter::once(dense).chain(mixture.then_some(experts)).collect()
+}
+
+impl Part {
+    /// Name of the part.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.dense, self.experts) {
+            (true, true) => "dense and expert parameters",
+            (true, false) => "dense parameters",
+            _ => "expert parameters",
+        }
+    }
+}

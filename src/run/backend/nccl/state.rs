@@ -1,0 +1,142 @@
+//! What a rank holds of NCCL and of its device, and what all its calls ask of it. Nothing of single calls.
+
+use super::super::mpi::Rotation;
+use super::channel::{Channel, Route};
+use super::clock::DeviceClock;
+use super::communicator::{Communicator, Maker};
+use super::cublas::Cublas;
+use super::data::Scratch;
+use super::driver::{CUevent, CUstream};
+use super::environment::ForcedCtas;
+use super::hold::Hold;
+use super::kernels::Kernels;
+use super::log::Log;
+use super::memory::Arena;
+use super::readings::NvmlReader;
+use super::registration::Registration;
+use super::windows::Windows;
+use super::{driver, graphs};
+use crate::backend::{BackendFacts, Binding};
+use crate::mpi_call;
+use commgauge_base::error::{Error, Kind, Result};
+use commgauge_base::host_clock;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::sample::Located;
+use commgauge_model::layout::Axis;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Carries ops out with NCCL on the memory of a GPU.
+pub struct NcclBackend {
+    pub(super) world: mpi_call::Communicator,
+    pub(super) maker: Maker,
+    /// All ranks, from which groups are split off; made anew in every replicate.
+    pub(super) base: Option<Communicator>,
+    /// By number; `None` where this rank is in none of the groups.
+    pub(super) communicators: HashMap<usize, Option<Rc<Communicator>>>,
+    /// The same with a limit to thread blocks, by number and limit.
+    pub(super) limited: HashMap<(usize, u32), Option<Rc<Communicator>>>,
+    pub(super) kernels: Kernels,
+    pub(super) stream: CUstream,
+    pub(super) send: Arena,
+    pub(super) receive: Arena,
+    pub(super) scratch: Scratch,
+    /// Registration of the case that was bound last.
+    pub(super) registration: Option<Registration>,
+    pub(super) forced_ctas: ForcedCtas,
+    pub(super) windows: Windows,
+    /// The host of each rank.
+    pub(super) hosts: Vec<String>,
+    pub(super) events: Vec<CUevent>,
+    /// One for each of the groups of a replay.
+    pub(super) axis_streams: Vec<CUstream>,
+    /// Stream for the computing of a replay.
+    pub(super) computing_stream: Option<CUstream>,
+    /// For the messages of replays.
+    pub(super) channels: HashMap<Route, Channel>,
+    pub(super) clock: DeviceClock,
+    pub(super) hold: Hold,
+    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
+    pub(super) replay_deadline: Option<Duration>,
+    /// Ranks that have this rank's device, this one with them.
+    pub(super) ranks_on_device: u32,
+    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
+    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
+    /// all ranks.
+    pub(super) cold_bytes: u64,
+    /// The newest CUDA version that the driver supports.
+    pub(super) driver: (i32, i32),
+    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
+    pub(super) yields_while_waiting: bool,
+    pub(super) facts: BackendFacts,
+    pub(super) reader: NvmlReader,
+    /// The log of NCCL's choices, if requested.
+    pub(super) log: Option<Log>,
+    /// cuBLAS: the file if one was named, and the library after its first use.
+    pub(super) cublas: (Option<PathBuf>, Option<&'static Cublas>),
+}
+
+/// Between two looks at what happened in the background while waiting.
+const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
+
+impl NcclBackend {
+    /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
+    pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        let cold = if binding.warm_buffers { 0 } else { self.cold_bytes };
+        graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
+    }
+
+    /// The communicator of this rank's group, with a limit to thread blocks or without.
+    pub(super) fn communicator(&self, number: usize, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
+        let connected = match max_ctas {
+            Some(blocks) if !self.maker.limits_to(blocks) => self.limited.get(&(number, blocks)),
+            _ => self.communicators.get(&number),
+        };
+        let connected = connected.and_then(Option::as_ref).cloned();
+        connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+    }
+
+    /// Whether a step succeeded on all ranks. Called by all of them.
+    pub(super) fn all_succeeded(&self, mine: bool) -> Result<bool> {
+        let mut worst = [Located { value: if mine { 0.0 } else { 1.0 }, rank: self.world.rank() as i32 }];
+        self.world.all_max(&mut worst)?;
+        Ok(worst[0].value == 0.0)
+    }
+
+    /// Ends the registration of the buffers of the last case.
+    pub(super) fn end_registration(&mut self) -> Result<()> {
+        self.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// Waits until streams are done, at most for a deadline, and looks at what happens to the communicators meanwhile.
+    pub(super) fn wait_for(
+        &self,
+        streams: &[CUstream],
+        communicators: &[Rc<Communicator>],
+        deadline: Duration,
+    ) -> Result<()> {
+        let begun = host_clock::now_nanoseconds();
+        let end = begun.saturating_add(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
+        let mut next_poll = begun + NANOSECONDS_BETWEEN_POLLS;
+        let look = || communicators.iter().try_for_each(|communicator| communicator.asynchronous_error());
+        for stream in streams {
+            while !driver::is_done(*stream)? {
+                let now = host_clock::now_nanoseconds();
+                if now >= next_poll {
+                    next_poll = now + NANOSECONDS_BETWEEN_POLLS;
+                    look()?;
+                    if now >= end {
+                        let seconds = deadline.as_secs_f64();
+                        return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+                    }
+                }
+                // Times are read from events, so that nothing is lost by giving way to threads of the libraries.
+                std::thread::yield_now();
+            }
+        }
+        // An error may have left the stream idle, with the correct result of an earlier call in the buffer.
+        look()
+    }
+}

@@ -1,0 +1,22 @@
+//! What a plan of a replay holds for one rank: its program, and its place in each of the groups.
+
+use super::ReplayBinding;
+use commgauge_base::error::{Error, Result};
+use commgauge_model::workload::replay::ReplayProgram;
+
+/// The program of this rank.
+pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
+    let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
+    binding.plan.program_of_rank(rank).ok_or_else(missing)
+}
+
+/// The group and place of this rank in the groups of a plan.
+pub(super) fn place<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> {
+    let places: Vec<Option<(&'a [u32], u32)>> = binding
+        .plan
+        .groups
+        .iter()
+        .map(|groups| groups.place_of(rank).map(|(group, me)| (groups.groups[group].as_slice(), me)))
+        .collect();
+    move |groups| places.get(groups).copied().flatten()
+}

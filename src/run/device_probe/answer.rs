@@ -1,0 +1,119 @@
+//! What libraries answer about themselves and their devices.
+
+use serde::{Deserialize, Serialize};
+
+/// Answer of the CUDA driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CudaAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// True if the devices identify themselves as stand-ins for tests.
+    pub is_double: bool,
+    /// The newest CUDA that the driver supports, such as `12.8`.
+    pub cuda: String,
+    /// Devices that this process may use.
+    pub devices: Vec<Device>,
+    /// Whether a device (row) can read and write the memory of another (column).
+    pub peers: Vec<Vec<bool>>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Name.
+    pub name: String,
+    /// PCI address, as `0000:3b:00.0`.
+    pub pci: String,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+}
+
+/// Answer of NCCL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NcclAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// Its version, such as `2.30.7`.
+    pub version: String,
+    /// The CUDA that it was built with, such as `12.9`; absent if its file does not contain it.
+    pub cuda: Option<String>,
+    /// Required functions that are missing.
+    pub lacks: Vec<String>,
+    /// Newer functions that are missing.
+    pub lacks_newer: Vec<String>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// Answer of cuBLAS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CublasAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// Its version, such as `13.1.0`.
+    pub version: String,
+    /// Required functions that are missing.
+    pub lacks: Vec<String>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// Answer of NVML.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvmlAnswer {
+    /// Its version.
+    pub version: String,
+    /// That of the driver.
+    pub driver: String,
+    /// Every device of this machine, including those that this process may not use.
+    pub devices: Vec<NvmlDevice>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// State of a device at this moment; fields that it does not report are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvmlDevice {
+    /// Why the device cannot be queried; all other fields are then absent.
+    pub problem: Option<String>,
+    /// Name.
+    pub name: String,
+    /// PCI address.
+    pub pci: String,
+    /// Clock of the multiprocessors.
+    pub multiprocessor_clock_mhz: Option<u32>,
+    /// Maximum clock of the multiprocessors.
+    pub highest_multiprocessor_clock_mhz: Option<u32>,
+    /// Clock of the memory.
+    pub memory_clock_mhz: Option<u32>,
+    /// Maximum clock of the memory.
+    pub highest_memory_clock_mhz: Option<u32>,
+    /// Power drawn.
+    pub power_watts: Option<u32>,
+    /// Current power limit.
+    pub power_limit_watts: Option<u32>,
+    /// Default power limit of the device.
+    pub usual_power_limit_watts: Option<u32>,
+    /// Temperature.
+    pub temperature_celsius: Option<u32>,
+    /// Temperature at which it slows down.
+    pub slowdown_celsius: Option<u32>,
+    /// Names of the reasons why its clocks are throttled.
+    pub held_back_by: Vec<String>,
+    /// True if it is idle, so that its clocks may be low.
+    pub is_idle: bool,
+    /// Number of NVLinks.
+    pub nvlinks: u32,
+    /// Number of active NVLinks.
+    pub nvlinks_active: u32,
+    /// ECC mode: now, and after a restart.
+    pub ecc: Option<(bool, bool)>,
+    /// Uncorrected memory errors since the driver was loaded.
+    pub uncorrected_errors: Option<u64>,
+    /// MIG mode: now, and after a reset.
+    pub mig: Option<(bool, bool)>,
+    /// Whether persistence mode is on, which keeps the driver loaded while no process uses the device.
+    pub is_persistent: Option<bool>,
+}
