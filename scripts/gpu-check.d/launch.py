@@ -56,7 +56,7 @@ def worse(one, other):
 
 def last_word(err):
     """The line that says why, without the advice behind it."""
-    lines = [line for line in err.strip().splitlines() if line and "go on with: " not in line]
+    lines = [line for line in err.strip().splitlines() if line and "resume with: " not in line]
     ours = [line for line in lines if line.startswith("commgauge: ")]
     return (ours or lines or ["nothing was said"])[-1]
 

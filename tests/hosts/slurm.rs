@@ -249,7 +249,7 @@ fn goes_on_by_itself(slurm: &Slurm, job: &str) {
     assert!(!of_kind(&read, "resume").is_empty(), "{facts}\n{out}");
     let turns = of_kind(&read, "resume").len();
     assert!(facts.contains(&format!("Restarts={turns} ")), "{facts}\n{out}");
-    assert_eq!(out.matches("is back in the queue, to go on with").count(), turns, "{out}");
+    assert_eq!(out.matches("is back in the queue, to resume").count(), turns, "{out}");
     let (status, code, cases) = end_of(&slurm.record(job));
     let planned = of_kind(&read, "plan")[0]["case_lines"].as_u64().expect("a number");
     assert_eq!((status.as_str(), code, cases as u64), ("complete", 0, planned), "{out}");

@@ -167,7 +167,7 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     let ranks = pids(&record);
     signal(child.id(), "TERM");
     let ran = ending(child, 15).ended_with(143).printed_error("stopped by SIGTERM");
-    let ran = ran.printed_error(&format!("go on with: commgauge run --resume {}", record.display()));
+    let ran = ran.printed_error(&format!("resume with: commgauge run --resume {}", record.display()));
     wait_until(3, "no rank runs", || still_running(&ranks).is_empty());
     let last = lines(&record).pop().unwrap();
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
     Ran::of(&mut again("--precision 5%", ("A", "b")), 40).ended_with(7).printed_error("precision");
     Ran::of(&mut again("--cadence isolated --allow-changed", ("A", "b")), 40)
         .ended_with(7)
-        .printed_error("cannot go on with");
+        .printed_error("cannot resume");
     assert_eq!(std::fs::read_to_string(&record).unwrap(), cut, "refused, so untouched");
     let ran = Ran::of(&mut again("--allow-changed", changed), 40).ended_with(0);
     let output_text = words(&ran.stdout).join(" ");
@@ -243,7 +243,7 @@ fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
     drop(beside);
     // 5 ms are over before the launch is.
     let limited = Ran::of(&mut commgauge_run(folder.path(), &format!("{resume} --time-limit 5ms")), 40).ended_with(75);
-    limited.printed_error("the time limit of").printed_error("go on with: commgauge run --resume");
+    limited.printed_error("the time limit of").printed_error("resume with: commgauge run --resume");
     let last = lines(&record).pop().unwrap();
     assert_eq!((&last["status"], &last["exit_code"]), (&"out_of_time".into(), &75.into()));
     Ran::of(&mut commgauge_run(folder.path(), &format!("{resume} --time-limit 10m")), 180).ended_with(0);

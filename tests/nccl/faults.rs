@@ -65,13 +65,13 @@ const FAULTS: [Row; 15] = [
         "init_hang rank=1 communicator=3",
         "--timeout 2",
         5,
-        &["ncclCommInitRankConfig did not come to its end within 2 s"],
+        &["ncclCommInitRankConfig did not end within 2 s"],
     ),
     row(
         "init_hang rank=1 communicator=4",
         "--timeout 2 --no-watchdog",
         5,
-        &["ncclCommSplit did not come to its end within 2 s", "rank 1, host ", PLACE],
+        &["ncclCommSplit did not end within 2 s", "rank 1, host ", PLACE],
     ),
     row("init_error rank=1 communicator=3", "", 6, &["ncclCommInitRankConfig failed with ncclSystemError", PLACE]),
     Row {

@@ -233,7 +233,7 @@ fn a_record_that_cannot_be_resumed_is_refused_and_left_unchanged() {
     refused(
         &cut,
         7,
-        &["cannot go on with", "the record plans 6 cases, this launch 4", "suite and its files (SHA-256)"],
+        &["cannot resume", "the record plans 6 cases, this launch 4", "suite and its files (SHA-256)"],
     );
     let (_, stderr) = place.ended("run --resume run.jsonl --allow-changed", 7);
     assert!(stderr.contains("the record plans 6 cases"), "{stderr}");
@@ -263,7 +263,7 @@ fn a_time_limit_stops_before_the_next_case_and_the_run_can_be_resumed() {
     let common = "--backend simulated --machine machine.toml --record run.jsonl";
     let (_, stderr) = place.ended(&format!("run grow.toml -n 4 {common} --time-limit 1ms"), 75);
     assert!(stderr.contains("the time limit of"), "{stderr}");
-    assert!(stderr.contains("go on with: commgauge run --resume run.jsonl"), "{stderr}");
+    assert!(stderr.contains("resume with: commgauge run --resume run.jsonl"), "{stderr}");
     let record = Record::read(&place.record()).unwrap();
     let end = record.end.unwrap();
     assert_eq!((format!("{:?}", end.status), end.exit_code, record.cases.len()), ("OutOfTime".to_owned(), 75, 0));

@@ -180,7 +180,7 @@ Exit codes:
     5  a hang or a time limit of a call
     6  the environment failed: launcher, library, disk, a dead rank
     7  not everything was measured, or records do not belong together
-   75  stopped before --time-limit; go on with --resume";
+   75  stopped before --time-limit; continue with --resume";
 
 /// The completed definition.
 pub(crate) fn finished(definition: Command) -> Command {

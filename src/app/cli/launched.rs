@@ -103,8 +103,8 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
         }
         eprintln!("record: {}", request.record.display());
         if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
-            eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not come to its end"));
-            eprintln!("commgauge: go on with: {}", resume_command(&request.record));
+            eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not end"));
+            eprintln!("commgauge: resume with: {}", resume_command(&request.record));
         }
         Ok(())
     }

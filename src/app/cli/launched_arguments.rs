@@ -23,7 +23,7 @@ pub struct LaunchedArguments {
     /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Record of a run that ended early, to go on with; everything else must be given as it was then
+    /// Record of a run that ended early, to resume; everything else must be given as it was then
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     pub resume: Option<PathBuf>,
     /// Go on although hosts, binary, versions or environment are others than in the record, which then says so

@@ -84,8 +84,8 @@ type Problem = (State, String, String);
 fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     let mut add_problem = |found: String, fix: String| problems.push((State::Warning, found, fix));
-    for reason in &device.held_back_by {
-        add_problem(format!("its clocks are held back by {reason}"), throttle_fix(reason, number));
+    for reason in &device.throttled_by {
+        add_problem(format!("its clocks are throttled by {reason}"), throttle_fix(reason, number));
     }
     if let (Some(limit), Some(usual)) = (device.power_limit_watts, device.usual_power_limit_watts)
         && limit < usual

@@ -36,7 +36,7 @@ pub struct BackendVerdict {
     pub reason: String,
     /// What to do first, where it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 /// Things that belong together.
@@ -59,7 +59,7 @@ pub struct Finding {
     pub found: String,
     /// What to do about it, where something can be done.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 /// How something is.
@@ -94,12 +94,12 @@ impl State {
 impl Finding {
     /// A finding without a fix.
     pub(super) fn new(item: &str, state: State, found: impl Into<String>) -> Finding {
-        Finding { item: item.to_owned(), state, found: found.into(), mend: None }
+        Finding { item: item.to_owned(), state, found: found.into(), fix: None }
     }
 
     /// Adds the fix.
     pub(super) fn with_fix(mut self, fix: impl Into<String>) -> Finding {
-        self.mend = Some(fix.into());
+        self.fix = Some(fix.into());
         self
     }
 }
@@ -119,6 +119,6 @@ impl Section {
     /// The first finding that prevents a backend from running, and its fix.
     pub(super) fn first_fault(&self) -> Option<(String, Option<String>)> {
         let fault = self.findings.iter().find(|one| matches!(one.state, State::Missing | State::Broken))?;
-        Some((fault.found.clone(), fault.mend.clone()))
+        Some((fault.found.clone(), fault.fix.clone()))
     }
 }

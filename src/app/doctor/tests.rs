@@ -110,7 +110,7 @@ fn healthy() -> NvmlDevice {
         usual_power_limit_watts: Some(700),
         temperature_celsius: Some(31),
         slowdown_celsius: Some(89),
-        held_back_by: Vec::new(),
+        throttled_by: Vec::new(),
         is_idle: true,
         nvlinks: 18,
         nvlinks_active: 18,
@@ -186,10 +186,10 @@ fn ready(document: &DoctorDocument) -> Vec<(&str, bool)> {
 fn an_empty_machine_gets_the_first_fix() {
     let document = examine(&FakeMachine::default());
     assert_eq!(ready(&document), [("mpi", false), ("nccl", false), ("simulated", true)]);
-    assert!(document.backends[0].mend.as_ref().unwrap().contains("build commgauge on a machine with MPI"));
+    assert!(document.backends[0].fix.as_ref().unwrap().contains("build commgauge on a machine with MPI"));
     assert!(document.backends[1].reason.contains("no NVIDIA driver is loaded"));
     assert_eq!(finding(&document, "launcher").state, State::Missing);
-    assert!(finding(&document, "launcher").mend.as_ref().unwrap().contains("openmpi-bin"));
+    assert!(finding(&document, "launcher").fix.as_ref().unwrap().contains("openmpi-bin"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_complete_machine_needs_no_fix() {
     let document = examine(&complete_node());
     assert_eq!(ready(&document), [("mpi", true), ("nccl", true), ("simulated", true)]);
     let findings_with_fix: Vec<&Finding> =
-        document.sections.iter().flat_map(|section| &section.findings).filter(|one| one.mend.is_some()).collect();
+        document.sections.iter().flat_map(|section| &section.findings).filter(|one| one.fix.is_some()).collect();
     assert!(findings_with_fix.is_empty(), "{findings_with_fix:?}");
     assert_eq!(document.backends[1].reason, "8 devices, CUDA 13.0, NCCL 2.30.7");
     assert_eq!(finding(&document, "mlx5_0, port 1").found, "active, 400 Gb/sec (4X NDR), InfiniBand");
@@ -328,7 +328,7 @@ fn each_problem_is_named_with_its_fix_and_disables_its_backend() {
             .flat_map(|section| &section.findings)
             .find(|one| one.item == item && one.found.contains(words))
             .unwrap_or_else(|| panic!("{what}: {document:?}"));
-        assert_eq!((found.state, found.mend.is_some() || item == "launcher"), (state, true), "{what}: {found:?}");
+        assert_eq!((found.state, found.fix.is_some() || item == "launcher"), (state, true), "{what}: {found:?}");
         assert_eq!((document.backends[0].ready, document.backends[1].ready), (mpi, nccl), "{what}");
     }
 }
@@ -381,8 +381,8 @@ fn throttling_is_reported_with_the_fix() {
     );
     type Damage = fn(&mut NvmlDevice);
     let cases: [(Damage, &str, &str); 11] = [
-        (|d| d.held_back_by = vec!["thermal slowdown (hardware)".into()], "held back by thermal slowdown", "airflow"),
-        (|d| d.held_back_by = vec!["power brake".into()], "held back by power brake", "power supply"),
+        (|d| d.throttled_by = vec!["thermal slowdown (hardware)".into()], "throttled by thermal slowdown", "airflow"),
+        (|d| d.throttled_by = vec!["power brake".into()], "throttled by power brake", "power supply"),
         (|d| d.power_limit_watts = Some(350), "limited to 350 W, of 700 W", "nvidia-smi -i 1 -pl 700"),
         (|d| d.temperature_celsius = Some(85), "85 C is near 89 C", "coolant"),
         (|d| d.nvlinks_active = 17, "1 of its 18 NVLinks are down", "fabric manager"),
@@ -405,7 +405,7 @@ fn throttling_is_reported_with_the_fix() {
         let found =
             all.into_iter().find(|one| one.found.contains(words)).unwrap_or_else(|| panic!("{words}: {document:?}"));
         assert!(matches!(found.state, State::Warning | State::Broken), "{found:?}");
-        assert!(found.mend.as_ref().is_some_and(|text| text.contains(fix)), "{found:?}");
+        assert!(found.fix.as_ref().is_some_and(|text| text.contains(fix)), "{found:?}");
         assert!(found.item == "device 1" || found.item == "all devices", "{found:?}");
         assert!(document.backends[1].ready, "{words}: it is slow, and works");
     }
@@ -418,9 +418,9 @@ fn a_missing_or_too_new_cublas_is_a_warning_only_with_gpus() {
         document.sections.into_iter().find(|section| section.name == "cuBLAS").unwrap().findings.remove(0)
     };
     assert_eq!(of(&complete_node()).found, "cuBLAS 13.1.0, /usr/lib/libcublas.so.13.1.0.3");
-    assert_eq!((of(&FakeMachine::default()).state, of(&FakeMachine::default()).mend), (State::Note, None));
+    assert_eq!((of(&FakeMachine::default()).state, of(&FakeMachine::default()).fix), (State::Note, None));
     let missing = of(&FakeMachine { cublas: None, ..complete_node() });
-    assert!(missing.state == State::Warning && missing.mend.unwrap().contains("nvidia-cublas"));
+    assert!(missing.state == State::Warning && missing.fix.unwrap().contains("nvidia-cublas"));
     let mut old = cuda(8, true);
     old.cuda = "12.8".into();
     let too_new = of(&FakeMachine { cuda: text(&old), ..complete_node() });

@@ -39,14 +39,14 @@ mod tests {
         lines.truncate(2);
         let absent = Some("rank 1: NVML (libnvidia-ml.so.1) cannot be used".to_owned());
         lines.push(Line::Devices(Box::new(DevicesLine { absent, ..DevicesLine::default() })));
-        let changes = vec![DeviceChange { rank: 3, what: "held back by power cap".into() }];
+        let changes = vec![DeviceChange { rank: 3, what: "throttled by power cap".into() }];
         let readings = DeviceReadingsLine { ranks_changed: 2, changes, ..DeviceReadingsLine::default() };
         lines.push(Line::DeviceReadings(Box::new(readings.clone())));
         let view = View::new(&Record::from_lines(lines.clone()).unwrap());
         let said = view.warnings.join("\n");
         let name = &sample.plan.cases[0].name;
         let expected =
-            format!("{name}: the device of rank 3 changed meanwhile (held back by power cap), and of 1 more");
+            format!("{name}: the device of rank 3 changed meanwhile (throttled by power cap), and of 1 more");
         assert!(said.contains(&expected), "{said}");
         assert!(said.contains("are not known: rank 1: NVML (libnvidia-ml.so.1) cannot be used"), "{said}");
         lines.push(Line::DeviceReadings(Box::new(DeviceReadingsLine { case: 999, ..readings })));

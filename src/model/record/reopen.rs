@@ -33,7 +33,7 @@ pub struct Reopened {
 /// # Errors
 /// Where it is not a record, was changed after it was written, or is being written by another process.
 pub fn reopen(path: &Path) -> Result<Reopened> {
-    let unusable = |cause| path_error("go on with the record", path, &cause);
+    let unusable = |cause| path_error("resume the record", path, &cause);
     let file = OpenOptions::new().read(true).append(true).open(path).map_err(unusable)?;
     lock(&file, path, READERS)?;
     let (mut plan, mut growths) = (None, Vec::new());
@@ -46,7 +46,7 @@ pub fn reopen(path: &Path) -> Result<Reopened> {
     let (record, whole) = Record::read_lines(BufReader::new(&file), &name, false, &mut observe)?;
     if record.seal == Seal::Broken {
         return Err(Error::usage(format!(
-            "{name} was changed after it was written (its digest does not fit), so no run can go on with it; start a new one"
+            "{name} was changed after it was written (its digest does not fit), so no run can continue it; start a new one"
         )));
     }
     let length = file.metadata().map_err(unusable)?.len();
@@ -61,7 +61,7 @@ impl Reopened {
     /// Where the disk fails.
     pub fn resume(self) -> Result<Journal> {
         let Reopened { path, mut file, mut whole, torn_bytes, .. } = self;
-        let failed = |cause| Error::file("go on with the record", &path, cause);
+        let failed = |cause| Error::file("resume the record", &path, cause);
         if torn_bytes > 0 {
             file.set_len(whole.bytes).map_err(failed)?;
         }
@@ -126,7 +126,7 @@ mod tests {
         for cut in 0..=text.len() {
             std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
             if cut < header_length {
-                let error = reopen(&path).err().expect("nothing to go on with");
+                let error = reopen(&path).err().expect("nothing to resume");
                 assert_eq!(error.exit_code(), 2, "{error}");
                 continue;
             }

@@ -101,7 +101,7 @@ pub struct NvmlDevice {
     /// Temperature at which it slows down.
     pub slowdown_celsius: Option<u32>,
     /// Names of the reasons why its clocks are throttled.
-    pub held_back_by: Vec<String>,
+    pub throttled_by: Vec<String>,
     /// True if it is idle, so that its clocks may be low.
     pub is_idle: bool,
     /// Number of NVLinks.

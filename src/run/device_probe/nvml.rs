@@ -67,7 +67,7 @@ fn describe(device: &Device) -> NvmlDevice {
         usual_power_limit_watts: device.power_management_limit_default().ok().map(watts),
         temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok(),
         slowdown_celsius: device.temperature_threshold(TemperatureThreshold::Slowdown).ok(),
-        held_back_by: reasons.into_iter().flat_map(held).map(|(_, name)| (*name).to_owned()).collect(),
+        throttled_by: reasons.into_iter().flat_map(held).map(|(_, name)| (*name).to_owned()).collect(),
         is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
         nvlinks: links.len() as u32,
         nvlinks_active: links.iter().filter(|active| **active).count() as u32,

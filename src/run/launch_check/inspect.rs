@@ -97,7 +97,7 @@ fn report(
     if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
     if compared.could_be_allowed {
         refusals.push(
-            "start all ranks with the same environment and libraries (mpirun -x NAME hands a variable on), or go on with \
+            "start all ranks with the same environment and libraries (mpirun -x NAME passes a variable on), or continue with \
              --allow-mixed, which the record then says"
                 .to_owned(),
         );

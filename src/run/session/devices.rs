@@ -128,7 +128,7 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
     let mut reasons: Vec<&String> = before.throttle_reasons.iter().chain(&after.throttle_reasons).collect();
     reasons.sort_unstable();
     reasons.dedup();
-    what.extend(reasons.into_iter().map(|reason| format!("held back by {reason}")));
+    what.extend(reasons.into_iter().map(|reason| format!("throttled by {reason}")));
     if let (Some(first), Some(second)) = (before.nvlinks_active, after.nvlinks_active)
         && first != second
     {

@@ -24,7 +24,7 @@ fn throttling_and_lost_clocks_or_links_are_reported_and_waking_up_is_not() {
         (state(1980.0, &[], false), state(345.0, &[], true), None),
         (state(1980.0, &[], false), state(1410.0, &[], false), Some("multiprocessor clock 1980 -> 1410 MHz")),
         (state(1410.0, &[], false), state(1980.0, &[], false), Some("multiprocessor clock 1410 -> 1980 MHz")),
-        (state(1980.0, &["power cap"], false), state(1980.0, &["power cap"], false), Some("held back by power cap")),
+        (state(1980.0, &["power cap"], false), state(1980.0, &["power cap"], false), Some("throttled by power cap")),
         (links(18), links(17), Some("18 -> 17 NVLinks up")),
         (DeviceState::default(), DeviceState::default(), None),
     ] {

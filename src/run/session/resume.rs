@@ -107,7 +107,7 @@ fn checked(request: &Request, resume: Resume, now: &FirstLines) -> Result<(Reope
         || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MAX_CHANGES)) };
     if let Some(why) = other_plan {
         return Err(Error::mismatch(format!(
-            "this launch cannot go on with {name}: {why}; start a new record, or give what the run was started with{}",
+            "this launch cannot resume {name}: {why}; start a new record, or give what the run was started with{}",
             table()
         )));
     }

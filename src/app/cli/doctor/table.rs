@@ -11,7 +11,7 @@ pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
     for backend in &document.backends {
         let state = if backend.ready { "ready" } else { "not here" };
         text += &paragraph(&format!("{:<10} {state:<9}", backend.name), &backend.reason, width);
-        if let Some(fix) = &backend.mend {
+        if let Some(fix) = &backend.fix {
             text += &paragraph(&format!("{:<20}", ""), &format!("-> {fix}"), width);
         }
     }
@@ -26,7 +26,7 @@ pub(super) fn text(document: &DoctorDocument, width: u16) -> String {
 fn finding_text(finding: &Finding, items: usize, width: u16) -> String {
     let before = format!("  {:<8} {:<items$} ", finding.state.name(), visible(&finding.item));
     let mut text = paragraph(&before, &finding.found, width);
-    if let Some(fix) = &finding.mend {
+    if let Some(fix) = &finding.fix {
         let indent = " ".repeat(before.chars().count());
         text += &paragraph(&indent, &format!("-> {fix}"), width);
     }

@@ -68,7 +68,7 @@ fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
     }
     journal.finish()?;
     let left_out = if bad_lines.is_empty() { String::new() } else { format!(", {} lines left out", bad_lines.len()) };
-    let cut = if cut_off { "; the run never came to its end, and the record says so" } else { "" };
+    let cut = if cut_off { "; the run did not end, and the record says so" } else { "" };
     eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.display(), whole.cases.len());
     Ok(())
 }

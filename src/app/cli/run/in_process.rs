@@ -77,7 +77,7 @@ pub(super) fn run_in_process(
         eprintln!("commgauge: {error}");
     }
     if end.status != EndStatus::Complete {
-        eprintln!("commgauge: go on with: {}", resumable::command(&request.record));
+        eprintln!("commgauge: resume with: {}", resumable::command(&request.record));
     }
     summarise(arguments, &request.record, out)?;
     Ok(end.exit_code)

@@ -88,7 +88,7 @@ fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Res
         eprintln!("commgauge: {sentence}");
     }
     if record_state.can_be_resumed() {
-        eprintln!("commgauge: go on with: {}", resumable::command(record));
+        eprintln!("commgauge: resume with: {}", resumable::command(record));
     }
     Ok(LaunchResult { exit_code: verdict.exit_code, has_header: record_state.header.is_some(), live })
 }

@@ -23,7 +23,7 @@ pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Opti
     }
     if record.seal == Seal::Broken {
         return Err(Error::usage(format!(
-            "--resume {path}: it was changed after it was written (its digest does not fit), so no run can go on with it; \
+            "--resume {path}: it was changed after it was written (its digest does not fit), so no run can continue it; \
              start a new one"
         )));
     }

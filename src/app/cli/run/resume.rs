@@ -104,7 +104,7 @@ mod tests {
         let error = resumed(&imported, None).err().expect("imported");
         assert!(error.exit_code() == 2 && error.to_string().contains("written by nccl-tests"), "{error}");
         let error = resumed(&sample(), Some(77)).err().expect("other ranks");
-        assert!(error.to_string().contains("cannot go on with 77; leave -n out"), "{error}");
+        assert!(error.to_string().contains("cannot continue with 77; leave -n out"), "{error}");
         let mut running = sample();
         running.running = true;
         assert!(exit_code_if_complete(&running, Path::new("r")).unwrap_err().to_string().contains("still going on"));

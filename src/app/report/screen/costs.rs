@@ -128,7 +128,7 @@ fn rule(order: &Order, families: &[FamilyCost]) -> String {
             let against = order.rule_probability.map(|holds| 1.0 - holds);
             format!("TP > DP > PP does not hold here{}: {}.", sure(against), names.join(" > "))
         }
-        Rule::Tie => "Whether TP > DP > PP holds here cannot be told: the intervals overlap.".to_owned(),
+        Rule::Tie => "Whether TP > DP > PP holds here cannot be decided: the intervals overlap.".to_owned(),
         Rule::NotKnown => format!("Whether TP > DP > PP holds here is not known without {}.", missing.join(" and ")),
         Rule::NothingToCompare => "TP > DP > PP: nothing to compare, as fewer than two of them communicate.".to_owned(),
     }

@@ -195,7 +195,7 @@ impl Maker {
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::from(Kind::Hang(format!(
-                "{place}: {call} did not come to its end within {} s: a rank that belongs to it did not come, or cannot be \
+                "{place}: {call} did not end within {} s: a rank that belongs to it did not come, or cannot be \
                  reached (NCCL_DEBUG=INFO shows more); a longer --timeout waits longer",
                 deadline.as_secs_f64()
             )))),
