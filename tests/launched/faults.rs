@@ -109,7 +109,8 @@ fn without_rank_0_the_others_end_and_the_record_can_be_gone_on_with() {
     let record = run.record.clone();
     let ranks = run.ranks.clone();
     let ran = ending(run.child, 20).ended_with(6);
-    ran.printed_error(&format!("rank 0 (process {} on ", ranks[0])).printed_error("resume with: commgauge run --resume");
+    ran.printed_error(&format!("rank 0 (process {} on ", ranks[0]))
+        .printed_error("resume with: commgauge run --resume");
     wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
     drop(run._alone);
     let mut again = Command::new(COMMGAUGE);

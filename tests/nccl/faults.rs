@@ -61,12 +61,7 @@ const FAULTS: [Row; 15] = [
         &["not done within 2 s; given up", OP, ", host ", ", device "],
     ),
     row("open_group rank=1 op=20", "--timeout 2", 5, &["came through it, the others did not", OP, "rank 1 on ", PLACE]),
-    row(
-        "init_hang rank=1 communicator=3",
-        "--timeout 2",
-        5,
-        &["ncclCommInitRankConfig did not end within 2 s"],
-    ),
+    row("init_hang rank=1 communicator=3", "--timeout 2", 5, &["ncclCommInitRankConfig did not end within 2 s"]),
     row(
         "init_hang rank=1 communicator=4",
         "--timeout 2 --no-watchdog",

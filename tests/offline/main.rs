@@ -38,6 +38,7 @@ mod locate;
 mod model;
 mod parsers;
 mod plan;
+mod qualify;
 mod rank;
 mod resume;
 mod selftest;

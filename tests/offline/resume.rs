@@ -230,11 +230,7 @@ fn a_record_that_cannot_be_resumed_is_refused_and_left_unchanged() {
     );
     // A suite with other cases cannot be allowed.
     fs::write(place.0.path().join("grow.toml"), GROWING.replace("'32KiB', ", "")).unwrap();
-    refused(
-        &cut,
-        7,
-        &["cannot resume", "the record plans 6 cases, this launch 4", "suite and its files (SHA-256)"],
-    );
+    refused(&cut, 7, &["cannot resume", "the record plans 6 cases, this launch 4", "suite and its files (SHA-256)"]);
     let (_, stderr) = place.ended("run --resume run.jsonl --allow-changed", 7);
     assert!(stderr.contains("the record plans 6 cases"), "{stderr}");
     let (_, stderr) = place.ended("run --resume nothing.jsonl", 2);

@@ -5,6 +5,7 @@ use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Ver
 use super::evidence::{Evidence, evidence};
 use super::expected::{Expected, LimitCheck, check_limit};
 use super::loaded_record::LoadedRecord;
+use super::scope::Judged;
 use super::{Allowed, Decision, Trouble, most_severe, scope, template};
 use commgauge_base::error::Result;
 use commgauge_base::stats::fewest_for_bound;
@@ -38,19 +39,22 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
     let rows: Vec<Row> =
         cases.iter().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
-    let judged = rows.iter().zip(&about).filter(|(row, _)| row.decision.is_some());
-    let judged: HashSet<usize> = judged.flat_map(|(_, about)| about.iter().copied()).collect();
+    let is_judged = |index: &usize| rows[*index].decision.is_some();
+    let judged = Judged {
+        expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
+        cases: (0..rows.len()).filter(is_judged).map(|index| cases[index].facts).collect(),
+    };
     let with_row: HashSet<usize> = about.iter().flatten().copied().collect();
     let coverage = Coverage {
         expectations: expectations.len() as u32,
-        expectations_judged: judged.len() as u32,
+        expectations_judged: judged.expectations.len() as u32,
         expectations_without_row: (expectations.len() - with_row.len()) as u32,
         ..coverage(&rows, &cases)
     };
     if coverage.rows_judged == 0 {
         troubles.push(Trouble { exit_code: 3, text: nothing_expected(machine) });
     } else if let Some(machine) = machine {
-        troubles.extend(scope::shortfalls(machine, &judged, &rows));
+        troubles.extend(scope::shortfalls(machine, &judged));
     }
     let template = template::of(&cases, &rows);
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));

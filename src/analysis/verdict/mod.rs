@@ -36,6 +36,7 @@ pub use finding::{Finding, Guideline};
 pub use gate::{GateRule, gate, gate_unknown_machine};
 pub use learn::{LearnRule, Learned, learn};
 pub use loaded_record::LoadedRecord;
+pub use scope::{PlanOutlook, plan_outlook};
 pub use selftest::{Counted, History, Noise, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
 pub use transient_slowdown::TransientSlowdown;
 

@@ -1,10 +1,12 @@
 //! Whether a run is what a machine file judges, and covers what the file asks for. A verdict never goes beyond its evidence:
 //! another machine is an error, less than the coverage is inconclusive.
 
-use super::{LoadedRecord, Row, Trouble};
+use super::expected::Expected;
+use super::{LoadedRecord, Trouble};
+use commgauge_base::stats::fewest_for_bound;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
-use commgauge_model::record::line::Header;
+use commgauge_model::record::line::{CaseFacts, Header};
 use std::collections::{BTreeMap, HashSet};
 
 /// A run on other hardware or software than the file is about.
@@ -103,57 +105,96 @@ fn transport(header: &Header, judged: &JudgedRuns) -> Option<String> {
     }
 }
 
-/// What is missing for a run to pass. `judged` are the expectations that a judged row is about.
-pub(super) fn shortfalls(machine: &Machine, judged: &HashSet<usize>, rows: &[Row]) -> Vec<Trouble> {
-    let trouble = |text: String| Trouble { exit_code: INCONCLUSIVE, text };
-    let file = machine.path.display();
+/// What was judged, or will be.
+pub(super) struct Judged<'a> {
+    /// The expectations of the file, by their index, that a judged row is about.
+    pub expectations: HashSet<usize>,
+    /// The judged rows.
+    pub cases: Vec<&'a CaseFacts>,
+}
+
+/// What is missing for a run to pass.
+pub(super) fn shortfalls(machine: &Machine, judged: &Judged) -> Vec<Trouble> {
+    let texts = missing(machine, judged).into_iter();
+    texts.map(|text| Trouble { exit_code: INCONCLUSIVE, text: format!("{}: {text}", machine.path.display()) }).collect()
+}
+
+/// The same as sentences without the file.
+fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
     if machine.expectations.is_empty() {
         return Vec::new();
     }
     let mut found = Vec::new();
     if machine.judged_runs.is_none() {
-        found.push(trouble(format!(
-            "{file} does not say which runs it judges, so none passes; add [applies_to] with backend = \"nccl\" or \"mpi\""
-        )));
+        let add = "add [applies_to] with backend = \"nccl\" or \"mpi\"";
+        found.push(format!("does not say which runs it judges, so none passes; {add}"));
     }
     match &machine.required_coverage {
-        None => found.push(trouble(format!(
-            "{file} does not say what a run must cover, so none passes; add [coverage] with expectations, the fewest of its {} \
-             that must be judged",
+        None => found.push(format!(
+            "does not say what a run must cover, so none passes; add [coverage] with expectations, the fewest of its {} that \
+             must be judged",
             machine.expectations.len()
-        ))),
-        Some(required) => found.extend(uncovered(machine, required, judged, rows).map(|text| trouble(format!("{text} ({file})")))),
+        )),
+        Some(required) => found.extend(uncovered(machine, required, judged)),
     }
     found
 }
 
-fn uncovered<'a>(
-    machine: &'a Machine,
-    required: &'a RequiredCoverage,
-    judged: &'a HashSet<usize>,
-    rows: &'a [Row],
-) -> impl Iterator<Item = String> + 'a {
-    let count = judged.len();
+fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) -> Vec<String> {
+    let count = judged.expectations.len();
     let too_few = (count < required.expectations as usize).then(|| {
         let all = machine.expectations.len();
-        format!("{count} of {all} expectations were judged; [coverage] asks for {}", required.expectations)
+        format!("{count} of {all} expectations judged; [coverage] asks for {}", required.expectations)
     });
-    let judged_rows = || rows.iter().filter(|row| row.decision.is_some());
-    let is_judged = move |collective| judged.iter().any(|index| machine.expectations[*index].collective == collective);
-    let calls =
-        required.collectives.iter().filter(move |collective| !is_judged(**collective)).map(|name| name.to_string());
-    let sizes = required
-        .bytes
-        .iter()
-        .filter(move |bytes| !judged_rows().any(|row| row.bytes_total == **bytes))
-        .map(|bytes| bytes.to_string());
-    let spans = required
-        .nodes
-        .iter()
-        .filter(move |nodes| !judged_rows().any(|row| row.locality.nodes_spanned == **nodes))
-        .map(|nodes| format!("groups over {nodes} {}", if *nodes == 1 { "node" } else { "nodes" }));
-    let missing: Vec<String> = calls.chain(sizes).chain(spans).collect();
-    let not_judged =
-        (!missing.is_empty()).then(|| format!("nothing was judged of {}; [coverage] asks for it", missing.join(", ")));
-    too_few.into_iter().chain(not_judged)
+    let has_collective = |name| judged.expectations.iter().any(|index| machine.expectations[*index].collective == name);
+    let has_size = |bytes| judged.cases.iter().any(|facts| facts.bytes_total == bytes);
+    let has_span = |nodes| judged.cases.iter().any(|facts| facts.locality.nodes_spanned == nodes);
+    let collectives = required.collectives.iter().filter(|name| !has_collective(**name)).map(|name| name.to_string());
+    let sizes = required.bytes.iter().filter(|bytes| !has_size(**bytes)).map(|bytes| bytes.to_string());
+    let spans = required.nodes.iter().filter(|nodes| !has_span(**nodes));
+    let spans = spans.map(|nodes| format!("groups over {nodes} {}", if *nodes == 1 { "node" } else { "nodes" }));
+    let missing: Vec<String> = collectives.chain(sizes).chain(spans).collect();
+    let absent =
+        (!missing.is_empty()).then(|| format!("nothing judged of {}; [coverage] asks for it", missing.join(", ")));
+    too_few.into_iter().chain(absent).collect()
+}
+
+/// How far a plan can be judged by a machine file, before it is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanOutlook {
+    /// Expectations of the file.
+    pub expectations: usize,
+    /// Those that a planned row is about.
+    pub expectations_judged: usize,
+    /// Places in the file of those that no row is about.
+    pub not_measured: Vec<String>,
+    /// Why no run of the plan can pass, as sentences; empty where one can.
+    pub shortfalls: Vec<String>,
+}
+
+/// Says how many expectations of a machine file the planned cases will be judged by. `replicates` is how often each is
+/// measured, and `confidence` that of the bounds of the later gate.
+pub fn plan_outlook(machine: &Machine, cases: &[CaseFacts], replicates: u32, confidence: f64) -> PlanOutlook {
+    let expected = Expected::new(&machine.expectations, None);
+    let about: Vec<Vec<usize>> = cases.iter().map(|facts| expected.about(facts)).collect();
+    let judged = Judged {
+        expectations: about.iter().flatten().copied().collect(),
+        cases: cases.iter().zip(&about).filter(|(_, about)| !about.is_empty()).map(|(facts, _)| facts).collect(),
+    };
+    let all = machine.expectations.iter().enumerate();
+    let not_measured = all.filter(|(index, _)| !judged.expectations.contains(index)).map(|(_, one)| one.place.clone());
+    let mut shortfalls = missing(machine, &judged);
+    if machine.expectations.is_empty() {
+        shortfalls.push("it has no [[expect]]".to_owned());
+    }
+    let needed = fewest_for_bound(confidence);
+    if (replicates as usize) < needed as usize {
+        shortfalls.push(format!("{replicates} replicates; a bound of {} % needs {needed}", confidence * 100.0));
+    }
+    PlanOutlook {
+        expectations: machine.expectations.len(),
+        expectations_judged: judged.expectations.len(),
+        not_measured: not_measured.collect(),
+        shortfalls,
+    }
 }

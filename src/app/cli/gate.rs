@@ -1,5 +1,6 @@
 //! `commgauge gate RECORD --machine FILE`: compares a record with the expectations of a machine file.
 
+use super::gate_plan::judge_plan;
 use super::verdict_output::{VerdictOutput, read_all};
 use commgauge_analysis::verdict::{Allowed, GateRule, LoadedRecord, Verdict, gate, gate_unknown_machine};
 use commgauge_base::error::Result;
@@ -13,8 +14,16 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, clap::Args)]
 pub struct GateCommand {
     /// Records of a run (JSON Lines); the replicates of several like runs are taken together
-    #[arg(required = true)]
+    #[arg(required_unless_present = "plan")]
     pub records: Vec<PathBuf>,
+
+    /// Instead of records: say how many thresholds of the machine a suite will be judged by, and whether a run of it can pass
+    #[arg(long, value_name = "SUITE", conflicts_with = "records", requires = "machine")]
+    pub plan: Option<PathBuf>,
+
+    /// With --plan: nodes, each with the ranks that the machine file says
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "plan", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub nodes: u32,
 
     /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it, or if there is none, the
     /// answer is inconclusive, with what to fill in
@@ -37,6 +46,9 @@ pub struct GateCommand {
 impl GateCommand {
     /// Evaluates the records, writes the verdict, and returns its exit code.
     pub fn execute(&self) -> Result<i32> {
+        if let (Some(suite), Some(machine)) = (&self.plan, &self.machine) {
+            return judge_plan(suite, machine, self.nodes, self.confidence / 100.0, &mut std::io::stdout().lock());
+        }
         let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;

@@ -11,6 +11,7 @@ mod fit_plots;
 mod fit_query;
 mod fit_table;
 pub mod gate;
+mod gate_plan;
 mod help;
 pub mod history;
 pub mod import;

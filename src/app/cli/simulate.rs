@@ -114,26 +114,9 @@ impl SimulateCommand {
             Error::usage(format!("--nodes {}: too many, with {} ranks on each", self.nodes, machine.ranks_per_node))
         })?;
         let (plan, settings, suite) = suite_work(&self.suite, None, &Nodes::filled(ranks, machine.ranks_per_node))?;
-        Ok(Request {
-            program: "commgauge",
-            run_id: places::new_run_id(),
-            suite,
-            plan,
-            settings,
-            machine: Some(machine.clone()),
-            world_size: ranks,
-            record: self.output.clone().unwrap_or_default(),
-            resume: None,
-            launch: Default::default(),
-            launch_command: None,
-            injected_delay: None,
-            injected_panic: None,
-            watch: Default::default(),
-            listener: Default::default(),
-            labels: std::collections::BTreeMap::new(),
-            interference: None,
-            replay: None,
-        })
+        let record = self.output.clone().unwrap_or_default();
+        let simulated = Request::simulated(places::new_run_id(), suite, plan, settings, machine, ranks);
+        Ok(Request { record, ..simulated })
     }
 }
 

@@ -16,8 +16,8 @@ use commgauge_base::stats::{Histogram, median, percentile, sorted};
 use commgauge_base::units::Seconds;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::{
-    CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Line, Outcome, PairTimes, RankHistogram, Samples,
-    StopReason,
+    CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Line, Outcome, PairTimes, RankHistogram,
+    Samples, StopReason,
 };
 use std::time::Duration;
 
@@ -40,6 +40,11 @@ impl<'a> Rehearsal<'a> {
     pub fn new(request: &'a Request) -> Result<Rehearsal<'a>> {
         let backend = backend(request, request.settings.seed)?;
         Ok(Rehearsal { request, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
+    }
+
+    /// What a record of the plan would say of its cases, without carrying any out.
+    pub fn planned_cases(&self) -> Vec<CaseFacts> {
+        facts::plan_line(self.request, &preflight::plan(&self.ranks, self.request)).cases
     }
 
     /// The lines of a record whose noise and transient faults follow from a seed, and the time that passed on the

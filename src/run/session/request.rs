@@ -51,6 +51,39 @@ pub struct Request {
     pub listener: Listener,
 }
 
+impl Request {
+    /// A run of all ranks in this process on a simulated machine, without a record and nothing beside the plan.
+    pub fn simulated(
+        run_id: String,
+        suite: SuiteFacts,
+        plan: WorkPlan,
+        settings: RunSettings,
+        machine: &Machine,
+        world_size: u32,
+    ) -> Request {
+        Request {
+            program: "commgauge",
+            run_id,
+            suite,
+            plan,
+            settings,
+            machine: Some(machine.clone()),
+            world_size,
+            record: PathBuf::new(),
+            resume: None,
+            launch: LaunchFacts::default(),
+            launch_command: None,
+            injected_delay: None,
+            injected_panic: None,
+            labels: BTreeMap::new(),
+            interference: None,
+            replay: None,
+            watch: Watch::default(),
+            listener: Listener::default(),
+        }
+    }
+}
+
 /// Options for resuming a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {

@@ -50,24 +50,11 @@ pub(super) fn run_in_process(
         None => places::record_path(arguments.record.as_deref())?,
     };
     let request = session::Request {
-        program: "commgauge",
-        run_id: places::run_id_of(&record),
-        suite,
-        plan,
-        world_size: arguments.ranks,
-        record,
+        record: record.clone(),
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
-        launch: Default::default(),
-        launch_command: None,
-        injected_delay: None,
-        injected_panic: None,
-        watch: Default::default(),
-        listener: Default::default(),
-        labels: std::collections::BTreeMap::new(),
         interference: wanted.interference,
         replay: wanted.replay,
-        machine: Some(machine.clone()),
-        settings,
+        ..session::Request::simulated(places::run_id_of(&record), suite, plan, settings, &machine, arguments.ranks)
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, Instant::now()));

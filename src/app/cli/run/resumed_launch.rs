@@ -38,7 +38,10 @@ pub(super) fn resumed(record: &Record, asked_ranks: Option<u32>) -> Result<Resum
         return wrong(format!("the record was written by {}, which no launcher starts", header.program));
     }
     if let Some(ranks) = asked_ranks.filter(|ranks| *ranks != header.world_size) {
-        return wrong(format!("the run has {} ranks and cannot continue with {ranks}; leave -n out", header.world_size));
+        return wrong(format!(
+            "the run has {} ranks and cannot continue with {ranks}; leave -n out",
+            header.world_size
+        ));
     }
     let launch = header.launch_command.as_deref().unwrap_or_default();
     Ok(ResumedLaunch {

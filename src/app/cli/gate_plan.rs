@@ -1,0 +1,65 @@
+//! `commgauge gate --plan SUITE --machine M`: how many thresholds a suite will be judged by, before it is run.
+
+use super::places;
+use super::suite::suite_work;
+use super::table_or_json::print_on;
+use commgauge_analysis::verdict::plan_outlook;
+use commgauge_base::error::{Error, Result};
+use commgauge_model::config::{Machine, Shipped};
+use commgauge_model::layout::Nodes;
+use commgauge_run::session::{Rehearsal, Request};
+use std::io::Write;
+use std::path::Path;
+
+/// The exit code of a plan of which no run can pass.
+const CANNOT_PASS: i32 = 3;
+/// Places of thresholds that are not measured, of which more are only counted.
+const MOST_PLACES: usize = 8;
+
+/// Writes how far a suite on so many nodes of a machine can be judged; 0 where a run of it can pass.
+pub(super) fn judge_plan(
+    suite: &Path,
+    machine: &Path,
+    nodes: u32,
+    confidence: f64,
+    out: &mut dyn Write,
+) -> Result<i32> {
+    let machine = Machine::load(machine)?;
+    places::report_resolved_file(Shipped::Suite, suite);
+    places::report_resolved_file(Shipped::Machine, &machine.path);
+    let ranks = nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
+        Error::usage(format!("--nodes {nodes}: too many, with {} ranks on each", machine.ranks_per_node))
+    })?;
+    // Records tell hosts, of which several may make one node of the machine.
+    let ranks_per_node = machine.ranks_per_node / machine.hosts_per_node;
+    let hosts = Machine { ranks_per_node, hosts_per_node: 1, faults: Vec::new(), ..machine.clone() };
+    let (plan, settings, facts) = suite_work(suite, None, &Nodes::filled(ranks, ranks_per_node))?;
+    let replicates = settings.replicates;
+    let request = Request::simulated(places::new_run_id(), facts, plan, settings, &hosts, ranks);
+    let seconds = request.plan.estimated_seconds(&request.settings);
+    let outlook = plan_outlook(&machine, &Rehearsal::new(&request)?.planned_cases(), replicates, confidence);
+    let missing = outlook.expectations - outlook.expectations_judged;
+    let mut text = format!(
+        "{} on {nodes} {} of {} ({ranks} ranks), {replicates} replicates, about {seconds}: {} of {} thresholds will be judged, \
+         {missing} not measured\n",
+        request.suite.name,
+        if nodes == 1 { "node" } else { "nodes" },
+        machine.name,
+        outlook.expectations_judged,
+        outlook.expectations,
+    );
+    for place in outlook.not_measured.iter().take(MOST_PLACES) {
+        text += &format!("not measured: {place}\n");
+    }
+    if outlook.not_measured.len() > MOST_PLACES {
+        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
+    }
+    for reason in &outlook.shortfalls {
+        text += &format!("cannot pass: {reason}\n");
+    }
+    if outlook.shortfalls.is_empty() {
+        text += "a run of it can pass\n";
+    }
+    print_on(out, &text)?;
+    Ok(if outlook.shortfalls.is_empty() { 0 } else { CANNOT_PASS })
+}
