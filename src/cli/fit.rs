@@ -2,13 +2,13 @@
 
 use super::AnswerArguments;
 use super::fit_plots;
-use super::fit_table::text;
 use super::published::published;
 use super::table_or_json::json;
 use super::verdict_output::replace;
 use crate::cost::{self, FORMAT, Fit, FitOptions, Measurements, VERSION};
 use crate::error::{Error, Result};
 use crate::record::Record;
+use crate::report::fit_text as text;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

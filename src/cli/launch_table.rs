@@ -1,7 +1,7 @@
 //! Formats a launch report as text: the facts that all ranks share, the differences, and the messages.
 
-use super::plain_table::{Column, table, wrapped};
 use crate::launch_check::{Difference, LaunchReport};
+use crate::report::document::{Column, table, wrapped};
 use crate::report::{visible, wrap};
 use crate::units::Bytes;
 

@@ -3,12 +3,13 @@
 //! Nothing is counted here; all numbers come from the document.
 
 use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
-use super::plain_table::STYLE;
 use crate::config::{LatentAttention, Mixture};
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use serde_json::Value;
 use std::fmt::Write;
 
+/// A rule under the headings and nothing else, as all tables have. Texts are broken within their cells here.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 /// Spaces between columns.
 const GAP: u16 = 2;
 /// Ranges of layers that are listed; the rest is only counted.

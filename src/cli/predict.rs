@@ -1,13 +1,13 @@
 //! `commgauge predict`: predicts times from a fit, for one call or for a file of calls.
 
 use super::fit_query::{QueryInput, read_queries};
-use super::plain_table::{Column, table, wrapped};
 use super::published::published;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
 use crate::comma_separated::CommaSeparated;
 use crate::cost::{Fit, Prediction, Predictor, Query, Status};
 use crate::error::{Error, Result};
+use crate::report::document::{Column, table, wrapped};
 use crate::sample::Cadence;
 use crate::units::{Bytes, Seconds};
 use schemars::JsonSchema;

@@ -3,7 +3,8 @@
 
 use super::AnswerArguments;
 use crate::error::{Error, Result};
-use crate::report::{Column, plain, visible, wrap};
+use crate::report::document::{Column, table as plain};
+use crate::report::{visible, wrap};
 use crate::verdict::{Counted, Decision, LoadedRecord, SelfTest, SelfTestRule, TrialKind, selftest};
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,5 @@
 //! `commgauge validate`: compares predictions with published measurements.
 
-use super::plain_table::{Column, table, wrapped};
 use super::table_or_json::{json, print};
 use super::terminal::columns;
 use crate::comma_separated::CommaSeparated;
@@ -8,6 +7,7 @@ use crate::error::Result;
 use crate::planner::validate::{
     Constants, ErrorSummary, FORMAT, MemoryResult, RunResult, SetResult, VERSION, Validation, validate,
 };
+use crate::report::document::{Column, table, wrapped};
 use crate::units::Seconds;
 use serde_json::Value;
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 //!
 //! Without colour no escape character is ever written, whatever the record contains.
 
-use comfy_table::Color;
+use super::document::Tone;
 use std::ffi::OsStr;
 
 /// The choice of `--color`.
@@ -59,20 +59,20 @@ impl Paint {
         self.wrapped(&format!("48;5;{color};38;5;15"), text)
     }
 
+    /// For cells that show the role of their row.
+    pub fn toned(self, tone: Tone, text: &str) -> String {
+        let color = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Good => 10,
+            Tone::Bad => 9,
+            Tone::Unsure => 11,
+            Tone::Synthetic => 13,
+        };
+        if self.on { format!("\x1b[38;5;{color}m{text}\x1b[39m") } else { text.to_owned() }
+    }
+
     fn wrapped(self, code: &str, text: &str) -> String {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-}
-
-/// The colour of a status in the table.
-pub(super) fn of_status(status: &super::Status) -> Option<Color> {
-    use super::Status::*;
-    match status {
-        Wrong { .. } | Failed(_) => Some(Color::Red),
-        Missing | Skipped(_) => Some(Color::Yellow),
-        Synthetic => Some(Color::Magenta),
-        NotVerified => None,
-        Verified => Some(Color::Green),
     }
 }
 

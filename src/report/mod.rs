@@ -7,6 +7,8 @@ mod combinations;
 mod contention;
 mod csv;
 mod devices;
+pub mod document;
+mod fit;
 mod history;
 mod html;
 mod interference;
@@ -16,11 +18,9 @@ mod junit;
 mod late;
 mod live;
 mod locate;
-mod markdown;
 mod nccl_tests;
 mod pairs;
 mod peer_table;
-pub(crate) mod plain_table;
 pub mod plan;
 mod products;
 mod prometheus;
@@ -34,7 +34,6 @@ mod section;
 mod step;
 mod table;
 mod text;
-pub(crate) use plain_table::{Column, table as plain};
 pub(crate) use text::{visible, wrap};
 mod verdict;
 mod view;
@@ -42,6 +41,7 @@ mod view;
 pub use color::ColorChoice;
 pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
+pub use fit::fit_text;
 pub use history::{HistoryFormat, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html};
 pub use interference::CallInterference;
@@ -105,7 +105,7 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Table => table::text(view, usize::from(width), color),
         Format::Json => json::text(view)?,
         Format::Csv => csv::text(view)?,
-        Format::Markdown => markdown::text(view),
+        Format::Markdown => table::page(view),
         Format::Junit => junit::text(view)?,
         Format::Prometheus => prometheus::text(view),
         Format::NcclTests => nccl_tests::text(view),

@@ -3,8 +3,8 @@
 use super::Kind;
 use super::document::ListDocument;
 use super::facts::Named;
-use crate::cli::plain_table::{Column, table};
 use crate::config::is_embedded;
+use crate::report::document::{Column, table};
 use crate::report::visible;
 use crate::units::{Rate, three_digits};
 use clap::ValueEnum;

@@ -1,7 +1,7 @@
 //! The ops of a step as text: a table, the totals of axes and styles, and the reasons.
 
 use super::document::{OpLine, OpsDocument, Totals};
-use crate::cli::plain_table::{Column, table, wrapped};
+use crate::report::document::{Column, table, wrapped};
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 

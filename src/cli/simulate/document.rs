@@ -1,6 +1,6 @@
 //! The result of a rehearsal, as a document and as text.
 
-use crate::cli::plain_table::wrapped;
+use crate::report::document::wrapped;
 use crate::report::{SuspectsFormat, suspects_text};
 use crate::units::{Seconds, three_digits};
 use crate::verdict::locate::{SuspectKind, Suspects};
