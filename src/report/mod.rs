@@ -18,7 +18,6 @@ mod junit;
 mod late;
 mod live;
 mod locate;
-mod nccl_tests;
 mod pairs;
 mod peer_table;
 pub mod plan;
@@ -56,7 +55,7 @@ pub use verdict::{VerdictFormat, verdict_text};
 pub use view::View;
 
 use crate::error::{Error, Result};
-use peer_table::Tool;
+use peer_table::Peer;
 use std::io::{ErrorKind, Write};
 
 /// Name and version of the JSON document, and its schema.
@@ -108,9 +107,9 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Markdown => table::page(view),
         Format::Junit => junit::text(view)?,
         Format::Prometheus => prometheus::text(view),
-        Format::NcclTests => nccl_tests::text(view),
-        Format::Osu => peer_table::text(Tool::Osu, view),
-        Format::Imb => peer_table::text(Tool::Imb, view),
+        Format::NcclTests => Peer::NcclTests.text(view),
+        Format::Osu => Peer::Osu.text(view),
+        Format::Imb => Peer::Imb.text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
