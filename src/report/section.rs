@@ -136,6 +136,7 @@ fn tone(row: &Row) -> Tone {
     match row.status {
         Status::Wrong { .. } | Status::Failed(_) => Tone::Bad,
         Status::Missing | Status::Skipped(_) => Tone::Unsure,
+        _ if row.is_incomplete() => Tone::Unsure,
         Status::Synthetic => Tone::Synthetic,
         Status::NotVerified => Tone::Plain,
         Status::Verified => Tone::Good,

@@ -36,23 +36,20 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
 /// The same as Markdown.
 pub(super) fn page(view: &View) -> String {
     let mut notes = Notes::default();
-    let blocks = [provenance(&view.header), rows(view, &mut notes), closing(view, &notes)].concat();
+    let cases = cases(view, &mut notes);
+    let rows = view.pairs.as_ref().map_or(cases, pairs::document);
+    let blocks = [provenance(&view.header), rows, closing(view, &notes)].concat();
     format!("# commgauge: {}\n{}", super::document::escaped_markdown(&view.header.suite.name), markdown(&blocks))
 }
 
 /// The fewest columns of text that a report is fitted to.
 pub(super) const MIN_WIDTH: usize = 40;
 
-/// The tables of the rows, with all columns.
-pub(super) fn rows(view: &View, notes: &mut Notes) -> Vec<Block> {
+/// A table for each section of cases, with all columns.
+pub(super) fn cases(view: &View, notes: &mut Notes) -> Vec<Block> {
     let numbers = notes.numbers_of(&view.rows);
-    match &view.pairs {
-        Some(pairs) => pairs::document(pairs),
-        None => sections(&view.rows, &numbers)
-            .iter()
-            .map(|section| Block::Table(section.table(&view.rows, &numbers)))
-            .collect(),
-    }
+    let table = |section: &Section| Block::Table(section.table(&view.rows, &numbers));
+    sections(&view.rows, &numbers).iter().map(table).collect()
 }
 
 /// What comes after the rows: legend, derived results, notes, findings and warnings.

@@ -3,7 +3,7 @@
 use super::{HtmlInput, HtmlRun};
 use crate::report::document::Block;
 use crate::report::products;
-use crate::report::table::{Notes, rows};
+use crate::report::table::{Notes, cases};
 
 /// The section of all rows.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -23,7 +23,7 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
         Block::Table(table) => Block::Table(table.folded().whole_in(&elsewhere)),
         other => other,
     };
-    let rows: Vec<Block> = rows(&run.view, &mut notes).into_iter().map(folded).collect();
+    let rows: Vec<Block> = cases(&run.view, &mut notes).into_iter().map(folded).collect();
     heading(input, index, run).into_iter().chain(rows).chain(notes.document()).collect()
 }
 
