@@ -7,7 +7,7 @@ use super::terminal::columns;
 use crate::comma_separated::CommaSeparated;
 use crate::cost::{Fit, Prediction, Predictor, Query, Status};
 use crate::error::{Error, Result};
-use crate::report::document::{Column, table, wrapped};
+use crate::report::document::{Column, optional, table, wrapped};
 use crate::sample::Cadence;
 use crate::units::{Bytes, Seconds};
 use schemars::JsonSchema;
@@ -241,16 +241,15 @@ fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction]) -> String {
         Column::right("high", 0),
         Column::left("status", 0),
     ];
-    let shown = |seconds: Option<Seconds>| seconds.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string());
     let rows = input.queries.iter().zip(answers).map(|(query, answer)| {
         let suffix = if answer.untrusted { ", untrusted" } else { "" };
         vec![
             query.collective.to_string(),
             query.ranks.to_string(),
             query.bytes_total.to_string(),
-            shown(answer.seconds),
-            shown(answer.low),
-            shown(answer.high),
+            optional(answer.seconds),
+            optional(answer.low),
+            optional(answer.high),
             format!("{}{suffix}", answer.status.name()),
         ]
     });

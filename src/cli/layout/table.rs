@@ -3,7 +3,8 @@
 use super::overview::{AxisView, Overview, group_text};
 use super::picture::picture;
 use crate::layout::Axis;
-use crate::report::document::{Column, Row, TableLayout};
+use crate::report::document::{Column, GAP, Row, TableLayout};
+use crate::report::wrap;
 use std::io::{self, Write};
 
 /// Groups of an axis that are listed completely.
@@ -12,16 +13,14 @@ const MAX_LISTED: usize = 32;
 const MIN_GROUP_COLUMNS: usize = 24;
 /// Width beyond which a group is elided, even on a wide terminal.
 const MAX_GROUP_COLUMNS: usize = 40;
-/// Spaces between columns.
-const GAP: usize = 2;
 
 /// Writes the layout for a width; `listed` adds the groups of each axis.
 pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}\n", wrapped(&heading(overview), width))?;
+    writeln!(out, "{}\n", wrap(&heading(overview), width, 0))?;
     write!(out, "{}", picture(overview, width))?;
     let drawn = "Under each rank is the number of its group on each axis; axes with one rank in a group are not drawn.";
-    writeln!(out, "{}\n", wrapped(drawn, width))?;
-    writeln!(out, "{}\n", wrapped(&crossing(overview), width))?;
+    writeln!(out, "{}\n", wrap(drawn, width, 0))?;
+    writeln!(out, "{}\n", wrap(&crossing(overview), width, 0))?;
     write!(out, "{}", table(overview, width))?;
     if listed {
         for view in &overview.axes {
@@ -144,20 +143,4 @@ fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write)
         }
     }
     Ok(())
-}
-
-/// Wraps a sentence between words.
-fn wrapped(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.len() + 1 + word.len() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
 }

@@ -4,7 +4,7 @@ use super::Kind;
 use super::document::ListDocument;
 use super::facts::Named;
 use crate::config::is_embedded;
-use crate::report::document::{Column, table};
+use crate::report::document::{Column, GAP, table};
 use crate::report::visible;
 use crate::units::{Rate, three_digits};
 use clap::ValueEnum;
@@ -14,8 +14,6 @@ use std::collections::BTreeSet;
 const SHORTEST: usize = 20;
 /// Maximum number of files that are named.
 const MAX_NAMED: usize = 3;
-/// Spaces between columns.
-const GAP: usize = 2;
 
 /// Rows of a table whose last column is the description.
 struct Rows {

@@ -18,7 +18,7 @@ pub use html::html;
 pub use markdown::{escaped as escaped_markdown, markdown};
 pub use table::{Column, Row, Table, Tone};
 pub(super) use terminal::widths;
-pub use terminal::{TableLayout, Terminal, table, wrapped};
+pub use terminal::{GAP, TableLayout, Terminal, table, wrapped};
 
 use crate::chart::Svg;
 

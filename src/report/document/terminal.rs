@@ -7,7 +7,7 @@ use crate::report::text::{hung, text_width, visible, wrap};
 use std::fmt::Write;
 
 /// Spaces between columns.
-const GAP: usize = 2;
+pub const GAP: usize = 2;
 /// A sentence needs some width even below a narrow table.
 const MIN_SENTENCE_WIDTH: usize = 60;
 

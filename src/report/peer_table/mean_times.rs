@@ -2,11 +2,11 @@
 //! Calls without a test in the tool are left out, with a comment.
 
 use super::{Block, Divided, divided, imb, osu};
+use crate::collective::Collective;
+use crate::record::line::Header;
 use crate::report::rank_means::RankMeans;
 use crate::report::row::{Row, Status};
 use crate::report::text::visible;
-use crate::collective::Collective;
-use crate::record::line::Header;
 use crate::units::Seconds;
 use crate::variant;
 use std::collections::BTreeSet;

@@ -5,10 +5,10 @@
 //! cases that were not measured are left out, with a comment; comments begin with `#` as in that tool.
 
 use super::{Block, Divided, divided};
-use crate::report::row::{Row, Status};
-use crate::report::text::visible;
 use crate::collective::{Collective, Placement};
 use crate::record::line::Header;
+use crate::report::row::{Row, Status};
+use crate::report::text::visible;
 use crate::sample::Cadence;
 use crate::variant;
 use std::collections::{BTreeSet, HashMap};
@@ -25,8 +25,7 @@ pub(super) fn closing(left_out: &[usize]) -> String {
 
 /// The blocks of the rows.
 pub(super) fn divide(rows: &[Row]) -> Divided {
-    let has_table =
-        |row: &Row| row.facts.cadence == Cadence::Streaming && row.facts.collective != Collective::Barrier;
+    let has_table = |row: &Row| row.facts.cadence == Cadence::Streaming && row.facts.collective != Collective::Barrier;
     let (blocks, left_out) = divided(rows, has_table, same_block);
     let block = |members: Vec<usize>| {
         let mut block = CollectiveBlock { members, table: None };
