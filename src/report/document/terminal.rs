@@ -65,9 +65,9 @@ impl Terminal {
     fn block(&self, block: &Block) -> String {
         match block {
             Block::Heading(heading) => self.heading(&heading.text),
-            Block::Paragraph(text) | Block::Absent(text) => self.line(&wrap(&visible(text), self.width, 0)),
-            Block::Strong(text) => self.line(&self.paint.bold(&wrap(&visible(text), self.width, 0))),
-            Block::Alarm(text) => self.line(&self.paint.alarm(&wrap(&visible(text), self.width, 0))),
+            Block::Paragraph(text) | Block::Absent(text) => wrap(&visible(text), self.width, 0) + "\n",
+            Block::Strong(text) => self.paint.bold(&wrap(&visible(text), self.width, 0)) + "\n",
+            Block::Alarm(text) => self.paint.alarm(&wrap(&visible(text), self.width, 0)) + "\n",
             Block::List(list) => self.list(list),
             Block::Command(command) => format!("  next: {}\n", visible(command)),
             Block::Toml(text) => text.lines().map(|line| visible(line) + "\n").collect(),
@@ -76,10 +76,6 @@ impl Terminal {
             Block::Folded(Folded { summary, blocks }) => self.heading(summary) + &self.draw(blocks),
             Block::Charts(_) | Block::Badges(_) | Block::Narrow(_) => String::new(),
         }
-    }
-
-    fn line(&self, text: &str) -> String {
-        format!("{text}\n")
     }
 
     fn heading(&self, text: &str) -> String {

@@ -32,6 +32,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     ))];
     blocks.push(Block::Table(fit::curves(fitted)));
     blocks.extend(fit::held_out(fitted).map(Block::Table));
+    blocks.extend(fit::coefficients(fitted));
     blocks.extend(calibrated);
     let predictor = Predictor::new(fitted);
     let mut curves: Vec<(&FamilyFit, &CurveFit)> =

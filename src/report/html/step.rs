@@ -3,7 +3,7 @@
 use super::HtmlInput;
 use crate::report::document::{Block, Column, Table, gigabytes};
 use crate::report::step::{Measure, Rule, StepView, Sum};
-use crate::report::{replay, screen, step};
+use crate::report::{contention, interference, replay, screen, step};
 use crate::units::Seconds;
 
 /// The section.
@@ -35,7 +35,10 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             blocks.push(Block::folded(name, shown));
         }
     }
-    blocks.extend(input.runs.iter().flat_map(|run| replay::document(&run.view)));
+    for run in input.runs {
+        blocks.extend(contention::document(&run.view).into_iter().chain(interference::document(&run.view)));
+        blocks.extend(replay::document(&run.view));
+    }
     blocks
 }
 

@@ -206,6 +206,15 @@ fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
 }
 
 #[test]
+fn a_page_has_the_tables_of_a_step_with_the_columns_for_pages() {
+    use crate::report::step::tests::{USUAL, record};
+    let text = page(&record(&USUAL));
+    for part in ["per axis and step", "the rule TP &gt; DP &gt; PP", "<td>by hand</td>", "<th scope=\"col\">why</th>"] {
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn folds_are_closed_in_order_and_hold_what_is_beyond_the_first() {
     let text = page(&record(&sample_lines()));
     assert_eq!(text.matches("<details").count(), text.matches("</details>").count());
